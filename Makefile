@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos faults clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos faults soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -65,7 +65,7 @@ bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times
 bench-deploy: setup-dev ## Measure deployments of practice hosts (HOSTS=3,12), and write benchmarks/deployment.*
 	@python -m benchmarks.deployment $(if $(HOSTS),--hosts=$(HOSTS))
 
-chaos: setup-dev ## Run the tests that wait for deadlines to pass, which `make test` leaves out
+chaos: setup-dev ## Run the tests that wait for deadlines to pass, and more real runs, which `make test` leaves out
 	@python -m pytest -m chaos
 
 mutants: setup-dev ## Break the code in small ways, and count the changes that tests notice (OF=room or file)
@@ -73,6 +73,9 @@ mutants: setup-dev ## Break the code in small ways, and count the changes that t
 
 faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write a table (ROWS="F1 F3": only these; SEED=7)
 	@python -m tests.faults $(ROWS) $(if $(SEED),--seed=$(SEED))
+
+soak: setup-dev ## Train under random faults: MINUTES=20, a fault EVERY=30 seconds, SEED=7
+	@python -m tests.faults.soak $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(EVERY),--every=$(EVERY)) $(if $(SEED),--seed=$(SEED))
 
 fuzz: setup-dev ## Damage hosts' answers and read them, for SECONDS (600); inputs that crash psfleet stay in tests/fuzz/found
 	@nice python -m tests.fuzz $(or $(SECONDS),600)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     before, found = machine(), {}
     with project() as folder:
         # Whatever is made once for all hosts of a kind is made before the measurements.
-        with hosts(folder, 2):
+        with hosts(folder, groups_of(2)):
             played(folder, "deploy.yml")
         write_plain_parts(folder)
         for number in map(int, options.hosts.split(",")):
@@ -76,18 +76,23 @@ def project() -> Iterator[Path]:
 
 
 @contextmanager
-def hosts(folder: Path, number: int) -> Iterator[None]:
-    """Create this many bare hosts, a ps and workers, and remove them at the end."""
+def hosts(folder: Path, groups: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Create a bare host for each list of groups, and remove them at the end."""
     try:
-        make_hosts(folder, number)
+        make_hosts(folder, groups)
         yield
     finally:
         played(folder, "playbooks/practice_down.yml", inventory="localhost,")
 
 
-def make_hosts(folder: Path, number: int) -> None:
-    """Make those of this many hosts that do not exist yet."""
-    nodes = [{"name": f"node{i + 1}", "groups": ["worker" if i else "ps"]} for i in range(number)]
+def groups_of(number: int) -> list[list[str]]:
+    """Return the groups of this many hosts: a ps and workers."""
+    return [["worker" if place else "ps"] for place in range(number)]
+
+
+def make_hosts(folder: Path, groups: Sequence[Sequence[str]]) -> None:
+    """Make those of the hosts node1, node2, ... that do not exist yet; each is in its list of groups."""
+    nodes = [{"name": f"node{number}", "groups": list(own)} for number, own in enumerate(groups, start=1)]
     variables = json.dumps({"practice_hosts_nodes": nodes})
     played(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
 
@@ -95,15 +100,15 @@ def make_hosts(folder: Path, number: int) -> None:
 def measured(folder: Path, number: int) -> dict[str, Figures]:
     """Return row -> its figures with this many hosts."""
     found = {}
-    with hosts(folder, number):
+    with hosts(folder, groups_of(number)):
         found["bare"] = played(folder, "deploy.yml")
         found["again"] = played(folder, "deploy.yml")
         with (folder / "trainer" / "doctor.py").open("a", encoding="utf-8") as stream:
             stream.write(f"# {number} hosts\n")
         found["release"] = played(folder, "deploy.yml")
-        make_hosts(folder, number + 1)
+        make_hosts(folder, groups_of(number + 1))
         found["added"] = played(folder, "deploy.yml")
-    with hosts(folder, number):
+    with hosts(folder, groups_of(number)):
         archive = json.dumps({"plain_archive": str(folder / "plain.tar")})
         for row in ("plain", "plain_again"):
             found[row] = played(folder, str(PLAIN), "-e", archive, configuration="plain.cfg")

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
@@ -30,6 +30,25 @@ def pytest_sessionstart() -> None:
     """
     atexit.register(faulthandler.dump_traceback_later, 300, exit=True)
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("told to end"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --write-expected: write the expected files of whole texts, to be read before they are committed."""
+    parser.addoption(
+        "--write-expected", action="store_true", help="write expected files instead of comparing"
+    )
+
+
+@pytest.fixture
+def expect_text(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Return a function that compares a text with a file's; with --write-expected it writes the file."""
+
+    def compare(file: Path, text: str) -> None:
+        if request.config.getoption("--write-expected"):
+            file.write_text(text)
+        assert text == file.read_text()
+
+    return compare
 
 
 @pytest.fixture

@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
-"""Runs ansible-lint, but makes it check the syntax of imported playbooks only once.
+"""Runs ansible-lint, but makes it check the syntax of all playbooks in one process, and of each only once.
 
-ansible-lint runs each playbook that it is given with --syntax-check, which includes imported ones. It would
-then run each imported playbook again, only to learn whether it can be linted, which takes half of its time.
+ansible-lint starts `ansible-playbook --syntax-check` for each playbook that it is given, which includes
+imported ones, and again for each imported playbook, only to learn whether it can be linted. Two thirds of its
+time go into these starts. Where the one process finds an error, ansible-lint starts them all, to name it.
 
 usage: as ansible-lint
 """
 
+import subprocess
 import sys
 from pathlib import Path
 
 from ansible_compat.runtime import Runtime
 from ansiblelint.__main__ import main
+from ansiblelint.errors import MatchError
+from ansiblelint.file_utils import Lintable
+from ansiblelint.runner import Runner
+
+check_one_by_one = Runner._run_syntax_check_phase
 
 
 def has_playbook(_runtime: Runtime, playbook: str, *, basedir: Path | None = None) -> bool:
@@ -19,6 +26,22 @@ def has_playbook(_runtime: Runtime, playbook: str, *, basedir: Path | None = Non
     return ((basedir or Path()) / playbook).exists()
 
 
+def check_syntax(runner: Runner, matches: list[MatchError]) -> list[Lintable]:
+    """Return the files whose syntax was checked; add a match for each error."""
+    files = [file for file in runner.lintables if file.kind == "playbook" and not file.stop_processing]
+    others = [file for file in runner.lintables if file.kind in {"role", "pattern"}]
+    if others or not have_good_syntax(files):
+        return check_one_by_one(runner, matches)
+    return files
+
+
+def have_good_syntax(playbooks: list[Lintable]) -> bool:
+    """Return whether ansible-playbook finds no error in any of these playbooks, nor in what they import."""
+    command = ["ansible-playbook", "--syntax-check", *(str(playbook.path) for playbook in playbooks)]
+    return bool(playbooks) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 if __name__ == "__main__":
     Runtime.has_playbook = has_playbook  # type: ignore[assignment]
+    Runner._run_syntax_check_phase = check_syntax  # type: ignore[assignment, method-assign]
     sys.exit(main(sys.argv))

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -37,11 +38,15 @@ SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # These carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
 SLOW_SCENARIOS = ("cuda", "security", "scale")
-# The two parts of pytest run side by side, because their tests often wait for tasks and deadlines.
-_TASKS = ("tests/trainer", "tests/benchmarks")
-UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in _TASKS)], "unit of tasks": [*_TASKS]}
+# The parts of pytest run side by side, because their tests often wait for tasks and deadlines.
+_TRAINING = {
+    "unit of tasks": ["tests/trainer", "tests/benchmarks"],
+    "unit of verdicts": ["tests/psfleet/evidence"],
+}
+UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in chain(*_TRAINING.values()))], **_TRAINING}
 LINES_SHOWN = 150
-# How nice lint and pytest are: Molecule ends last, so it goes first. At 5 Linux gives them a third of that.
+# How nice lint and pytest are: the playbooks of a scenario wait for each other, so Molecule goes first. At 5
+# Linux gives them a third of that.
 NICENESS = 5
 PRODUCT = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -20,7 +20,7 @@ from psfleet.run.folder import (
     tasks_of_run,
 )
 from psfleet.run.person import beginning
-from psfleet.run.settings import resumed_settings
+from psfleet.run.settings import can_resize, resumed_settings
 from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_tasks, unstopped
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
@@ -101,8 +101,14 @@ class ActionModule(ControllerAction):
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
-        plan_hash = str(read_object(folder / "plan.json").get("hash", ""))
-        of_folder = Folder(state_of(folder), plan_hash, (begun or today)["program"])
+        settings, begun_on = begun or today, read_object(folder / "plan.json")
+        of_folder = Folder(
+            state_of(folder),
+            str(begun_on.get("hash", "")),
+            settings["program"],
+            begun_on.get("tasks", ()),
+            can_resize(settings),
+        )
         if not begun and (names := today.get("unchosen")):
             what = "trainer_programs has several programs, and a run trains one"
             raise RefusedError(f"{what}: choose one with -e program=...: {', '.join(names)}")

@@ -35,12 +35,15 @@ COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}
 # The output of a command or module that failed, which may explain more than the message.
 OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
-# A task that takes longer is named while it runs, except those that show things meanwhile.
+# A task that takes longer is named while it runs, except those that show things meanwhile: the action
+# `watch_run`, and these pages of the action `show`.
 LONG_SECONDS = 5.0
-SHOWING = {f"{COLLECTION}{name}" for name in ("watch_run", "show_log", "show_verdict", "local_tensorboard")}
-# An action that succeeds even if its host does not answer, and actions that ask all hosts.
-REACHING = f"{COLLECTION}reach_host"
-ASKING = {f"{COLLECTION}{name}" for name in ("show_status", "show_runs", "show_doctor")}
+PAGES_MEANWHILE = {"log", "tensorboard", "verdict"}
+WATCHING = f"{COLLECTION}watch_run"
+# It queries all hosts for some of its pages.
+SHOWING = f"{COLLECTION}show"
+# An action that can report a host that does not answer, and succeed.
+REACHING = f"{COLLECTION}host_steps"
 
 REFUSED = (
     "the playbooks rely on what their first tasks check and compute. Leave the option out: a task with "
@@ -99,7 +102,7 @@ class TrueRecap(Default):
     def _note_unreached(self, result: CallbackTaskResult) -> None:
         if result.task.action == REACHING and result.result.get("reached") is False:
             self._unreached.add(result.host.get_name())
-        if result.task.action in ASKING:
+        if result.task.action == SHOWING:
             problems = result.result.get("problems", {})
             self._asked.update(problems.keys())
             self._unreached.update(host for host, problem in problems.items() if problem)
@@ -143,7 +146,7 @@ class CallbackModule(TrueRecap):
         self._end_task()
         super()._task_start(task, prefix)
         self._task_title = task.get_name().strip().removeprefix(COLLECTION)
-        if task.action not in SHOWING:
+        if not (task.action == WATCHING or (task.action == SHOWING and task.args["page"] in PAGES_MEANWHILE)):
             self._timer = Timer(LONG_SECONDS, self._name_long_task)
             self._timer.daemon = True
             self._timer.start()

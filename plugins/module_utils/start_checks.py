@@ -14,7 +14,7 @@ from .metrics_timer import MEND_DIRECTORY, directory_problem
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the failed checks among those that C(trainer_tasks) was asked for: metrics, ports and data."""
     checks = [*_of_metrics(parameters["metrics_directory"])]
-    if parameters["ready"]:
+    if parameters["starting"]:
         checks += _of_start(parameters)
     return [check.to_json() for check in checks if check.state == "failed"]
 
@@ -25,8 +25,8 @@ def _of_metrics(directory: str) -> Iterator[Check]:
 
 
 def _of_start(parameters: Mapping[str, Any]) -> Iterator[Check]:
-    ports = task_ports(parameters["tasks"])
-    facts, running = read_port_facts([port.port for port in ports]), running_units(ports) if ports else {}
+    ports = task_ports(parameters["starting"])
+    facts, running = read_port_facts([port.port for port in ports]), running_units(ports)
     for port in ports:
         yield Check("ports", *port_check([port], facts, running), task=port.name)
-    yield Check("data", *data_check(parameters["data_directory"], carried=parameters["data_carried"]))
+    yield Check("data", *data_check(parameters["data_directories"], carried=parameters["data_carried"]))

@@ -46,8 +46,3 @@ def _action_or_problem(action: HostAction, host: str) -> HostAction | str:
         return there
     except AnsibleError as error:
         return shorten(str(error), 300)
-
-
-def problems(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return why each host did not answer, "" if it did; the recap of the playbook counts these."""
-    return {host: str(answer["problem"]) for host, answer in answers.items()}

@@ -15,7 +15,6 @@ from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
 from psfleet.carry.wheel_archive import plain
 from psfleet.deployment.steps import COMPUTED
 from trainer.host.content_directory import content_files, content_hash
-from trainer.host.disk_space import readable
 
 from .actions import AnswerError, HostAction
 from .deployed_host import host_of
@@ -125,42 +124,6 @@ class CarryingAction(HostAction):
             if login:
                 arguments = {**arguments, "shared": {}}
             return self._send_and_run((step, arguments), archive, lambda: fan_out.mark_complete(host))
-
-
-class StepsAction(CarryingAction):
-    """Takes several steps.
-
-    The answer to a step with a `fact` becomes the host's fact of this name.
-    """
-
-    def _run_steps_and_summarise(self, steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Run the steps, and return the answer of the action `host_steps`. Raises as `_take`."""
-        steps = self._with_arguments(steps)
-        answers = self._run_steps([(step["step"], step["arguments"]) for step in steps])
-        answered = list(zip(steps, answers, strict=False))
-        changed = [f"{step['name']}{freed(answer)}" for step, answer in answered if answer.get("changed")]
-        result: dict[str, Any] = {
-            "changed": bool(changed),
-            "changed_steps": changed,
-            "warnings": [warning for answer in answers for warning in answer.pop("warnings", ())],
-            "diff": [each for answer in answers for each in as_list(answer.pop("diff", []))],
-        }
-        if answers and answers[-1].get("failed"):
-            return {**answers[-1], **result, "failed_step": steps[len(answers) - 1]["name"]}
-        return {
-            **result,
-            "ansible_facts": {step["fact"]: answer for step, answer in answered if "fact" in step},
-        }
-
-
-def freed(answer: Mapping[str, Any]) -> str:
-    """Return the disk space that a step freed, in words that follow its name."""
-    return f" ({readable(answer['freed_bytes'])})" if "freed_bytes" in answer else ""
-
-
-def as_list(difference: Any) -> list[Any]:  # noqa: ANN401
-    """Return the differences of an answer as a list; a module may give a single one."""
-    return difference if isinstance(difference, list) else [difference] if difference else []
 
 
 def described(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

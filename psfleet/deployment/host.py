@@ -31,7 +31,7 @@ class Host:
 
     `values` maps each variable of a role to the host's value. `facts` are its answers to earlier steps, by
     the name of the fact. The other fields are results of the controller: the `environments` of
-    `wheel_store`, what `mesh_certificates` has `signed`, the `mesh_hosts` of `mesh_keys`; {} before they
+    `wheel_store`, and those of `exchange_keys`: what was `signed`, and the `mesh_hosts`; {} before they
     exist. `now` is the controller's clock in seconds since the epoch.
     """
 

@@ -6,7 +6,7 @@ from psfleet.deployment.host import Arguments, Host
 def requirements(host: Host) -> list[Arguments]:
     """Ask whether the host is supported, and which environment it gets; for `host_requirements`."""
     cluster, values = host.cluster, host.values
-    directory = "" if cluster.data["source"] else cluster.data["directories"].get(host.name, "")
+    directories = [] if cluster.data["source"] else cluster.data["directories"].get(host.name, [])
     return [
         {
             "host": host.name,
@@ -20,7 +20,7 @@ def requirements(host: Host) -> list[Arguments]:
             },
             "fence": values["port_fence_enabled"],
             "mesh": bool(cluster.mesh),
-            "data_directory": directory,
+            "data_directories": directories,
             "now": host.now,
         }
     ]

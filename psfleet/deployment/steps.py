@@ -9,7 +9,7 @@ from psfleet.deployment import (
     ssh_mesh,
     tensorflow,
     trainer,
-    training_program,
+    training_files,
     wireguard_mesh,
 )
 from psfleet.deployment.host import Arguments, Host
@@ -31,7 +31,7 @@ _FUNCTIONS = (
     trainer.release,
     trainer.units,
     trainer.unneeded,
-    training_program.releases,
+    training_files.programs,
     wireguard_mesh.interface,
     wireguard_mesh.key,
 )

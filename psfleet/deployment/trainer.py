@@ -22,13 +22,14 @@ _JOBS = ("ps", "worker", "chief", SERVER)
 
 
 def look(host: Host) -> list[Arguments]:
-    """Ask whether a run is going on; for `trainer_tasks`."""
+    """Ask whether a run is going on, and who holds the tasks' ports; for `trainer_tasks`."""
     return [
         {
             "tasks": [],
             "others": True,
             "patience": 5,
             "plan_hash": host.cluster.plan["hash"],
+            "starting": host.tasks,
             "metrics_directory": host.values["trainer_metrics_directory"],
             "paths": host.cluster.paths,
         }

@@ -19,10 +19,11 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
     without `finished`, or one that served a client until it was stopped, may have applied steps without a
     record: at most the global steps between its last window and the next process's first. So may a session
     that broke: at most the steps of one call (`steps_per_call`). Steps that were recorded but not counted
-    must lie after a restored checkpoint, or be gradients that came too late for a synchronous step.
+    must lie after a restored checkpoint, or be gradients that came too late for a synchronous step. The count
+    of a lost worker stands for its records if its host kept them.
     """
-    counts, steps, per_step = run.contributions, run.global_steps, run.rules.gradients_per_step
-    recorded = {worker.name: worker.local_steps for worker in run.workers}
+    counts, steps, per_step = run.contributions, run.steps_made, run.rules.gradients_per_step
+    recorded = {worker.name: worker.local_steps for worker in run.with_lost}
     gradients = counted(per_step, "gradient")
     if not counts:
         findings.lacking.append("the chief did not record what each worker contributed")
@@ -30,13 +31,14 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
         total = sum(counts.values())
         if total != steps * per_step:
             expected = f"{steps} global steps of {gradients} are {steps * per_step}"
-            expected = expected if per_step > 1 else f"the global step is {steps}"
+            made = "moved by" if run.first_step else "is"
+            expected = expected if per_step > 1 else f"the global step {made} {steps}"
             findings.wrong.append(f"contributions add up to {total}, {expected}")
         findings.wrong += [
             f"the chief counted steps of {name}, which is no worker of the run"
             for name in sorted(set(counts) - set(recorded))
         ]
-        for worker in run.workers:
+        for worker in run.recorded_workers:
             _compare_steps(run, worker, findings)
     each = [counts.get(name, 0) for name in recorded]
     good = " + ".join(map(str, each))
@@ -48,8 +50,8 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
 
 def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     count = run.contributions.get(worker.name, 0)
-    if run.rules.once_per_step and count > run.global_steps:
-        once = f"{count} gradients in {run.global_steps} global steps, and each step takes one"
+    if run.rules.once_per_step and count > run.steps_made:
+        once = f"{count} gradients in {run.steps_made} global steps, and each step takes one"
         findings.wrong.append(f"{worker.name}: {once}")
     difference = count - worker.local_steps
     if difference == 0:
@@ -57,10 +59,11 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     difference_in_words = (
         f"{worker.name}: the chief counted {count} of its steps, its own records show {worker.local_steps}"
     )
-    if not worker.whole:
+    is_lost = worker.name in {task.name for task in run.lost}
+    if not worker.whole and not is_lost:
         findings.lacking.append(difference_in_words)
     elif difference > _unrecorded_at_most(run, worker) or -difference > _lost_at_most(run, worker):
-        findings.wrong.append(difference_in_words)
+        findings.add(difference_in_words, certain=not worker.unreadable)
 
 
 def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
@@ -118,6 +121,7 @@ def _lost_at_most(run: Run, worker: TaskRecords) -> int:
     if run.rules.drops_late_gradients:
         return worker.local_steps
     restored = [record.integer("global_step") for record in run.chief.of("restored")]
+    restored = restored[1:] if run.first_step else restored  # the first one begins the part
     if not restored:
         return 0
     return sum(window.steps for window in worker.windows if window.after > min(restored))

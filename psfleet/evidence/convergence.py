@@ -32,7 +32,7 @@ MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would
 @check
 def loss_finite(findings: Findings, run: Run) -> Good:
     """All losses that workers recorded are finite, and so are the final metrics."""
-    for worker in run.workers:
+    for worker in run.with_lost:
         recorded = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
         bad = [after for after, *losses in recorded if not all(map(_is_finite, losses))]
         if bad:

@@ -1,4 +1,4 @@
-"""How each task of a run ended according to systemd, and how many bytes it exchanged, from tasks.json."""
+"""How each task of a run ended according to systemd, and what it exchanged, from tasks.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +16,8 @@ ENDED_BY_PLAYBOOK = "was ended by a playbook"
 class Ending:
     """How one task ended; bytes are those of its unit, None if systemd did not count them.
 
+    `refused` are the connections to its port that the host's fence refused, None if it did not count them.
+
     `ended_by` is "psfleet" if a playbook ended it, "host" if its host went down, "itself" otherwise, and ""
     in files without this field. `exit_code` is None if systemd no longer knew it and the task recorded none.
     """
@@ -28,6 +30,7 @@ class Ending:
     bytes_received: int | None = None
     bytes_sent: int | None = None
     ended_by: str = ""
+    refused: int | None = None
 
     @property
     def well(self) -> bool:
@@ -71,7 +74,8 @@ class Ending:
             raise ValueError("it lacks alive, failed or exit_code")
         restarts, reason = _count(values.get("restarts")) or 0, in_short(str(values.get("reason") or ""))
         exchanged = _count(values.get("bytes_received")), _count(values.get("bytes_sent"))
-        return cls(alive, failed, exit_code, restarts, reason, *exchanged, str(values.get("ended_by") or ""))
+        ended_by, refused = str(values.get("ended_by") or ""), _count(values.get("refused"))
+        return cls(alive, failed, exit_code, restarts, reason, *exchanged, ended_by, refused)
 
 
 def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:

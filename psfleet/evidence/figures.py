@@ -10,6 +10,7 @@ from typing import Any, Literal
 from psfleet.evidence import convergence
 from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.loss_curve import smoothed_loss
+from psfleet.evidence.lost_workers import lost_workers
 from psfleet.evidence.price_of_faults import price_of
 from psfleet.evidence.recorded_run import Run, TaskRecords, Window
 from trainer.contract.json_files import finite
@@ -25,12 +26,14 @@ def figures_of(run: Run) -> dict[str, Any]:
     `replication` is None for a user's program. Bytes are None if systemd did not count them. `pace` is None
     if there is no reference to compare with (learning_pace.py). `staleness` is None if it is unknown; its
     `histogram` is as in `Window.staleness`. `ps` has the saved variables that each ps held, as the chief
-    recorded them. `faults` is described in price_of_faults.py.
+    recorded them. `faults` is described in price_of_faults.py, `lost` in
+    lost_workers.py.
     """
-    seconds = max((_seconds(worker) for worker in run.workers), default=0.0)
-    examples = sum(_applied(run, worker, "examples") for worker in run.workers)
+    seconds = max((_seconds(worker) for worker in run.with_lost), default=0.0)
+    examples = sum(_applied(run, worker, "examples") for worker in run.with_lost)
     first, last = smoothed_loss(run)
-    steps = {worker.name: run.applied.get(worker.name, 0) for worker in run.workers}
+    counts = {**run.contributions, **run.applied}
+    steps = {worker.name: counts.get(worker.name, 0) for worker in run.with_lost}
     total = sum(steps.values())
     speeds, pace = speeds_of(run), pace_of(run)
     return {
@@ -48,6 +51,8 @@ def figures_of(run: Run) -> dict[str, Any]:
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
         "faults": price_of(run),
+        "parts": [_part(part) for part in run.parts],
+        "lost": [worker.as_dict() for worker in lost_workers(run)],
         "ps": _ps(run),
         "workers": {
             worker.name: {
@@ -56,13 +61,17 @@ def figures_of(run: Run) -> dict[str, Any]:
                 "restarts": worker.restarts,
                 **speeds[worker.name],
             }
-            for worker in run.workers
+            for worker in run.with_lost
         },
         "tasks": {
             name: {figure: getattr(ending, figure) for figure in _OF_AN_ENDING}
             for name, ending in run.endings.items()
         },
     }
+
+
+def _part(part: Run) -> dict[str, Any]:
+    return {"workers": len(part.workers), "first_step": part.first_step, "last_step": part.global_steps}
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
@@ -73,7 +82,7 @@ def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
     """
     speeds: dict[str, dict[str, float | None]] = {}
     paces: dict[str, float | None] = {}
-    for worker in run.workers:
+    for worker in run.with_lost:
         steps, seconds = sum(window.steps for window in worker.windows), _seconds(worker)
         recorded = [window.waiting_seconds for window in worker.windows if window.waiting_seconds is not None]
         waiting = sum(recorded) if recorded else None

@@ -18,7 +18,7 @@ _Measurement = tuple[float, float, float]  # loss, norm, fit
 @check
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     """Along each worker's gradients its loss changes as they predict (trainer/engine/gradient_check.py)."""
-    measured = {worker.name: _measurements_of(worker, run) for worker in run.workers}
+    measured = {worker.name: _measurements_of(worker, run) for worker in run.recorded_workers}
     # One loss that is not finite must not keep the others from being judged.
     finite = ([abs(loss) for loss, *_ in found if math.isfinite(loss)] for found in measured.values())
     began = [sizes[0] for sizes in finite if sizes]

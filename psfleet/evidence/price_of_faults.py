@@ -28,11 +28,12 @@ def price_of(run: Run) -> dict[str, Any]:
     """Return the figures of the price; what the records do not show is None.
 
     `restores` are those that lost steps or passed over a damaged checkpoint. `still_seconds` is the least
-    time that any worker spent without training, from the lead's first step to its last, saves included.
+    time that any worker spent without training, from a worker's first step to its last, saves included; the
+    worker that was there longest counts, since the chief may be lost before the end.
     `goodput` is the part of all workers' time in which they took steps that are in the model.
     """
     restores = restores_in(run)
-    seconds = _seconds_of_training(run.chief)
+    seconds = max(map(_seconds_of_training, run.workers), default=0.0)
     still = goodput = None
     if seconds > 0 and run.workers and not run.coordinated:
         saving = sum(_stopped_seconds(record) for record in run.chief.of("checkpointed"))
@@ -100,12 +101,12 @@ def _lost_seconds(worker: TaskRecords, restores: Sequence[Restore]) -> float:
     return seconds
 
 
-def _seconds_of_training(lead: TaskRecords) -> float:
-    """Return the seconds from the lead's first step to its last by its own clock, except stops by people."""
+def _seconds_of_training(worker: TaskRecords) -> float:
+    """Return the seconds from a worker's first step to its last by its own clock, except stops by people."""
     begin: float | None = None
     end = away = 0.0
     stopped_at: float | None = None
-    for record, at in own_seconds(lead):
+    for record, at in own_seconds(worker):
         if record.event == "finished" and record.text("reason") == "stopped":
             stopped_at = at
         elif record.event == "started" and stopped_at is not None:

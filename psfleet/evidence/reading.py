@@ -4,11 +4,14 @@ import errno
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from psfleet.evidence.endings import read_endings
+from psfleet.evidence.lost_workers import excuse_lost
 from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.parts import PartPlan, in_parts
 from psfleet.evidence.recorded_run import Run, TaskRecords
 from psfleet.evidence.replication_rules import ReplicationRules, rules_of
 from psfleet.evidence.settings import EvidenceSettings
@@ -42,16 +45,20 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     files = _read_all(sorted((folder / "events").glob("[!.]*.jsonl")), folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
     plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
+    earlier: list[PartPlan] = []
     try:
         plan = _plan(folder / "plan.json")
         if unread and os.path.lexists(folder / "settings.json"):
             raise ValueError(f"settings.json: {unread}")
         if content is not None and not isinstance(content, Mapping):
             raise ValueError("settings.json: not a JSON object")
-        if found := problems.get("program") or problems.get("training"):
+        if found := next(
+            (problems[each] for each in ("program", "training", "success") if each in problems), None
+        ):
             raise ValueError(f"settings.json: {found}")
         chief, _ = files.get(CHIEF, ([], ()))
         rules, expected = _rules_and_tasks(plan, training, chief, program=program is not None)
+        earlier = list(_earlier_parts(folder / "plan.json", training, chief)) if program is None else []
     except ValueError as error:
         problem = str(error)
     # A user's program may leave no records; tasks of a built-in model always do.
@@ -60,12 +67,12 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         files |= _read_all(absent, folder)
     # The evaluator is in no plan, but belongs to every run of a built-in model.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
-    names = {task.name for task in expected}
+    names = {task.name for of in (expected, *(part.expected for part in earlier)) for task in of}
     # An empty file that belongs to no task is not psfleet's.
     files = {name: file for name, file in files.items() if any(file) or name in names}
     content, unread = _json(folder / "tasks.json")
     endings, unusable_endings = ({}, [f"tasks.json: {unread}"]) if unread else read_endings(content)
-    return Run(
+    run = Run(
         folder=folder,
         run_id=run_id,
         plan=plan,
@@ -79,7 +86,10 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         unplanned=tuple(name for name in files if name not in names) if expected else (),
         endings=endings,
         unusable_endings=unusable_endings,
+        success=asked.success,
     )
+    run = excuse_lost(run) if expected else run
+    return replace(run, parts=in_parts(run, earlier))
 
 
 def read_settings(folder: Path) -> EvidenceSettings:
@@ -145,6 +155,23 @@ def _rules_and_tasks(
         raise ValueError(f"{source}: {error}") from error
     taking_part = TrainingSettings(replication=rules.replication, existing_servers=rules.existing_servers)
     return rules, run_tasks(plan, taking_part, program=False)
+
+
+def _earlier_parts(path: Path, training: Mapping[str, object], chief: list[Record]) -> Iterator[PartPlan]:
+    """Yield what plan.json says of the parts before the last. Raises ValueError."""
+    content, _ = _json(path)
+    earlier = content.get("earlier", []) if isinstance(content, Mapping) else []
+    if not isinstance(earlier, list):
+        raise ValueError("plan.json: earlier is not a list")
+    for part in earlier:
+        plan = _object(part, "plan")
+        try:
+            planned = ClusterPlan.from_json(plan)
+        except ValueError as error:
+            raise ValueError(f"plan.json, an earlier plan: {error}") from error
+        rules, expected = _rules_and_tasks(planned, training, chief, program=False)
+        endings, unusable = read_endings(part.get("endings"))
+        yield PartPlan(planned, expected, rules, {} if unusable else endings)
 
 
 def _plan(path: Path) -> ClusterPlan:

@@ -1,16 +1,16 @@
 """Checks of the records themselves: complete, of one plan, and of an orderly run."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.endings import HOST, PLAYBOOK
+from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
-from psfleet.evidence.recorded_run import Process, Run
+from psfleet.evidence.recorded_run import GOOD_ENDINGS, Process, Run
 from psfleet.evidence.replication_rules import rules_of
 from trainer.contract.settings import PER_HOST
 
-_GOOD_ENDINGS = {"last step", "run over"}
 # Hosts may differ in those of PER_HOST; the others are judged together, by their meaning.
 _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "existing_servers"}
 
@@ -40,7 +40,8 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     """Every record names the plan of plan.json, and all tasks ran the same release at the end."""
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
-    for task in (*run.all_tasks, *([run.evaluator] if run.evaluator.records else [])):
+    lost = run.recorded_workers[len(run.workers) :]
+    for task in (*run.all_tasks, *lost, *([run.evaluator] if run.evaluator.records else [])):
         if not task.records:
             if run.program is None:
                 findings.lacking.append(f"{task.name} left no records")
@@ -72,7 +73,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
     """Every worker trained with the settings of the run."""
     model = str(run.training.get("model") or run.model)
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
-    for worker in run.workers:
+    for worker in run.recorded_workers:
         if not worker.settings:
             findings.lacking.append(f"{worker.name} did not record its settings")
         for own in worker.settings:
@@ -84,7 +85,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
             except ValueError as error:
                 findings.wrong.append(f"{worker.name}: {error}")
                 continue
-            if rules != run.rules:
+            if replace(rules, workers=run.rules.workers) != run.rules:
                 findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
         # A resumed run may continue with other settings.
         for own in worker.settings[-1:]:
@@ -100,9 +101,10 @@ def same_settings(findings: Findings, run: Run) -> Good:
 def ended_well(findings: Findings, run: Run) -> Good:
     """Every worker ended by itself, no task failed for good, and the last global step was reached.
 
+    Workers that the run may end well without (`training_run_success`) are named, and not judged here.
     Tasks that only serve must record their end, too; without it, their records are incomplete.
     """
-    workers, failures = {worker.name for worker in run.workers}, []
+    workers, failures, lost = {worker.name for worker in run.workers}, [], lost_workers(run)
     for task in (*run.workers, *run.ps, *run.servers):
         ending, by_systemd = task.ending, run.endings.get(task.name)
         if by_systemd and by_systemd.ended_by == HOST:
@@ -111,7 +113,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":
             failures.append((task.name, f"failed {in_a_line(recorded_failure(task))}"))
-        elif task.name in workers and ending.text("reason") not in _GOOD_ENDINGS:
+        elif task.name in workers and ending.text("reason") not in GOOD_ENDINGS:
             step, reason = ending.integer("global_step"), ending.text("reason")
             by = " by a playbook" if by_systemd and by_systemd.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
@@ -124,7 +126,9 @@ def ended_well(findings: Findings, run: Run) -> Good:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
     again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
-    good = f"all workers finished, global step {run.global_steps} of {last_step}"
+    finished = f"{len(run.workers)} of {len(run.with_lost)} workers" if lost else "all workers"
+    good = f"{finished} finished, global step {run.global_steps} of {last_step}"
+    good += f", as training_run_success {run.success} asks; {in_words(lost)}" if lost else ""
     stops = max((len(task.processes) - 1 - task.restarts for task in run.all_tasks), default=0)
     good += f", resumed {counted(stops, 'time')} after a stop" if stops > 0 else ""
     return good + (f", started again: {again}" if restarts else ""), {

@@ -8,10 +8,14 @@ from pathlib import Path
 
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, STOPPED_BY_HAND, STOPPED_REASONS, Record
 from trainer.contract.run_tasks import SERVER, RunTask
 from trainer.contract.task_names import CHIEF
+
+# The reasons of a worker's `finished` that say that it was there to the end.
+GOOD_ENDINGS = {"last step", "run over"}
 
 
 @dataclass(frozen=True)
@@ -208,6 +212,10 @@ class Run:
     `expected` are the tasks that the run has by its plan and settings, `endings` how they ended by
     tasks.json. `training` is the training part of settings.json, `program` its program, None for a built-in
     model. `evaluator` has the records of the evaluator (trainer/evaluator.py), which is never one of `tasks`.
+    `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks them.
+    `parts` are those of a run that went on with other workers (parts.py). A part begins at `first_step`, when
+    the gradients of each worker in the model were `counted_before` (None: unknown). Unless it `is_last`, it
+    ends with `until`, the restore from which the next one goes on.
     """
 
     folder: Path
@@ -221,6 +229,13 @@ class Run:
     tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
     evaluator: TaskRecords = TaskRecords(EVALUATOR_NAME)
     unplanned: tuple[str, ...] = ()
+    success: SuccessPolicy = ALL_WORKERS
+    lost: tuple[RunTask, ...] = ()
+    parts: tuple["Run", ...] = ()
+    is_last: bool = True
+    first_step: int = 0
+    counted_before: Mapping[str, int] | None = field(default_factory=dict)
+    until: Record | None = None
     endings: Mapping[str, Ending] = field(default_factory=dict)
     unusable_endings: Sequence[str] = ()
 
@@ -230,9 +245,26 @@ class Run:
         return (*self.of_job("chief"), *self.of_job("worker"))
 
     @cached_property
+    def with_lost(self) -> tuple[TaskRecords, ...]:
+        """The run's workers, then the lost ones, even without records."""
+        return (*self.workers, *(self.task(task.name) for task in self.lost))
+
+    @cached_property
+    def recorded_workers(self) -> tuple[TaskRecords, ...]:
+        """The run's workers, then the lost ones that left records: these are judged, too."""
+        return (*self.workers, *(worker for worker in self.with_lost[len(self.workers) :] if worker.records))
+
+    @property
+    def steps_made(self) -> int:
+        """The number of global steps from its first to its last."""
+        return self.global_steps - self.first_step
+
+    @cached_property
     def windows(self) -> tuple[Window, ...]:
         """The windows of all workers, worker by worker."""
-        return tuple(window for worker in self.workers for window in worker.windows)
+        if self.parts:
+            return tuple(window for part in self.parts for window in part.windows)
+        return tuple(window for worker in self.with_lost for window in worker.windows)
 
     @cached_property
     def whole(self) -> bool:
@@ -255,6 +287,11 @@ class Run:
         return self.workers[:1] if self.rules.one_client else self.workers
 
     @property
+    def recorded_clients(self) -> tuple[TaskRecords, ...]:
+        """The clients, then the lost ones that left records."""
+        return self.clients if self.rules.one_client else self.recorded_workers
+
+    @property
     def chief(self) -> TaskRecords:
         """Worker 0; for a program, the lead."""
         return next(iter(self.of_job("chief")), self.task(CHIEF))
@@ -273,6 +310,8 @@ class Run:
     @cached_property
     def global_steps(self) -> int:
         """The final global step by the chief's `finished`, or else the highest in any window."""
+        if self.until is not None:
+            return self.until.integer("global_step")
         if self.final is not None and self.program is None:
             return self.final.integer("global_step")
         return max((window.after for window in self.windows), default=0)
@@ -299,7 +338,11 @@ class Run:
     @cached_property
     def contributions(self) -> Mapping[str, int]:
         """The number of gradients of each worker, as the parameter servers counted them, or {}."""
-        return self.final.integers("contributions") if self.final is not None else {}
+        counts = self.until or self.final
+        if counts is None or self.counted_before is None:
+            return {}
+        now = counts.integers("contributions")
+        return {name: count - self.counted_before.get(name, 0) for name, count in now.items()}
 
     @cached_property
     def coordinated(self) -> bool:

@@ -21,12 +21,12 @@ _PS_NAMED = 8
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
     """Every worker with a session read, on each ps of the run, a nonce that the chief read there, too."""
     of_chief = _nonces(run.chief, "ps_nonces")
-    read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.clients}
+    read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.recorded_clients}
     names = [ps.name for ps in run.ps]
     if run.program is not None:
         # A program need not use all of them.
         names = [name for name in names if any(name in seen for seen in read.values())]
-    for worker in run.clients:
+    for worker in run.recorded_clients:
         seen = read[worker.name]
         findings.wrong += [
             f"{worker.name} met {name}, which is no ps of the run" for name in sorted(set(seen) - set(names))
@@ -62,12 +62,13 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 @check
 def workers_met(findings: Findings, run: Run) -> Good:
     """In each pair of workers, one read a nonce that only the other had; one client read those of all."""
-    own = {worker.name: _own_nonces(worker) for worker in run.workers}
-    seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.workers}
+    own = {worker.name: _own_nonces(worker) for worker in run.recorded_workers}
+    seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.recorded_workers}
+    silent = {task.name for task in run.lost} - own.keys()
     whole = {worker.name for worker in run.workers if worker.whole}
     for reader, found in seen.items():
         for writer, nonces in found.items():
-            if nonces - own.get(writer, set()):
+            if writer not in silent and nonces - own.get(writer, set()):
                 strange = f"{reader} met a {writer} that is not the one of these records"
                 findings.add(strange, certain=writer in whole)
     pairs = list(combinations(own, 2))
@@ -126,7 +127,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
         if worker.name in below and not worker.local_steps:
             findings.add(f"{worker.name} computed no gradient", certain=worker.whole)
         elif worker.name in below and backups:
-            away = _longest_away(worker) / max(run.global_steps, 1)
+            away = _longest_away(worker) / max(run.steps_made, 1)
             if away > 1 - settings.minimum_overlap:
                 gone = f"{worker.name}, a backup, made no step during {away:.1%} of the global steps on end"
                 findings.add(
@@ -161,7 +162,7 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
     }
     start = max((first for first, _ in spans.values()), default=0)
     end = min((last for _, last in spans.values()), default=0)
-    overlap = max(end - start, 0) / run.global_steps if run.global_steps else 0.0
+    overlap = max(end - start, 0) / run.steps_made if run.steps_made > 0 else 0.0
     if spans and overlap < settings.minimum_overlap:
         findings.add(
             f"all workers were training during {overlap:.1%} of the global steps, "
@@ -179,11 +180,14 @@ def steps_interleave(findings: Findings, run: Run) -> Good:
     """While each worker trained, the global step also received gradients of others."""
     recorded = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]
     foreign = {worker.name: _steps_of_others(run, worker) for worker in recorded}
+    of_lost = sum(run.contributions.get(task.name, 0) for task in run.lost)
     for worker in recorded:
         # The global step may be read early or late, so one foreign step alone shows nothing.
         if foreign[worker.name] <= any(window.unplaced for window in worker.windows):
             alone = f"{worker.name} moved the global step alone: no other worker's step came in between"
             findings.add(alone, certain=worker.whole)
+        elif of_lost and foreign[worker.name] <= of_lost:
+            findings.lacking.append(f"all steps that {worker.name} saw may be those of a lost worker")
     seen = listed(f"{name} saw {steps}" for name, steps in foreign.items())
     good = f"steps of others between a worker's own: {seen}"
     return good if run.rules.shared else run.rules.alone, {"steps_of_others": foreign}

@@ -106,7 +106,8 @@ def steps_accounted(findings: Findings, run: Run) -> Good:
     steps; so the lower bound, and in-graph also the upper one, is checked only below all such numbers. No
     order of steps by different workers contradicts these inequalities, so neither clocks nor luck matter.
     """
-    recorded = [worker for worker in run.clients if has_steps(worker, findings)]
+    lost = [worker for worker in run.recorded_clients[len(run.clients) :] if worker.windows]
+    recorded = [*(worker for worker in run.clients if has_steps(worker, findings)), *lost]
     seen: dict[str, dict[str, int]] = {}
     contradicted: set[str] = set()
     for compared in _comparisons(run, recorded):
@@ -147,7 +148,7 @@ def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
 def _comparisons(run: Run, recorded: Sequence[TaskRecords]) -> Iterator[_Comparison]:
     # The global steps that the chief set the model to after the first time, at restores.
     set_to = [record.integer("global_step") for record in run.chief.of("initialised", "restored")][1:]
-    tallies = {worker.name: _tally_of(run, worker, len(set_to)) for worker in run.workers}
+    tallies = {worker.name: _tally_of(run, worker, len(set_to)) for worker in run.with_lost}
     every = Tally(run.windows)
     for part in (part for worker in recorded for part in _ranges(worker)):
         others = {name: tally for name, tally in tallies.items() if name != part.worker}
@@ -202,8 +203,15 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
     At most these steps may lack a record: the global steps from the last window of a process that was killed,
     or of a served worker that was stopped, to the first window of the next process; the steps of a call for
     each session that broke; and a window for each time that the model was set again, because its range hides
-    that the global step went back within it.
+    that the global step went back within it. A lost worker may lack as many as the ps counted beyond those
+    that it recorded.
     """
+    is_lost = worker.name in {task.name for task in run.lost}
+    if is_lost and not again and run.contributions:
+        beyond = run.contributions.get(worker.name, 0) - worker.local_steps
+        return Tally(worker.windows, anywhere=max(beyond, 0))
+    if is_lost and not worker.records:
+        return Tally((), [(0, math.inf)])
     spans = [(start, math.inf if again else end) for start, end in unrecorded_spans(run, worker)]
     longest = max((window.steps for window in worker.windows), default=0)
     return Tally(worker.windows, spans, steps_of_broken_sessions(run, worker) + again * longest)

@@ -14,8 +14,10 @@ from psfleet.evidence.endings import HOST
 from psfleet.evidence.figures import figures_of
 from psfleet.evidence.gradients import gradients_fit_loss
 from psfleet.evidence.log_patterns import log_patterns
+from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
+from psfleet.evidence.parts import judged_in_parts
 from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program
 from psfleet.evidence.reasons import reasons_without_a_step
 from psfleet.evidence.recorded_run import Run
@@ -126,6 +128,10 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         words = _shown_by_a_program(run, of_program, verdict)
     else:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
+    if not (wrong or lacking) and run.parts:
+        words += f"; its workers were {', then '.join(str(len(part.workers)) for part in run.parts)}"
+    if not (wrong or lacking) and run.lost:
+        words += f"; {in_words(lost_workers(run))}"
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"
     if verdict in {NOT_PROVEN, CANNOT_TELL} and "files_unchanged" not in wrong:
@@ -156,19 +162,19 @@ def _lost_with_hosts(run: Run) -> str:
 def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
     answers = [
         record_checks.records_complete(run),
-        record_checks.same_plan_and_release(run),
-        record_checks.same_settings(run),
+        judged_in_parts(record_checks.same_plan_and_release, run),
+        judged_in_parts(record_checks.same_settings, run),
         record_checks.ended_well(run),
         record_checks.no_restart_from_zero(run),
-        sharing.same_parameter_servers(run),
-        sharing.workers_met(run),
-        *([sharing.servers_met(run)] if run.servers else []),
-        contributions_add_up(run),
-        sharing.fair_shares(run, settings),
-        sharing.workers_overlap(run, settings),
-        sharing.steps_interleave(run),
-        steps_accounted(run),
-        gradients_fit_loss(run),
+        judged_in_parts(sharing.same_parameter_servers, run),
+        judged_in_parts(sharing.workers_met, run),
+        *([judged_in_parts(sharing.servers_met, run)] if run.servers else []),
+        judged_in_parts(contributions_add_up, run),
+        judged_in_parts(lambda part: sharing.fair_shares(part, settings), run),
+        judged_in_parts(lambda part: sharing.workers_overlap(part, settings), run),
+        judged_in_parts(sharing.steps_interleave, run),
+        judged_in_parts(steps_accounted, run),
+        judged_in_parts(gradients_fit_loss, run),
         final_model.fingerprints_agree(run),
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),

@@ -1,6 +1,6 @@
 """A verdict and its figures in words, line by line, for a terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Literal
@@ -90,6 +90,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, expected {last_step}"
     yield "seconds", f"{figures['seconds']:.1f}"
     yield from _fault_lines(figures["faults"])
+    yield from _lost_lines(figures["lost"])
     if figures["examples_per_second"]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"
     if figures["loss_first"] is not None:
@@ -124,6 +125,16 @@ def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         why = f", because {listed(restore['damaged'])} could not be read" if restore["damaged"] else ""
         lost = counted(restore["steps_lost"], "step")
         yield "restored", f"global step {restore['global_step']}, {lost} lost{why}"
+
+
+def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield who did not finish, when and where, and what is in the model of it."""
+    for worker in lost:
+        step, at, count = worker["global_step"], worker["seconds"], worker["steps"]
+        when = "" if step is None else f" after global step {step}"
+        when += "" if at is None else f", {at:.1f} s after the start"
+        held = "" if count is None else f"; {counted(count, 'step')} of it are in the model"
+        yield "lost", f"{worker['task']} {worker['how']}{when}{held}"
 
 
 def _worker_lines(

@@ -11,6 +11,7 @@ from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
 from psfleet.inventory.placement import Placement, ValuesByHost, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
+from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
@@ -108,10 +109,10 @@ def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> obj
     return configured or carried
 
 
-def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, str]:
-    """Return host -> the folder that its tasks read data from, without the hosts whose tasks read none."""
-    readers = (task for task in plan.tasks if task.job != "ps")
-    return {task.host: folder for task in readers if (folder := settings[task.name].data_dir)}
+def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, list[str]]:
+    """Return host -> the folders that its tasks read data from, without the hosts whose tasks read none."""
+    read = ((task.host, settings[task.name].data_dir) for task in plan.tasks if task.job != "ps")
+    return grouped(dict.fromkeys((host, folder) for host, folder in read if folder))
 
 
 def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
@@ -136,7 +137,11 @@ def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[Inve
         )
         yield InventoryProblem(what, "port_fence_enabled", tuple(open_hosts))
     settings = {name.removeprefix(PREFIX): value for name, value in chosen.items()}
-    for setting, what in replication_problems(settings, _worker_count(inventory, values), PREFIX).items():
+    workers = _worker_count(inventory, values)
+    if isinstance(policy := chosen.get(SUCCESS), int) and workers and policy > workers:
+        what = f"{SUCCESS} is {policy}; expected at most {workers}, the number of workers"
+        yield InventoryProblem(what, SUCCESS, hosts)
+    for setting, what in replication_problems(settings, workers, PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
     # In the model `partition`, each worker has its own part.
     if settings.get("model") == "partition" and settings.get("replication") == "local":
@@ -227,7 +232,7 @@ def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
 
 def _differences(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
     for name in inventory.rules:
-        if not name.startswith(PREFIX) or name in HOST_VARIABLES:
+        if name in HOST_VARIABLES or not (name.startswith(PREFIX) or name == SUCCESS):
             continue
         hosts_with = grouped((repr(chosen[name]), host) for host, chosen in values.items() if name in chosen)
         if len(hosts_with) > 1:

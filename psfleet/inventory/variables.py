@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 
 from psfleet.inventory.named_programs import OPTION, VARIABLE, named_programs_rule
 from psfleet.inventory.requested_tasks import tasks_rule
+from psfleet.inventory.success_policy import POLICY_RULE
+from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from trainer.contract.plan import JOBS
 from trainer.contract.rules import BOOLEAN, Rule, checked, integer, number, or_null, to_integer, to_text
 from trainer.contract.settings import PER_HOST, RULES
@@ -184,6 +186,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_log_megabytes": integer(1),
     "trainer_watchdog_seconds": integer(20),
     "training_run_deadline_minutes": number(0),
+    SUCCESS: POLICY_RULE,
     "training_run_hook": Rule(
         "a command and its arguments, or empty for none", lambda value: shlex.split(to_text(value))
     ),

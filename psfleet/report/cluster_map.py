@@ -45,7 +45,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
     placed = {task.name: (str(task.port), task.gpus) for task in run.plan.tasks}
     addresses = {task.host: task.address for task in run.plan.tasks}
     of_host: dict[str, list[TaskBox]] = {host: [] for host in addresses}
-    for task in run.expected:
+    for task in (*run.expected, *run.lost):
         own = of_host.setdefault(task.host, [])
         ending = run.endings.get(task.name)
         exchanged = ending.exchanged if ending else None
@@ -56,7 +56,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
             # The evaluator ran on the chief's host after the run.
             kind, state = _by_records(run.evaluator)
             own.append(TaskBox(run.evaluator.name, EVALUATOR, "", (), kind, f"after the run: {state}"))
-    expected = {task.name for task in run.expected}
+    expected = {task.name for task in (*run.expected, *run.lost)}
     for planned in run.plan.tasks:
         if planned.name not in expected:
             idle = TaskBox(planned.name, planned.job, *placed[planned.name], "open", "not in this run")
@@ -72,6 +72,8 @@ def state_of(run: Run, name: str) -> tuple[str, str]:
     """Return the `kind` and the `state` of a task's box, by its records and its ending."""
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
+    if ending is None and name in {task.name for task in run.lost}:
+        kind, words = "bad", "lost with its host"
     if ending is not None and kind != "bad":
         if ending.ended_by == HOST:
             kind, words = "bad", "lost: its host went down"

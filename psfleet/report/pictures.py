@@ -97,7 +97,7 @@ def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
 
 
 def _rates(run: Run, named: Sequence[str]) -> Picture:
-    curves, since = series.rate_curves(run, named), beginning(run.workers)
+    curves, since = series.rate_curves(run, named), beginning(run.with_lost)
     own = f"Each worker's time is its host's own since {since}. {_CLOCKS}"
     missing = "" if curves.lines or curves.band else "No worker recorded how long its steps took."
     caption = " ".join([own, *_band_note(curves)])

@@ -62,8 +62,10 @@ class Curves:
 def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a few workers that deserve lines of their own: stragglers, failed and restarted ones."""
     stragglers = [str(name) for name in figures.get("stragglers") or ()]
-    failed = [worker.name for worker in run.workers if worker.ending and worker.ending.event == "failed"]
-    again = sorted((worker for worker in run.workers if worker.restarts), key=lambda worker: -worker.restarts)
+    failed = [worker.name for worker in run.with_lost if worker.ending and worker.ending.event == "failed"]
+    again = sorted(
+        (worker for worker in run.with_lost if worker.restarts), key=lambda worker: -worker.restarts
+    )
     names = dict.fromkeys([*stragglers, *failed, *(worker.name for worker in again)])
     return tuple(names)[:MOST_NAMED]
 
@@ -74,7 +76,7 @@ def loss_curves(run: Run, named: Sequence[str]) -> Curves:
     A line breaks where the global step went back or a session broke. Losses that are not finite are left out
     (`losses_not_finite` has them).
     """
-    return _curves([Line(worker.name, _loss_points(worker)) for worker in run.workers], named)
+    return _curves([Line(worker.name, _loss_points(worker)) for worker in run.with_lost], named)
 
 
 def one_process_curves(run: Run) -> list[list[Point]]:
@@ -86,7 +88,7 @@ def one_process_curves(run: Run) -> list[list[Point]]:
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:
     """Return the steps per second of each window over the worker's own seconds, constant within a window."""
-    return _curves([Line(worker.name, _rate_points(worker)) for worker in run.workers], named)
+    return _curves([Line(worker.name, _rate_points(worker)) for worker in run.with_lost], named)
 
 
 def losses_not_finite(run: Run) -> tuple[int, ...]:

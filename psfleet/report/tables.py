@@ -13,7 +13,7 @@ from psfleet.evidence.verdict_lines import figure_lines
 from psfleet.report.cluster_map import state_of
 from psfleet.report.timeline import tasks_with_records
 from psfleet.report.wording import number, seconds, shortened, span
-from trainer.host.wording import grouped
+from trainer.host.wording import counted, first_of, grouped
 
 _LOG_LINES = 15
 _LOG_BYTES = 64 * 1024
@@ -50,6 +50,16 @@ def key_figures(verdict: Verdict) -> Pairs:
         return ()
     lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
     return tuple((shortened(name, 80), shortened(value)) for name, value in lines)
+
+
+def refused_connections(run: Run) -> Pairs:
+    """Return a key figure with the connections that the hosts' fences refused; () if there were none."""
+    refused = [
+        f"{counted(ending.refused, 'connection')} to {name}"
+        for name, ending in run.endings.items()
+        if ending.refused
+    ]
+    return (("port fence refused", shortened(first_of(refused))),) if refused else ()
 
 
 def worker_table(

@@ -7,6 +7,8 @@ from psfleet.inventory.mesh import meshed
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.proof import proof_settings, require_provable
 from psfleet.inventory.reading import Inventory, data_directories, read_inventory
+from psfleet.inventory.success_policy import ALL_WORKERS
+from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.settings import run_program, run_settings
 from trainer.host.wording import grouped
@@ -44,7 +46,12 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         "cluster_plan": {**content, "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
         "cluster_tasks": grouped((task["host"], task) for task in content["tasks"]),
         "cluster_settings": {
-            **run_settings(plan, settings, run_program(running, values[PREFIX + "install_directory"])),
+            **run_settings(
+                plan,
+                settings,
+                run_program(running, values[PREFIX + "install_directory"]),
+                ALL_WORKERS if proof else values.get(SUCCESS, ALL_WORKERS),
+            ),
             "unchosen": [] if proof else list(inventory.programs.unchosen),
         },
         "cluster_mesh": mesh,

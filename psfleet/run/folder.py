@@ -1,12 +1,15 @@
 """Reads and writes a run's folder on the controller."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from psfleet.inventory.success_policy import ALL_WORKERS
 from psfleet.run.settings_file import RunSettings
 from trainer.contract import task_names
 from trainer.contract.json_files import read_object, write_json
@@ -64,7 +67,12 @@ def begun_settings(folder: Path) -> dict[str, Any]:
     if not content.keys() >= {"training", "tasks"}:
         raise ValueError("the field training or tasks is missing")
     values = RunSettings.from_json(content)
-    return {"cluster": values.training, "tasks": values.tasks, "program": values.program}
+    return {
+        "cluster": values.training,
+        "tasks": values.tasks,
+        "program": values.program,
+        "success": values.success,
+    }
 
 
 def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -96,6 +104,7 @@ def described_run(
         training=settings["cluster"],
         tasks=settings["tasks"],
         program=settings.get("program"),
+        success=settings.get("success", ALL_WORKERS),
         begun=there.begun,
         evidence=there.evidence,
     )
@@ -129,10 +138,25 @@ def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """Create the folder of a run, and write its plan and settings there. Raises OSError."""
     folder = Path(run["folder"])
     make_folder(folder, exist_ok=True)
+    if parts := _earlier_parts(folder, plan):
+        plan = {**plan, "earlier": parts}
     for name, content in {"plan.json": plan, "settings.json": run["settings"]}.items():
         # A run that is being stopped keeps the files that it started with.
         if "action" in run or not (folder / name).exists():
             write_json(folder / name, content, indent=4)
+
+
+def _earlier_parts(folder: Path, plan: Mapping[str, Any]) -> list[Any]:
+    """Return the earlier parts of a run that goes on with this plan, each with its `plan` and `endings`."""
+    was = read_object(folder / "plan.json")
+    earlier = was.pop("earlier", [])
+    parts = [*earlier] if isinstance(earlier, list) else []
+    if was and was.get("hash") != plan["hash"]:
+        endings = None
+        with suppress(OSError, ValueError, RecursionError):
+            endings = json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
+        parts.append({"plan": was, "endings": endings})
+    return parts
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:

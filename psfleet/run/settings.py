@@ -4,10 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
+from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
+from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
-from trainer.contract.settings import RULES, TrainingSettings, flags_of
+from trainer.contract.settings import RULES, TrainingSettings, flags_of, replication_problems
 
 # A ps holds parameters and copies of checkpoints. It needs these settings, which describe the tasks and how
 # they cooperate.
@@ -48,11 +50,12 @@ def run_settings(
     plan: ClusterPlan,
     settings: Mapping[str, TrainingSettings],
     program: Mapping[str, Any] | None = None,
+    success: SuccessPolicy = ALL_WORKERS,
 ) -> dict[str, Any]:
     """Return the settings of a run; `settings` maps each task of the plan to its own.
 
     `cluster` of the result holds the chief's settings, `tasks` the `values` and `flags` of each task of the
-    run by its name, and `program` what `run_program` returned.
+    run by its name, `program` what `run_program` returned, and `success` the policy.
     """
     cluster = settings[plan.chief.name]
     tasks = run_tasks(plan, cluster, program is not None)
@@ -67,6 +70,7 @@ def run_settings(
             for task in tasks
         },
         "program": program,
+        "success": success,
     }
 
 
@@ -84,6 +88,9 @@ def resumed_settings(
     """
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     cluster = TrainingSettings.from_mapping(begun["cluster"])
+    workers = len(plan.tasks_of("worker"))
+    if not program and (problem := next(iter(replication_problems(begun["cluster"], workers).values()), "")):
+        raise ValueError(problem)
     was, now = cluster.as_dict(), today["cluster"]
     for name in _FIXED:
         if name in chosen and was[name] != now[name]:
@@ -97,7 +104,15 @@ def resumed_settings(
         taken = {name: new.get(name, today["cluster"][name]) for name in chosen if name in today["cluster"]}
         return TrainingSettings.from_mapping({**begun["cluster"], **values, **taken})
 
-    return run_settings(plan, {task.name: of(task.name) for task in plan.tasks}, program)
+    success = (today if SUCCESS in chosen else begun).get("success", ALL_WORKERS)
+    return run_settings(plan, {task.name: of(task.name) for task in plan.tasks}, program, success)
+
+
+def can_resize(settings: Mapping[str, Any]) -> bool:
+    """Return whether a run with these settings can go on with another number of workers."""
+    training = settings["cluster"]
+    is_shared = training.get("replication") in {"async", "sync"} and training.get("model") != "partition"
+    return is_shared and not settings.get("program")
 
 
 def _values_and_flags(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:

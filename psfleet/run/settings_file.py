@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from psfleet.inventory.success_policy import ALL_WORKERS, POLICY_RULE
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.rules import Rule, setting, to_text
 
@@ -37,6 +38,11 @@ class RunSettings(JsonObject):
     )
     program: Mapping[str, Any] | None = setting(
         None, _OBJECT_OR_NULL, "[The program](#the-program-of-a-run), null for a model of the trainer."
+    )
+    success: str | int = setting(
+        ALL_WORKERS,
+        POLICY_RULE,
+        "Which workers must have finished: `all_workers`, `chief`, or their number (`training_run_success`).",
     )
     begun: str | None = setting(
         None,

@@ -19,12 +19,15 @@ _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 class Folder:
     """What the controller knows of the run: the state of its folder, and the hash of its plan.
 
-    `program` is that of its settings, or None for a built-in model.
+    `program` is that of its settings, or None for a built-in model. `began_with` are the tasks of its plan;
+    `resizes` says whether it may go on with another number of workers.
     """
 
     state: FolderState = ""
     plan_hash: str = ""
     program: Mapping[str, Any] | None = None
+    began_with: Sequence[Mapping[str, Any]] = ()
+    resizes: bool = False
 
 
 class RefusedError(ValueError):
@@ -73,14 +76,34 @@ def decide(
             f"ansible-playbook verify.yml -e run_id={run_id}"
         )
     elif folder.state and folder.plan_hash != plan["hash"]:
-        problems.append(
-            f"run {run_id} began on plan {folder.plan_hash}, today's inventory is plan {plan['hash']}; a run "
-            "stays where its checkpoint is: put the inventory back, or begin a new run"
-        )
+        moved = _moved(folder, plan, ends=not (attaches or collects))
+        if moved:
+            problems.append(
+                f"run {run_id} began on plan {folder.plan_hash}, today's inventory is plan {plan['hash']}; "
+                f"{moved}: put the inventory back, or begin a new run"
+            )
     if problems:
         raise RefusedError(*problems)
     # Other tasks may still be alive: a program's ps, and workers that serve, run until train.yml stops them.
     return "attach" if attaches else "collect" if collects else "start"
+
+
+def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
+    """Return why a run cannot go on with another plan; "" if only other workers than the chief differ."""
+    if not ends:
+        return "it is still going on, or not collected, with the plan that it began on"
+    was, now = (
+        {
+            (task["job"], task["index"], task["host"])
+            for task in of
+            if task["job"] == "ps" or task["index"] == 0
+        }
+        for of in (folder.began_with, plan["tasks"])
+    )
+    if was != now:
+        return "a run stays where its checkpoint is"
+    other = "only an asynchronous or synchronous model, except partition, goes on with other workers"
+    return "" if folder.resizes else other
 
 
 def deploy_problems(
@@ -94,8 +117,13 @@ def deploy_problems(
     beside = (
         "; -e trainer_deploy_during_run=true deploys nevertheless, and the run keeps what it was started with"
     )
-    lacking = [*_each_once({host: its["checks"] for host, its in hosts.items()})]
     busy = {host: its for host, its in hosts.items() if any(task["alive"] for task in its["tasks"])}
+    # A task that is going on may hold the port of another task of today's plan.
+    checks = {
+        host: [check for check in its["checks"] if host not in busy or check["name"] != "ports"]
+        for host, its in hosts.items()
+    }
+    lacking = [*_each_once(checks)]
     moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
     if moved:
         changes = "; ".join(_differences(moved[0], plan))

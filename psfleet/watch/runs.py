@@ -13,7 +13,7 @@ from psfleet.watch.wording import in_a_line
 from trainer.contract.json_files import read_object
 from trainer.host.disk_space import readable, taken
 from trainer.host.task_traces import number
-from trainer.host.wording import counted
+from trainer.host.wording import counted, first_of
 
 NOT_HERE = "not here"  # only hosts know of the run
 # Whether something was left out -> the word for it. An older psfleet did not record it.
@@ -25,7 +25,8 @@ _STYLES = {"proven": "good", "completed": "good", "not proven": "bad", "cannot t
 class RunRow:
     """A run; `here` is the size of its folder in bytes, `hosts` the size on each host with files of it.
 
-    `began` is in Unix seconds; for a run without a folder here, it is the last change on a host.
+    `began` is in Unix seconds; for a run without a folder here, it is the last change on a host. `lost` are
+    the workers without which the run was judged.
     """
 
     run_id: str
@@ -36,11 +37,17 @@ class RunRow:
     began: float = 0.0
     here: int | None = None
     hosts: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
 
     @property
     def style(self) -> str:
         """The style of its row (`STYLES` in psfleet/watch/console.py)."""
         return _STYLES.get(self.verdict, "plain")
+
+    @property
+    def judged(self) -> str:
+        """The verdict, and the workers without which the run was judged."""
+        return self.verdict + (f" without {first_of(self.lost, 2)}" if self.verdict and self.lost else "")
 
     def with_host(self, host: str, answer: Mapping[str, Any]) -> "RunRow":
         """Return the row updated by a host's description of the run, as the step host_runs gives it."""
@@ -95,6 +102,13 @@ def runs_here(runs_directory: Path) -> list[RunRow]:
     return [_read(folder) for folder in newest_first(runs_directory)]
 
 
+def _lost_in(figures: object) -> tuple[str, ...]:
+    """Return the workers without which a run was judged, by the figures of its verdict."""
+    lost = figures.get("lost") if isinstance(figures, dict) else None
+    entries = lost if isinstance(lost, list) else []
+    return tuple(in_a_line(str(each.get("task")), 20) for each in entries if isinstance(each, dict))
+
+
 def _read(folder: Path) -> RunRow:
     settings, verdict = (read_object(folder / name) for name in ("settings.json", FILE_NAME))
     program, training, figures = settings.get("program"), settings.get("training"), verdict.get("figures")
@@ -110,6 +124,7 @@ def _read(folder: Path) -> RunRow:
         trains=in_a_line(trains, 40),
         steps=number(figures.get("global_steps")) if isinstance(figures, dict) else None,
         verdict=in_a_line(verdict.get("verdict") or ("stopped" if state == "stopped" else ""), 20),
+        lost=_lost_in(figures),
         collected=collected,
         began=(folder / "plan.json").stat().st_mtime,
         here=taken(folder),

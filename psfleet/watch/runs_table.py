@@ -15,7 +15,7 @@ _COLUMNS: Columns = {
     "RUN": lambda row: row.run_id,
     "TRAINS": lambda row: row.trains or UNKNOWN,
     "STEPS": lambda row: f"{row.steps:.0f}" if row.steps else UNKNOWN,
-    "VERDICT": lambda row: row.verdict or UNKNOWN,
+    "VERDICT": lambda row: row.judged or UNKNOWN,
     "COLLECTED": lambda row: row.collected,
     "HERE": lambda row: UNKNOWN if row.here is None else readable(row.here),
     "ON HOSTS": lambda row: readable(sum(row.hosts.values())) if row.hosts else UNKNOWN,

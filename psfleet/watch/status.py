@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psfleet.watch.hints import MEND_CONNECTION, remedies
+from psfleet.watch.unit_states import HUNG, HUNG_SECONDS
 from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
@@ -19,8 +20,6 @@ from trainer.host.wording import counted, first_of, grouped
 
 # A worker that takes steps records them at least every 30 s.
 STEP_OVERDUE_SECONDS = 90
-# A task that runs gives systemd a sign of life each half second, unless a call to a silent ps takes 5 s.
-HUNG_SECONDS = 10
 HOSTS_SHOWN = 10
 NO_ANSWER = f"no host answered: {MEND_CONNECTION}"
 NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
@@ -92,10 +91,15 @@ class ClusterStatus:
         ]
         deployed = any(has_answered(answer) and answer["deployed"] for answer in answers.values())
         left_out = sorted({str(task["host"]) for task in plan["tasks"]} - set(answers))
+        unheard = [*left_out, *(host for host, answer in answers.items() if not has_answered(answer))]
         return cls(
             rows=tuple(sorted(rows, key=_order)),
             run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
-            notes=(*_notes(plan, answers, left_out), *_uncollected(left or {}, found)),
+            notes=(
+                *_notes(plan, answers, left_out),
+                *_refused(found),
+                *_uncollected(left or {}, found, unheard),
+            ),
             failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
         )
@@ -157,7 +161,7 @@ def _state(task: Mapping[str, Any]) -> tuple[str, str]:
     if task["failed"]:
         return "failed", "bad"
     if active == "active" and _hangs(task):
-        return "hung", "bad"
+        return HUNG, "bad"
     if active in _STATES or task["alive"]:
         return _STATES.get(active, _STATES["activating"])  # its start may wait for another unit's
     if not task["run_id"]:
@@ -168,7 +172,7 @@ def _state(task: Mapping[str, Any]) -> tuple[str, str]:
 
 def _hangs(task: Mapping[str, Any]) -> bool:
     age = task["sign_of_life_age_seconds"]
-    return bool(task["alive"] and age is not None and age > HUNG_SECONDS)
+    return bool(task["alive"] and age is not None and age >= HUNG_SECONDS)
 
 
 def _takes_steps(task: Mapping[str, Any]) -> bool:
@@ -182,7 +186,7 @@ def _message(task: Mapping[str, Any], state: str) -> str:
         return _why(task)
     if state == "restarting":
         return f"after {_ended_by(task)}: {last}" if last else f"after {_ended_by(task)}"
-    if state == "hung":
+    if state == HUNG:
         return f"no sign of life for {duration(task['sign_of_life_age_seconds'])}; {last}"
     age = task["last_step_age_seconds"]
     if state == "running" and age is not None and not (_takes_steps(task) or task["finished"]):
@@ -254,6 +258,17 @@ def _notes(
         yield f"Left out by --limit: {first_of(left_out)}."
 
 
+def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:
+    """Yield how many connections of strangers the hosts' fences refused, by task."""
+    refused = [
+        f"{counted(task['refused'], 'connection')} to {name} on {host}"
+        for (host, name), task in found.items()
+        if task["refused"]
+    ]
+    if refused:
+        yield f"The port fence refused {first_of(refused)}."
+
+
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     """Yield which hosts did not answer, and why, then the remedies."""
     silent = grouped(
@@ -269,7 +284,9 @@ def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _uncollected(
-    left: Mapping[str, Sequence[str]], found: Mapping[tuple[str, str], Mapping[str, Any]]
+    left: Mapping[str, Sequence[str]],
+    found: Mapping[tuple[str, str], Mapping[str, Any]],
+    unheard: Sequence[str],
 ) -> Iterable[str]:
     alive = {task["run_id"] for task in found.values() if task["alive"]}
     for run_id, elsewhere in left.items():
@@ -277,6 +294,11 @@ def _uncollected(
             yield (
                 f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not "
                 "in this inventory. Ask with the inventory of that run"
+            )
+        elif run_id not in alive and unheard:
+            yield (
+                f"Run {run_id} is not collected, and may still be going on at {first_of(unheard)}: "
+                f"ansible-playbook train.yml -e run_id={run_id} waits for its end and collects it"
             )
         elif run_id not in alive:
             yield f"Run {run_id} is over and not collected: ansible-playbook train.yml -e run_id={run_id}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice, Reasons
-from psfleet.watch.wording import clock, in_a_line
+from psfleet.watch.wording import clock, duration, in_a_line
 from trainer.host.boots import boot_file, rebooted_command, unless_going_down
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
@@ -19,6 +19,9 @@ from trainer.host.wording import first_of, grouped
 # The unit's state after systemd gave up restarting the task.
 FAILED = "failed"
 RESTARTING = "restarting"
+HUNG = "hung"
+# A task that runs gives systemd a sign of life each half second, unless a call to a silent ps takes 5 s.
+HUNG_SECONDS = 10
 REBOOTED = "its host was rebooted"
 
 SILENT = "host does not answer"
@@ -32,12 +35,15 @@ POLLS_UNTIL_SILENT = 3
 ABSENT_POLLS = 2
 
 _LOG_BYTES = 16384
+# The host's clock, beside the properties that systemd prints.
+_NOW = "Now"
 
 
 @dataclass(frozen=True)
 class UnitState:
-    """The state of a task: `trouble` is `FAILED`, `RESTARTING` or "", `why` the reason of its last failure.
+    """The state of a task: `trouble` is `FAILED`, `RESTARTING`, `HUNG` or "".
 
+    `why` is the reason of its last failure. `quiet_seconds` have passed since its last sign of life.
     `rebooted` says that its host was booted since the task started. `saves` are the places where its program
     saves, and `rate` is its steps per second by its newest record, while it runs.
     """
@@ -50,6 +56,7 @@ class UnitState:
     rebooted: bool = False
     saves: tuple[SavedPlace, ...] = ()
     rate: float | None = None
+    quiet_seconds: int = 0
 
 
 @dataclass
@@ -109,7 +116,7 @@ class Units:
         needed: Container[str] = (),
         step: int = 0,
     ) -> Iterator[Notice]:
-        """Record the states of a host's tasks; yield notices about lost, given up and recovered ones.
+        """Record the states of a host's tasks; yield notices about lost, hung, given up and recovered ones.
 
         Tasks in `needed`, which run as long as the run goes on, are also reported if they do not run. `step`
         is the run's global step.
@@ -117,6 +124,9 @@ class Units:
         self._answered_at[host] = at
         yield from self._end_silence(host, states, at)
         for task, state in states.items():
+            if state.trouble == HUNG != self.troubles.get(task):
+                quiet = duration(state.quiet_seconds)
+                yield Notice(f"{task} on {host} hangs: no sign of life for {quiet}; its watchdog will end it")
             self._note_state(task, state, at)
             is_gone = not (state.alive or state.trouble)
             if is_gone and state.rebooted:
@@ -161,8 +171,8 @@ class Units:
         (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
 
     def goes_on(self, task: str) -> bool:
-        """Return whether a task runs, or is about to be restarted, by the last answer of its host."""
-        return task in self.running or self.troubles.get(task) == RESTARTING
+        """Return whether a task runs, or will be restarted, by the last answer of its host."""
+        return task in self.running or self.troubles.get(task) in {RESTARTING, HUNG}
 
     def answering(self, at: float, seconds: float) -> set[str]:
         """Return the hosts that answered within the last `seconds`."""
@@ -194,11 +204,12 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
             read += [bytes_of(f"{left}/{NOTES}/{task['name']}.jsonl", "head", _LOG_BYTES) for task in tasks]
             read += [_last_step(f"{left}/events/{task['name']}.jsonl") for task in tasks]
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
-        properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job"
+        properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job,WatchdogTimestamp"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
         commands[host] = unless_going_down(
-            f"{rebooted_command(boots)}; echo; "
-            f"systemctl show --property={properties} {shlex.join(units)}; {as_daemon(user, 'sh', '-c', ends)}"
+            f"{rebooted_command(boots)}; echo; echo {_NOW}=$(date +%s); echo; "
+            f"systemctl show --timestamp=unix --property={properties} {shlex.join(units)}; "
+            f"{as_daemon(user, 'sh', '-c', ends)}"
         )
     return commands
 
@@ -220,11 +231,19 @@ def _rate(answer: str) -> float | None:
     return steps / lasted if steps >= 0 and lasted > 0 else None
 
 
+def _quiet_seconds(heard: str, now: str) -> int:
+    """Return the time since systemd's watchdog heard of a task, in whole seconds; 0 if it never did."""
+    then, clock_of_host = counted(heard.lstrip("@")), counted(now)
+    return max(clock_of_host - then, 0) if then and clock_of_host else 0
+
+
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
     """Return the states of these tasks from their host's output. Raises ValueError if systemd skipped one."""
     shown, *ends = answer.split(SEPARATOR, 3 * len(tasks))
     parts = zip(*(chain(ends[len(tasks) * part :], repeat("")) for part in range(3)), strict=False)
-    units = {values.get("Id"): values for values in parse_show(shown)}
+    blocks = parse_show(shown)
+    units = {values.get("Id"): values for values in blocks}
+    now = next((values[_NOW] for values in blocks if _NOW in values), "")
     rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
     for task, (log, noted, step) in zip(tasks, parts, strict=False):
@@ -234,16 +253,18 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         failed, lines = values["ActiveState"] == FAILED, log.splitlines()
         restarting = values.get("SubState") == "auto-restart"
         runs = is_alive(values) and not (failed or restarting)
+        quiet = _quiet_seconds(values.get("WatchdogTimestamp", ""), now) if runs else 0
         name, result = task["name"], values.get("Result", "")
         why = why_ended(name, result, lines) if failed else program_failure(name, lines)
         states[name] = UnitState(
             alive=is_alive(values),
-            trouble=FAILED if failed else RESTARTING if restarting else "",
+            trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet >= HUNG_SECONDS else "",
             exit_code=counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),
             rebooted=boot_file(Path(), task["job"], task["index"]).name in rebooted,
             saves=tuple(noted_places(noted)),
             rate=_rate(step) if runs else None,
+            quiet_seconds=quiet,
         )
     return states

@@ -13,7 +13,7 @@ from psfleet.watch.notices import LeadRecords, Notice, Restarts, Room, Standstil
 from psfleet.watch.pace import Pace, RunHistory
 from psfleet.watch.saves import Saves
 from psfleet.watch.task_states import WAITED_FOR, TaskState
-from psfleet.watch.unit_states import Units, unit_states
+from psfleet.watch.unit_states import HUNG, Units, unit_states
 from trainer.contract.progress import Progress
 from trainer.contract.settings import TrainingSettings
 
@@ -59,13 +59,15 @@ class WatchedRun:
             states = unit_states([task for task in self._tasks if task["host"] == host], answer)
             saves = [note for task, state in states.items() for note in self._saves.update(task, state.saves)]
             self.units.rates |= {task: state.rate for task, state in states.items()}
-            # Each poll of the lead's host reports its restarts already.
-            states.pop(self._restarts.lead, None)
+            # Each poll of the lead's host reports its restarts already, but not that it hangs.
+            lead = self._restarts.lead
+            if lead in states and states[lead].trouble != HUNG:
+                states.pop(lead)
             restarts = (
                 self._restarts.count(task, state.restarts, state.why)
                 for task, state in states.items()
                 # For built-in models the chief reports worker restarts.
-                if self._program or not task.startswith("worker")
+                if task != lead and (self._program or not task.startswith("worker"))
             )
             # The tasks of a built-in model all stay until the lead reports the end of the run.
             now = self.now.progress

@@ -5,16 +5,16 @@ written.
 """
 
 import argparse
-import json
 import random
 import sys
 import time
 from collections.abc import Sequence
 
 from benchmarks.data import ROOT
+from benchmarks.deployment import groups_of
 from benchmarks.results import machine
 from tests.faults.cluster import Cluster, cluster
-from tests.faults.outcome import Outcome, records_of, seconds_until_training, steps_lost
+from tests.faults.outcome import Outcome, records_of, seconds_until_training, steps_lost, verdict_of
 from tests.faults.rows import ROWS, Row
 from tests.faults.table import in_words, page
 from tests.faults.watched import Watched
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     source.shuffle(chosen)
     print(f"seed {options.seed}: {', '.join(row.number for row in chosen)}", flush=True)
     found: dict[str, Outcome] = {}
-    with cluster() as made:
+    with cluster(*groups_of(3)) as made:
         for place, row in enumerate(chosen):
             found[row.number] = tried(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
             print(in_words(row, found[row.number]), flush=True)
@@ -63,7 +63,7 @@ def tried(made: Cluster, row: Row, run_id: str, step: int) -> Outcome:
     folder = made.folder / "runs" / run_id
     records = records_of(folder)
     seen = run.first_line(row.told, since) if row.told else None
-    verdict = json.loads((folder / "verdict.json").read_text()) if (folder / "verdict.json").exists() else {}
+    verdict = verdict_of(folder)
     return Outcome(
         verdict=str(verdict.get("verdict", "none")),
         headline=str(verdict.get("headline", "")),

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,12 +15,10 @@ from pathlib import Path
 from benchmarks.deployment import hosts, project
 
 PRACTICE = "inventory/practice"
-# Task -> its host. Worker 0 is the chief.
-PLACES = {"ps0": "node1", "worker0": "node2", "worker1": "node3"}
 ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 # No wait is longer. A run takes less than a minute on a quiet machine.
 DEADLINE_SECONDS = 900.0
-_RUNS = "/var/lib/psfleet/runs"
+RUNS = "/var/lib/psfleet/runs"
 
 
 class FaultError(RuntimeError):
@@ -28,19 +26,23 @@ class FaultError(RuntimeError):
 
 
 @contextmanager
-def cluster() -> Iterator["Cluster"]:
-    """Yield a deployed cluster of three practice hosts, and remove it at the end."""
-    with project() as folder, hosts(folder, len(PLACES)):
-        made = Cluster(folder)
+def cluster(*groups: Sequence[str]) -> Iterator["Cluster"]:
+    """Yield a deployed cluster with a practice host for each list of groups, and remove it at the end."""
+    with project() as folder, hosts(folder, groups):
+        made = Cluster(folder, places(groups))
         made.play("deploy.yml", check=True)
         yield made
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that was deployed from a copy of the project in `folder`."""
+    """A cluster that was deployed from a copy of the project in `folder`.
+
+    `places` is task -> its host. Worker 0 is the chief.
+    """
 
     folder: Path
+    places: Mapping[str, str]
 
     def container(self, host: str) -> str:
         """Return the name of a host's container."""
@@ -59,16 +61,31 @@ class Cluster:
     def restarts(self, task: str) -> int:
         """Return how often systemd has started a task again since its unit was started."""
         command = f"systemctl show --value --property=NRestarts {unit_of(task)}"
-        return int(self.on_host(PLACES[task], command, check=False).strip() or 0)
+        return int(self.on_host(self.places[task], command, check=False).strip() or 0)
 
     def signal(self, task: str, signal: str) -> int:
         """Send a signal to the main process of a task; return its process id on its host."""
-        host = PLACES[task]
+        host = self.places[task]
         pid = int(self.on_host(host, f"systemctl show --value --property=MainPID {unit_of(task)}"))
         if not pid:
             raise FaultError(f"{task} has no process to send {signal} to")
         self.on_host(host, f"kill -s {signal} {pid}")
         return pid
+
+    def pid_of(self, task: str) -> int:
+        """Return the process id that a task has on this machine. Raises FaultError if it does not run."""
+        job, index = task[:-1], task[-1]
+        argv = ["podman", "top", self.container(self.places[task]), "hpid", "args"]
+        shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+        found = [line for line in shown.splitlines() if f"--job_name={job} --task_index={index} " in line]
+        if len(found) != 1:
+            raise FaultError(f"{task} has {len(found)} processes")
+        return int(found[0].split()[0])
+
+    def init_of(self, host: str) -> int:
+        """Return the process id that a host's first process has on this machine."""
+        argv = ["podman", "inspect", "--format", "{{.State.Pid}}", self.container(host)]
+        return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
 
     def await_host(self, host: str) -> None:
         """Wait until a host has booted."""
@@ -102,9 +119,9 @@ class Cluster:
 
     def global_step(self, run_id: str) -> int:
         """Return the global step that the chief last wrote, -1 before it wrote one."""
-        path = shlex.quote(f"{_RUNS}/{run_id}/progress.json")
+        path = shlex.quote(f"{RUNS}/{run_id}/progress.json")
         try:
-            content = json.loads(self.on_host(PLACES["worker0"], f"cat {path}", check=False) or "{}")
+            content = json.loads(self.on_host(self.places["worker0"], f"cat {path}", check=False) or "{}")
         except ValueError:
             return -1
         step = content.get("global_step", -1)
@@ -113,8 +130,17 @@ class Cluster:
     def left_over(self) -> list[str]:
         """Return the tasks' processes that still live on any host."""
         command = "pgrep --uid psfleet --list-full --full trainer || true"
-        printed = {host: self.on_host(host, command) for host in PLACES.values()}
+        printed = {host: self.on_host(host, command) for host in set(self.places.values())}
         return [f"{host}: {line}" for host, text in printed.items() for line in text.splitlines()]
+
+
+def places(groups: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Return task -> its host; host i, named node<i + 1>, is in groups[i] ("ps", "worker")."""
+    found: dict[str, str] = {}
+    for number, jobs in enumerate(groups, start=1):
+        for job in jobs:
+            found[f"{job}{sum(task.startswith(job) for task in found)}"] = f"node{number}"
+    return found
 
 
 def unit_of(task: str) -> str:

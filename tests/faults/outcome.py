@@ -41,6 +41,12 @@ def records_of(run: Path) -> list[Record]:
     return sorted(found, key=lambda record: float(record["wall"]))
 
 
+def verdict_of(run: Path) -> dict[str, Any]:
+    """Return the verdict of a collected run as it was written; empty if there is none."""
+    path = run / "verdict.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
 def name_of(record: Record) -> str:
     """Return the task that wrote a record, such as "worker0"."""
     return f"{record.get('job')}{record.get('index')}"

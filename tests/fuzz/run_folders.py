@@ -106,7 +106,8 @@ def measured(run: Path) -> None:
     asked = {"tasks": [], "others": False, "stopped": {}, "details": True, "run_id": ""}
     tasks = Tasks({"paths": paths, **asked})
     unit = {"ActiveState": "failed", "NRestarts": "1", "LoadState": "loaded", "Result": "exit-code"}
-    described = tasks._describe("worker", 0, unit, RUN_ID) | {"bytes_received": 1, "bytes_sent": None}
+    counted = {"bytes_received": 1, "bytes_sent": None, "refused": 2}
+    described = tasks._describe("worker", 0, unit, RUN_ID) | counted
     answer = answers_of_tasks()["node0"] | {"tasks": [described]}
     text = json.dumps(answer, ensure_ascii=False)
     checked("trainer_tasks", json.loads(text.encode()), ASKED)

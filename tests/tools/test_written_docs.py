@@ -39,7 +39,7 @@ def test_pages_and_roles_say_what_the_code_says() -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of what `make docs` reads and writes."""
-    for name in ("trainer", "psfleet/run", "tools", "docs", "roles/trainer"):
+    for name in ("trainer", "psfleet/inventory", "psfleet/run", "tools", "docs", "roles/trainer"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 

@@ -78,7 +78,7 @@ OPTIONAL = {
     | _FINISHED_WORKER
     | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
-    "restored": _fields("ps_parameters:object fingerprint:str"),
+    "restored": _fields("ps_parameters:object fingerprint:str contributions:ints"),
     "checkpointed": _fields("fingerprint:str stopped_seconds:seconds"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"

@@ -14,12 +14,13 @@ from .deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
 from .host_facts import SECONDS_TO_ANSWER, ask, text_of
 from .mesh import CONFIGURATION, dump, mesh_problem
 from .name_checks import name_check, names_in, resolve_names
-from .port_fence import Fence, ruleset, to_ip
-from .task_traces import read_object
+from .port_fence import REFUSED_AT, Fence, ruleset, to_ip
+from .task_traces import object_in, read_object
 from .wording import first_of
 
 RULES, RECORD = "fence.nft", "fence.json"
 DEPLOY = "ansible-playbook deploy.yml"
+_TABLE = ("table", "inet", "psfleet")
 # Loads rules in an empty network namespace, where they have no effect, and lists them as nft prints them.
 _APART = ("unshare", "--net", "sh", "-c", 'nft --file "$1" && nft --stateless list table inet psfleet', "sh")
 
@@ -80,13 +81,33 @@ def listed_apart(rules: Path) -> str:
 
 def listed() -> str:
     """Return nft's listing of the live table; "" if there is none."""
-    return ask(["nft", "--stateless", "list", "table", "inet", "psfleet"], SECONDS_TO_ANSWER)[1]
+    return ask(["nft", "--stateless", "list", *_TABLE], SECONDS_TO_ANSWER)[1]
+
+
+def refused_connections() -> dict[int, int]:
+    """Return port -> the connections to this host's task there that the live table refused; {} if unknown.
+
+    They count from the last `forget_refused`, or from the moment when the table was loaded.
+    """
+    printed = ask(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
+    listed_objects = object_in(printed).get("nftables", [])
+    counters = [each["counter"] for each in listed_objects if "counter" in each]
+    return {
+        int(counter["name"][len(REFUSED_AT) :]): int(counter["packets"])
+        for counter in counters
+        if counter["name"].startswith(REFUSED_AT)
+    }
+
+
+def forget_refused() -> None:
+    """Count refused connections from now on."""
+    ask(["nft", "reset", "counters", *_TABLE], SECONDS_TO_ANSWER)
 
 
 def take_down() -> None:
     """Remove the live table, if there is one."""
     if listed():
-        ask(["nft", "delete", "table", "inet", "psfleet"], SECONDS_TO_ANSWER)
+        ask(["nft", "delete", *_TABLE], SECONDS_TO_ANSWER)
 
 
 def fence_problem(configuration: Path) -> str:

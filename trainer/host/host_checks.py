@@ -63,20 +63,34 @@ def host_chain(facts: HostFacts, needs: HostNeeds) -> list[Check]:
     )
 
 
-def data_check(directory: str, *, carried: bool = False) -> Finding:
-    """Return the check `data`: whether the folder that the host's tasks read exists.
+def data_check(directories: Sequence[str], *, carried: bool = False) -> Finding:
+    """Return the check `data`: whether the folders that the host's tasks read exist, and hold anything.
 
-    `carried` says that deploy.yml brings it to the host.
+    `carried` says that deploy.yml brings the data to the host.
     """
-    if not directory:
+    if not directories:
         return skipped("its tasks read no data of their own, or deploy.yml brings them")
-    if carried and not Path(directory).is_dir():
-        what = f"there is no {directory}, where deploy.yml brings the data of trainer_data_source"
-        return failed(what, "run ansible-playbook deploy.yml")
-    if not Path(directory).is_dir():
+    for directory in directories:
+        there = Path(directory).is_dir()
+        if there and not _is_empty(Path(directory)):
+            continue
+        if carried:
+            what = (
+                f"there is {'nothing in' if there else 'no'} {directory}, where deploy.yml brings the data of"
+            )
+            return failed(f"{what} trainer_data_source", "run ansible-playbook deploy.yml")
         remedy = "put the data there, mount them, or have deploy.yml bring them: trainer_data_source"
-        return failed(f"trainer_data_dir is {directory}, which is no folder here", remedy)
-    return ok(directory)
+        what = "an empty folder" if there else "no folder"
+        return failed(f"trainer_data_dir is {directory}, which is {what} here", remedy)
+    return ok(", ".join(directories))
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a folder holds nothing; False if root may not read it, as over NFS."""
+    try:
+        return not any(folder.iterdir())
+    except OSError:
+        return False
 
 
 def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironment, Interpreter]:

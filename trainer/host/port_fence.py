@@ -22,6 +22,8 @@ _REACH = re.compile(
     re.ASCII,
 )
 LAST_PORT = 65535
+# The counter of the connections that the fence refused at a port has this name, with the port's number.
+REFUSED_AT = "refused_at_"
 
 
 class Endpoint(NamedTuple):
@@ -143,7 +145,13 @@ table inet psfleet {
 	set hosts6 { type ipv6_addr; $hosts6 }
 	set tasks4 { type ipv4_addr . inet_service; $tasks4 }
 	set tasks6 { type ipv6_addr . inet_service; $tasks6 }
+	# How many connections to each of this host's tasks were refused.
+$counters
+	map refused_at { type inet_service : counter; $refused_at }
 
+	chain counted {
+		fib daddr type local tcp flags & (fin | syn | rst | ack) == syn counter name tcp dport map @refused_at
+	}
 	chain refused {
 		meta l4proto tcp reject with tcp reset
 		reject with icmpx admin-prohibited
@@ -154,6 +162,7 @@ table inet psfleet {
 		${through_mesh}ip saddr @hosts4 return
 		${through_mesh}ip6 saddr @hosts6 return
 		meta skuid != $uid return
+		jump counted
 		reject with tcp reset
 	}
 	chain input {
@@ -176,6 +185,7 @@ $mesh_alone
 		# No other user answers for a task, nor a packet without a known owner (as with tcp_syncookies=2).
 		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) goto refused
 		tcp flags & (fin | syn | rst | ack) != syn accept
+		oif lo tcp dport @ports jump counted
 		oif lo tcp dport @ports goto refused
 		ip daddr . tcp dport @tasks4 goto refused
 		ip6 daddr . tcp dport @tasks6 goto refused
@@ -208,6 +218,7 @@ def ruleset(fence: Fence) -> str:
     tasks = {(ip, task.port) for task in fence.tasks for ip in fence.ips(task.address)}
     resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
     reach = fence.reach + (resolvers if fence.names else [])
+    ports = sorted({task.port for task in fence.tasks if task.host == fence.host})
     return _RULES.substitute(
         uid=fence.uid,
         through_mesh=f'iifname "{fence.mesh}" ' if fence.mesh else "",
@@ -216,7 +227,9 @@ def ruleset(fence: Fence) -> str:
             for family, version in (("ip", 4), ("ip6", 6))
             if fence.mesh
         ),
-        ports=_elements({task.port for task in fence.tasks if task.host == fence.host}),
+        ports=_elements(ports),
+        counters="\n".join(f"\tcounter {REFUSED_AT}{port} {{ packets 0 bytes 0 }}" for port in ports),
+        refused_at=_elements(f'{port} : "{REFUSED_AT}{port}"' for port in ports),
         hosts4=_elements(ip for ip in hosts if ip.version == 4),
         hosts6=_elements(ip for ip in hosts if ip.version == 6),
         tasks4=_elements(f"{ip} . {port}" for ip, port in tasks if ip.version == 4),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
-from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP, STOP_CODE
+from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of, value_of
 from trainer.process.failure import TaskFailure
@@ -83,8 +83,8 @@ class RestoreOperation:
     def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
         """Set every variable; the stop code in the counters is set to 0.
 
-        Raises TaskFailure (`configuration`) if the checkpoint is of another model or number of workers, and
-        tf.errors.OpError.
+        The checkpoint may be of another number of workers. Raises TaskFailure (`configuration`) if it is of
+        another model, and tf.errors.OpError.
         """
         values = self._values_in(checkpoint)
         if COUNTERS in values:
@@ -101,6 +101,8 @@ class RestoreOperation:
         values, differences = {}, []
         for name, variable in self._variables.items():
             value = _value_in(checkpoint, name)
+            if name == COUNTERS and value is not None and value.ndim == 1:
+                value = _counters_of(value, variable.shape.num_elements() - FIRST_WORKER)
             needed = f"{variable.dtype.base_dtype.name} of shape {tuple(variable.shape)}"
             found = "nothing" if value is None else f"{value.dtype.name} of shape {value.shape}"
             if value is None or found != needed:
@@ -109,7 +111,7 @@ class RestoreOperation:
                 values[name] = value
         if differences:
             holds = f"checkpoint {checkpoint.path} holds {'; '.join(differences)}"
-            why = "it is of another model or number of workers"
+            why = "it is of another model"
             remedy = "take the settings it was saved with, or another run directory"
             raise TaskFailure(CONFIGURATION, f"{holds}: {why}; {remedy}")
         return values
@@ -259,6 +261,18 @@ def _bring_to_disk(path: Path) -> None:
 def step_in(path: Path) -> int:
     """Return the global step in a checkpoint's name."""
     return int(path.name.rpartition("-")[2])
+
+
+def contributions_in(checkpoint: Checkpoint) -> dict[str, int]:
+    """Return worker -> its number of gradients in the checkpoint's model."""
+    counters = checkpoint.values[COUNTERS]
+    return {f"worker{worker}": int(count) for worker, count in enumerate(counters[FIRST_WORKER:])}
+
+
+def _counters_of(counters: npt.NDArray[np.generic], workers: int) -> npt.NDArray[np.generic]:
+    """Return the counters for so many workers: those that joined have taken no step."""
+    kept = counters[: FIRST_WORKER + workers]
+    return np.pad(kept, (0, FIRST_WORKER + workers - len(kept)))
 
 
 def _value_in(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:

@@ -13,6 +13,7 @@ from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.model.checkpoints import contributions_in
 from trainer.model.fingerprint import fingerprint_of
 from trainer.process.console import say
 from trainer.task.saving import CheckpointSaver
@@ -57,7 +58,8 @@ class Chief:
             session.restore(checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-            holds = {"fingerprint": fingerprint_of(checkpoint.values)}
+            held = contributions_in(checkpoint)
+            holds = {"fingerprint": fingerprint_of(checkpoint.values), "contributions": held}
             self._task.records.write("restored", {**read, **holds, **fields})
         progress, step = self._task.progress, checkpoint.global_step if checkpoint else 0
         progress.steps_lost += max(progress.global_step - step, 0)

@@ -52,7 +52,12 @@ OPTIONS = {
     },
     "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
     "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
-    "data_directory": {"default": "", "description": "Data that deploy.yml does not carry."},
+    "data_directories": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Data that deploy.yml does not carry.",
+    },
     "listener": {
         "type": "dict",
         "default": {},
@@ -104,7 +109,7 @@ def own_checks(
     plan = Today(values["plan"], values["release"], today["lock_hash"])
     findings = {
         "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
-        "data": data_check(values["data_directory"]),
+        "data": data_check(values["data_directories"]),
         "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
         "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
         "environment": deployment_check(deployment, plan, installed=installed),

@@ -32,7 +32,12 @@ OPTIONS = {
     },
     "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
     "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
-    "data_directory": {"default": "", "description": "Data that deploy.yml does not carry."},
+    "data_directories": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Data that deploy.yml does not carry.",
+    },
     "now": {"type": "float", "required": True, "description": "The controller's clock, in Unix seconds."},
 }
 
@@ -69,7 +74,7 @@ def run(step: Step) -> None:
     checks = host_chain(facts, required)
     clock = clock_check(time.time() - step.params["now"], 60.0)  # the time that the step may take to get here
     found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
-    checks += checks_of({**found, "data": data_check(step.params["data_directory"])})
+    checks += checks_of({**found, "data": data_check(step.params["data_directories"])})
     if reason := refusal(host, facts.distribution.name, checks):
         step.fail_json(msg=reason)
     for check in checks:

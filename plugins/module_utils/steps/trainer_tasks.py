@@ -13,15 +13,17 @@ from typing import Any
 from ..host.boots import boot_file, rebooted_since
 from ..host.content_directory import HASH_DIGITS
 from ..host.deployment import (
+    MOST_BYTES_OF_PLAN,
     deployed_plan,
     in_use,
     installed_tensorflow,
     lacks_cuda,
 )
 from ..host.disk_space import LEAST_ROOM, lacking_space
-from ..host.fence_state import fence_problem
+from ..host.fence_state import fence_problem, forget_refused, refused_connections
 from ..host.lease import FILE, time_of_reading
 from ..host.people import begun_by, deployed_by
+from ..host.port_checks import task_ports
 from ..host.saved_places import KEPT
 from ..host.task_traces import (
     RUN_ID,
@@ -81,12 +83,18 @@ OPTIONS = {
         "default": False,
         "description": "Return whether its fence is in force.",
     },
-    "ready": {
-        "type": "bool",
-        "default": False,
-        "description": "Return why `tasks` cannot start.",
+    "starting": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "description": "Tasks of the plan; return why they could not start.",
     },
-    "data_directory": {"default": "", "description": "Where they read data, for `ready`."},
+    "data_directories": {
+        "type": "list",
+        "elements": "str",
+        "default": [],
+        "description": "Where they read data, for `starting`.",
+    },
     "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
     "metrics_directory": {
         "default": "",
@@ -127,6 +135,8 @@ tasks:
       `failed`, whatever its exit code.
     - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since the task's own settings last
       changed; null if not counted.
+    - With `traffic` or `details` also `refused`, the connections to the task's port that the fence refused
+      since a run's tasks were last started on this host; null if not counted.
     - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
       `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`,
       `sign_of_life_age_seconds` (since systemd's watchdog last heard of it; null if it never did)
@@ -185,6 +195,7 @@ class Tasks:
         files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
         began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
         counted = unit_traffic(shown, began) if traffic else {}
+        refused = self._refused() if traffic or self.details else {}
         described = []
         for unit, values in shown.items():
             of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
@@ -194,8 +205,15 @@ class Tasks:
             elif self._rebooted(unit, values):
                 of_run = self._of_the_past(unit, run_id, rebooted=True)
             traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
+            traffic_of["refused"] = refused.get(unit)
             described.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
         return described
+
+    def _refused(self) -> dict[str, int]:
+        """Return unit -> the connections to its port that the fence refused."""
+        plan = read_object(self.configuration / "plan.json", most=MOST_BYTES_OF_PLAN)
+        ports, counts = task_ports(plan.get("tasks", ())), refused_connections()
+        return {unit_name(of.job, of.index): counts[of.port] for of in ports if of.port in counts}
 
     def _rebooted(self, unit: str, values: Mapping[str, str]) -> bool:
         """Return whether a task is gone that was started before its host was booted."""
@@ -260,6 +278,8 @@ class Tasks:
         if idle:
             self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
+            if any(self.units[unit][0] in RUN_JOBS for unit in idle):
+                forget_refused()
         if of_run := [unit for unit, (job, _) in self.units.items() if job in RUN_JOBS]:
             # Until a task has ended or is stopped, it starts again when its host is booted.
             systemctl("--no-reload", "enable", *of_run)

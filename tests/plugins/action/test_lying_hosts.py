@@ -129,7 +129,12 @@ FACTS = {"cluster_plan": make_plan().to_json(), "cluster_paths": {}, "cluster_ta
 @pytest.mark.slow
 def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> None:
     text = said(
-        tmp_path, {"psfleet.cluster.show_status": {"runs_directory": "runs"}, "run_once": True, "vars": FACTS}
+        tmp_path,
+        {
+            "psfleet.cluster.show": {"page": "status", "runs_directory": "runs"},
+            "run_once": True,
+            "vars": FACTS,
+        },
     )
     assert f"node1 gave no answer: {PROBLEM}" in text
     assert "ps-host0 gave no answer: its answer" in text
@@ -139,7 +144,8 @@ def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
     text = said(
-        tmp_path, {"psfleet.cluster.show_runs": {"runs_directory": "runs"}, "run_once": True, "vars": FACTS}
+        tmp_path,
+        {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True, "vars": FACTS},
     )
     assert "theirs      3  not here    7 bytes" in text
     assert "leads gave no answer: its answer to host_runs is damaged: runs[1].run_id" in text
@@ -153,7 +159,7 @@ def test_a_host_is_not_asked_by_the_python_of_another(tmp_path: Path) -> None:
     text = said(
         tmp_path,
         {
-            "psfleet.cluster.show_runs": {"runs_directory": "runs"},
+            "psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"},
             "run_once": True,
             "vars": {"cluster_paths": paths},
         },

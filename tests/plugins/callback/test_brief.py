@@ -79,11 +79,12 @@ def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path:
 @pytest.mark.parametrize("more", ["", "-v"])
 def test_the_recap_blames_no_host_for_what_failed_of_others(tmp_path: Path, more: str) -> None:
     paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
-    shown = {"psfleet.cluster.show_runs": {"runs_directory": "runs"}, "run_once": True}
+    shown = {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True}
+    root = {"name": "Act as root", "step": "require_root", "arguments": {}}
     play = written_play(
         tmp_path,
         {**shown, "vars": {"cluster_paths": paths}},
-        {"psfleet.cluster.reach_host": {}, "register": "host_look"},
+        {"psfleet.cluster.host_steps": {"report_unreached": True, "steps": [root]}, "register": "host_look"},
         {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/reached.yml"},
     )
     # Nothing listens there.
@@ -150,10 +151,14 @@ SAID = "{{ said.content | b64decode }}"
 ATTACKS = [
     {
         "name": "A table",
-        "psfleet.cluster.show_status": {"runs_directory": "runs"},
+        "psfleet.cluster.show": {"page": "status", "runs_directory": "runs"},
         "vars": {"cluster_plan": {"hash": "a", "cluster_name": "lab", "tasks": [PS]}},
     },
-    {"name": "Runs", "psfleet.cluster.show_runs": {"runs_directory": "runs"}, "ignore_errors": True},
+    {
+        "name": "Runs",
+        "psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"},
+        "ignore_errors": True,
+    },
     {"name": "Read", "ansible.builtin.slurp": {"src": "{{ said_in }}"}, "register": "said"},
     {"name": "A message", "ansible.builtin.debug": {"msg": f"message {SAID}"}},
     {

@@ -12,7 +12,7 @@ def test_a_host_tells_who_holds_a_port_of_its_tasks_and_which_data_it_lacks(tmp_
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         tasks = [{"job": "worker", "index": 1, "port": port, "host": "node1"}]
-        asked = {"tasks": tasks, "ready": True, "data_directory": str(tmp_path / "mnist")}
+        asked = {"starting": tasks, "data_directories": [str(Path.cwd()), str(tmp_path / "mnist")]}
         asked["metrics_directory"] = ""
         ports, data = failed_checks({**asked, "data_carried": False})
         assert (ports["name"], ports["task"]) == ("ports", "worker1")
@@ -24,8 +24,9 @@ def test_a_host_tells_who_holds_a_port_of_its_tasks_and_which_data_it_lacks(tmp_
         (_, carried) = failed_checks({**asked, "data_carried": True})
         assert carried["remedy"] == "run ansible-playbook deploy.yml"
     (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte").touch()
     assert failed_checks({**asked, "data_carried": True}) == []
-    for_metrics = {"ready": False, "metrics_directory": "/no/such", "data_carried": False}
-    (metrics,) = failed_checks({**asked, **for_metrics, "data_directory": "/no/such"})
+    for_metrics = {"starting": [], "metrics_directory": "/no/such", "data_carried": False}
+    (metrics,) = failed_checks({**asked, **for_metrics, "data_directories": ["/no/such"]})
     assert metrics["found"].startswith("trainer_metrics_directory is '/no/such', and this host has no such")
     assert "group_vars/tf_cluster.yml" in metrics["remedy"]

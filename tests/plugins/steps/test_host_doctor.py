@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from plugins.action.show_doctor import environments
 from plugins.module_utils.host.deployment import Deployment
 from plugins.module_utils.host.environment import HostEnvironment
 from plugins.module_utils.host.host_checks import HostNeeds
 from plugins.module_utils.host.host_facts import read_host_facts
 from plugins.module_utils.host.port_checks import running_units, task_ports
 from plugins.module_utils.steps.host_doctor import environment_today, tensorflow_checks, tried_tasks
+from plugins.plugin_utils.pages.doctor import environments
 from tests.repository import ROOT
 
 ROLES = ROOT / "roles"

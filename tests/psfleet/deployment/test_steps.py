@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, training_program
+from psfleet.deployment import package_store, ssh_mesh, tensorflow, trainer, training_files
 from psfleet.deployment.steps import COMPUTED
 from tests.psfleet.deployment.made_host import SIGNED, WHEELS, made_host
 from tests.repository import ROOT
+from trainer.host.port_checks import TaskPort, task_ports
 
 
 def listed(content: object) -> Iterator[Mapping[str, Any]]:
@@ -32,7 +33,7 @@ def steps_in(*files: str) -> list[Mapping[str, Any]]:
 def test_a_deployment_takes_the_steps_of_its_roles_in_their_order() -> None:
     """A role can be used alone: so its tasks are those that deploy.yml takes to a host in few calls."""
     deployed = steps_in("playbooks/deploy.yml")
-    roles = ("ssh_mesh", "port_fence", "tensorflow", "training_program", "trainer")
+    roles = ("ssh_mesh", "port_fence", "tensorflow", "training_files", "trainer")
     of_roles = steps_in(*(f"roles/{role}/tasks/main.yml" for role in roles))
     looks = steps_in("roles/package_store/tasks/host.yml", "roles/nvidia_cuda/tasks/main.yml")
     looks += of_roles[:1]
@@ -61,9 +62,9 @@ def test_a_step_takes_what_is_computed_for_it(step: Mapping[str, Any]) -> None:
 def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
     releases = {"a": "a" * 12, "b": "b" * 12, "same": "a" * 12}
     programs = [{"name": name, "source": f"/{name}", "release": of} for name, of in releases.items()]
-    found = training_program.releases(made_host(cluster={"programs": programs}))
+    found = training_files.programs(made_host(cluster={"programs": programs}))
     assert [arguments["release"] for arguments in found] == ["a" * 12, "b" * 12]
-    assert training_program.releases(made_host(cluster={"programs": programs, "tasks": {}})) == []
+    assert training_files.programs(made_host(cluster={"programs": programs, "tasks": {}})) == []
 
 
 def test_what_a_deployment_needs_stays() -> None:
@@ -110,14 +111,21 @@ def test_before_keys_are_signed_the_files_say_so() -> None:
     ]
 
 
+def test_a_host_is_asked_who_holds_the_ports_of_its_tasks() -> None:
+    (arguments,) = trainer.look(made_host())
+    assert task_ports(arguments["starting"]) == [TaskPort("ps", 0, 2222), TaskPort("worker", 0, 2223)]
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"source": "", "directories": {"here": "/srv/data"}}, "/srv/data"),
-        ({"source": "/home/ana/data", "directories": {"here": "/opt/psfleet/data"}}, ""),
-        ({"source": "", "directories": {}}, ""),
+        ({"source": "", "directories": {"here": ["/a", "/b"]}}, ["/a", "/b"]),
+        ({"source": "/home/ana/data", "directories": {"here": ["/opt/psfleet/data"]}}, []),
+        ({"source": "", "directories": {}}, []),
     ],
 )
-def test_a_host_is_asked_for_data_that_nothing_carries_there(data: dict[str, Any], expected: str) -> None:
+def test_a_host_is_asked_for_data_that_nothing_carries_there(
+    data: dict[str, Any], expected: list[str]
+) -> None:
     (arguments,) = package_store.requirements(made_host(cluster={"data": data}))
-    assert arguments["data_directory"] == expected
+    assert arguments["data_directories"] == expected

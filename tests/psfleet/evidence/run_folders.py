@@ -52,12 +52,13 @@ def train(
     *,
     programs: Mapping[str, Sequence[str]] | None = None,
     exit_code: int = FINISHED,
+    lost: str = "",
 ) -> Path:
     """Train on loopback until all tasks have ended by themselves, evaluate, and return the run's folder.
 
     `programs` has the tasks that run another program than `-m trainer` at first, as `Cluster.start` takes it.
-    A run that is to end with another `exit_code` of all tasks is not evaluated. What each task had on its
-    host, its run directory, stays in `folder`/hosts.
+    A run that is to end with another `exit_code` of all tasks is not evaluated. The worker `lost` may end
+    with any exit code. What each task had on its host, its run directory, stays in `folder`/hosts.
     """
     flags = [*flags, "--steps_per_call=1"] if programs else flags  # whose pace is that of each step
     settings = settings_of(flags)
@@ -79,7 +80,8 @@ def train(
             os.environ.clear()
             os.environ.update(before)
         codes = cluster.wait(seconds=300)
-        assert set(codes.values()) == {exit_code}, cluster.outputs()
+        ended = {code for task, code in codes.items() if task != lost}
+        assert ended == {exit_code}, cluster.outputs()
         run = folder / RUN_ID
         (run / "events").mkdir(parents=True)
         write_plan(run, plan, settings.as_dict())
@@ -159,6 +161,20 @@ def remove(run: Path, name: str) -> None:
 
 def lose(run: Path, task: str) -> None:
     events(run, task).unlink()
+
+
+def lose_host(run: Path, *lost: str, success: str | int) -> None:
+    """Let the hosts of these tasks have been gone when the run was collected; all others ended well.
+
+    `success` is the run's training_run_success.
+    """
+    settings = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps(settings | {"success": success}))
+    tasks = [f"{task['job']}{task['index']}" for task in json.loads((run / "plan.json").read_text())["tasks"]]
+    well = {"alive": False, "failed": False, "exit_code": FINISHED, "ended_by": "itself"}
+    (run / "tasks.json").write_text(json.dumps([well | {"name": task} for task in tasks if task not in lost]))
+    for task in lost:
+        lose(run, task)
 
 
 def drop(run: Path, tasks: str, event: str) -> None:

@@ -59,9 +59,9 @@ def test_what_a_restore_took_back_was_trained_in_vain() -> None:
     found = _price(_chief_that_lost_a_ps(), other)
     assert found["restores"] == [{"global_step": 50, "steps_lost": 60, "damaged": ("model.ckpt-80",)}]
     assert found["steps_lost"] == 60
-    assert found["still_seconds"] == 10.0
+    assert found["still_seconds"] == 12.0
     lost_seconds = 10 * 50 / 100 + 10 * 60 / 110
-    assert found["goodput"] == pytest.approx((30 + 30 - lost_seconds) / (2 * 40), abs=1e-4)
+    assert found["goodput"] == pytest.approx((30 + 30 - lost_seconds) / (2 * 42), abs=1e-4)
 
 
 def test_a_worker_that_is_lost_alone_leaves_the_others_at_work() -> None:
@@ -69,6 +69,12 @@ def test_a_worker_that_is_lost_alone_leaves_the_others_at_work() -> None:
     other = _Worker(1).step(10, 10, 0, 100)
     found = _price(chief, other)
     assert (found["still_seconds"], found["steps_lost"]) == (0.0, 0)
+    assert found["goodput"] == pytest.approx(50 / 80)
+
+
+def test_a_chief_that_is_lost_ends_nobody_elses_time() -> None:
+    chief = _Worker(0).step(10, 10, 0, 100)
+    found = _price(chief, _Worker(1).step(10, 10, 0, 100).step(40, 30, 100, 400))
     assert found["goodput"] == pytest.approx(50 / 80)
 
 

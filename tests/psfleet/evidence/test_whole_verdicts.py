@@ -1,4 +1,7 @@
-"""The whole text and JSON of verdicts, compared with `whole/`."""
+"""The whole text and JSON of verdicts, compared with `whole/`.
+
+`pytest --write-expected tests/psfleet/evidence/test_whole_verdicts.py` writes them; read the difference.
+"""
 
 import json
 from collections.abc import Callable
@@ -126,22 +129,25 @@ def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    expect_text: Callable[[Path, str], None],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path("run"))
     main(["run"])
     told = capsys.readouterr().out
     written = Path("run/verdict.json").read_text()
-    assert told == (WHOLE / f"{make.__name__}.txt").read_text()
-    assert written == (WHOLE / f"{make.__name__}.json").read_text()
+    expect_text(WHOLE / f"{make.__name__}.txt", told)
+    expect_text(WHOLE / f"{make.__name__}.json", written)
     main(["run", "--json"])
     assert capsys.readouterr().out == written
 
 
 def test_the_command_says_what_it_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    expect_text: Callable[[Path, str], None],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "110")
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert capsys.readouterr().out == (WHOLE / "help.txt").read_text()
+    expect_text(WHOLE / "help.txt", capsys.readouterr().out)

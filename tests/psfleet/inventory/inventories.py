@@ -14,7 +14,10 @@ from trainer.contract.plan import ClusterPlan
 
 DEFAULTS: dict[str, Any] = yaml.safe_load((ROLES / "trainer/defaults/main.yml").read_text(encoding="utf-8"))
 SPECIFICATIONS = yaml.safe_load((ROLES / "trainer/meta/argument_specs.yml").read_text(encoding="utf-8"))
-RULES = rules(SPECIFICATIONS["argument_specs"]["main"]["options"])
+# One variable of another role is checked beside the plan.
+RULES = rules(
+    {**SPECIFICATIONS["argument_specs"]["main"]["options"], "training_run_success": {"type": "raw"}}
+)
 
 Hosts = Mapping[str, Mapping[str, object]]
 

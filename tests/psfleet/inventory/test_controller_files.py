@@ -82,7 +82,7 @@ def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
     carried = "/opt/psfleet/data"
     assert shown["cluster_data"] == {
         "source": str(data),
-        "directories": {"node1": carried, "node2": "/srv/data", "node3": carried},
+        "directories": {"node1": [carried], "node2": ["/srv/data"], "node3": [carried]},
     }
 
 
@@ -98,7 +98,7 @@ def test_without_program_and_data_there_is_nothing_to_carry(tmp_path: Path) -> N
     shown = facts(with_variables(tmp_path))
     assert (shown["cluster_programs"], shown["cluster_data"]) == (
         [],
-        {"source": "", "directories": {"node2": "/srv/data"}},
+        {"source": "", "directories": {"node2": ["/srv/data"]}},
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from psfleet.inventory.reading import read_inventory
+from psfleet.inventory.reading import data_directories, read_inventory
 from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 
 PROGRAM = "train.py"
@@ -17,6 +17,20 @@ def test_no_more_replicas_than_workers() -> None:
     ]
     assert read(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 3}}, **sync)
     assert "expected an integer >= 1" in problems(["a"], ["b"], trainer_replicas_to_aggregate=0)[0]
+
+
+def test_no_more_workers_must_finish_than_there_are() -> None:
+    assert problems(["a"], ["a", "b"], {}, training_run_success="3") == [
+        "training_run_success is 3; expected at most 2, the number of workers"
+    ]
+    for policy in ("all_workers", "chief", 2):
+        assert read(["a"], ["a", "b"], {}, training_run_success=policy)
+    assert (
+        "expected one value for the whole cluster"
+        in problems(["a"], ["b"], {"a": {"training_run_success": 1}, "b": {"training_run_success": "chief"}})[
+            0
+        ]
+    )
 
 
 def test_a_chief_coordinates_a_program_and_nothing_else() -> None:
@@ -54,7 +68,11 @@ def test_data_that_are_carried_are_read_where_they_are_put() -> None:
 
 
 def test_data_that_are_not_carried_may_lie_in_two_places_on_a_host() -> None:
-    assert read(["a"], ["a"], {"a": {"trainer_worker_tasks": [{"data_dir": "/d"}, {}]}})
+    of_hosts = {
+        "a": {"trainer_worker_tasks": [{"data_dir": "/d"}, {"data_dir": "/e"}, {"data_dir": "/d"}, {}]}
+    }
+    plan, settings = read_inventory(inventory(["a"], ["a", "b"], of_hosts))
+    assert data_directories(plan, settings) == {"a": ["/d", "/e"]}
 
 
 @pytest.mark.parametrize("directory", ["/home/me/mnist", "/root", "/tmp/mnist/"])

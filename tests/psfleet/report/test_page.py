@@ -249,8 +249,8 @@ def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Pa
     (run / "settings.json").write_text(json.dumps({"training": {}, "program": program}))
     endings = [
         {"name": name, "alive": False, "failed": code == 1, "exit_code": code, "bytes_received": 5_000_000}
-        | {"bytes_sent": 12_000, "restarts": 2 if name == "worker0" else 0, "reason": ""}
-        for name, code in {"ps0": 143, "worker0": 0, "worker1": 1}.items()
+        | {"bytes_sent": 12_000, "restarts": 2 if name == "worker0" else 0, "reason": "", "refused": refused}
+        for name, code, refused in (("ps0", 143, 3), ("worker0", 0, 0), ("worker1", 1, "<b>9"))
     ]
     (run / "tasks.json").write_text(json.dumps(endings))
     (run / "logs").mkdir()
@@ -260,6 +260,7 @@ def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Pa
     assert "failed, exit code 1" in page.text
     assert "clicks, train.py" in page.text
     assert "received 5 MB, sent 12 kB" in page.text
+    assert "port fence refused 3 connections to ps0 " in page.text
     (log,) = [data for tag, data in page.texts if tag == "pre" and "first" in data]
     assert log.splitlines()[-1] == "IndexError: the last line"
     assert len(log.splitlines()) == 15

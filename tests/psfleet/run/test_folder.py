@@ -12,6 +12,7 @@ from psfleet.run.folder import (
     state_of,
     tasks_of_run,
     uncollected,
+    write_beginning,
 )
 from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan, PlannedTask
@@ -31,7 +32,12 @@ def test_a_damaged_file_of_a_run_counts_as_absent(tmp_path: Path, text: str) -> 
 
 def test_what_a_run_began_with_is_read_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {"a": 1}, "tasks": {}}')
-    assert begun_settings(tmp_path) == {"cluster": {"a": 1}, "tasks": {}, "program": None}
+    assert begun_settings(tmp_path) == {
+        "cluster": {"a": 1},
+        "tasks": {},
+        "program": None,
+        "success": "all_workers",
+    }
 
 
 def tasks(
@@ -124,10 +130,33 @@ def test_a_run_with_damaged_settings_does_not_go_on_by_others(
 
 def test_a_run_that_goes_on_keeps_who_began_it_and_what_it_was_judged_by(tmp_path: Path) -> None:
     noted = {"begun": "ana@desk, 2026-11-25 09:12 UTC", "evidence": {"minimum_share": 0.1}}
-    values = {"cluster": {"steps": 7}, "tasks": {"worker0": {"flags": ""}}, "program": None}
+    values = {
+        "cluster": {"steps": 7},
+        "tasks": {"worker0": {"flags": ""}},
+        "program": None,
+        "success": 2,
+    }
     (worker,) = tasks(PLAN, replication="local")
     new = described_run(tmp_path, values, [worker])["settings"]
-    assert new == {"training": values["cluster"], "tasks": values["tasks"], "program": None}
+    assert new == {"training": {"steps": 7}, "tasks": values["tasks"], "program": None, "success": 2}
     write_json(tmp_path / "settings.json", {**new, **noted})
     assert described_run(tmp_path, values, [worker])["settings"] == {**new, **noted}
     assert begun_settings(tmp_path) == values
+
+
+def test_a_run_that_goes_on_with_another_plan_keeps_the_plans_and_endings_before(tmp_path: Path) -> None:
+    run, ended = {"folder": str(tmp_path / "r"), "settings": {}, "action": "start"}, [{"name": "worker0"}]
+    one: dict[str, Any] = {"hash": "aaa", "tasks": []}
+    other: dict[str, Any] = {"hash": "bbb", "tasks": []}
+    write_beginning(run, one)
+    write_json(tmp_path / "r" / "tasks.json", ended)
+    write_beginning(run, one)
+    assert read_object(tmp_path / "r" / "plan.json") == one
+    write_beginning(run, other)
+    write_beginning(run, other)
+    first = {"plan": one, "endings": ended}
+    assert read_object(tmp_path / "r" / "plan.json") == {**other, "earlier": [first]}
+    (tmp_path / "r" / "tasks.json").unlink()
+    write_beginning(run, one)
+    last = {"plan": other, "endings": None}
+    assert read_object(tmp_path / "r" / "plan.json") == {**one, "earlier": [first, last]}

@@ -266,6 +266,7 @@ def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], pr
         ({"pid": "x"}, "pid is 'x', which is invalid"),
         ({"exit_code": -1}, "exit_code is -1, which is invalid"),
         ({"restarts": 10**400}, f"restarts is 1{'0' * 296}..., which is invalid"),
+        ({"refused": -1}, "refused is -1, which is invalid"),
         ({"bytes_sent": "1"}, "bytes_sent is '1', which is invalid"),
         ({"last_step": {"loss": []}}, "last_step is {'loss': []}, which is invalid"),
         ({"name": "worker1"}, "name is 'worker1', a task that was not asked for"),

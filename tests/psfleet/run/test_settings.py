@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.settings import resumed_settings, run_program, run_settings
+from psfleet.run.settings import can_resize, resumed_settings, run_program, run_settings
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.settings import TrainingSettings
 
@@ -184,3 +184,31 @@ def test_a_run_keeps_its_program(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         resumed_settings(PLAN, settings(begun), settings(today), chosen=["program"])
+
+
+def test_a_resumed_run_keeps_its_success_policy_unless_it_is_chosen_anew() -> None:
+    begun, today = settings() | {"success": 1}, settings() | {"success": "chief"}
+    assert resumed_settings(PLAN, begun, today, chosen=())["success"] == 1
+    assert resumed_settings(PLAN, begun, today, chosen=["training_run_success"])["success"] == "chief"
+    older = {name: value for name, value in begun.items() if name != "success"}
+    assert resumed_settings(PLAN, older, today, chosen=())["success"] == "all_workers"
+
+
+@pytest.mark.parametrize(
+    ("given", "can"),
+    [
+        ({}, True),
+        ({"replication": "sync"}, True),
+        ({"replication": "in_graph"}, False),
+        ({"model": "partition"}, False),
+    ],
+)
+def test_models_that_share_go_on_with_another_number_of_workers(given: dict[str, Any], can: bool) -> None:
+    assert can_resize(settings(**given)) is can
+    assert not can_resize(settings(**given) | {"program": {"file": "x"}})
+
+
+def test_a_resumed_run_still_has_the_workers_that_its_steps_need() -> None:
+    begun = settings(replication="sync", replicas_to_aggregate=len(PLAN.tasks_of("worker")) + 1)
+    with pytest.raises(ValueError, match=r"expected at most 1, the number of workers"):
+        resumed_settings(PLAN, begun, begun, chosen=())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from ansible import constants
 
+from psfleet.run.folder import FolderState
 from psfleet.run.start import (
     Folder,
     RefusedError,
@@ -132,6 +133,43 @@ def test_the_chief_of_a_program_decides_whether_its_run_goes_on(alive: bool, act
 
 
 MOVED = {**PLAN, "hash": "bbb", "tasks": [PLAN["tasks"][0], {**PLAN["tasks"][1], "port": 2999}]}
+
+
+def of_began(*tasks: tuple[str, int, str]) -> Sequence[Mapping[str, Any]]:
+    """Tasks of a plan: job, index, host."""
+    return [{"job": job, "index": index, "host": host} for job, index, host in tasks]
+
+
+WITH_ANOTHER = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), ("worker", 1, "n3"))
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_a_run_goes_on_with_another_number_of_workers(state: FolderState) -> None:
+    assert decided({}, Folder(state, "bbb", began_with=WITH_ANOTHER, resizes=True)) == "start"
+
+
+@pytest.mark.parametrize(
+    ("began_with", "resizes", "why"),
+    [
+        (of_began(("ps", 0, "n1"), ("worker", 0, "n3")), True, "a run stays where its checkpoint is"),
+        (of_began(("ps", 0, "n2"), ("worker", 0, "n2")), True, "a run stays where its checkpoint is"),
+        ((), True, "a run stays where its checkpoint is"),
+        (WITH_ANOTHER, False, "only an asynchronous or synchronous model, except partition, goes on"),
+    ],
+)
+def test_a_run_keeps_its_ps_and_its_chief(
+    began_with: Sequence[Mapping[str, Any]], resizes: bool, why: str
+) -> None:
+    problems = decided({}, Folder("stopped", "bbb", began_with=began_with, resizes=resizes))
+    assert f"; {why}" in " ".join(problems)
+
+
+@pytest.mark.parametrize(
+    "lead", [TRAINS, found("worker0", run_id="r1", phase="finished")], ids=["goes on", "not collected"]
+)
+def test_a_run_that_goes_on_is_not_resized(lead: dict[str, Any]) -> None:
+    problems = decided({"n2": lead}, Folder("running", "bbb", began_with=WITH_ANOTHER, resizes=True))
+    assert "it is still going on, or not collected" in " ".join(problems)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +453,14 @@ def test_what_a_deployment_lacks_is_said_once_also_beside_a_run() -> None:
     said = "n1, n2: there is no /metrics; make it"
     idle = {"n1": found("ps0", checks=[metrics]), "n2": found("worker0", checks=[metrics])}
     assert deploy_problems(idle, PLAN, allowed=False) == deploy_problems(idle, PLAN, allowed=True) == [said]
-    busy = {**idle, "n1": SERVES | {"checks": [metrics]}}
+    held = {"name": "ports", "task": "ps0", "found": "port 2222 of ps0 is held by nc", "remedy": "stop it"}
+    taken = {**idle, "n2": found("worker0", checks=[held])}
+    assert deploy_problems(taken, PLAN, allowed=True) == [
+        "n1: there is no /metrics; make it",
+        "n2: port 2222 of ps0 is held by nc; stop it",
+    ]
+    # Its run may hold a port that another task has in today's plan.
+    busy = {**idle, "n1": SERVES | {"checks": [metrics, held]}}
     assert deploy_problems(busy, PLAN, allowed=True) == [said]
     assert [said, *deploy_problems({"n1": SERVES}, PLAN, allowed=False)] == deploy_problems(
         busy, PLAN, allowed=False

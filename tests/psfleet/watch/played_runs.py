@@ -34,13 +34,21 @@ def _task(job: str, index: int, host: str, port: int) -> dict[str, Any]:
 
 
 def unit(
-    job: str, index: int, state: str = "active", below: str = "running", *, code: int = 0, restarts: int = 0
+    job: str,
+    index: int,
+    state: str = "active",
+    below: str = "running",
+    *,
+    code: int = 0,
+    restarts: int = 0,
+    heard: str = "",
 ) -> str:
-    """Return what systemd shows of a task."""
+    """Return what systemd shows of a task, whose watchdog has `heard` of it at a moment."""
     result = "exit-code" if state == "failed" else "success"
     return (
         f"Id=psfleet-{job}@{index}.service\nActiveState={state}\nSubState={below}\n"
         f"Result={result}\nExecMainStatus={code}\nNRestarts={restarts}\n"
+        f"WatchdogTimestamp={heard}\n"
     )
 
 

@@ -48,6 +48,7 @@ def task(name: str, state: str = "active (running)", **changes: Any) -> dict[str
         "last_step_age_seconds": None,
         "sign_of_life_age_seconds": 0.4,
         "progress": {},
+        "refused": None,
         **changes,
     }
 
@@ -187,6 +188,15 @@ def test_before_any_deployment() -> None:
     assert set(states(shown).values()) == {"not deployed"}
     assert shown.notes == ("Not deployed: node1, node2. `ansible-playbook deploy.yml` makes them ready.",)
     assert shown.run == ""
+
+
+def test_connections_that_the_fence_refused_are_told_for_each_task() -> None:
+    shown = status(
+        answer(task("ps0", refused=3), task("worker0", refused=0)), answer(task("worker1", refused=1))
+    )
+    assert shown.notes == (
+        "The port fence refused 3 connections to ps0 on node1, 1 connection to worker1 on node2.",
+    )
 
 
 def test_a_task_that_is_new_in_the_inventory() -> None:
@@ -346,9 +356,18 @@ def test_how_long(seconds: float, said: str) -> None:
 
 
 def test_runs_that_nobody_has_collected_are_named_unless_they_go_on() -> None:
-    shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, {"monday": [], "night-1": []})
+    answers = {"node1": answer(task("worker0")), "node2": answer()}
+    shown = ClusterStatus.of(PLAN, answers, {"monday": [], "night-1": []})
     told = "Run monday is over and not collected: ansible-playbook train.yml -e run_id=monday"
     assert [note for note in shown.notes if note.startswith("Run ")] == [told]
+
+
+def test_a_run_is_not_over_while_a_host_that_may_run_it_is_silent() -> None:
+    silent = {"problem": "no route to host"}
+    answers = {"node1": answer(task("worker0")), "node2": silent}
+    shown = ClusterStatus.of(PLAN, answers, {"monday": []})
+    (note,) = [note for note in shown.notes if note.startswith("Run ")]
+    assert note.startswith("Run monday is not collected, and may still be going on at node2: ")
 
 
 def test_a_run_of_another_inventory_may_still_be_going_on() -> None:

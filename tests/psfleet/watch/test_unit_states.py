@@ -99,6 +99,42 @@ def test_a_restart_is_told_of_with_why() -> None:
     assert (troubles(run), run.view.units.given_up) == ({}, "")
 
 
+@pytest.mark.parametrize("program", [None, {"release": "abc"}])
+def test_a_task_that_hangs_is_told_of_once_and_shown_until_it_is_back(program: object) -> None:
+    run = PlayedRun(decided_run(2, program=program), silent=True)
+    run.goes_on(1, [5, 5])
+
+    def told(now: int, heard_of_ps: int, heard_of_lead: int) -> list[str]:
+        shown = f"{unit('ps', 0, heard=f'@{heard_of_ps}')}\n{unit('worker', 0, heard=f'@{heard_of_lead}')}"
+        notes = run.view.add_units("node0", f"\nNow={now}\n\n{shown}\n--psfleet--\n", float(run.seconds))
+        return [note.text for note in notes]
+
+    assert told(109, 100, 109) == [] == list(troubles(run))
+    assert told(110, 100, 110) == ["ps0 on node0 hangs: no sign of life for 10s; its watchdog will end it"]
+    assert told(116, 100, 115) == []
+    assert troubles(run) == {"ps0": "hung"}
+    assert run.view.units.goes_on("ps0")
+    assert told(130, 129, 90) == ["worker0 on node0 hangs: no sign of life for 40s; its watchdog will end it"]
+    assert troubles(run) == {"worker0": "hung"}
+    assert told(131, 131, 131) == []
+    assert troubles(run) == {}
+
+
+def test_a_task_without_a_watchdog_or_process_does_not_hang() -> None:
+    tasks = [task for task in decided_run(1)["tasks"] if task["job"] == "ps"]
+    for shown in (
+        f"Now=5000\n\n{unit('ps', 0)}",
+        f"Now=5000\n\n{unit('ps', 0, heard='n/a')}",
+        f"Now=5\n\n{unit('ps', 0, heard='@70')}",
+        f"Now=\n\n{unit('ps', 0, heard='@70')}",
+        unit("ps", 0, heard="@70"),
+        f"Now=5000\n\n{unit('ps', 0, 'inactive', 'dead', heard='@70')}",
+    ):
+        assert unit_states(tasks, shown)["ps0"].trouble == ""
+    restarting = f"Now=5000\n\n{unit('ps', 0, 'activating', 'auto-restart', heard='@70')}"
+    assert unit_states(tasks, restarting)["ps0"].trouble == "restarting"
+
+
 def test_restarts_of_the_lead_are_counted_where_it_is_read() -> None:
     run = played()
     answer = f"{unit('ps', 0)}\n{unit('worker', 0, restarts=3)}\n--psfleet--\n\n--psfleet--\n"

@@ -143,12 +143,15 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
         _assert_exact(finished, replicas=2)
 
 
-def test_a_killed_worker_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> None:
-    """No backup here: a step is made once all take part again."""
-    flags = _sync(3, "--model=linear", "--checkpoint_interval_seconds=0.5", ENDLESS)
-    with Cluster(tmp_path, ps=2, workers=3, flags=flags) as cluster:
+def test_a_killed_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> None:
+    """No backup here: a step is made once both take part again.
+
+    A worker that is killed is one of the real runs: tests/psfleet/evidence/test_restarts.py.
+    """
+    flags = _sync(2, "--model=linear", "--checkpoint_interval_seconds=0.5", ENDLESS)
+    with Cluster(tmp_path, ps=2, flags=flags) as cluster:
         cluster.start()
-        for task in ("worker1", "worker0", "ps1", "ps0"):
+        for task in ("worker0", "ps1", "ps0"):
             cluster.until_steps(60)
             lives = len(cluster.records(task, "started"))
             cluster.signal(task, signal.SIGKILL)
@@ -159,7 +162,7 @@ def test_a_killed_worker_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> 
         assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
         finished = cluster.records("worker0", "finished")[-1]
         steps = finished.integer("global_step")
-        assert finished.integers("contributions") == dict.fromkeys(("worker0", "worker1", "worker2"), steps)
+        assert finished.integers("contributions") == dict.fromkeys(("worker0", "worker1"), steps)
         assert len(cluster.records("worker0", "restored")) >= 2
 
 

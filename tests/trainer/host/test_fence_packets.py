@@ -92,6 +92,31 @@ def test_of_the_users_here_root_and_the_tasks_alone_reach_a_task(fenced: Network
     assert fenced.tried("here", address, PORT, ROOT) == "open"
 
 
+def test_the_connections_that_it_refuses_are_counted_for_each_task(fenced: Networks) -> None:
+    def counts() -> dict[int, int]:
+        with fenced.inside("here"):
+            return fence_state.refused_connections()
+
+    assert counts() == {PORT: 0, IDLE: 0}
+    for address in HERE:
+        fenced.tried("stranger", address, PORT)
+        fenced.tried("here", address, PORT, SOMEBODY)
+    fenced.tried("stranger", HERE[0], IDLE)
+    # Let in, or refused elsewhere: at a port of somebody else, or on the way to another host's task.
+    fenced.tried("peer", HERE[0], PORT)
+    fenced.tried("stranger", HERE[0], OTHER)
+    for user in (TASKS, ROOT):
+        fenced.tried("here", HERE[0], PORT, user)
+    fenced.tried("here", PEER[0], PORT, SOMEBODY)
+    fenced.tried("here", STRANGER[0], PORT, TASKS)
+    assert counts() == {PORT: 4, IDLE: 1}
+    with fenced.inside("here"):
+        fence_state.forget_refused()
+    assert counts() == {PORT: 0, IDLE: 0}
+    fenced.run("nft", "delete", "table", "inet", "psfleet", at="here")
+    assert counts() == {}
+
+
 @pytest.mark.parametrize("address", [*PEER, *STRANGER, "::ffff:10.77.0.3"])
 def test_others_go_where_they_went(fenced: Networks, address: str) -> None:
     for user in (SOMEBODY, ROOT):
@@ -179,6 +204,8 @@ def test_what_had_got_in_before_the_fence_is_cut_off(networks: Networks, rules: 
         for _ in range(2):
             strange.send(b"more")
             strange.recv(4)
+    with networks.inside("here"):
+        assert fence_state.refused_connections()[IDLE] == 0, "none began"
     for each in (strange, ours, *accepted):
         each.close()
 
@@ -219,6 +246,8 @@ def test_a_container_of_a_host_does_not_pass_for_it(
     fenced.run("nft", f"{translate}; add rule inet nat out oif eth0 masquerade", at="here")
     try:
         assert fenced.tried("stranger", peer, PORT) == "ConnectionRefusedError"
+        with fenced.inside("here"):
+            assert fence_state.refused_connections()[PORT] == 0, "it was no task of this host"
         assert fenced.tried("stranger", peer, SSH) == "open"
     finally:
         fenced.run("nft", "delete table inet nat", at="here")
@@ -292,7 +321,7 @@ def test_whether_the_fence_stands_is_seen(networks: Networks, rules: Path) -> No
         put_up(networks, rules)
         networks.run("nft", "flush chain inet psfleet strangers", at="here")
         assert re.fullmatch(
-            "the table inet psfleet lacks ip saddr @hosts4 return; ip6 saddr @hosts6 return; .* and 1 more",
+            "the table inet psfleet lacks ip saddr @hosts4 return; ip6 saddr @hosts6 return; .* and 2 more",
             fence_state.difference(wanted, fence_state.listed()),
         )
         fence_state.take_down()

@@ -101,13 +101,17 @@ def test_what_runs_on_an_old_host_is_written_in_its_python(name: str) -> None:
 
 
 def test_data_that_nobody_brings_are_looked_for(tmp_path: Path) -> None:
-    assert data_check("").state == "skipped"
-    assert data_check(str(tmp_path)).state == "ok"
+    assert data_check([]).state == "skipped"
     (tmp_path / "file").touch()
-    for lacking in ("nowhere", "file"):
-        found = data_check(str(tmp_path / lacking))
+    (tmp_path / "empty").mkdir()
+    assert data_check([str(tmp_path)]).state == "ok"
+    for lacking, what in (("nowhere", "no"), ("file", "no"), ("empty", "an empty")):
+        place = tmp_path / lacking
+        found = data_check([str(tmp_path), str(place)])
         assert (found.state, found.found) == (
             "failed",
-            f"trainer_data_dir is {tmp_path / lacking}, which is no folder here",
+            f"trainer_data_dir is {place}, which is {what} folder here",
         )
         assert "trainer_data_source" in found.remedy
+    carried = data_check([str(tmp_path / "empty")], carried=True)
+    assert carried.found.startswith(f"there is nothing in {tmp_path}/empty, where deploy.yml brings")

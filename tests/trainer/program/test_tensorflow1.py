@@ -68,8 +68,8 @@ def assert_it_ran_as_it_is(tasks: Tasks) -> None:
     assert not list(tasks.directory("ps0").glob("checkpoints/*"))
 
 
-# The third of them, mnist_replica.py, is trained on hosts: molecule/inventories.
-@pytest.mark.slow
+# Another one with a Supervisor is trained on hosts: mnist_replica.py, by molecule/inventories.
+@pytest.mark.chaos
 def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path) -> None:
     with tasks_of(tmp_path, SCRIPTS / "supervisor.py") as tasks:
         tasks.start()

@@ -10,7 +10,7 @@ from tests.trainer.processes import Cluster
 from trainer import evaluator
 from trainer.contract.exit_codes import FINISHED, STOPPED
 from trainer.coordination.ledger_parts import COUNTERS
-from trainer.model.checkpoints import read_checkpoint
+from trainer.model.checkpoints import Checkpoint, read_checkpoint
 
 SHAPES = {
     "hidden/weights": (64, 100),
@@ -19,12 +19,12 @@ SHAPES = {
     "output/biases": (10,),
 }
 SLOTS = {f"{name}/{slot}": shape for name, shape in SHAPES.items() for slot in ("Adam", "Adam_1")}
-STEPS, MORE = 300, 10
+STEPS, MORE = 50, 10
 
 
 @pytest.mark.parametrize(
     ("replication", "servers", "numbers"),
-    [("async", [], (2, 1)), ("sync", [], (2, 3)), ("in_graph", [0], (3, 2))],
+    [("async", [], (2, 1)), ("in_graph", [0], (2, 3))],
 )
 def test_a_run_goes_on_with_another_number_of_ps(
     tmp_path: Path,
@@ -39,22 +39,22 @@ def test_a_run_goes_on_with_another_number_of_ps(
         cluster.until_steps(STEPS)
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
-        saved = _saved_step(cluster, "initialised")
-    for ps in numbers[1:]:
-        with Cluster(tmp_path, ps, flags=[*flags, f"--steps={saved + MORE}"], servers=servers) as cluster:
-            cluster.start()
-            assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
-            assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved
-            saved = _saved_step(cluster, "restored")
-            cluster.assert_one_fingerprint("worker0", *(["worker1"] if replication != "in_graph" else []))
-            # What was learned is there: these few steps would not do.
-            assert cluster.metrics()["accuracy"] > 0.93
+        saved = _saved(cluster, "initialised")
+    # At this rate no step changes a weight.
+    more = [f"--steps={saved.global_step + MORE}", "--learning_rate=1e-30"]
+    with Cluster(tmp_path, numbers[1], flags=[*flags, *more], servers=servers) as cluster:
+        cluster.start()
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
+        assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved.global_step
+        cluster.assert_one_fingerprint("worker0", *(["worker1"] if replication != "in_graph" else []))
+        again = _saved(cluster, "restored")
+        assert [name for name in SHAPES if (again.values[name] != saved.values[name]).any()] == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
 
 
-def _saved_step(cluster: Cluster, begun: str) -> int:
-    """The step of the last checkpoint, which holds whole variables, where each ps held as much as others."""
+def _saved(cluster: Cluster, begun: str) -> Checkpoint:
+    """Return the last checkpoint, which holds whole variables, where each ps held as much as others."""
     parameters = cluster.records("worker0", begun)[-1].fields["ps_parameters"]
     assert isinstance(parameters, dict)
     held = [its["bytes"] for its in parameters.values()]
@@ -65,4 +65,4 @@ def _saved_step(cluster: Cluster, begun: str) -> int:
     assert checkpoint is not None, problem
     shapes = {name: value.shape for name, value in checkpoint.values.items() if value.shape}
     assert shapes == SHAPES | SLOTS | {COUNTERS: (4,)}
-    return step
+    return checkpoint

@@ -12,6 +12,15 @@ def _last_saved(cluster: Cluster) -> str:
     return Path(cluster.records("worker0", "checkpointed")[-1].text("path")).name
 
 
+def _assert_that_it_waited_as_the_same_process(cluster: Cluster, worker: str) -> None:
+    cluster.only(worker, "started")
+    events = [record.event for record in cluster.records(worker)]
+    lost = events.index("recovering")
+    back = events.index("peers_ready", lost)
+    assert set(events[lost + 1 : back]) <= {"restored", "checkpoint_damaged"}, "no step meanwhile"
+    assert "Waiting for ps1" in cluster.output(worker)
+
+
 def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_very_step(
     tmp_path: Path,
 ) -> None:
@@ -27,6 +36,8 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
         cluster.start("ps1")
         for worker in ("worker0", "worker1"):
             cluster.until(lambda of=worker: len(cluster.records(of, "peers_ready")) > 1, worker)  # type: ignore[misc]
+        for worker in ("worker0", "worker1"):
+            _assert_that_it_waited_as_the_same_process(cluster, worker)
         events = cluster.records("worker0")
         restored = cluster.only("worker0", "restored")
         before = events[: events.index(restored)]

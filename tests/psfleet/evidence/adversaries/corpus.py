@@ -4,9 +4,10 @@
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -30,6 +31,7 @@ class Case:
     perhaps: str = ""
     damage: str = ""
     said: str = ""
+    long: bool = False
 
     @property
     def checks(self) -> set[str]:
@@ -56,8 +58,9 @@ class Case:
         return verdict.verdict == self.must_be and self.checks <= failing <= maybe and said
 
 
-_ENTRIES: list[Mapping[str, str]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
+_ENTRIES: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
 CASES = tuple(Case(**entry) for entry in _ENTRIES)
+SHORT = tuple(case for case in CASES if not case.long)
 
 
 class Verdicts(dict[str, Verdict]):

@@ -7,7 +7,16 @@ from pathlib import Path
 
 from psfleet.evidence.manifest import Manifest
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
-from tests.psfleet.evidence.run_folders import edit, evaluate, events, plan_of, records, rewrite, write_plan
+from tests.psfleet.evidence.run_folders import (
+    edit,
+    evaluate,
+    events,
+    lose_host,
+    plan_of,
+    records,
+    rewrite,
+    write_plan,
+)
 
 _TEN_MINUTES = 600.0
 
@@ -106,6 +115,23 @@ def leave_out_worker2(run: Path, _runs: RealRuns) -> None:
     contributions = records(run, "worker0")[-1]["contributions"]
     counted = {worker: steps for worker, steps in contributions.items() if worker != "worker2"}
     edit(run, "worker0", "finished", contributions=counted)
+
+
+def lose_the_host_of_worker2(run: Path, _runs: RealRuns) -> None:
+    """Its host did not answer when the run was collected; the run may end well with two workers."""
+    lose_host(run, "worker2", success=2)
+
+
+def lose_the_host_of_worker2_after_it_was_collected(run: Path, _runs: RealRuns) -> None:
+    """The same, but what worker 2 recorded is there: it trained for itself."""
+    kept = records(run, "worker2")
+    lose_host(run, "worker2", success=2)
+    rewrite(run, "worker2", kept[:-1])
+
+
+def lose_the_host_of_worker2_and_need_all(run: Path, _runs: RealRuns) -> None:
+    """Its host did not answer, and all workers must have finished."""
+    lose_host(run, "worker2", success="all_workers")
 
 
 def _cut(file: Path, leave_out: int) -> None:

@@ -9,15 +9,17 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from psfleet.run.folder import write_beginning
 from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
 from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
 from tests.psfleet.evidence.program_folders import TUTORIAL, fork_program
 from tests.psfleet.evidence.replications import KINDS
 from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
-from tests.psfleet.evidence.run_folders import train
+from tests.psfleet.evidence.run_folders import RELEASE, RUN_ID, evaluate, plan_of, settings_of, train
 from tests.trainer.forked import ForkedProcess
+from tests.trainer.ports import free_ports
 from tests.trainer.processes import Cluster, Processes
-from trainer.contract.exit_codes import DIVERGED
+from trainer.contract.exit_codes import DIVERGED, STOPPED
 
 LINEAR = "--model=linear"
 STEPS = 400
@@ -140,6 +142,46 @@ def _killed_and_back(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (LINEAR, "--steps=800"), start_again, programs=programs)
 
 
+def _resized(replication: str, *numbers: int) -> Callable[[RealRuns, Path], Path]:
+    """Return what trains a run that is stopped, and goes on with another number of workers, once or more."""
+    flags = (LINEAR, f"--replication={replication}")
+
+    def train_parts(_runs: RealRuns, folder: Path) -> Path:
+        run, steps = folder / RUN_ID, 0
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(1 + max(numbers))]
+        (run / "events").mkdir(parents=True)
+        for place, workers in enumerate(numbers):
+            is_last = place + 1 == len(numbers)
+            with Cluster(folder / "hosts", 1, workers, flags) as cluster:
+                cluster.hosts = {"ps": addresses[:1], "worker": addresses[1 : 1 + workers]}
+                plan = plan_of(("ps", addresses[0]), *(("worker", each) for each in cluster.hosts["worker"]))
+                cluster.environment = {"PSFLEET_PLAN_HASH": plan.hash, "PSFLEET_RELEASE": RELEASE}
+                wanted = [f"--steps={steps + STEPS if is_last else 10**6}"]
+                settings = {"training": settings_of([*flags, *wanted]).as_dict(), "program": None}
+                begun = {"folder": str(run), "settings": settings, "action": "start"}
+                write_beginning(begun, plan.to_json())
+                cluster.start(flags=wanted)
+                if not is_last:
+                    cluster.until_steps(STEPS)
+                    cluster.signal("worker0", signal.SIGTERM)
+                stopped = {} if is_last else {"worker0": STOPPED}
+                assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | stopped, cluster.outputs()
+                steps = cluster.records("worker0", "finished")[-1].integer("global_step")
+                for task in cluster.tasks:
+                    shutil.copy(cluster.directory(task) / "events" / f"{task}.jsonl", run / "events")
+        evaluate(folder / "hosts" / "worker0", run)
+        return run
+
+    return train_parts
+
+
+def _lost_for_good(_runs: RealRuns, folder: Path) -> Path:
+    """Worker 2 kills itself after a third of its steps' share, and never comes back; the others go on."""
+    together = Pace(waits={300: 200}).program  # until each of the three has taken 100 steps
+    programs = {"worker0": together, "worker1": together, "worker2": Pace(kills_itself_at=101).program}
+    return train(folder, 3, (LINEAR, "--steps=900"), programs=programs, lost="worker2")
+
+
 def _three_workers(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 3, (LINEAR, f"--steps={STEPS}"))
 
@@ -221,6 +263,9 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "joined_late": _joined_late,
     "begun_anew": _begun_anew,
     "killed_and_back": _killed_and_back,
+    "lost_for_good": _lost_for_good,
+    "resized": _resized("async", 2, 3, 2),
+    "resized_sync": _resized("sync", 3, 2, 3),
     "three_workers": _three_workers,
     "slow": _slow,
     "zeros_of_worker1": _faulty("zeros"),

@@ -1,6 +1,6 @@
 """The corpus as a table in Markdown, with the wrong verdicts."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from psfleet.evidence.verdict import PROVEN, Verdict
 from tests.psfleet.evidence.adversaries.corpus import CASES, Case
@@ -11,17 +11,21 @@ _HEAD = "| run | what was done | must be | is | found by |\n|---|---|---|---|---
 
 def as_markdown(verdicts: Mapping[str, Verdict]) -> str:
     """Return the table of all cases, by the verdict of each name, and below it what was judged wrongly."""
-    rows = [_row(case, verdicts[case.name]) for case in CASES]
-    return "\n".join([_HEAD, *rows, "", summary(verdicts)]) + "\n"
+    return "\n".join([_HEAD, *rows(verdicts, CASES), "", summary(verdicts, CASES)]) + "\n"
 
 
-def summary(verdicts: Mapping[str, Verdict]) -> str:
-    """Return how many runs there are, and how many were judged wrongly, in a sentence."""
-    proven = {case.name for case in CASES if verdicts[case.name].verdict == PROVEN}
-    good = {case.name for case in CASES if case.must_be == PROVEN}
-    wrong = {case.name for case in CASES if not case.is_judged_rightly(verdicts[case.name])}
+def rows(verdicts: Mapping[str, Verdict], cases: Sequence[Case]) -> list[str]:
+    """Return the rows of some cases."""
+    return [_row(case, verdicts[case.name]) for case in cases]
+
+
+def summary(verdicts: Mapping[str, Verdict], cases: Sequence[Case]) -> str:
+    """Return how many runs some cases are, and how many of them were judged wrongly, in a sentence."""
+    proven = {case.name for case in cases if verdicts[case.name].verdict == PROVEN}
+    good = {case.name for case in cases if case.must_be == PROVEN}
+    wrong = {case.name for case in cases if not case.is_judged_rightly(verdicts[case.name])}
     return (
-        f"{len(CASES)} runs, {len(good)} of them must be proven: false positives {len(proven - good)}, "
+        f"{len(cases)} runs, {len(good)} of them must be proven: false positives {len(proven - good)}, "
         f"false negatives {len(good - proven)}, others judged wrongly {len(wrong - (proven ^ good))}."
     )
 

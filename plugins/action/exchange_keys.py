@@ -1,0 +1,23 @@
+"""Gives hosts what they need of each other's keys, once on the controller."""
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+from ..plugin_utils.actions import ControllerAction
+from ..plugin_utils.meshes import ssh, wireguard
+
+MESHES: dict[str, Callable[..., dict[str, Any]]] = {
+    "ssh": ssh.exchange_keys,
+    "wireguard": wireguard.exchange_keys,
+}
+
+
+class ActionModule(ControllerAction):
+    """Argument `mesh`, one of MESHES; the other arguments are those of its function, and so is the answer."""
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return MESHES[arguments.pop("mesh")](self, **arguments)
+        except (OSError, ValueError, subprocess.CalledProcessError) as error:
+            return self._failure(str(error))

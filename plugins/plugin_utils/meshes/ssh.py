@@ -1,0 +1,111 @@
+"""The mesh `ssh`: signs the keys of all hosts and of their users."""
+
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from psfleet.carry.certificates import (
+    KINDS,
+    Kind,
+    Wanted,
+    authority,
+    public_text,
+    remember_own,
+    revoke_departed,
+    source_addresses,
+    stored_or_signed,
+)
+from trainer.host.content_directory import locked
+
+from ..actions import HostAction
+
+# Signing takes a moment for each host.
+SECONDS_TO_WAIT = 300
+
+# Host -> its answer to the step `ssh_identity`.
+Identities = Mapping[str, Mapping[str, Any]]
+
+
+def exchange_keys(
+    action: HostAction, directory: str, user: str, told: Identities, days: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a host needs of the others, with the signing authority in `directory`.
+
+    `days` maps kind of certificate to days. The answer has `authorities` (kind -> public key), `certificates`
+    (host -> kind -> certificate), `revoked`, the revocation list for hosts that left the plan, in base64, and
+    `ports` (host of the plan -> port of sshd). Check mode lacks certificates that would be new.
+    Raises OSError, ValueError or subprocess.CalledProcessError.
+    """
+    place, plan, check = Path(directory), action.variables["cluster_plan"], action._task.check_mode
+    wanted = wanted_certificates(plan, user, told, days)
+    planned = {task["host"] for task in plan["tasks"]}
+    ports = {host: port_of_sshd(action.variables["hostvars"][host]) for host in planned}
+    if check:
+        return {**sign(place, planned, told, wanted, check=True), "ports": ports}
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # With the lock, two first deployments at once share one authority, and lose no certificate.
+    with locked(place / ".lock", SECONDS_TO_WAIT):
+        return {**sign(place, planned, told, wanted, check=False), "ports": ports}
+
+
+def sign(
+    directory: Path,
+    planned: set[str],
+    told: Identities,
+    wanted: Iterable[tuple[str, Kind, Wanted]],
+    *,
+    check: bool,
+) -> dict[str, Any]:
+    """Return authorities, certificates and revocations; store those that are new, unless in check mode."""
+    now = time.time()
+    certificates: dict[str, dict[str, str]] = {host: {} for host in told}
+    keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
+    if (key := keys["user"]) and not check:
+        remember_own(directory, key)
+    revoked, changed = revoke_departed(directory, planned, make=not check)
+    for host, kind, certificate in wanted:
+        if (key := keys[kind]) is None:
+            continue
+        file = directory / "signed" / host / f"{kind}-cert.pub"
+        text, is_new = stored_or_signed(file, key, kind, certificate, now)
+        changed |= is_new
+        if is_new and check:
+            continue
+        if is_new:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{text}\n", encoding="utf-8")
+        certificates[host][kind] = text
+    return {
+        "changed": changed,
+        "authorities": {kind: public_text(key) for kind, key in keys.items() if key},
+        "certificates": certificates,
+        "revoked": b64encode(revoked).decode(),
+    }
+
+
+def port_of_sshd(variables: Mapping[str, Any]) -> int:
+    """Return the port at which other hosts reach the sshd of a host with these variables."""
+    return int(variables.get("ssh_mesh_port") or variables.get("ansible_port") or 22)
+
+
+def wanted_certificates(
+    plan: Mapping[str, Any], user: str, told: Identities, days: Mapping[str, Any]
+) -> Iterator[tuple[str, Kind, Wanted]]:
+    """Yield the certificates to sign: for each host's key, and for its user's key if it has one."""
+    cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
+    for kind in KINDS:
+        valid_days = int(days[kind])
+        for host, answer in told.items():
+            key = str(answer[f"{kind}_key"])
+            if not key:
+                continue
+            if kind == "host":
+                # ssh compares host names in lower case, and accepts no other name in the certificate.
+                names = tuple(dict.fromkeys((host.lower(), addresses[host].strip("[]").lower())))
+                yield host, kind, Wanted(key, f"{host} of {cluster}", names, valid_days)
+            else:
+                sources = source_addresses(host, addresses[host], answer["addresses"])
+                identity = f"{user}@{host} of {cluster} from {' or '.join(sources)}"
+                yield host, kind, Wanted(key, identity, (cluster,), valid_days, sources)

@@ -1,0 +1,148 @@
+"""The page `doctor`: checks of what tasks need of every host, as a table; it fails if a check failed."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from psfleet.carry.wheel_stores import WheelStore
+from psfleet.deployment.host import PROJECT
+from psfleet.watch.doctor_findings import Findings
+from psfleet.watch.doctor_table import doctor_table
+from trainer.host.check import Check
+from trainer.host.clock_checks import clock_check, clock_offset
+from trainer.host.environment import every_environment
+
+from ..actions import HostAction
+from ..asked_hosts import Asked, ask_hosts
+from ..deployed_host import RoleValues
+from ..reaching import ask
+from .tables import show_table
+
+LOCKS = PROJECT / "roles" / "package_store" / "files"
+# Seconds for a round of hosts to answer. All hosts must listen before the first one connects.
+SECONDS_OF_A_ROUND = 60
+# Variable of a host -> the argument of the step. Their defaults are in other roles, or else the step's.
+OF_HOST = {
+    "package_store_python_version": "python_version",
+    "nvidia_cuda_source": "cuda_source",
+    "port_fence_enabled": "fence",
+}
+
+
+def show_page(action: HostAction) -> dict[str, Any]:
+    """Check every host of the play, and return as `show_table`. A host without an answer is a row, too.
+
+    The variables of the roles that deploy decide what is checked.
+    """
+    hosts = list(action.variables["ansible_play_hosts_all"])
+    # In check mode nothing is started, so nobody listens.
+    peers = _peers(action, hosts) if len(hosts) > 1 and not action._task.check_mode else {}
+    # A host that gave no answer before is not asked again, which would only delay the others.
+    silent = {host: answer for host, answer in peers.items() if answer["problem"]}
+    asked = {host: peers.get(host, {}) for host in hosts if host not in silent}
+    checked = {**silent, **_checks(action, asked)}
+    answers = {host: checked[host] for host in hosts}
+    found = Findings.of(action.variables["cluster_plan"], answers)
+    return show_table(action, partial(doctor_table, found), found.failure, answers)
+
+
+def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Make the hosts listen, then connect to each other; return `problem` and both answers of each."""
+    tasks = action.variables["cluster_plan"]["tasks"]
+    rounds = 1 + len(hosts) // int(action.variables["ansible_forks"])
+    seconds = SECONDS_OF_A_ROUND * (1 + rounds)
+    own = {host: [task for task in tasks if task["host"] == host] for host in hosts}
+    of_hosts = [task for task in tasks if task["host"] in hosts]
+
+    def ask_all(state: str, tasks_for: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:
+        given = {"state": state, "seconds": seconds}
+        return ask_hosts(
+            action,
+            "host_peers",
+            {host: {**given, "host": host, "tasks": tasks_for[host]} for host in tasks_for},
+        )
+
+    listening = ask_all("listening", own)
+    answered = [host for host in hosts if not listening[host]["problem"]]
+    probed = ask_all("probed", dict.fromkeys(answered, of_hosts))
+    return {
+        host: {
+            "problem": probed.get(host, listening[host])["problem"],
+            "listening": listening[host],
+            "probed": probed.get(host, {}),
+        }
+        for host in hosts
+    }
+
+
+def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the findings of each host, as `Findings.of` has them; this ends the hosts' listeners."""
+    cache = RoleValues(action, action.variables)["package_store_cache_directory"]
+    plan, mesh, data = (action.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data"))
+    of_all = {
+        "addresses": endpoints(plan, mesh),
+        "environments": environments(LOCKS, Path(cache).expanduser()),
+        "plan": plan["hash"],
+        "release": action.variables["cluster_release"],
+        "mesh": bool(mesh),
+        "paths": action.variables["cluster_paths"],
+    }
+    asked = {
+        host: {
+            **of_all,
+            **_of_host(action, host),
+            "host": host,
+            "tasks": action.variables["cluster_tasks"].get(host, []),
+            "data_directories": [] if data["source"] else data["directories"].get(host, []),
+            "listener": of_host.get("listening", {}).get("listener", {}),
+        }
+        for host, of_host in peers.items()
+    }
+    answers = ask_hosts(action, "host_doctor", asked, ask_with_clock)
+    return {
+        host: findings(answer, peers[host], mesh) | {"fence": boolean(asked[host].get("fence", True))}
+        for host, answer in answers.items()
+    }
+
+
+def _of_host(action: HostAction, host: str) -> dict[str, Any]:
+    """Return the arguments that variables of the host give."""
+    variables = action.variables["hostvars"][host]
+    return {argument: variables[name] for name, argument in OF_HOST.items() if name in variables}
+
+
+def ask_with_clock(action: HostAction, step: str, arguments: Mapping[str, Any]) -> Asked:
+    """Return the answer to the step, with the check `clock`, which compares with the controller's clock."""
+    started = time.time()
+    answer, problem = ask(action, step, arguments)
+    answered = time.time()
+    if problem:
+        return {}, problem
+    ahead, uncertainty = clock_offset(started, answer["began"], answer["ended"], answered)
+    clock = Check("clock", *clock_check(ahead, uncertainty)).to_json()
+    return {**answer, "checks": [*answer["checks"], clock]}, ""
+
+
+def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a host's answer to the step `host_doctor`, with its answers about its peers."""
+    # A mesh connects hosts only once it is deployed.
+    if not peers or answer["problem"] or (mesh and not answer["deployed"]):
+        peers = {}
+    elif peers["listening"]["listener"] and not answer["listened"]:  # the listener has given way to a run
+        peers = {**peers, "listening": {**peers["listening"], "free": []}}
+    return {**answer, "peers": peers, "mesh": mesh.get("port", 0)}
+
+
+def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
+    """Return what a deployment would install, by the name of each environment that a host may get."""
+    return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
+
+
+def endpoints(plan: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, str]:
+    """Return the address of each host outside of any mesh."""
+    addresses = {task["host"]: task["address"] for task in plan["tasks"]}
+    return addresses | {host: each["endpoint"] for host, each in mesh.get("hosts", {}).items()}

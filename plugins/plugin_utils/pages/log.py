@@ -1,0 +1,66 @@
+"""The page `log`: the end of a task's log, and with `follow` new lines as they are written."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.utils.display import Display
+
+from psfleet.watch.followed_log import FollowedLog
+from trainer.contract.rules import as_given, integer
+from trainer.host.task_units import unit_name
+
+from ..actions import HostAction
+from ..deployed_host import RoleValues
+from ..polled_hosts import action_on
+
+display = Display()
+
+SECONDS = 1.0
+LINES = integer(0, 1_000_000)
+
+
+def show_page(action: HostAction, task: str, run_id: str, lines: object, *, follow: bool) -> dict[str, Any]:
+    """Show the log of a task such as worker1, of the last run for the run id ""; return {} or a failure."""
+    tasks = tasks_with_logs(action.variables["cluster_plan"]["tasks"])
+    if task not in tasks:
+        return action._failure(f"task is {task!r}; expected one of {', '.join(tasks)}, by -e task=..")
+    try:
+        count = int(str(LINES.convert(lines)))
+    except ValueError:
+        return action._failure(f"lines is {as_given(lines)}; expected {LINES.expected}, by -e lines=..")
+    planned = tasks[task]
+    host = planned["host"]
+    path = f"{action.variables['cluster_paths']['log_directory']}/{run_id or 'current'}/{task}.out"
+    user = RoleValues(action, action.variables)["trainer_user"]
+    log = FollowedLog(path, unit_name(planned["job"], planned["index"]), user, count)
+    there, parent, polls = action_on(action, host), os.getppid(), 0
+    while os.getppid() == parent:
+        answer = there._low_level_execute_command(log.command, sudoable=True)
+        try:
+            new = log.read(answer["stdout"])
+        except ValueError:
+            return action._failure(
+                f"{host} has no {path} that can be read: has the task taken part in a run, or in "
+                "that run_id? `ansible-playbook status.yml` shows the state of its tasks"
+            )
+        for line in new:
+            display.display(line)
+        polls += 1
+        # The first answer only has the size of the log.
+        if polls > 1 and not (follow and (log.alive or log.behind)):
+            break
+        time.sleep(0 if log.behind else SECONDS)
+    return {}
+
+
+def tasks_with_logs(plan: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return name -> job, index and host of the plan's tasks, and of servers and the evaluator.
+
+    A run may give each worker a server of its own; the evaluator runs on the host of worker 0.
+    """
+    workers = [task for task in plan if task["job"] == "worker"]
+    beside = [{**task, "job": "server"} for task in workers]
+    beside += [{**task, "job": "evaluator"} for task in workers if task["index"] == 0]
+    return {f"{task['job']}{task['index']}": dict(task) for task in (*plan, *beside)}

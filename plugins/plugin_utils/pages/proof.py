@@ -1,0 +1,40 @@
+"""The page `proof`: the results of the runs of prove.yml; it fails unless each is proven."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.utils.display import Display
+
+from psfleet.evidence.verdict import FILE_NAME
+from psfleet.inventory.problems import shown
+from psfleet.report.proof_summary import ProofRun, summary
+from trainer.contract.json_files import read_object
+from trainer.contract.plan import ClusterPlan
+
+from ..actions import HostAction
+
+display = Display()
+
+COLORS = {"proven": "green", "not proven": "red", "detail": None}
+
+
+def show_page(action: HostAction, runs_directory: str, runs: Mapping[str, str]) -> dict[str, Any]:
+    """Show the result of each of the `runs` (replication -> run id).
+
+    Returns `proven`, replication -> bool; fails, with the reasons, unless all are true.
+    """
+    plan = ClusterPlan.from_json(action.variables["cluster_plan"])
+    directory = Path(runs_directory).resolve()
+    folders = {replication: directory / run_id for replication, run_id in runs.items()}
+    ended = [
+        ProofRun(replication, shown(folder), read_object(folder / FILE_NAME))
+        for replication, folder in folders.items()
+    ]
+    lines = list(summary(plan, ended))
+    proven = {"proven": {run.replication: run.proven for run in ended}}
+    if all(run.proven for run in ended):
+        for line, kind in lines:
+            display.display(line, color=COLORS[kind])
+        return proven
+    return proven | action._failure("\n".join(line for line, _ in lines))

@@ -1,0 +1,21 @@
+"""The page `runs`: all runs, on the controller and on the hosts, as a table."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from psfleet.watch.runs import RunList, runs_here
+from psfleet.watch.runs_table import runs_table
+
+from ..actions import HostAction
+from ..asked_hosts import ask_hosts
+from .tables import show_table
+
+
+def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
+    """Query all hosts of the play at once, also those that do not answer; return as `show_table`."""
+    asked = {"state": "listed", "paths": action.variables["cluster_paths"]}
+    hosts = action.variables["ansible_play_hosts_all"]
+    answers = ask_hosts(action, "host_runs", dict.fromkeys(hosts, asked))
+    found = RunList.of(runs_here(Path(runs_directory)), answers)
+    return show_table(action, partial(runs_table, found), found.failure, answers)

@@ -1,0 +1,22 @@
+"""Shows what hosts answered as a table."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from psfleet.watch.console import show
+
+from ..actions import HostAction
+
+
+def show_table(
+    action: HostAction,
+    draw: Callable[..., Iterable[Any]],
+    failure: str,
+    answers: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Show the table that `draw` yields, and return the action's answer; a `failure` makes it fail.
+
+    Its `problems` has, for each host, why it gave no answer, "" if it did; the recap counts these.
+    """
+    shown = show(draw, failure, action.variables["ansible_inventory_sources"])
+    return {**shown, "problems": {host: str(answer["problem"]) for host, answer in answers.items()}}

@@ -1,0 +1,10 @@
+"""What the role training_files tells a host."""
+
+from psfleet.deployment.host import Arguments, Host
+
+
+def programs(host: Host) -> list[Arguments]:
+    """Put the user's programs in place on a host with tasks, each release once; for `content_release`."""
+    sources = {program["release"]: program["source"] for program in host.cluster.programs if host.tasks}
+    folder = f"{host.cluster.paths['install_directory']}/programs"
+    return [{"source": source, "release": release, "folder": folder} for release, source in sources.items()]

@@ -1,0 +1,123 @@
+"""Workers that did not finish, where `training_run_success` lets a run end well without them.
+
+The verdict is then about the workers that were there. What a lost worker recorded is judged nevertheless.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from psfleet.evidence.answer import listed
+from psfleet.evidence.clocks import own_seconds
+from psfleet.evidence.endings import HOST
+from psfleet.evidence.recorded_run import GOOD_ENDINGS, Run
+from psfleet.evidence.steps_accounted import Tally
+from psfleet.inventory.success_policy import needed_workers
+from trainer.contract.run_tasks import SERVER, RunTask
+
+
+@dataclass(frozen=True)
+class LostWorker:
+    """A worker that did not finish, and `how`, in words that follow its name.
+
+    It took a step after `global_step`, when the chief had trained for `seconds`; None if that is unknown.
+    `steps` of its gradients are in the model, as the ps counted them.
+    """
+
+    task: str
+    host: str
+    how: str
+    global_step: int | None = None
+    seconds: float | None = None
+    steps: int | None = None
+
+    @property
+    def in_words(self) -> str:
+        """Who was lost, with which host, and when."""
+        when = "" if self.global_step is None else f" after global step {self.global_step}"
+        return f"{self.task} {self.how}{when}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry of verdict.json."""
+        return asdict(self)
+
+
+def excuse_lost(run: Run) -> Run:
+    """Return the run with its lost workers in `lost` rather than in `expected`, if `success` allows that.
+
+    A worker is lost if neither its records nor systemd say that it finished. Nothing is excused without a
+    usable tasks.json, if fewer workers finished than that needs, or if one client drives all workers.
+    """
+    candidates = [task for task in run.expected if task.job == "worker" and task.name != run.chief.name]
+    lost = [task for task in candidates if not _has_finished(run, task.name)]
+    finished = len(run.of_job("worker")) - len(lost)
+    is_known = run.endings and not run.unusable_endings and not run.rules.one_client
+    if not lost or not is_known or finished < needed_workers(run.success, len(run.of_job("worker"))):
+        return run
+    names = {task.name for task in lost}
+    return replace(
+        run,
+        expected=tuple(task for task in run.expected if task.name.replace(SERVER, "worker") not in names),
+        lost=tuple(lost),
+        rules=replace(run.rules, workers=run.rules.workers - len(lost)),
+        # The file of a host that is gone was not collected.
+        tasks={
+            name: task
+            for name, task in run.tasks.items()
+            if name not in names or task.records or task.foreign
+        },
+    )
+
+
+def lost_workers(run: Run) -> tuple[LostWorker, ...]:
+    """Return the excused workers, each with the moment of its loss as far as the records show it."""
+    seen = _last_unrecorded_step(run)
+    return tuple(_described(run, task, seen) for task in run.lost)
+
+
+def in_words(lost: Sequence[LostWorker]) -> str:
+    """Return who was lost; "" if nobody was."""
+    return listed(worker.in_words for worker in lost)
+
+
+def _has_finished(run: Run, name: str) -> bool:
+    ending, by_systemd = run.task(name).ending, run.endings.get(name)
+    if run.program is not None:  # a playbook ends its workers once the lead has ended
+        return by_systemd is not None and by_systemd.well and by_systemd.ended_by != HOST
+    if ending is not None and ending.event == "finished":
+        # The end of an earlier part is a stop.
+        return ending.text("reason") in GOOD_ENDINGS or not run.is_last
+    return by_systemd is not None and by_systemd.by_itself
+
+
+def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
+    ending, records = run.endings.get(task.name), run.task(task.name)
+    how = f"was lost with {task.host}"
+    if ending is not None and ending.ended_by != HOST:
+        how = f"{ending.in_words} on {task.host}"
+    step = seen
+    if records.processes:
+        reaches = [process.reach[1] for process in records.processes if process.reach]
+        step = reaches[-1] if reaches else None
+    seconds = None
+    if step is not None:
+        steps = ((record, at) for record, at in own_seconds(run.chief) if record.event == "step")
+        seconds = next((at for record, at in steps if record.integer("global_step_after") >= step), None)
+    rounded = None if seconds is None or not math.isfinite(seconds) else round(seconds, 1)
+    return LostWorker(task.name, task.host, how, step, rounded, run.contributions.get(task.name))
+
+
+def _last_unrecorded_step(run: Run) -> int | None:
+    """Return a global step after which the only lost worker without records took its last step.
+
+    From there to the end, the global step moved further than the steps in all windows that overlap the range.
+    It is unknown if late gradients are dropped, or if a restore used numbers of steps again.
+    """
+    silent = [task for task in run.lost if not run.task(task.name).records]
+    counts_once = run.rules.gradients_per_step == 1 and len(run.chief.of("initialised", "restored")) == 1
+    if len(silent) != 1 or not counts_once or not run.contributions.get(silent[0].name):
+        return None
+    tally, end = Tally(run.windows), run.global_steps
+    edges = sorted({0, *(window.after for window in run.windows)}, reverse=True)
+    return next((edge for edge in edges if end - edge > tally.recorded(edge, end)), None)

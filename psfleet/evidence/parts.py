@@ -1,0 +1,134 @@
+"""The parts of a run that went on with another number of workers: each is judged with the workers it had."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from psfleet.evidence.answer import Answer, counted
+from psfleet.evidence.endings import Ending
+from psfleet.evidence.lost_workers import excuse_lost
+from psfleet.evidence.recorded_run import Process, Run, TaskRecords
+from psfleet.evidence.replication_rules import ReplicationRules
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.records import Record
+from trainer.contract.run_tasks import RunTask
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """The plan of a part, the tasks and rules that follow from it, and how its tasks ended."""
+
+    plan: ClusterPlan
+    expected: tuple[RunTask, ...]
+    rules: ReplicationRules
+    endings: dict[str, Ending] = field(default_factory=dict)
+
+
+def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
+    """Return the parts of a run, in order; () for a run whose workers were always the same.
+
+    A process belongs to the part in which the chief of the same plan met it. What the last part was asked is
+    in the run itself; its tasks are those of its plan. Plans under which the chief never trained have no
+    part.
+    """
+    if not earlier or run.plan is None:
+        return ()
+    plans = [each.plan.hash for each in earlier] + [run.plan.hash]
+    begun = _begun_parts(run.chief, plans)
+    names = list(run.tasks)
+    split = {name: _split(run.task(name), plans, begun) for name in names}
+    parts = []
+    for place, of in enumerate(earlier):
+        tasks = {name: _only(run.task(name), split[name], place) for name in names}
+        part = Run(
+            folder=run.folder,
+            run_id=run.run_id,
+            plan=of.plan,
+            rules=of.rules,
+            expected=of.expected,
+            tasks=tasks,
+            endings=of.endings,
+            success=run.success,
+            is_last=False,
+        )
+        parts.append(part)
+    tasks = {name: _only(run.task(name), split[name], len(earlier)) for name in names}
+    parts = [part for part in (*parts, replace(run, tasks=tasks)) if part.chief.of("peers_ready")]
+    return tuple(_with_edges(parts))
+
+
+def _begun_parts(chief: TaskRecords, plans: Sequence[str]) -> dict[int | None, int]:
+    """Return the nonce of each process of the chief -> its part."""
+    places = _places(chief.processes, plans)
+    return {process.nonce: place for process, place in zip(chief.processes, places, strict=True)}
+
+
+def _places(processes: Iterable[Process], plans: Sequence[str]) -> Iterator[int]:
+    """Yield the part of each process by its plan; one of an unknown plan is in that of the one before."""
+    place = 0
+    for process in processes:
+        of = process.records[0].plan_hash
+        place = next((later for later in range(place, len(plans)) if plans[later] == of), place)
+        yield place
+
+
+def _split(
+    task: TaskRecords, plans: Sequence[str], begun: dict[int | None, int]
+) -> list[tuple[Process, int]]:
+    """Return each process of a task with its part."""
+    split = []
+    for process, by_plan in zip(task.processes, _places(task.processes, plans), strict=True):
+        met = (record.integers("worker_nonces").get("worker0") for record in process.records)
+        known = [begun[nonce] for nonce in met if nonce is not None and nonce in begun]
+        fits = known and plans[known[0]] == process.records[0].plan_hash
+        split.append((process, known[0] if fits else by_plan))
+    return split
+
+
+def _only(task: TaskRecords, split: Sequence[tuple[Process, int]], part: int) -> TaskRecords:
+    records = tuple(record for process, place in split if place == part for record in process.records)
+    return replace(task, records=records)
+
+
+def _with_edges(parts: Sequence[Run]) -> Iterator[Run]:
+    """Yield the parts with the step and the counts at their beginning and, except the last, at their end."""
+    start = None
+    for place, part in enumerate(parts):
+        following = parts[place + 1] if place + 1 < len(parts) else None
+        end = next(iter(following.chief.of("restored")), None) if following else None
+        if start is not None:
+            part = replace(part, first_step=start.integer("global_step"), counted_before=_counts(start))  # noqa: PLW2901
+        if following is not None:
+            part = replace(part, until=end, tasks=_undone(part, end))  # noqa: PLW2901
+            part = excuse_lost(part)  # noqa: PLW2901
+        yield part
+        start = end
+
+
+def _counts(restored: Record) -> dict[str, int] | None:
+    return restored.integers("contributions") or None
+
+
+def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
+    """Return the tasks; the chief's records end with the restore that undid its last steps, if one did."""
+    tasks = dict(part.tasks)
+    beyond = max((window.after for window in part.windows), default=0)
+    if end is not None and part.chief.records and beyond > end.integer("global_step"):
+        own = part.chief.records[-1]
+        last = replace(end, pid=own.pid, plan_hash=own.plan_hash)
+        tasks[part.chief.name] = replace(part.chief, records=(*part.chief.records, last))
+    return tasks
+
+
+def judged_in_parts(question: Callable[[Run], Answer], run: Run) -> Answer:
+    """Return the answer of a check on each part of a run, as one."""
+    if not run.parts:
+        return question(run)
+    answers = [question(part) for part in run.parts]
+    states = [answer.ok for answer in answers]
+    ok = False if False in states else None if None in states else True
+    named = [
+        f"part {number} ({counted(len(part.workers), 'worker')}): {answer.detail}"
+        for number, (part, answer) in enumerate(zip(run.parts, answers, strict=True), start=1)
+        if answer.ok is ok
+    ]
+    return Answer(answers[0].check, ok, "; ".join(named), {"parts": [answer.evidence for answer in answers]})

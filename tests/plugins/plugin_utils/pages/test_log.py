@@ -1,0 +1,36 @@
+from typing import Any
+
+import pytest
+
+from plugins.action.show import ActionModule
+from plugins.plugin_utils.pages import log
+from tests.plugins.steps.module_run import action_of
+from tests.psfleet.report.made_runs import make_plan
+
+TASKS = make_plan().to_json()["tasks"]
+ALL = "ps0, worker0, worker1, server0, server1, evaluator0"
+
+
+def said(**given: object) -> str:
+    arguments: dict[str, Any] = {"task": "worker0", "run_id": "", "lines": 50, "follow": False} | given
+    action = action_of(ActionModule, cluster_plan={"tasks": TASKS})
+    return str(action._act({"page": "log", **arguments})["msg"])
+
+
+def test_whatever_prints_has_a_log_where_its_worker_is() -> None:
+    found = log.tasks_with_logs(TASKS)
+    assert ", ".join(found) == ALL
+    assert found["server1"]["host"] == found["worker1"]["host"]
+    assert (found["evaluator0"]["host"], found["evaluator0"]["job"]) == (
+        found["worker0"]["host"],
+        "evaluator",
+    )
+
+
+def test_a_task_that_is_none_is_named_with_those_that_there_are() -> None:
+    assert said(task="server9") == f"task is 'server9'; expected one of {ALL}, by -e task=.."
+
+
+@pytest.mark.parametrize("lines", ["ten", "-1", "1.5", None, []])
+def test_a_number_of_lines_that_is_none_is_named_with_what_is_expected(lines: object) -> None:
+    assert said(lines=lines) == f"lines is {lines!r}; expected {log.LINES.expected}, by -e lines=.."

@@ -1,0 +1,136 @@
+"""Runs that end well without some of their workers, by `training_run_success`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.reading import read_run
+from psfleet.evidence.verdict_lines import as_lines
+from tests.psfleet.evidence.run_folders import (
+    checks,
+    detail,
+    edit,
+    events,
+    lose_host,
+    records,
+    rewrite,
+    verdict_of,
+    write,
+)
+
+
+@pytest.fixture
+def lost(copy_of: Callable[[str], Path]) -> Path:
+    """Three workers; the third was killed after a hundred steps, and its host is gone."""
+    run = copy_of("lost_for_good")
+    lose_host(run, "worker2", success="chief")
+    return run
+
+
+def test_the_workers_that_were_there_are_proven_and_it_is_said_who_was_lost_when(
+    lost: Path, trained: Callable[[str], Path]
+) -> None:
+    verdict = verdict_of(lost)
+    assert verdict.verdict == "proven", verdict.failing
+    (gone,) = verdict.figures["lost"]
+    last = records(trained("lost_for_good"), "worker2")[-1]["global_step_after"]
+    assert 0 < gone["global_step"] <= last + 100  # it may have taken steps that it did not record
+    assert (gone["task"], gone["host"], gone["steps"]) == ("worker2", "host3", 100)
+    assert verdict.headline == (
+        "PROVEN: 2 workers trained one model together through 1 ps, and it converged; "
+        f"worker2 was lost with host3 after global step {gone['global_step']}"
+    )
+    lines = [line.strip() for line, _ in as_lines(verdict, lost)]
+    (line,) = (line for line in lines if line.startswith("lost "))
+    assert line.endswith("s after the start; 100 steps of it are in the model")
+    assert verdict.figures["workers"]["worker2"]["steps"] == 100
+
+
+@pytest.mark.parametrize(
+    ("success", "proven"), [("chief", True), (1, True), (2, True), (3, False), ("all_workers", False)]
+)
+def test_as_many_workers_must_have_finished_as_the_policy_asks(
+    lost: Path, success: str | int, proven: bool
+) -> None:
+    settings = json.loads((lost / "settings.json").read_text())
+    write(lost, "settings.json", json.dumps(settings | {"success": success}))
+    verdict = verdict_of(lost)
+    assert (verdict.exit_code == 0) is proven
+    if not proven:
+        assert verdict.headline.endswith(": worker2 was lost with host3")
+
+
+def test_what_a_lost_worker_recorded_is_judged(lost: Path, trained: Callable[[str], Path]) -> None:
+    rewrite(lost, "worker2", records(trained("lost_for_good"), "worker2"))
+    verdict = verdict_of(lost)
+    assert verdict.verdict == "proven", verdict.failing
+    steps = sum(record.get("steps", 0) for record in records(lost, "worker2"))
+    assert 0 < steps <= verdict.figures["lost"][0]["steps"]
+
+    edit(lost, "worker2", "peers_ready", ps_nonces={"ps0": 7})
+    assert detail(verdict_of(lost), "same_parameter_servers") == "worker2 met another ps0 than the chief"
+
+
+def test_without_an_account_of_how_tasks_ended_nobody_counts_as_lost(lost: Path) -> None:
+    (lost / "tasks.json").unlink()
+    assert verdict_of(lost).exit_code == 2
+    for text in ("[3]", "[]"):
+        write(lost, "tasks.json", text)
+        assert read_run(lost).lost == ()
+
+
+def test_a_worker_that_ended_by_itself_is_not_lost_because_its_file_is_cut(
+    lost: Path, trained: Callable[[str], Path]
+) -> None:
+    entry = {"name": "worker2", "alive": False, "failed": False, "exit_code": 0, "ended_by": "itself"}
+    write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
+    rewrite(lost, "worker2", records(trained("lost_for_good"), "worker2"))
+    verdict = verdict_of(lost)
+    assert verdict.verdict == "cannot tell"
+    assert "worker2 has no ending" in detail(verdict, "ended_well")
+
+
+def test_a_lost_chief_is_not_excused(lost: Path) -> None:
+    lose_host(lost, "worker0", success="chief")
+    assert verdict_of(lost).exit_code
+    assert "worker0" not in {task.name for task in read_run(lost).lost}
+
+
+def test_a_task_that_systemd_gave_up_is_named_with_how_it_ended(lost: Path) -> None:
+    entry = {"name": "worker2", "alive": False, "failed": True, "exit_code": 9, "ended_by": "itself"}
+    write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
+    assert "; worker2 failed with exit code 9 on host3 after" in verdict_of(lost).headline
+
+
+def test_steps_of_a_stranger_are_not_those_of_a_lost_worker(lost: Path) -> None:
+    """The counts of the ps say how many steps it took: more must have been made by somebody else."""
+    counted = records(lost, "worker0")[-1]["contributions"]
+    edit(lost, "worker0", "finished", contributions=counted | {"worker2": 60})
+    assert checks(verdict_of(lost), False) == {"contributions_add_up", "steps_accounted"}
+
+
+def test_two_that_were_there_must_have_shared_with_each_other(lost: Path) -> None:
+    """If all steps that one saw may be those of the lost one, it is not shown that the two shared."""
+    every = records(lost, "worker0")
+    counted = every[-1]["contributions"]
+    edit(lost, "worker0", "finished", contributions=counted | {"worker2": counted["worker2"] + 800})
+    assert "steps_interleave" in checks(verdict_of(lost), None)
+
+
+def test_settings_with_another_policy_than_there_is_are_not_judged(lost: Path) -> None:
+    settings = json.loads((lost / "settings.json").read_text())
+    write(lost, "settings.json", json.dumps(settings | {"success": "most"}))
+    verdict = verdict_of(lost)
+    assert verdict.exit_code == 2
+    assert "success is 'most'; expected all_workers, chief, or the number" in verdict.checks[0].detail
+
+
+def test_the_moment_is_unknown_where_the_model_was_restored(lost: Path) -> None:
+    every = records(lost, "worker0")
+    begun = next(number for number, record in enumerate(every) if record["event"] == "initialised")
+    restored = every[begun] | {"event": "restored", "checkpoint": "x", "monotonic": 1e6}
+    rewrite(lost, "worker0", [*every[:-1], restored, every[-1]])
+    assert verdict_of(lost).figures["lost"][0]["global_step"] is None
+    assert events(lost, "worker0").exists()

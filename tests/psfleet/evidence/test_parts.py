@@ -1,0 +1,132 @@
+"""Runs that went on with another number of workers: each part is judged with the workers that it had."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from psfleet.evidence.reading import read_run
+from tests.psfleet.evidence.run_folders import (
+    checks,
+    detail,
+    edit,
+    lose,
+    records,
+    rewrite,
+    verdict_of,
+    write,
+)
+
+
+@pytest.fixture
+def resized(copy_of: Callable[[str], Path]) -> Path:
+    """Two workers, then three, then the first two again."""
+    return copy_of("resized")
+
+
+def test_a_run_is_proven_with_the_workers_that_each_part_had(resized: Path) -> None:
+    verdict = verdict_of(resized)
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.headline.endswith("; its workers were 2, then 3, then 2")
+    first, second, third = verdict.figures["parts"]
+    assert (first["workers"], second["workers"], third["workers"]) == (2, 3, 2)
+    assert first["first_step"] == 0
+    assert (first["last_step"], second["last_step"]) == (second["first_step"], third["first_step"])
+    assert third["last_step"] == verdict.figures["global_steps"]
+    assert "part 2 (3 workers): 3 workers found each other's nonces" in detail(verdict, "workers_met")
+
+
+def test_synchronous_steps_take_as_many_gradients_as_the_part_has_workers(
+    copy_of: Callable[[str], Path],
+) -> None:
+    verdict = verdict_of(copy_of("resized_sync"))
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.headline.endswith("; its workers were 3, then 2, then 3")
+
+
+def test_an_earlier_part_needs_the_records_of_its_workers(resized: Path) -> None:
+    lose(resized, "worker2")
+    verdict = verdict_of(resized)
+    assert verdict.verdict == "cannot tell"
+    assert detail(verdict, "same_plan_and_release") == "part 2 (3 workers): worker2 left no records"
+
+
+def test_a_worker_that_was_lost_in_an_earlier_part_is_excused_by_the_policy(resized: Path) -> None:
+    lose(resized, "worker2")
+    plan = json.loads((resized / "plan.json").read_text())
+    well = {"alive": False, "failed": False, "exit_code": 0, "ended_by": "psfleet"}
+    plan["earlier"][1]["endings"] = [well | {"name": name} for name in ("ps0", "worker0", "worker1")]
+    write(resized, "plan.json", json.dumps(plan))
+    assert verdict_of(resized).exit_code == 2
+    settings = json.loads((resized / "settings.json").read_text())
+    write(resized, "settings.json", json.dumps(settings | {"success": "chief"}))
+    verdict = verdict_of(resized)
+    assert verdict.verdict == "proven", verdict.failing
+    assert [part["workers"] for part in verdict.figures["parts"]] == [2, 2, 2]
+
+
+def test_a_worker_of_an_earlier_part_that_had_its_own_ps_is_found(resized: Path) -> None:
+    edit(resized, "worker2", "peers_ready", ps_nonces={"ps0": 7})
+    found = detail(verdict_of(resized), "same_parameter_servers")
+    assert found == "part 2 (3 workers): worker2 met another ps0 than the chief"
+
+
+def test_the_counts_of_each_part_must_add_up(resized: Path) -> None:
+    every = records(resized, "worker0")
+    changed = [number for number, record in enumerate(every) if record["event"] == "restored"]
+    counts = every[changed[0]]["contributions"]
+    every[changed[0]]["contributions"] = counts | {"worker0": counts["worker0"] + 7}
+    rewrite(resized, "worker0", every)
+    found = detail(verdict_of(resized), "contributions_add_up")
+    assert "part 1 (2 workers): " in found
+    assert "part 2 (3 workers): " in found
+
+    for number in changed:
+        every[number].pop("contributions", None)
+    rewrite(resized, "worker0", every)
+    assert "contributions_add_up" in checks(verdict_of(resized), None)
+
+
+def test_steps_that_a_part_recorded_and_the_ps_did_not_count_are_found(resized: Path) -> None:
+    """The restore that began the part undid none of its steps."""
+    counts = records(resized, "worker0")[-1]["contributions"]
+    changed = {"worker0": counts["worker0"] + 7, "worker1": counts["worker1"] - 7}
+    every = records(resized, "worker0")
+    rewrite(resized, "worker0", [*every[:-1], every[-1] | {"contributions": changed}])
+    found = detail(verdict_of(resized), "contributions_add_up")
+    assert found.startswith("part 3 (2 workers): ")
+    assert "worker1: the chief counted" in found
+
+
+def test_steps_after_the_checkpoint_from_which_the_next_part_goes_on_are_lost(resized: Path) -> None:
+    """The chief of the first part failed five steps after its last save."""
+    every = records(resized, "worker0")
+    end = next(number for number, record in enumerate(every) if record["event"] == "finished")
+    last = next(record for record in reversed(every[:end]) if record["event"] == "step")
+    step = every[end]["global_step"]
+    more = {"steps": 5, "local_step": last["local_step"] + 5}
+    beyond = last | more | {"global_step_before": step, "global_step_after": step + 5}
+    failed = {name: every[end][name] for name in every[0] if name in every[end]} | {"v": 1}
+    failed |= {"event": "failed", "class": "cluster", "reason": "ps0 was lost"}
+    rewrite(resized, "worker0", [*every[:end], beyond, failed, *every[end + 1 :]])
+    verdict = verdict_of(resized)
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.figures["parts"][0]["last_step"] == step
+
+
+def test_a_worker_that_slept_through_a_part_is_found(resized: Path) -> None:
+    """Its share of the whole run would do; that of the part does not."""
+    every = records(resized, "worker1")
+    second = json.loads((resized / "plan.json").read_text())["earlier"][1]["plan"]["hash"]
+    kept = [record for record in every if record["event"] != "step" or record["plan_hash"] != second]
+    rewrite(resized, "worker1", kept)
+    assert "part 2 (3 workers): worker1 recorded no step" in detail(verdict_of(resized), "workers_overlap")
+
+
+@pytest.mark.parametrize("earlier", [3, [3], [{"plan": {}}], [{"plan": {"version": 1}}]])
+def test_a_damaged_plan_of_an_earlier_part_is_not_judged(resized: Path, earlier: object) -> None:
+    plan = json.loads((resized / "plan.json").read_text())
+    write(resized, "plan.json", json.dumps(plan | {"earlier": earlier}))
+    assert verdict_of(resized).exit_code == 2
+    assert "plan.json" in read_run(resized).problem
