@@ -93,15 +93,16 @@ def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
     if not ends:
         return "it is still going on, or not collected, with the plan that it began on"
     was, now = (
-        {
-            (task["job"], task["index"], task["host"])
-            for task in of
-            if task["job"] == "ps" or task["index"] == 0
-        }
+        {(task["job"], task["index"]): task["host"] for task in of}
         for of in (folder.began_with, plan["tasks"])
     )
-    if was != now:
+    kept = {task for task in (*was, *now) if task[0] == "ps" or task[1] == 0}
+    if any(was.get(task) != now.get(task) for task in kept):
         return "a run stays where its checkpoint is"
+    if moved := [
+        f"{job}{index}" for job, index in sorted(was.keys() & now) if was[job, index] != now[job, index]
+    ]:
+        return f"{first_of(moved)} would change its host, and a task's records lie on one host"
     other = "only an asynchronous or synchronous model, except partition, goes on with other workers"
     return "" if folder.resizes else other
 

@@ -164,6 +164,19 @@ def test_a_run_keeps_its_ps_and_its_chief(
     assert f"; {why}" in " ".join(problems)
 
 
+def test_a_worker_that_stays_keeps_its_host() -> None:
+    """Collecting its records from another host would replace those of the part before."""
+    now = {**PLAN, "tasks": [*PLAN["tasks"], {**PLAN["tasks"][1], "index": 1, "host": "n1"}]}
+    hosts = {host: {**answer, "deployed": now} for host, answer in IDLE.items()}
+    folder = Folder("stopped", "bbb", began_with=WITH_ANOTHER, resizes=True)
+    with pytest.raises(RefusedError, match="worker1 would change its host"):
+        decide("r1", now, TASKS, hosts, folder)
+    stays = [*PLAN["tasks"], {**PLAN["tasks"][1], "index": 1, "host": "n1"}]
+    assert (
+        decide("r1", now, TASKS, hosts, Folder("stopped", "bbb", began_with=stays, resizes=True)) == "start"
+    )
+
+
 @pytest.mark.parametrize(
     "lead", [TRAINS, found("worker0", run_id="r1", phase="finished")], ids=["goes on", "not collected"]
 )
