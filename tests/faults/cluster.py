@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -52,6 +53,17 @@ class Cluster:
     def podman(self, command: str, host: str) -> None:
         """Do something to a host's container, such as `restart`. Raises CalledProcessError if that fails."""
         subprocess.run(["podman", *command.split(), self.container(host)], check=True, capture_output=True)
+
+    def remove_psfleet(self, host: str) -> None:
+        """Remove everything of psfleet from a host that is off, as if another one had its name and key."""
+        argv = ["podman", "mount", self.container(host)]
+        root = Path(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
+        try:
+            for directory in ("etc", "opt", "var/lib", "var/log", "usr/local"):
+                for path in sorted((root / directory).rglob("*psfleet*"), reverse=True):
+                    _remove(path)
+        finally:
+            subprocess.run(["podman", "unmount", self.container(host)], check=True, capture_output=True)
 
     def on_host(self, host: str, command: str, *, check: bool = True) -> str:
         """Return what a shell command prints on a host. Raises CalledProcessError if it fails."""
@@ -132,6 +144,13 @@ class Cluster:
         command = "pgrep --uid psfleet --list-full --full trainer || true"
         printed = {host: self.on_host(host, command) for host in set(self.places.values())}
         return [f"{host}: {line}" for host, text in printed.items() for line in text.splitlines()]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def places(groups: Sequence[Sequence[str]]) -> dict[str, str]:

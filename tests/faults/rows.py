@@ -99,16 +99,17 @@ def _resized(run: Watched) -> None:
 
 
 def _chiefs_host_replaced(run: Watched) -> None:
-    """The chief's host is gone and the run ends; it goes on with another host in that one's place."""
+    """Lose the chief's host until the run has ended; go on with a bare host in its place."""
     wait_for(lambda: "copied to" in str(run.lines) or run.process.poll() is not None, "a copy")
     host = run.cluster.places["worker0"]
     run.cluster.podman("kill --signal KILL", host)
     try:
         run.end()
     finally:
+        run.cluster.remove_psfleet(host)
         run.cluster.podman("start", host)
         run.cluster.await_host(host)
-    run.cluster.on_host(host, "rm -r /var/lib/psfleet/runs/*")
+        run.cluster.play("deploy.yml", check=True)
     resumed = Watched.start(run.cluster, run.run_id)
     run.process, run.lines = resumed.process, resumed.lines
 
