@@ -59,9 +59,10 @@ class Cluster:
         argv = ["podman", "mount", self.container(host)]
         root = Path(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
         try:
-            for directory in ("etc", "opt", "var/lib", "var/log", "usr/local"):
-                for path in sorted((root / directory).rglob("*psfleet*"), reverse=True):
-                    _remove(path)
+            found = [*(root / "etc").rglob("*psfleet*")]
+            found += [root / directory / "psfleet" for directory in ("opt", "var/lib", "var/log")]
+            for path in sorted(found, reverse=True):
+                _remove(path)
         finally:
             subprocess.run(["podman", "unmount", self.container(host)], check=True, capture_output=True)
 
