@@ -206,6 +206,7 @@ ROWS = (
         _chiefs_host_replaced,
         told=("fetched the copy",),
         options=(*_SAVES_OFTEN, *_IMPATIENT),
+        verdict=NOT_PROVEN,  # the chief's records of the time before are gone
     ),
     Row("F14", "the loss becomes NaN", _nothing, told=("NaN",), options=_NAN, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),

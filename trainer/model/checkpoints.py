@@ -201,7 +201,8 @@ class CheckpointFolder:
                 if checkpoint is not None:
                     return checkpoint
                 report_damaged(path, problem)
-                refused.append(path.name)
+                if fetch is not None:
+                    refused.append(path.name)
                 # Later saves may have lower steps; the damaged one must not count as the newest then.
                 for file in self.directory.glob(f"{path.name}.*"):
                     file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
