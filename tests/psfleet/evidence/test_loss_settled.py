@@ -52,7 +52,7 @@ def rising(done: float) -> float:
 
 
 def late(done: float) -> float:
-    return 50.0 if done < 0.8 else 0.1
+    return 50.0 if done < 0.5 else 0.1
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.6])
@@ -78,7 +78,7 @@ def test_a_plateau_above_the_target_is_not_proven(run: Path, noise: float) -> No
 
 def test_the_target_must_hold_for_as_long_as_patience_asks(run: Path) -> None:
     shape_losses(run, late)
-    assert "loss_settled" in checks(verdict_of(run, loss_patience=0.4), False)
+    assert "loss_settled" in checks(verdict_of(run, loss_patience=0.8), False)
     assert "loss_settled" in checks(verdict_of(run, loss_patience=0.1), True)
     shape_losses(run, lambda done: 0.1 if done == 1 else 50.0)
     assert "loss_settled" in checks(verdict_of(run, loss_patience=0), True)
