@@ -41,7 +41,7 @@ SLOW_SCENARIOS = ("cuda", "security", "scale")
 # The parts of pytest run side by side, because their tests often wait for tasks and deadlines.
 _TRAINING = {
     "unit of tasks": ["tests/trainer/task"],
-    "unit of programs": ["tests/trainer/program", "tests/benchmarks"],
+    "unit of engine and programs": ["tests/trainer/engine", "tests/trainer/program", "tests/benchmarks"],
     "unit of verdicts": ["tests/psfleet/evidence"],
 }
 UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in chain(*_TRAINING.values()))], **_TRAINING}
