@@ -59,8 +59,7 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     difference_in_words = (
         f"{worker.name}: the chief counted {count} of its steps, its own records show {worker.local_steps}"
     )
-    is_lost = worker.name in {task.name for task in run.lost}
-    if not worker.whole and not is_lost:
+    if not worker.whole and not run.is_lost(worker.name):
         findings.lacking.append(difference_in_words)
     elif difference > _unrecorded_at_most(run, worker) or -difference > _lost_at_most(run, worker):
         findings.add(difference_in_words, certain=not worker.unreadable)

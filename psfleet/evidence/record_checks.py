@@ -40,8 +40,7 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     """Every record names the plan of plan.json, and all tasks ran the same release at the end."""
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
-    lost = run.recorded_workers[len(run.workers) :]
-    for task in (*run.all_tasks, *lost, *([run.evaluator] if run.evaluator.records else [])):
+    for task in (*run.all_tasks, *run.recorded_lost, *([run.evaluator] if run.evaluator.records else [])):
         if not task.records:
             if run.program is None:
                 findings.lacking.append(f"{task.name} left no records")

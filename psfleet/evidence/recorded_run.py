@@ -250,9 +250,18 @@ class Run:
         return (*self.workers, *(self.task(task.name) for task in self.lost))
 
     @cached_property
+    def recorded_lost(self) -> tuple[TaskRecords, ...]:
+        """The lost workers that left records: these are judged, too."""
+        return tuple(worker for task in self.lost if (worker := self.task(task.name)).records)
+
+    @property
     def recorded_workers(self) -> tuple[TaskRecords, ...]:
-        """The run's workers, then the lost ones that left records: these are judged, too."""
-        return (*self.workers, *(worker for worker in self.with_lost[len(self.workers) :] if worker.records))
+        """The run's workers, then the lost ones that left records."""
+        return (*self.workers, *self.recorded_lost)
+
+    def is_lost(self, name: str) -> bool:
+        """Return whether a worker is one of the lost ones."""
+        return any(task.name == name for task in self.lost)
 
     @property
     def steps_made(self) -> int:
@@ -288,8 +297,8 @@ class Run:
 
     @property
     def recorded_clients(self) -> tuple[TaskRecords, ...]:
-        """The clients, then the lost ones that left records."""
-        return self.clients if self.rules.one_client else self.recorded_workers
+        """The clients, then the lost ones that left records; a run with one client excuses nobody."""
+        return (*self.clients, *self.recorded_lost)
 
     @property
     def chief(self) -> TaskRecords:

@@ -106,7 +106,7 @@ def steps_accounted(findings: Findings, run: Run) -> Good:
     steps; so the lower bound, and in-graph also the upper one, is checked only below all such numbers. No
     order of steps by different workers contradicts these inequalities, so neither clocks nor luck matter.
     """
-    lost = [worker for worker in run.recorded_clients[len(run.clients) :] if worker.windows]
+    lost = [worker for worker in run.recorded_lost if worker.windows]
     recorded = [*(worker for worker in run.clients if has_steps(worker, findings)), *lost]
     seen: dict[str, dict[str, int]] = {}
     contradicted: set[str] = set()
@@ -206,7 +206,7 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
     that the global step went back within it. A lost worker may lack as many as the ps counted beyond those
     that it recorded.
     """
-    is_lost = worker.name in {task.name for task in run.lost}
+    is_lost = run.is_lost(worker.name)
     if is_lost and not again and run.contributions:
         beyond = run.contributions.get(worker.name, 0) - worker.local_steps
         return Tally(worker.windows, anywhere=max(beyond, 0))

@@ -23,6 +23,11 @@ class Slice:
         return not self.shape or self.rows == self.shape[0]
 
     @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The shape of these rows."""
+        return (self.rows, *self.shape[1:]) if self.shape else ()
+
+    @property
     def specification(self) -> str:
         """The slice as TensorFlow's `SaveV2` takes it; empty for a whole variable."""
         if self.is_whole:

@@ -196,7 +196,8 @@ class CheckpointFolder:
         refused = []
         for step in sorted(own | copies.keys(), reverse=True):
             path = self.directory / f"model.ckpt-{step}"
-            for fetch in [None] * (step in own) + [*copies.get(step, ())]:
+            own_first: list[Fetch | None] = [None] if step in own else []
+            for fetch in (*own_first, *copies.get(step, ())):
                 checkpoint, problem = read_checkpoint(path) if fetch is None else self._fetched(step, fetch)
                 if checkpoint is not None:
                     return checkpoint

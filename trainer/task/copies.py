@@ -67,12 +67,7 @@ class Keeper:
         with tf.Graph().as_default() as self._graph:
             with tf.device(f"{cluster.device}/device:CPU:0"):  # where TensorFlow's fast path begins
                 self._fed = [
-                    [
-                        v1.placeholder(tensors[piece.name].dtype, (piece.rows, *piece.shape[1:]))
-                        if piece.shape
-                        else v1.placeholder(tensors[piece.name].dtype, ())
-                        for piece in part
-                    ]
+                    [v1.placeholder(tensors[piece.name].dtype, piece.dimensions) for piece in part]
                     for part in self._parts
                 ]
             with tf.device(f"{cluster.device_of(keeper)}/device:CPU:0"):
