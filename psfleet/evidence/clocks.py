@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from psfleet.evidence.recorded_run import TaskRecords
+from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
 
 # Greater values cannot be drawn; clocks and counters of real runs stay far below.

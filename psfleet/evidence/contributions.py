@@ -3,7 +3,8 @@
 import math
 
 from psfleet.evidence.answer import Findings, Good, check, counted
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import STOPPED_REASONS
 from trainer.contract.settings import MOST_STEPS_PER_CALL
 

@@ -12,7 +12,8 @@ from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.loss_curve import smoothed_loss
 from psfleet.evidence.lost_workers import lost_workers
 from psfleet.evidence.price_of_faults import price_of
-from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords, Window
 from trainer.contract.json_files import finite
 
 # A worker that is this many times slower than the median one is a straggler.

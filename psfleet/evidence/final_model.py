@@ -10,7 +10,8 @@ import math
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.convergence import metrics_of
 from psfleet.evidence.reasons import in_a_line
-from psfleet.evidence.recorded_run import Process, Run
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import Process
 from trainer.contract.records import Record
 
 # Two machines, or different numbers of threads, add the same numbers in different orders, and GPUs multiply

@@ -4,7 +4,8 @@ import math
 from statistics import median, median_low
 
 from psfleet.evidence.answer import Findings, Good, check, listed
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
 
 # Gradients of the loss fit it with 1, apart from curvature and rounding; zeros and noise fit with about 0.
 _LEAST, _MOST = 0.5, 1.5

@@ -11,8 +11,9 @@ from typing import Any
 from psfleet.evidence.answer import listed
 from psfleet.evidence.clocks import own_seconds
 from psfleet.evidence.endings import HOST
-from psfleet.evidence.recorded_run import GOOD_ENDINGS, Run
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.steps_accounted import Tally
+from psfleet.evidence.task_records import GOOD_ENDINGS
 from psfleet.inventory.success_policy import needed_workers
 from trainer.contract.run_tasks import SERVER, RunTask
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.endings import Ending
 from psfleet.evidence.lost_workers import excuse_lost
-from psfleet.evidence.recorded_run import Process, Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.evidence.task_records import Process, TaskRecords
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import Record
 from trainer.contract.run_tasks import RunTask

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from psfleet.evidence.clocks import own_seconds
-from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords, Window
 from trainer.contract.records import Record
 
 

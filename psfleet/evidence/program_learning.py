@@ -6,8 +6,9 @@ from dataclasses import replace
 from psfleet.evidence import convergence
 from psfleet.evidence.answer import Findings, Good, check
 from psfleet.evidence.loss_curve import change_of, losses_of, smoothed_loss
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.task_records import TaskRecords
 
 _FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed, size
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
 
 _DOUBTS = {

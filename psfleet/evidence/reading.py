@@ -12,9 +12,10 @@ from psfleet.evidence.endings import read_endings
 from psfleet.evidence.lost_workers import excuse_lost
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.parts import PartPlan, in_parts
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules, rules_of
 from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.task_records import TaskRecords
 from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole
 from psfleet.run.settings_file import RunSettings
 from trainer.contract.plan import ClusterPlan

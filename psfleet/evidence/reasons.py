@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
 from trainer.host.error_lines import in_short
 from trainer.host.wording import first_of, grouped
 

@@ -7,8 +7,9 @@ from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
-from psfleet.evidence.recorded_run import GOOD_ENDINGS, Process, Run
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import rules_of
+from psfleet.evidence.task_records import GOOD_ENDINGS, Process
 from trainer.contract.settings import PER_HOST
 
 # Hosts may differ in those of PER_HOST; the others are judged together, by their meaning.

@@ -5,8 +5,9 @@ from itertools import combinations, pairwise
 from statistics import median
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.run_tasks import SERVER
 
 # The share of a user's program's global steps that must be recorded. A step or so may be missing that a task

@@ -4,7 +4,8 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
 from psfleet.evidence.answer import Findings, Good, check, counted
-from psfleet.evidence.recorded_run import Run, Window
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import Window
 
 
 @check

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.contributions import steps_of_broken_sessions, unrecorded_spans
-from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.sharing import has_steps
+from psfleet.evidence.task_records import TaskRecords, Window
 
 # A stretch is judged as a whole and in pieces, because too many steps in one place do not make up for none in
 # another.

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from psfleet.evidence.answer import counted, size
 from psfleet.evidence.endings import HOST
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
 from psfleet.report.wording import shortened, span
 from trainer.contract.records import EVALUATOR
 from trainer.host.wording import grouped

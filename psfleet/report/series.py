@@ -9,7 +9,8 @@ from typing import Any
 
 from psfleet.evidence.clocks import LARGEST, own_seconds
 from psfleet.evidence.learning_pace import of_one_process
-from psfleet.evidence.recorded_run import Run, TaskRecords, Window
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords, Window
 
 # Up to this many workers have a line each; more are drawn as a median and a range.
 MOST_LINES = 12

@@ -11,7 +11,8 @@ from psfleet.evidence.answer import counted
 from psfleet.evidence.clocks import LARGEST, own_seconds
 from psfleet.evidence.price_of_faults import Restore, restores_in
 from psfleet.evidence.reasons import in_a_line
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
 from psfleet.report.wording import number, shortened, span, thinned
 from trainer.contract.records import Record
 

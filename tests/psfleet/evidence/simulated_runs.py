@@ -7,8 +7,9 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
 from trainer.contract.run_tasks import RunTask
 

@@ -11,8 +11,9 @@ import pytest
 from psfleet.evidence import learning_pace
 from psfleet.evidence.learning_pace import FOLDER, SEEDS, STUDENT, examples_until, pace_of
 from psfleet.evidence.reading import read_run
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.evidence.task_records import TaskRecords
 from psfleet.evidence.verdict_lines import figure_lines
 from psfleet.report.series import one_process_curves
 from tests.psfleet.evidence.replications import IN_GRAPH, LOCAL

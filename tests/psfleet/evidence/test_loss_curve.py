@@ -9,8 +9,9 @@ import pytest
 
 from psfleet.evidence.convergence import loss_fell
 from psfleet.evidence.loss_curve import Change, change_of
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
 from trainer.contract.run_tasks import RunTask
 

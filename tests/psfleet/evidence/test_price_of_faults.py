@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from psfleet.evidence.price_of_faults import price_of
-from psfleet.evidence.recorded_run import Run, TaskRecords
+from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules
+from psfleet.evidence.task_records import TaskRecords
 from tests.psfleet.evidence.run_folders import records, rewrite, verdict_of
 from trainer.contract.records import Record
 from trainer.contract.run_tasks import RunTask

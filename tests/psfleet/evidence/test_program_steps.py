@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.recorded_run import Window
 from psfleet.evidence.step_numbers import first_beyond, spans_of
+from psfleet.evidence.task_records import Window
 from tests.psfleet.evidence.run_folders import (
     Record,
     checks,

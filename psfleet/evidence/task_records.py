@@ -1,0 +1,212 @@
+"""The records of a task: its processes, and their windows of steps."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from trainer.contract.records import STOPPED_BY_HAND, STOPPED_REASONS, Record
+
+# The reasons of a worker's `finished` that say that it was there to the end.
+GOOD_ENDINGS = {"last step", "run over"}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Several consecutive local steps of a worker, from one event record `step`.
+
+    `before` and `after` are the global step before the first step and after the last. `loss` is that of the
+    last step, `loss_mean` that of all; nan if it was not finite, None if the program recorded none.
+    `staleness` counts gradients: first those that missed no step of others, then those that missed 2**(b-1)
+    to 2**b - 1 of them, for each b from 1 on; `own_steps_behind` of them missed the worker's own last step,
+    too. `waiting_seconds` is the part of `seconds` in which the worker waited for others. `unplaced` of the
+    steps may have been made before `before` or after `after`. Values that a record lacks are None.
+    """
+
+    local_step: int
+    steps: int
+    before: int
+    after: int
+    examples: int
+    seconds: float
+    loss: float | None
+    loss_mean: float | None
+    staleness: tuple[int, ...] | None
+    staleness_mean: float | None
+    staleness_max: int | None
+    own_steps_behind: int
+    waiting_seconds: float | None
+    unplaced: int = 0
+
+    @classmethod
+    def of(cls, record: Record) -> "Window":
+        """Return the window of a `step` record."""
+        maximum, names = record.fields.get("staleness_max"), record.fields.keys()
+        return cls(
+            local_step=record.integer("local_step"),
+            steps=record.integer("steps"),
+            before=record.integer("global_step_before"),
+            after=record.integer("global_step_after"),
+            examples=record.integer("examples"),
+            seconds=record.number("seconds"),
+            loss=record.number("loss") if "loss" in names else None,
+            loss_mean=record.number("loss_mean") if "loss_mean" in names else None,
+            staleness=_counts(record.fields.get("staleness_histogram")),
+            staleness_mean=_finite(record, "staleness_mean"),
+            staleness_max=maximum if type(maximum) is int else None,
+            own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in names else 0,
+            waiting_seconds=_finite(record, "waiting_seconds"),
+            unplaced=max(record.integer("unplaced"), 0) if "unplaced" in names else 0,
+        )
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a task, from its `started` on; a task that is restarted has several."""
+
+    records: tuple[Record, ...]
+
+    @cached_property
+    def nonce(self) -> int | None:
+        """The nonce that this process drew at its start; None if its `started` is missing."""
+        first = self.records[0]
+        return first.integer("nonce") if first.event == "started" else None
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of steps, in the order of the records."""
+        return tuple(Window.of(record) for record in self.records if record.event == "step")
+
+    @cached_property
+    def stretches(self) -> tuple[tuple[Window, ...], ...]:
+        """The windows in groups, within which the global step did not go back and no session broke."""
+        stretches: list[list[Window]] = []
+        joined = False
+        for record in self.records:
+            if record.event != "step":
+                joined = joined and record.event not in {"recovering", "peers_ready"}
+                continue
+            window = Window.of(record)
+            if not joined or window.before < stretches[-1][-1].after:
+                stretches.append([])
+            stretches[-1].append(window)
+            joined = True
+        return tuple(tuple(stretch) for stretch in stretches)
+
+    @cached_property
+    def reach(self) -> tuple[int, int] | None:
+        """The first and last global step of its windows, or its step when it last met its peers."""
+        if self.windows:
+            return self.windows[0].before, self.windows[-1].after
+        met = self.last("peers_ready")
+        return (met.integer("global_step"), met.integer("global_step")) if met else None
+
+    @cached_property
+    def ending(self) -> Record | None:
+        """Its `finished` or `failed`; None if it was killed, or its records are cut."""
+        return self.last("finished", "failed")
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether it may have taken steps that it did not record."""
+        return self.ending is None or self.ending.event == "failed"
+
+    @cached_property
+    def evaluated(self) -> Record | None:
+        """Its last evaluation; None if there is none."""
+        return self.last("evaluated")
+
+    def last(self, *events: str) -> Record | None:
+        """Return its last record of one of these events."""
+        return next((record for record in reversed(self.records) if record.event in events), None)
+
+    @property
+    def local_steps(self) -> int:
+        """The number of steps that this process applied, as far as it recorded them."""
+        counts = [window.local_step for window in self.windows]
+        if self.ending is not None and self.ending.event == "finished" and "local_step" in self.ending.fields:
+            counts.append(self.ending.integer("local_step"))
+        return max(counts, default=0)
+
+
+@dataclass(frozen=True)
+class TaskRecords:
+    """The records of one task. `unreadable` and `foreign` describe other content of its file, in words."""
+
+    name: str
+    records: tuple[Record, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    repeated: int = 0
+
+    @cached_property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes of the task, in the order of its file."""
+        lives: list[list[Record]] = []
+        for record in self.records:
+            if record.event == "started" or not lives or record.pid != lives[-1][-1].pid:
+                lives.append([])
+            lives[-1].append(record)
+        return tuple(Process(tuple(life)) for life in lives)
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of all its processes, in the order of the records."""
+        return tuple(window for process in self.processes for window in process.windows)
+
+    @property
+    def ending(self) -> Record | None:
+        """The ending of its last process, without those that were stopped before they met their peers."""
+        lives = self.processes
+        met = [life.last("peers_ready") is not None for life in lives]
+        while any(met) and not met[len(lives) - 1] and _was_stopped(lives[-1]):
+            lives = lives[:-1]
+        return lives[-1].ending if lives else None
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether its file is complete, from the task's start to its end.
+
+        What is missing in an incomplete file proves nothing.
+        """
+        consistent = all(
+            process.nonce is not None
+            and process.local_steps == sum(window.steps for window in process.windows)
+            for process in self.processes
+        )
+        return self.ending is not None and consistent and not self.unreadable
+
+    @property
+    def settings(self) -> tuple[Mapping[str, object], ...]:
+        """The settings of each of its processes, from their `started`."""
+        recorded = (record.fields.get("settings") for record in self.of("started"))
+        return tuple(settings for settings in recorded if isinstance(settings, Mapping))
+
+    @property
+    def local_steps(self) -> int:
+        """The number of steps of all its processes."""
+        return sum(process.local_steps for process in self.processes)
+
+    @property
+    def restarts(self) -> int:
+        """How often it was restarted, except when a stopped run was resumed."""
+        endings = [life.ending for life in self.processes[:-1]]
+        return sum(ending is None or ending.text("reason") != STOPPED_BY_HAND for ending in endings)
+
+    def of(self, *events: str) -> tuple[Record, ...]:
+        """Return its records of these events, in the order of its file."""
+        return tuple(record for record in self.records if record.event in events)
+
+
+def _was_stopped(life: Process) -> bool:
+    return life.ending is not None and life.ending.text("reason") in STOPPED_REASONS
+
+
+def _counts(value: object) -> tuple[int, ...] | None:
+    whole = isinstance(value, list) and all(type(count) is int and count >= 0 for count in value)
+    return tuple(value) if whole and isinstance(value, list) else None
+
+
+def _finite(record: Record, name: str) -> float | None:
+    number = record.number(name)
+    return number if math.isfinite(number) else None
