@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -38,13 +37,19 @@ SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # These carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
 SLOW_SCENARIOS = ("cuda", "security", "scale")
-# The parts of pytest run side by side, because their tests often wait for tasks and deadlines.
-_TRAINING = {
+# The parts of pytest run side by side, because their tests often wait for tasks and deadlines. "unit" does
+# without TensorFlow: in a process that has loaded it, the system's libzstd reads no archive any more.
+UNIT = {
+    "unit": [
+        "tests",
+        "--ignore=tests/trainer",
+        "--ignore=tests/benchmarks",
+        "--ignore=tests/psfleet/evidence",
+    ],
+    "unit of trainer": ["tests/trainer", "--ignore=tests/trainer/task", "tests/benchmarks"],
     "unit of tasks": ["tests/trainer/task"],
-    "unit of engine and programs": ["tests/trainer/engine", "tests/trainer/program", "tests/benchmarks"],
     "unit of verdicts": ["tests/psfleet/evidence"],
 }
-UNIT = {"unit": ["tests", *(f"--ignore={folder}" for folder in chain(*_TRAINING.values()))], **_TRAINING}
 LINES_SHOWN = 150
 # How nice lint and pytest are: the playbooks of a scenario wait for each other, so Molecule goes first. At 5
 # Linux gives them a third of that.
