@@ -6,17 +6,26 @@ written.
 
 import argparse
 import random
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from benchmarks.data import ROOT
 from benchmarks.deployment import groups_of
 from benchmarks.results import machine
-from tests.faults.cluster import Cluster, cluster
-from tests.faults.outcome import Outcome, records_of, seconds_until_training, steps_lost, verdict_of
+from tests.faults.cluster import Cluster, FaultError, cluster
+from tests.faults.outcome import (
+    NOT_TRIED,
+    Outcome,
+    records_of,
+    seconds_until_training,
+    steps_lost,
+    verdict_of,
+)
 from tests.faults.rows import ROWS, Row
-from tests.faults.table import in_words, page
+from tests.faults.table import in_words, page, picture
 from tests.faults.watched import Watched
 from trainer.contract.json_files import write_json
 
@@ -38,29 +47,46 @@ def main(arguments: Sequence[str]) -> int:
     found: dict[str, Outcome] = {}
     with cluster(*groups_of(3)) as made:
         for place, row in enumerate(chosen):
-            found[row.number] = tried(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
+            found[row.number] = outcome_of(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
             print(in_words(row, found[row.number]), flush=True)
-    if not options.rows:
-        (ROOT / "docs" / "fault-table.md").write_text(page(before, options.seed, found), encoding="utf-8")
-        rows = {number: vars(outcome) for number, outcome in found.items()}
-        content = {"machine": before, "seed": options.seed, "rows": rows}
-        write_json(ROOT / "docs" / "fault-table.json", content)
+            if not options.rows:
+                write_table(ROOT / "docs", before, options.seed, found)
     wrong = [row.number for row in chosen if found[row.number].wrong(row.verdict, told=bool(row.told))]
     print(f"{len(chosen) - len(wrong)} of {len(chosen)} rows ended as they must. Not so: {wrong}")
     return int(bool(wrong))
 
 
-def tried(made: Cluster, row: Row, run_id: str, step: int) -> Outcome:
-    """Inject the fault of a row into a run at a global step, and return what became of the run."""
+def write_table(
+    folder: Path, of_machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome]
+) -> None:
+    """Write the table of the rows that were tried so far, as a page, a picture and JSON."""
+    (folder / "fault-table.md").write_text(page(of_machine, seed, found), encoding="utf-8")
+    (folder / "fault-table.svg").write_text(f"{picture(found)}\n", encoding="utf-8")
+    rows = {number: vars(outcome) for number, outcome in found.items()}
+    write_json(folder / "fault-table.json", {"machine": of_machine, "seed": seed, "rows": rows})
+
+
+def outcome_of(made: Cluster, row: Row, run_id: str, step: int) -> Outcome:
+    """Start a run and try a row with it; where its fault did not bite, make the cluster fit for the next."""
     if left := made.left_over():
         raise RuntimeError(f"before {row.number}, tasks still live: {left}")
     run = Watched.start(made, run_id, *STEPS, *row.options)
+    try:
+        return tried(run, row, step)
+    except (FaultError, subprocess.SubprocessError) as error:
+        made.heal()
+        run.end()
+        return Outcome(NOT_TRIED, f"{type(error).__name__}: {error}", left_over=made.left_over())
+
+
+def tried(run: Watched, row: Row, step: int) -> Outcome:
+    """Inject the fault of a row into a run at a global step, and return what became of the run."""
     run.await_step(step)
     since = time.time()
     row.fault(run)
     healed = time.time()
     status = run.end()
-    folder = made.folder / "runs" / run_id
+    folder = run.cluster.folder / "runs" / run.run_id
     records = records_of(folder)
     seen = run.first_line(row.told, since) if row.told else None
     verdict = verdict_of(folder)
@@ -72,7 +98,7 @@ def tried(made: Cluster, row: Row, run_id: str, step: int) -> Outcome:
         told=seen[1].strip() if seen else "",
         seconds_until_training=seconds_until_training(records, since if row.hit else healed, row.hit),
         steps_lost=steps_lost(records),
-        left_over=made.left_over(),
+        left_over=run.cluster.left_over(),
     )
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ class FaultError(RuntimeError):
 @contextmanager
 def cluster(*groups: Sequence[str]) -> Iterator["Cluster"]:
     """Yield a deployed cluster with a practice host for each list of groups, and remove it at the end."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the hosts are removed then, too
     with project() as folder, hosts(folder, groups):
         made = Cluster(folder, places(groups))
         made.play("deploy.yml", check=True)
@@ -99,6 +101,13 @@ class Cluster:
         """Return the process id that a host's first process has on this machine."""
         argv = ["podman", "inspect", "--format", "{{.State.Pid}}", self.container(host)]
         return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+    def heal(self) -> None:
+        """Bring up all hosts and end whatever runs on them, after a fault that went wrong."""
+        for host in sorted(set(self.places.values())):
+            self.podman("start", host)
+            self.await_host(host)
+        self.play("stop.yml", check=True)
 
     def await_host(self, host: str) -> None:
         """Wait until a host has booted."""

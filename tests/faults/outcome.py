@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 Record = Mapping[str, Any]
+# In place of a verdict, where a fault did not bite.
+NOT_TRIED = "not tried"
 
 
 @dataclass(frozen=True)
@@ -15,12 +17,12 @@ class Outcome:
 
     verdict: str
     headline: str
-    exit_status: int
-    seconds_until_told: float | None
-    told: str
-    seconds_until_training: float | None
-    steps_lost: int
-    left_over: Sequence[str]
+    exit_status: int | None = None
+    seconds_until_told: float | None = None
+    told: str = ""
+    seconds_until_training: float | None = None
+    steps_lost: int = 0
+    left_over: Sequence[str] = ()
 
     def wrong(self, verdict: str, *, told: bool) -> bool:
         """Return whether the run did not end with this verdict, nothing was told, or tasks were left over."""

@@ -1,7 +1,10 @@
-"""The table of faults as a page."""
+"""The table of faults as a page and as a picture."""
 
 from collections.abc import Mapping
 
+from matplotlib.figure import Figure
+
+from psfleet.report.drawing import PALETTE, WIDTH, as_svg, style
 from tests.faults.outcome import Outcome
 from tests.faults.rows import NOT_HERE, ROWS, Row
 
@@ -35,6 +38,8 @@ def page(machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome])
         "",
         f"Written by `make faults`, seed {seed}; {of_machine}.",
         "",
+        "![Seconds until each fault was told and until training went on](fault-table.svg)",
+        "",
         *_MEANINGS,
         "",
         "| fault | | told after | trains after | steps lost | verdict | left over |",
@@ -56,3 +61,22 @@ def page(machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome])
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Not injected here:", "", *(f"- {fault}: {where}" for fault, where in NOT_HERE.items()), ""]
     return "\n".join(lines)
+
+
+def picture(found: Mapping[str, Outcome]) -> str:
+    """Return an SVG with the seconds of each fault until it was told, and until training went on."""
+    rows = [row for row in reversed(ROWS) if row.number in found]
+    with style():
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.3 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        places = range(len(rows))
+        until_training = [found[row.number].seconds_until_training or 0.0 for row in rows]
+        axes.barh(places, until_training, color=PALETTE[0], height=0.6, label="training goes on")
+        told = [(place, found[row.number].seconds_until_told) for place, row in enumerate(rows)]
+        seen = [(place, at) for place, at in told if at is not None]
+        axes.plot([at for _, at in seen], [place for place, _ in seen], "o", color=PALETTE[1], label="told")
+        axes.set_yticks(places, [f"{row.what}  {row.number}" for row in rows], fontsize=8)
+        axes.set_xlabel("seconds after the fault")
+        axes.grid(visible=False, axis="y")
+        axes.legend(loc="lower right")
+        return str(as_svg(figure, "faults", "Seconds until each fault was told and until training went on"))
