@@ -121,7 +121,10 @@ def _second_run(run: Watched) -> None:
 
 
 def _deployed_again(run: Watched) -> None:
-    done = run.cluster.play("deploy.yml", check=True)
+    refused = run.cluster.play("deploy.yml")
+    if refused.returncode == 0 or f"run {run.run_id} is going on" not in refused.stdout:
+        raise FaultError("a deployment during a run was not refused by its name")
+    done = run.cluster.play("deploy.yml", "-e", "trainer_deploy_during_run=true", check=True)
     if "changed=1" in done.stdout:
         raise FaultError("a deployment with nothing to change has changed something")
 
