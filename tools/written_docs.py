@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from psfleet.run.settings_file import RunSettings
-from tools import plan_schema, record_schema
+from tools import host_answers_schema, plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.rules import BOOLEAN
 from trainer.contract.run_program import RunProgram
@@ -55,7 +55,11 @@ def written(root: Path) -> dict[Path, str]:
         "roles/trainer/meta/argument_specs.yml": {"training settings": _argument_specs()},
     }
     files = {root / name: _with_parts(root / name, texts) for name, texts in parts.items()}
-    schemas = {"plan": plan_schema.schema(), "record": record_schema.schema()}
+    schemas = {
+        "plan": plan_schema.schema(),
+        "record": record_schema.schema(),
+        "host-answers": host_answers_schema.schema(),
+    }
     folder = root / "docs" / "schema"
     return files | {
         folder / f"{name}-1.schema.json": json.dumps(schema, indent=1) + "\n"

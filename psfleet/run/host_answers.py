@@ -28,35 +28,36 @@ class UnusableError(ValueError):
 
 
 # No host has nearly as many tasks or checks, and no module reads as much of a file.
-_MOST_ENTRIES, _MOST_CHARACTERS = 4096, 4 * MOST_BYTES
-_PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
-_HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
+MOST_ENTRIES, MOST_CHARACTERS = 4096, 4 * MOST_BYTES
+PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
+HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
 
 
 def _all(kind: str, values: Collection[object]) -> bool:
-    return len(values) <= _MOST_ENTRIES and all(map(_KINDS[kind], values))
+    return len(values) <= MOST_ENTRIES and all(map(KINDS[kind], values))
 
 
 def _is_difference(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(side, str | dict | list) for side in value.values())
 
 
-_KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "text": lambda value: isinstance(value, str) and len(value) <= _MOST_CHARACTERS,
+# Kind of value -> whether a value is of it; tools/host_answers_schema.py says the same as JSON Schema.
+KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str) and len(value) <= MOST_CHARACTERS,
     "state": lambda value: value in get_args(State),
     "run": lambda value: isinstance(value, str) and bool(RUN_ID.fullmatch(value)),
     "person": lambda value: value == "" or (isinstance(value, str) and bool(PERSON.fullmatch(value))),
     "begun": lambda value: value == "" or (isinstance(value, str) and bool(BEGUN.fullmatch(value))),
     "switch": lambda value: isinstance(value, bool),
     "whole": lambda value: isinstance(value, int) and number(value) is not None,
-    "count": lambda value: _KINDS["whole"](value) and value >= 0,
-    "count or none": lambda value: value is None or _KINDS["count"](value),
+    "count": lambda value: KINDS["whole"](value) and value >= 0,
+    "count or none": lambda value: value is None or KINDS["count"](value),
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
-    "python": lambda value: isinstance(value, str) and bool(_PYTHON.fullmatch(value)),
+    "python": lambda value: isinstance(value, str) and bool(PYTHON.fullmatch(value)),
     # A role runs the module that it names, so it is one of those that are known here.
     "system": lambda value: value in [system.for_roles for system in SYSTEMS.values()],
-    "hash": lambda value: isinstance(value, str) and bool(_HASH_OR_NONE.fullmatch(value)),
+    "hash": lambda value: isinstance(value, str) and bool(HASH_OR_NONE.fullmatch(value)),
     "hashes": lambda value: isinstance(value, list) and _all("hash", value),
     "figure": lambda value: value is None or number(value) is not None,
     "object": lambda value: isinstance(value, dict),
@@ -65,7 +66,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "named texts": lambda value: isinstance(value, dict) and _all("texts", value.values()),
     "counts": lambda value: isinstance(value, list) and _all("count", value),
     # There may be any number of files to carry.
-    "places": lambda value: isinstance(value, list) and all(map(_KINDS["count"], value)),
+    "places": lambda value: isinstance(value, list) and all(map(KINDS["count"], value)),
     "named counts": lambda value: isinstance(value, dict) and _all("count", value.values()),
     "objects": lambda value: isinstance(value, list) and _all("object", value),
     "differences": lambda value: all(map(_is_difference, value if isinstance(value, list) else [value])),
@@ -73,7 +74,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 # Kind of value -> names of the fields of that kind, separated by blanks. A field with "?" is optional.
 Fields = Mapping[str, str]
 # The fields that any answer may have, and the only ones that are kept of a failed module.
-_COMMON_FIELDS: Fields = {
+COMMON_FIELDS: Fields = {
     "switch": "changed? failed?",
     "text": "msg?",
     "texts": "warnings?",
@@ -123,7 +124,7 @@ ANSWERS: Mapping[str, Fields] = {
     "ansible.builtin.user": {},
 }
 # List of objects -> the fields of each object.
-_PARTS: Mapping[str, Fields] = {
+PARTS: Mapping[str, Fields] = {
     "checks": {"text": "name found remedy task", "state": "state"},
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
     "runs": {"run": "run_id", "count": "size", "moment": "changed", "figure": "global_step"},
@@ -136,7 +137,8 @@ _PARTS: Mapping[str, Fields] = {
         "figure": "bytes_received bytes_sent",
     },
 }
-_DETAILS: Fields = {
+# The further fields of each of `tasks`, where `details` are asked for.
+DETAILS: Fields = {
     "text": "result finished log log_end",
     "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds sign_of_life_age_seconds",
     "figures": "last_step",
@@ -155,7 +157,7 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     fields = ANSWERS.get(name if name in ANSWERS else module)
     if fields is None:
         raise UnusableError(f"psfleet has no description of what {module} answers")
-    kept = _checked_fields(answer, _COMMON_FIELDS)
+    kept = _checked_fields(answer, COMMON_FIELDS)
     if kept.get("failed"):
         kept.setdefault("msg", "it does not say why it failed")
     else:
@@ -176,7 +178,7 @@ def _of_tasks(
     requested = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
     tasks = []
     for place, of_all in enumerate(kept["tasks"]):
-        details = _DETAILS if arguments.get("details") else {}
+        details = DETAILS if arguments.get("details") else {}
         task = of_all | _checked_fields(answered[place], details, f"tasks[{place}].")
         task["reason"] = in_short(task["reason"])
         tasks.append(task)
@@ -208,11 +210,11 @@ def _checked_fields(content: Mapping[str, Any], fields: Fields, prefix: str = ""
                     raise UnusableError(f"{prefix}{name} is missing")
                 continue
             value = content[name]
-            if not _KINDS[kind](value):
+            if not KINDS[kind](value):
                 raise UnusableError(f"{prefix}{name} is {as_given(value)}, which is invalid")
             if kind == "objects":
                 value = [
-                    _checked_fields(part, _PARTS[name], f"{name}[{place}].")
+                    _checked_fields(part, PARTS[name], f"{name}[{place}].")
                     for place, part in enumerate(value)
                 ]
             kept[name] = value
