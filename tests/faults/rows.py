@@ -154,7 +154,7 @@ def _nothing(run: Watched) -> None:
 
 _CHIEF = ("-e", "training_run_success=chief")
 _SAVES_OFTEN = ("-e", "trainer_checkpoint_interval_seconds=5")
-# train.yml waits this long for the host of the chief.
+# train.yml waits this long for a lost host.
 _IMPATIENT = ("-e", "trainer_recovery_deadline_seconds=30")
 _TOO_FAST = ("-e", "trainer_learning_rate=1e30")
 # Else the other worker reaches the last step before the hung one is back.
@@ -200,13 +200,18 @@ ROWS = (
     ),
     Row("F10", "the network between a worker and the ps is cut for 40 s", cut("node3", 40)),
     Row(
-        "F11", "a worker's host goes for good, and the chief suffices", gone("node3"), (), ("node3",), _CHIEF
+        "F11",
+        "a worker's host goes for good, and the chief suffices",
+        gone("node3"),
+        told=("node3",),
+        options=(*_CHIEF, *_IMPATIENT),
     ),
     Row(
         "F11/all",
         "a worker's host goes for good, and all workers are needed",
         gone("node3"),
         told=("node3",),
+        options=_IMPATIENT,
         verdict=NOT_PROVEN,
     ),
     Row(

@@ -241,6 +241,8 @@ class CheckpointCopies:
         began = time.monotonic()
         fields: dict[str, object] = {"global_step": step, "task": keeper.task}
         try:
+            if reason := probe(keeper.address):  # a lost host must not hold up the copies for the others
+                raise ConnectionError(reason)
             keeper.send(values, step, fingerprint)
         except Exception as error:
             reason = error_in_short(error)
