@@ -73,7 +73,7 @@ def state_of(run: Run, name: str) -> tuple[str, str]:
     """Return the `kind` and the `state` of a task's box, by its records and its ending."""
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
-    if ending is None and name in {task.name for task in run.lost}:
+    if ending is None and run.is_lost(name):
         kind, words = "bad", "lost with its host"
     if ending is not None and kind != "bad":
         if ending.ended_by == HOST:
