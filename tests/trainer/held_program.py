@@ -1,6 +1,7 @@
 """The trainer, held at a place until a file is there; or one that loses its ps there, as often as is said.
 
-Started like the trainer, with the place before its flags, and the file or how often.
+Started like the trainer, with the place (or several, separated by commas) before its flags, and the file or
+how often.
 """
 
 import itertools
@@ -8,7 +9,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,22 +83,23 @@ def _tell_open_sessions() -> None:
     worker._Worker.finish = told_finish  # type: ignore[method-assign, assignment]
 
 
-def main(place: str, until: str) -> int:
+def main(places: str, until: str) -> int:
     """Be the trainer."""
     StopRequest.__init__.__defaults__ = (1.0,)
     server._SECONDS_AFTER_STOP, server._GRACE_SECONDS = 2.0, 0.0
-    calls = itertools.count(1)
 
-    def wait_or_lose() -> None:
+    def wait_or_lose(place: str, calls: Iterator[int]) -> None:
         call = next(calls)
         if not until.isdigit():
             if call == _HELD_CALL.get(place, call):
                 _hold(place, until)
         elif call <= int(until):
+            say(f"Lost at {place}")
             raise tf.errors.UnavailableError(None, None, "lost by the test")
 
-    if place in _PLACES:
-        _put_before(place, wait_or_lose)
+    for place in places.split(","):
+        if place in _PLACES:
+            _put_before(place, partial(wait_or_lose, place, itertools.count(1)))
     _tell_open_sessions()
     return program.main(sys.argv[1:])
 

@@ -40,7 +40,13 @@ def test_a_session_of_the_client_that_broke_may_have_left_a_tower_uncounted(
     assert "contributions_add_up" in checks(verdict_of(run), True)
 
 
-@pytest.mark.parametrize("kind", CAME_BACK)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.chaos] if kind.endswith("worker1_came_back") else [])
+        for kind in CAME_BACK
+    ],
+)
 def test_a_task_that_was_killed_and_came_back_leaves_a_run_that_is_proven(
     trained: Callable[[str], Path], kind: str
 ) -> None:

@@ -48,8 +48,8 @@ def _lose_the_chiefs_disk(folder: Path) -> None:
     ("elsewhere", "keeper", "flags"),
     [
         (PS_ELSEWHERE, "ps0", ["--optimizer=adam"]),
-        (PS_ELSEWHERE, "ps0", ["--replication=sync"]),
-        (WORKER1_ELSEWHERE, "worker1", []),
+        pytest.param(PS_ELSEWHERE, "ps0", ["--replication=sync"], marks=pytest.mark.chaos),
+        pytest.param(WORKER1_ELSEWHERE, "worker1", [], marks=pytest.mark.chaos),
         (WORKER1_ELSEWHERE, "worker1", ["--replication=in_graph"]),
     ],
 )

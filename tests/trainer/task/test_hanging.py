@@ -175,10 +175,11 @@ def test_who_loses_its_ps_again_and_again_ends_with_a_cluster_that_broke(tmp_pat
         assert len(cluster.records("worker0", "recovering")) == 5
 
 
-@pytest.mark.parametrize("place", ["initialise", "line_up", "step"])
-def test_no_session_is_left_open_by_a_loss(tmp_path: Path, place: str) -> None:
+def test_no_session_is_left_open_by_a_loss(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
         cluster.start("ps0")
-        cluster.start("worker0", program=program_at(place, 4))
+        cluster.start("worker0", program=program_at("initialise,line_up,step", 1))
         assert cluster.wait() == {"ps0": 0, "worker0": 0}
         assert "Open sessions: 2\n" in cluster.output("worker0")
+        losses = re.findall(r"^Lost at (\w+)$", cluster.output("worker0"), re.MULTILINE)
+        assert sorted(losses) == ["initialise", "line_up", "step"]

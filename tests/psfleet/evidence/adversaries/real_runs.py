@@ -265,7 +265,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "killed_and_back": _killed_and_back,
     "lost_for_good": _lost_for_good,
     "resized": _resized("async", 2, 3, 2),
-    "resized_sync": _resized("sync", 3, 2, 3),
+    "resized_sync": _resized("sync", 3, 2),
     "three_workers": _three_workers,
     "slow": _slow,
     "zeros_of_worker1": _faulty("zeros"),

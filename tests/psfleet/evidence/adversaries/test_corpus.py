@@ -49,7 +49,7 @@ def test_the_table_tells_what_is_judged_wrongly(verdicts: Verdicts) -> None:
     assert "| not proven | **proven**: nothing found |" in "\n".join(rows(swapped, SHORT))
 
 
-@pytest.mark.parametrize("run", ["slow", "asleep"])
+@pytest.mark.parametrize("run", [pytest.param("slow", marks=pytest.mark.chaos), "asleep"])
 def test_who_is_slow_is_named_whether_or_not_the_run_is_proven(verdicts: Verdicts, run: str) -> None:
     (name,) = (case.name for case in CASES if case.run == run)
     assert verdicts[name].figures["stragglers"] == ["worker1"]
