@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule cuda security scale matrix bench bench-deploy chaos faults soak clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule kinds cuda security scale matrix bench bench-deploy chaos faults soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -49,6 +49,9 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 
 cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
 	@tools/run_tests.py cuda
+
+kinds: setup-dev ## Run the slow scenario of more kinds of runs, which `make test` leaves out: programs of TensorFlow 2, one process
+	@tools/run_tests.py kinds
 
 security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: on the network, by a compromised host, with revoked keys
 	@tools/run_tests.py security

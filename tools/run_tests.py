@@ -35,8 +35,8 @@ LOGS = ROOT / ".state" / "logs"
 # The first one starts with bare hosts; the others start with what it installed and kept.
 SCENARIOS = ("mixed", "default", "replication", "inventories")
 KEPT = "side_effect] Executed: Successful"
-# These carry gigabytes, and test what changes with a release of TensorFlow or CUDA.
-SLOW_SCENARIOS = ("cuda", "security", "scale")
+# These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
+SLOW_SCENARIOS = ("kinds", "cuda", "security", "scale")
 # The parts of pytest run side by side, because their tests often wait for tasks and deadlines. "unit" does
 # without TensorFlow: in a process that has loaded it, the system's libzstd reads no archive any more.
 UNIT = {
