@@ -5,6 +5,7 @@ and when, is random by a seed, which is printed.
 """
 
 import argparse
+import math
 import random
 import sys
 import time
@@ -18,6 +19,8 @@ from tests.faults.watched import Watched
 # The chief is alone on its host, a ps shares one with a worker.
 GROUPS = (("ps",), ("worker",), ("worker",), ("ps", "worker"))
 FIRST_STEPS = 5000
+# For so long a save of this model stops training, at most.
+SAVE_SECONDS = 0.05
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,7 +33,11 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {options.seed}: a fault each {options.every:.0f} s, {options.minutes:g} min", flush=True)
     with cluster(*GROUPS) as made:
         steps = round(rate_of(made) * options.minutes * 60)
-        run = Watched.start(made, "soak", "-e", f"trainer_steps={steps}")
+        # As docs/trainer.md advises, by Young (1974).
+        interval = math.sqrt(2 * options.every * SAVE_SECONDS)
+        print(f"{steps} steps, a checkpoint each {interval:.1f} s", flush=True)
+        settings = (f"trainer_steps={steps}", f"trainer_checkpoint_interval_seconds={interval:.1f}")
+        run = Watched.start(made, "soak", *("-e", settings[0]), *("-e", settings[1]))
         run.await_step(1)
         faults = injected(run, random.Random(options.seed), options.every)
         run.end()
