@@ -40,7 +40,8 @@ def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [
         "# Faults",
         "",
-        f"Written by `make faults`. {of_machines}. The JSON beside this page has what each row was tried on, and when.",
+        f"Written by `make faults`. {of_machines}.",
+        "[JSON](fault-table.json) of the same has what each row was tried on, and when.",
         "",
         "![Seconds until each fault was told and until training went on](fault-table.svg)",
         "",
