@@ -72,7 +72,10 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
 
 
 def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str) -> list[Host]:
-    """Return each node with its container's name, its address and its defaults, in the given order.
+    """Return each node with its container's name, its addresses and its defaults, in the given order.
+
+    The hardware address follows from the other one, so a host keeps it over a reboot, as a machine does.
+    Otherwise the caches of its neighbours (ARP) would be wrong for half a minute.
 
     Raises AnsibleFilterError if the subnet has too few addresses.
     """
@@ -88,11 +91,17 @@ def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str)
         | {
             "container": f"{prefix}-{node['name']}",
             "address": str(network[FIRST_ADDRESS + position]),
+            "mac_address": _mac_address(network[FIRST_ADDRESS + position]),
             "ssh_port": int(node.get("ssh_port", SSH_PORT)),
             "suite": node.get("suite") or suite,
         }
         for position, node in enumerate(nodes)
     ]
+
+
+def _mac_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """Return a locally administered hardware address with the last four bytes of an address."""
+    return ":".join(f"{byte:02x}" for byte in (2, 0, *address.packed[-4:]))
 
 
 def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:

@@ -198,7 +198,7 @@ ROWS = (
         ("node1", "ps0"),
         _SAVES_OFTEN,
     ),
-    Row("F10", "the network between a worker and the ps is cut for 40 s", cut("node3", 40)),
+    Row("F10", "the network between a worker and the ps is cut for 40 s", cut("node3", 40), options=_LONGER),
     Row(
         "F11",
         "a worker's host goes for good, and the chief suffices",

@@ -33,6 +33,10 @@ def test_hosts_keep_their_order_and_take_addresses_of_their_network() -> None:
     ]
 
 
+def test_the_hardware_address_of_a_host_follows_from_its_address() -> None:
+    assert [host["mac_address"] for host in plan()][:2] == ["02:00:0a:59:03:0b", "02:00:0a:59:03:0c"]
+
+
 def test_the_last_address_that_fits_is_not_the_broadcast_address() -> None:
     nodes: list[Host] = [{"name": f"node{number}"} for number in range(4)]
     assert practice_hosts_plan(nodes, "p", "10.0.0.0/28", "bookworm")[-1]["address"] == "10.0.0.14"
