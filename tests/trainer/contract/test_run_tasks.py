@@ -78,6 +78,6 @@ def test_a_program_has_every_task_of_the_plan(plan: ClusterPlan, replication: st
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
 
 
-def test_each_job_of_a_run_has_units_and_so_has_the_evaluator() -> None:
+def test_each_job_of_a_run_and_the_evaluator_have_units() -> None:
     assert {*RUN_JOBS} == {*get_args(RunJob)}
     assert (*RUN_JOBS, EVALUATOR) == UNIT_JOBS

@@ -10,7 +10,7 @@ from trainer.contract.exit_codes import STOPPED
 LOCAL = ["--replication=local", "--model=linear"]
 
 
-def test_one_process_trains_stops_and_goes_on(tmp_path: Path) -> None:
+def test_a_local_run_trains_stops_and_resumes_in_one_process(tmp_path: Path) -> None:
     threads = 100 + 8 * (os.cpu_count() or 1)  # more than TensorFlow takes by itself
     with Cluster(tmp_path, ps=2, workers=3, flags=[*LOCAL, f"--threads={threads}"]) as cluster:
         cluster.start("worker0", flags=["--steps=1000000"])

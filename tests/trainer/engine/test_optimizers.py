@@ -60,7 +60,9 @@ def _of_tensorflow(settings: TrainingSettings, first: Weights) -> tuple[Weights,
 @pytest.mark.parametrize(
     ("optimizer", "steps_per_call"), [*((optimizer, 7) for optimizer in OPTIMIZERS), ("adam", 1)]
 )
-def test_the_weights_are_those_of_tensorflow(tasks: Tasks, optimizer: str, steps_per_call: int) -> None:
+def test_packed_optimizers_compute_the_same_weights_as_tensorflow(
+    tasks: Tasks, optimizer: str, steps_per_call: int
+) -> None:
     settings = TrainingSettings(
         model="mnist_mlp", optimizer=optimizer, learning_rate=RATE, steps_per_call=steps_per_call
     )

@@ -45,7 +45,7 @@ def _taken(session: TrainingSession) -> list[list[StepResult]]:
     return [list(session.steps(10, lambda: None)) for _ in range(20)]
 
 
-def test_a_worker_alone_missed_no_step_but_its_own(tasks: Tasks) -> None:
+def test_a_single_worker_misses_only_its_own_previous_step(tasks: Tasks) -> None:
     session = tasks.begin(0, TrainingSettings(model="linear", pull_ahead=True))[1]
     session.initialise()
     calls = _taken(session)
@@ -59,7 +59,7 @@ def test_a_worker_alone_missed_no_step_but_its_own(tasks: Tasks) -> None:
     assert all(first.global_step_read == first.global_step_before for first, *_ in calls)
 
 
-def test_what_each_of_two_workers_missed_is_told_exactly(tasks: Tasks) -> None:
+def test_the_step_at_which_parameters_were_read_is_exact_with_two_workers(tasks: Tasks) -> None:
     settings = TrainingSettings(model="linear", pull_ahead=True)
     sessions = [tasks.begin(worker, settings)[1] for worker in (0, 1)]
     sessions[0].initialise()

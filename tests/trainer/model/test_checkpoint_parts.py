@@ -10,7 +10,7 @@ from trainer.model.checkpoint_parts import Slice, bytes_of, parts_of
 from trainer.model.checkpoints import read_checkpoint
 
 
-def test_a_part_has_no_more_than_its_bytes_unless_a_row_is_larger() -> None:
+def test_a_part_exceeds_its_bytes_only_if_a_row_is_larger() -> None:
     variables = {"one": ((3,), 4), "large": ((10, 4), 4), "power": ((), 4), "wide": ((2, 100), 4)}
     parts = parts_of(variables, most_bytes=48)
     assert parts == [

@@ -93,7 +93,7 @@ def test_only_the_sums_leave_the_ps(on_ps: _OnPs) -> None:
     assert not sent & set(read)
 
 
-def test_a_step_that_is_made_meanwhile_is_noticed(on_ps: _OnPs) -> None:
+def test_no_fingerprint_is_returned_if_a_step_happens_during_the_reading(on_ps: _OnPs) -> None:
     class Stepping:
         """The session, with a step between the first read and the last."""
 
@@ -150,18 +150,20 @@ CHANGES: dict[str, Callable[[dict[str, Value]], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_each_bit_each_place_and_each_name_counts(change: Callable[[dict[str, Value]], None]) -> None:
+def test_the_fingerprint_depends_on_each_bit_place_and_name(
+    change: Callable[[dict[str, Value]], None],
+) -> None:
     values = _values()
     before = fingerprint_of(values)
     change(values)
     assert fingerprint_of(values) != before
 
 
-def test_a_run_of_another_release_has_the_same_fingerprint() -> None:
+def test_the_fingerprint_of_given_values_is_the_same_in_every_release() -> None:
     values: dict[str, Value] = {"weight": np.asarray(2.0, np.float32), "bias": np.asarray([10.0, -0.5])}
     assert fingerprint_of(values) == fingerprint_of(dict(reversed(values.items()))) == "b8994fcf4bd10850"
 
 
-def test_what_is_no_number_has_no_fingerprint() -> None:
+def test_a_string_variable_is_refused_a_fingerprint() -> None:
     with pytest.raises(ValueError, match=r"^variable words holds string: a fingerprint is of numbers only$"):
         fingerprint_of({"words": np.asarray(["a"], np.object_)})

@@ -1,4 +1,4 @@
-"""The records that a program writes of itself: with psfleet, by hand, and beside modules of any name."""
+"""The records that a program writes itself: in a run, without psfleet, and beside modules of any name."""
 
 import subprocess
 import sys
@@ -81,7 +81,7 @@ def test_progress_moves_twice_a_second_while_the_program_trains(tmp_path: Path) 
     assert tasks.records("worker0", "finished") == []
 
 
-def test_by_hand_nothing_is_written_and_nothing_is_said(tmp_path: Path) -> None:
+def test_without_a_run_the_library_writes_and_prints_nothing(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, program(tmp_path, TRAIN)],
         cwd=tmp_path,
@@ -132,7 +132,7 @@ def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, call: str, said: s
     assert tasks.progress("worker0")["reason"] == f"ValueError: {said}"
 
 
-def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
+def test_records_of_a_program_need_fewer_fields_than_those_of_the_trainer() -> None:
     whose = {
         "run_id": "r",
         "job": "worker",
@@ -148,7 +148,7 @@ def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
     assert "finished: contributions is missing" in schema_problems(finished)
 
 
-def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> None:
+def test_a_program_may_remove_tf_config_from_its_environment(tmp_path: Path) -> None:
     after = """
         import os, psfleet_records
         del os.environ["TF_CONFIG"]
@@ -168,7 +168,7 @@ def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> 
         assert tasks.records("worker0", "started")[0].text("address") == address
 
 
-def test_steps_are_told_from_threads_and_a_phase_counts_anew(tmp_path: Path) -> None:
+def test_steps_of_several_threads_are_recorded_and_a_new_phase_counts_from_its_start(tmp_path: Path) -> None:
     text = """
         import threading, psfleet_records
         psfleet_records.started(last_step=100)

@@ -1,4 +1,4 @@
-"""When checkpoints are due: soon after a start, then more and more rarely."""
+"""Checkpoints are due soon after a start, and then less and less often."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def _saves(schedule: CheckpointSchedule, seconds: float, stopped_seconds: float 
     return times
 
 
-def test_the_first_saves_come_early() -> None:
+def test_the_first_checkpoints_are_due_early() -> None:
     schedule = CheckpointSchedule(TrainingSettings())
     assert _saves(schedule, 200) == [5, 15, 35, 75, 135, 195]
     assert _saves(schedule, 20) == [5, 15]  # again, after the loss of a ps
