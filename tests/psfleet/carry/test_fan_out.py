@@ -1,4 +1,4 @@
-"""Which host takes an archive from which, computed in processes like Ansible's workers."""
+"""Which host gets an archive from which neighbours, computed in processes like Ansible's workers."""
 
 import hashlib
 import os
@@ -67,7 +67,7 @@ def waiting(archive: Path, number: int) -> None:
         pass
 
 
-def test_one_is_sent_it_and_each_other_takes_it_from_those_that_began_last_and_the_first(
+def test_one_host_gets_an_upload_and_the_others_get_the_latest_and_the_first_host_as_neighbours(
     archive: Path,
 ) -> None:
     first = Host(archive, "node1")
@@ -87,14 +87,14 @@ def test_one_is_sent_it_and_each_other_takes_it_from_those_that_began_last_and_t
         host.end()
 
 
-def test_where_the_one_that_is_sent_it_fails_the_next_one_is(archive: Path) -> None:
+def test_if_the_upload_to_a_host_fails_the_next_host_gets_one(archive: Path) -> None:
     first = Host(archive, "node1")
     assert first.next_line() == ""
     others = [Host(archive, "node2"), Host(archive, "node3")]
     waiting(archive, 2)
     first.perform("fail")
     first.end()
-    # Either of them, and the other one takes it from there.
+    # Either of the two gets the upload; the other then has it as its neighbour.
     while not any(state in ("is sent",) for state in states(archive).values()):
         pass
     (sent,) = (name for name, does in states(archive).items() if does == "is sent")
@@ -114,7 +114,7 @@ def states(archive: Path) -> dict[str, str]:
     return found
 
 
-def test_those_that_none_gave_it_to_and_those_without_neighbours_are_sent_it_beside_others(
+def test_hosts_that_no_neighbour_served_and_hosts_without_neighbours_get_uploads_at_once(
     archive: Path,
 ) -> None:
     fan_out = FanOut(archive.parent, archive)
@@ -132,7 +132,7 @@ def test_those_that_none_gave_it_to_and_those_without_neighbours_are_sent_it_bes
     assert states(archive) == {}
 
 
-def test_one_process_tells_of_all_hosts(archive: Path) -> None:
+def test_one_process_reports_the_progress_of_all_hosts(archive: Path) -> None:
     fan_out = FanOut(archive.parent, archive)
     hosts = [Host(archive, "node1"), Host(archive, "node2")]
     waiting(archive, 1)
@@ -152,7 +152,7 @@ def test_one_process_tells_of_all_hosts(archive: Path) -> None:
     other.end()
 
 
-def test_the_parts_are_those_of_the_archive_and_computed_once(archive: Path) -> None:
+def test_the_hashes_of_the_parts_are_computed_once(archive: Path) -> None:
     content = os.urandom(SMALLEST_PART + 1)
     archive.write_bytes(content)
     parts = [content[:SMALLEST_PART], content[SMALLEST_PART:]]
@@ -168,7 +168,7 @@ def test_the_parts_are_those_of_the_archive_and_computed_once(archive: Path) -> 
     assert FanOut(archive.parent, archive).parts() == expected
 
 
-def test_an_archive_of_any_size_has_no_more_parts_than_a_host_is_told_of(tmp_path: Path) -> None:
+def test_an_archive_of_any_size_has_at_most_512_parts(tmp_path: Path) -> None:
     large = tmp_path / "large.tar"
     with large.open("wb") as file:
         file.truncate(600 * SMALLEST_PART)

@@ -85,7 +85,7 @@ def alternate(run: Path, loss: float) -> None:
 
 
 @cases("forged_records", globals())
-def test_a_contradiction_is_named_and_judged(run: Path, case: Case) -> None:
+def test_each_contradiction_gets_its_expected_verdict_and_message(run: Path, case: Case) -> None:
     case.hold(run)
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_joins_at_the_very_end_has_no_share(run: Path) -> None:
     assert "expected at least 50.0%" in detail(verdict, "workers_overlap")
 
 
-def test_of_a_worker_that_was_lost_it_is_not_said_that_it_shared_nothing(
+def test_a_lost_worker_is_reported_as_lost_and_not_as_one_that_shared_nothing(
     copy_of: Callable[[str], Path],
 ) -> None:
     run, shares = copy_of("slow"), {"minimum_share": 0.9}

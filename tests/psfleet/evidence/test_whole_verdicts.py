@@ -124,7 +124,7 @@ def no_step(run: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [proven, completed, not_proven, no_step])
-def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
+def test_the_whole_text_and_json_of_a_verdict_are_as_expected(
     make: Callable[[Path], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,7 +142,7 @@ def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
     assert capsys.readouterr().out == written
 
 
-def test_the_command_says_what_it_does(
+def test_the_help_of_the_command_is_as_expected(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     expect_text: Callable[[Path, str], None],

@@ -30,7 +30,7 @@ CHOSEN = settings(
 
 @CHOSEN
 @given(any_inventory())
-def test_it_gives_a_whole_plan_or_says_all_that_is_wrong(drawn: dict[str, Any]) -> None:
+def test_any_inventory_gives_a_complete_plan_or_clear_problems(drawn: dict[str, Any]) -> None:
     inventory = made(drawn)
     try:
         facts = cluster_facts(inventory)
@@ -151,7 +151,7 @@ def read_by_tasks(plan: ClusterPlan, told: Mapping[str, Any]) -> None:
 
 @settings(CHOSEN, max_examples=30)
 @given(any_inventory())
-def test_as_files_it_is_read_by_ansible_and_each_problem_says_where_to_mend_it(drawn: dict[str, Any]) -> None:
+def test_each_problem_of_an_inventory_in_files_names_the_place_to_edit(drawn: dict[str, Any]) -> None:
     own = {
         host: {name: written_as(value) for name, value in of.items()}
         for host, of in drawn["variables"].items()

@@ -32,10 +32,10 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize("title", [title for title, body in SECTIONS.items() if EXAMPLE.search(body)])
-def test_an_example_gives_the_tasks_that_the_page_says(
+def test_an_example_gives_the_tasks_on_the_page(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of the first example are the hosts where a section shows none.
+    # A section without hosts uses those of the first example.
     files: dict[str, object] = dict(EXAMPLE.findall(SECTIONS["The inventory"]))
     del files["group_vars/tf_cluster.yml"]
     files |= dict(EXAMPLE.findall(SECTIONS[title]))

@@ -1,6 +1,6 @@
-"""Programs that train otherwise than the tutorials: none is proven that shares too little, none is alarmed.
+"""Programs unlike the tutorials: none that shares too little is proven, and the others raise no alarm.
 
-Each is some minute of real processes: `make chaos` runs them.
+Each takes about a minute of real processes: `make chaos` runs them.
 """
 
 from pathlib import Path
@@ -58,7 +58,7 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(("how", "ps", "workers"), PROGRAMS)
-def test_a_program_is_judged_by_what_it_shares(tmp_path: Path, how: str, ps: int, workers: int) -> None:
+def test_an_odd_program_gets_its_expected_verdict(tmp_path: Path, how: str, ps: int, workers: int) -> None:
     steps = f"--steps={150 * workers}"
     run = run_program(tmp_path / "run", f"--how={how}", steps, program=ODD, ps=ps, worker=workers)
     verdict, (expected, said) = verdict_of(run), PROGRAMS[how, ps, workers]
@@ -71,7 +71,7 @@ def test_a_program_is_judged_by_what_it_shares(tmp_path: Path, how: str, ps: int
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("workers", [2, 4])
-def test_our_own_example_with_records_is_proven(tmp_path: Path, workers: int) -> None:
+def test_the_example_with_records_is_proven(tmp_path: Path, workers: int) -> None:
     text = EXAMPLE.read_text()
     for line, lines in RECORDED.items():
         assert text.count(line) == 1
@@ -84,7 +84,7 @@ def test_our_own_example_with_records_is_proven(tmp_path: Path, workers: int) ->
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("alone", [True, False])
-def test_what_workers_do_for_a_coordinator_is_training_where_it_changes_the_model(
+def test_work_for_a_coordinator_counts_as_training_only_if_it_changes_the_model(
     tmp_path: Path, alone: bool
 ) -> None:
     run = run_program(tmp_path / "run", *(["alone"] if alone else []), program=COORDINATOR, chief=1)
