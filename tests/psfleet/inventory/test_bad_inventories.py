@@ -1,6 +1,6 @@
-"""Bad inventories are refused, with what is wrong and where to mend it: a file each in bad/, with its answer.
+"""Bad inventories, each a file in bad/ with its answer, are refused with the problem and the place to edit.
 
-Ansible reads each in this process; the playbooks themselves are started for what only they do.
+Ansible reads each in this process; playbooks are started only for behaviour of their own.
 """
 
 import json
