@@ -35,7 +35,7 @@ def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
 
 
 @pytest.mark.slow
-def test_what_lacks_is_shown_by_a_check_then_carried_and_then_nothing_is(tmp_path: Path) -> None:
+def test_missing_files_are_listed_in_check_mode_then_carried_once(tmp_path: Path) -> None:
     source, data = tmp_path / "source", tmp_path / "data"
     source.mkdir()
     (source / "labels.txt").write_text("cat\n")

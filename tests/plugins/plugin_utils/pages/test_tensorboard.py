@@ -31,7 +31,7 @@ def acted(cache: Path, *runs: Path, check: bool = False) -> dict[str, Any]:
     return answer
 
 
-def test_where_there_is_none_it_is_said_how_the_pinned_one_is_installed(tmp_path: Path) -> None:
+def test_without_tensorboard_the_commands_that_install_the_pinned_one_are_shown(tmp_path: Path) -> None:
     message = acted(tmp_path)["msg"]
     assert f"\n  {sys.executable} -m venv {tmp_path}/tensorboard\n" in message
     assert f"\n  {tmp_path}/tensorboard/bin/pip install --require-hashes -r " in message
@@ -39,7 +39,7 @@ def test_where_there_is_none_it_is_said_how_the_pinned_one_is_installed(tmp_path
     assert "tensorboard==" in lock.read_text()
 
 
-def test_it_reads_the_folders_of_the_runs_and_its_end_is_told(
+def test_tensorboard_reads_the_folders_of_the_runs_and_its_end_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
