@@ -74,7 +74,7 @@ chaos: setup-dev ## Run the tests that wait for deadlines to pass, and more real
 mutants: setup-dev ## Break the code in small ways, and count the changes that tests notice (OF=room or file)
 	@nice tools/mutants.py $(OF)
 
-faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write a table (ROWS="F1 F3": only these; SEED=7)
+faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write a table (ROWS="F1 F3": only these rows of it; SEED=7)
 	@python -m tests.faults $(ROWS) $(if $(SEED),--seed=$(SEED))
 
 soak: setup-dev ## Train under random faults: MINUTES=20, a fault EVERY=30 seconds, SEED=7

@@ -1,10 +1,11 @@
 """`make faults`: inject each fault into a run of its own, and write the table `fault-table` in docs.
 
-The order is random by a seed, which is printed. With names of rows, only these are tried, and nothing is
-written.
+The order is random by a seed, which is printed. With names of rows, only these are tried, and the others
+stay in the table as they are.
 """
 
 import argparse
+import json
 import random
 import subprocess
 import sys
@@ -49,21 +50,20 @@ def main(arguments: Sequence[str]) -> int:
         for place, row in enumerate(chosen):
             found[row.number] = outcome_of(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
             print(in_words(row, found[row.number]), flush=True)
-            if not options.rows:
-                write_table(ROOT / "docs", before, options.seed, found)
+            write_table(ROOT / "docs", {row.number: found[row.number]}, before | {"seed": options.seed})
     wrong = [row.number for row in chosen if found[row.number].wrong(row.verdict, told=bool(row.told))]
     print(f"{len(chosen) - len(wrong)} of {len(chosen)} rows ended as they must. Not so: {wrong}")
     return int(bool(wrong))
 
 
-def write_table(
-    folder: Path, of_machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome]
-) -> None:
-    """Write the table of the rows that were tried so far, as a page, a picture and JSON."""
-    (folder / "fault-table.md").write_text(page(of_machine, seed, found), encoding="utf-8")
-    (folder / "fault-table.svg").write_text(f"{picture(found)}\n", encoding="utf-8")
-    rows = {number: vars(outcome) for number, outcome in found.items()}
-    write_json(folder / "fault-table.json", {"machine": of_machine, "seed": seed, "rows": rows})
+def write_table(folder: Path, found: Mapping[str, Outcome], tried_on: Mapping[str, object]) -> None:
+    """Put rows into the table: a page, a picture, and JSON with what each row was tried on."""
+    path = folder / "fault-table.json"
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    rows |= {number: {**vars(outcome), "tried_on": tried_on} for number, outcome in found.items()}
+    write_json(path, rows)
+    (folder / "fault-table.md").write_text(page(rows), encoding="utf-8")
+    (folder / "fault-table.svg").write_text(f"{picture(rows)}\n", encoding="utf-8")
 
 
 def outcome_of(made: Cluster, row: Row, run_id: str, step: int) -> Outcome:
@@ -84,7 +84,7 @@ def tried(run: Watched, row: Row, step: int) -> Outcome:
     run.await_step(step)
     since = time.time()
     row.fault(run)
-    healed = time.time()
+    healed, since = time.time(), run.hit_at or since
     status = run.end()
     folder = run.cluster.folder / "runs" / run.run_id
     records = records_of(folder)

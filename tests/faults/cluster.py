@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -105,9 +106,14 @@ class Cluster:
     def heal(self) -> None:
         """Bring up all hosts and end whatever runs on them, after a fault that went wrong."""
         for host in sorted(set(self.places.values())):
-            self.podman("start", host)
+            # Until podman has noticed that a host went down, starting it does nothing.
+            wait_for(partial(self._starts, host), f"the start of {host}")
             self.await_host(host)
         self.play("stop.yml", check=True)
+
+    def _starts(self, host: str) -> bool:
+        self.podman("start", host)
+        return self.on_host(host, "echo up", check=False) == "up\n"
 
     def await_host(self, host: str) -> None:
         """Wait until a host has booted."""

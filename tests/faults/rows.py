@@ -17,7 +17,7 @@ from tests.faults.injections import (
 )
 from tests.faults.watched import Watched
 
-PROVEN, NOT_PROVEN = "proven", "not proven"
+PROVEN, NOT_PROVEN, CANNOT_TELL = "proven", "not proven", "cannot tell"
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ ROWS = (
         gone("node3"),
         told=("node3",),
         options=_IMPATIENT,
-        verdict=NOT_PROVEN,
+        verdict=CANNOT_TELL,
     ),
     Row(
         "F11/chief",

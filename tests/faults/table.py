@@ -1,6 +1,8 @@
 """The table of faults as a page and as a picture."""
 
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -30,13 +32,16 @@ def seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} s"
 
 
-def page(machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome]) -> str:
-    """Return the page of all rows."""
-    of_machine = ", ".join(f"{name} {value}" for name, value in machine.items())
+def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of all rows that were tried, by number of the fault, as in the JSON."""
+    machines = [of_row["tried_on"] for of_row in rows.values()]
+    facts = {name: {str(machine[name]): None for machine in machines} for name in machines[0]}
+    of_machines = "; ".join(f"{name} {', '.join(values)}" for name, values in facts.items() if name != "when")
     lines = [
         "# Faults",
         "",
-        f"Written by `make faults`, seed {seed}; {of_machine}.",
+        f"Written by `make faults`. {of_machines}.",
+        "[JSON](fault-table.json) of the same has what each row was tried on, and when.",
         "",
         "![Seconds until each fault was told and until training went on](fault-table.svg)",
         "",
@@ -45,9 +50,7 @@ def page(machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome])
         "| fault | | told after | trains after | steps lost | verdict | left over |",
         "| --- | --- | ---: | ---: | ---: | --- | --- |",
     ]
-    for row in ROWS:
-        if (outcome := found.get(row.number)) is None:
-            continue
+    for row, outcome in _tried(rows):
         ok = "" if not outcome.wrong(row.verdict, told=bool(row.told)) else f" (**expected: {row.verdict}**)"
         cells = (
             row.number,
@@ -63,20 +66,33 @@ def page(machine: Mapping[str, object], seed: int, found: Mapping[str, Outcome])
     return "\n".join(lines)
 
 
-def picture(found: Mapping[str, Outcome]) -> str:
+def picture(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Return an SVG with the seconds of each fault until it was told, and until training went on."""
-    rows = [row for row in reversed(ROWS) if row.number in found]
+    tried = [(row, outcome) for row, outcome in reversed(_tried(rows)) if _has_seconds(outcome)]
+    places = range(len(tried))
+    told = [(place, outcome.seconds_until_told) for place, (_, outcome) in enumerate(tried)]
+    seen = [(place, at) for place, at in told if at is not None]
     with style():
-        figure = Figure(figsize=(WIDTH, 1.0 + 0.3 * len(rows)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.3 * len(tried)), layout="constrained")
         axes = figure.add_subplot()
-        places = range(len(rows))
-        until_training = [found[row.number].seconds_until_training or 0.0 for row in rows]
+        until_training = [outcome.seconds_until_training or 0.0 for _, outcome in tried]
         axes.barh(places, until_training, color=PALETTE[0], height=0.6, label="training goes on")
-        told = [(place, found[row.number].seconds_until_told) for place, row in enumerate(rows)]
-        seen = [(place, at) for place, at in told if at is not None]
         axes.plot([at for _, at in seen], [place for place, _ in seen], "o", color=PALETTE[1], label="told")
-        axes.set_yticks(places, [f"{row.what}  {row.number}" for row in rows], fontsize=8)
+        axes.set_yticks(places, [f"{row.what}  {row.number}" for row, _ in tried], fontsize=8)
         axes.set_xlabel("seconds after the fault")
         axes.grid(visible=False, axis="y")
         axes.legend(loc="lower right")
         return str(as_svg(figure, "faults", "Seconds until each fault was told and until training went on"))
+
+
+def _tried(rows: Mapping[str, Mapping[str, Any]]) -> list[tuple[Row, Outcome]]:
+    names = [each.name for each in fields(Outcome)]
+    return [
+        (row, Outcome(**{name: rows[row.number][name] for name in names}))
+        for row in ROWS
+        if row.number in rows
+    ]
+
+
+def _has_seconds(outcome: Outcome) -> bool:
+    return outcome.seconds_until_told is not None or outcome.seconds_until_training is not None

@@ -11,12 +11,16 @@ from tests.faults.cluster import Cluster, wait_for
 
 @dataclass
 class Watched:
-    """A `train.yml` that is going on; `lines` has each printed line with its moment, in Unix seconds."""
+    """A `train.yml` that is going on; `lines` has each printed line with its moment, in Unix seconds.
+
+    `hit_at` is the moment at which a fault bit, where the fault had to wait for it; else 0.
+    """
 
     cluster: Cluster
     run_id: str
     process: subprocess.Popen[str]
     lines: list[tuple[float, str]] = field(default_factory=list)
+    hit_at: float = 0.0
 
     @classmethod
     def start(cls, cluster: Cluster, run_id: str, *options: str) -> "Watched":
