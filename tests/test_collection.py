@@ -93,7 +93,7 @@ def test_missing_settings_are_listed_at_once_and_those_for_safety_are_required(p
     assert f"strategy is free, by {configuration}: a host would begin" in said
     assert f"fact_caching is jsonfile, by {configuration}: answers of an earlier run" in said
     assert "Query the tasks" not in said
-    # What safety needs and all else that lacks is in one block to copy, of which nothing is escaped.
+    # The missing settings for safety and all others are in one block to copy, without escapes.
     lines = done.stdout.partition(f"To be copied into {configuration}")[2].split("\n\n")[1].splitlines()
     assert {"inject_facts_as_vars = False", "host_key_checking = True", "pipelining = True"} < {*lines}
     assert not [line for line in lines if line.startswith(("retries", "inventory", "collections_path"))]

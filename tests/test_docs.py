@@ -26,7 +26,7 @@ TEXTS = {
     for path in FILES
     if path.suffix in {".md", ".py", ".yml", ".j2"}
 }
-# The changelog also tells of what is no more.
+# The changelog also names removed things.
 PAGES = [name for name in TEXTS if name.endswith(".md") and name != "CHANGELOG.md"]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 

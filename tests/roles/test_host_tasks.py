@@ -8,7 +8,7 @@ import yaml
 
 from tests.repository import ROOT
 
-# They run on the controller alone. What Ansible returns of a reboot is its own, and nothing of the host's.
+# These run only on the controller. The result of a reboot is Ansible's own, and contains nothing of the host.
 ON_CONTROLLER = ["assert", "debug", "fail", "import_playbook", "import_role", "import_tasks"]
 ON_CONTROLLER += ["include_role", "include_tasks", "meta", "reboot", "set_fact"]
 OURS = "psfleet.cluster."

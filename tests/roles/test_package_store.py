@@ -15,7 +15,7 @@ HOSTS = {"node1": "cpu-python3.11-x86_64", "node2": "gpu-python3.13-x86_64", "no
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Return an inventory of hosts that were looked at."""
+    """Return the folder of an inventory of hosts with known environments."""
     hosts = {
         name: {
             "ansible_connection": "local",
@@ -34,7 +34,7 @@ def cluster(tmp_path: Path) -> Path:
 
 
 def checked(cluster: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    """Return the exit code, the environments that the role described, and what was printed."""
+    """Return the exit code, the environments that the role described, and the output."""
     cache = cluster / "cache"
     settings = {
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",

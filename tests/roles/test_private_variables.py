@@ -1,6 +1,6 @@
-"""Plays import a role also to get at its variables, which Ansible shows to others only if it is told to.
+"""Plays import roles also for their variables, which Ansible makes public only on request.
 
-By default it shows those of imported roles; with DEFAULT_PRIVATE_ROLE_VARS it does not.
+By default Ansible makes those of imported roles public; with DEFAULT_PRIVATE_ROLE_VARS it does not.
 """
 
 import re
@@ -63,7 +63,7 @@ def taken(content: object) -> Iterator[Mapping[str, Any]]:
 
 
 def hidden(tasks: object, words: set[str]) -> list[str]:
-    """Return the roles that are taken with variables of their own, which others use and do not see."""
+    """Return the roles with variables that are not public although others use them."""
     roles = list(taken(tasks))
     names = [role["name"].removeprefix(OURS) for role in roles]
     found = []

@@ -6,7 +6,7 @@ from tests.repository import HERE, played, written_play
 
 
 def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str]:
-    """Return what the hook, a script in Python, was told about a run in this state, and what was printed."""
+    """Return the input of the hook, a Python script, for a run in this state, and the output."""
     hook, heard = folder / "a hook.py", folder / "heard"
     hook.write_text(f"import sys\nopen({str(heard)!r}, 'w').write(sys.stdin.read() + sys.argv[1])\n{script}")
     heard.unlink(missing_ok=True)

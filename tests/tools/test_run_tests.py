@@ -54,7 +54,7 @@ def test_an_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Molecule:
-    """A `molecule` that says what the test gives it."""
+    """A `molecule` that prints the text and exits with the code of the test."""
     calls = tmp_path / "calls"
 
     def say(text: str, code: int) -> None:

@@ -45,7 +45,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def make_docs(copy: Path) -> list[str]:
-    """Let the copy write its docs, and return what it has written."""
+    """Let the copy write its docs, and return the names of the written files."""
     code = (
         "import runpy, sys; sys.modules['tensorflow'] = None; "
         "runpy.run_module('tools.written_docs', run_name='__main__')"

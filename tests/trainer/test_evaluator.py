@@ -1,4 +1,4 @@
-"""The evaluator: what it reads in the folder of a run that has ended, and what it refuses."""
+"""The evaluator reads the folder of an ended run, or refuses it."""
 
 import os
 import shutil
@@ -105,7 +105,7 @@ def remove_all_checkpoints(run: Path) -> None:
 
 
 def told(**settings: object) -> Callable[[Path], None]:
-    """What lets the chief's records say that it was told other settings."""
+    """Return a function that changes the settings in the chief's records."""
     return lambda run: edit(
         run, "worker0", "started", settings=only(run, "worker0", "started")["settings"] | settings
     )

@@ -25,7 +25,7 @@ PROGRESS = {
 
 
 class Host:
-    """A host with ps0 and worker0, of which `units` are loaded."""
+    """A host with ps0 and worker0; `units` has the states of their units."""
 
     def __init__(self, folder: Path) -> None:
         """Deploy it below a folder."""

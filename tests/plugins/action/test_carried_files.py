@@ -11,7 +11,7 @@ from tests.repository import HERE, played, written_play
 
 
 def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
-    """Carry as often, as checks or not. Return of each time change, data and records; and what was said."""
+    """Carry once for each of `checks`; return change, data and count of records each time, and the output."""
     manifest = {"sources": {"": f"{folder}/source"}, "cache_directory": f"{folder}/cache"}
     arguments = {"directory": f"{folder}/data", "records": f"{folder}/records"}
     data, records = (f"query('ansible.builtin.fileglob', '{folder}/{of}/*')" for of in ("data", "records"))

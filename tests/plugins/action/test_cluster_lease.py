@@ -19,7 +19,7 @@ from trainer.host.lease import FILE, Lease, read
 
 pytestmark = pytest.mark.slow
 HOSTS = ("-i", "node1,node2", *HERE)
-# Of the process that runs the playbook: the parent of the one that runs a task.
+# Kills the process that runs the playbook: the parent of the one that runs a task.
 KILL = "{{ lookup('ansible.builtin.pipe', 'kill -9 $(ps -o ppid= -p $PPID)') }}"
 
 
@@ -30,12 +30,12 @@ def acting(folder: Path, file: Path, name: str, *tasks: object) -> CompletedProc
     playbook = written_play(
         folder / name, {"psfleet.cluster.cluster_lease": taken, "run_once": True}, *tasks, become=False
     )
-    # What gives the leases back outlives the playbook, and needs the project.
+    # The process that releases the leases outlives the playbook, and needs the project.
     return played(playbook, *HOSTS, project=folder / name)
 
 
 def given_back(file: Path) -> Lease:
-    """Return the lease once nobody has it, which a playbook's end brings about."""
+    """Return the lease once it is released, as it is after the end of a playbook."""
     end = time.monotonic() + 120
     while (found := read(file)).token:
         assert time.monotonic() < end, found
@@ -110,7 +110,7 @@ def test_the_output_of_a_playbook_is_closed_while_its_lease_is_still_renewed(
 
 
 class NearLeases(Leases):
-    """The leases of hosts that are files of a folder; asks several at once in a `strange` order."""
+    """Leases of hosts, as files of a folder; several are requested in a `strange` order."""
 
     def __init__(self, folder: Path, name: str, strange: str, meeting: threading.Barrier) -> None:
         self.folder, self.name, self.strange, self.meeting = folder, name, strange, meeting

@@ -62,7 +62,7 @@ def test_the_login_user_is_read_without_becoming_root(said: str, number: int | N
 
 @pytest.fixture
 def larger() -> Iterator[Path]:
-    """Return what a host gives out for an archive of 1000 bytes."""
+    """Return a larger file that a host claims to be an archive of 1000 bytes."""
     path = Path("/var/tmp/psfleet-larger00.tar.gz")
     path.write_bytes(bytes(1_000_000))
     yield path

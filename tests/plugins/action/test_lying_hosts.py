@@ -16,7 +16,7 @@ from tests.repository import played, written_play
 
 HONEST = ANSWERS["trainer_tasks"]
 LYING = HONEST | {"tasks": [WORKER | {"pid": "x"}]}
-# A list of another length than asked for, something else, and nothing.
+# A list of another length than requested, an answer that is no list, and an empty list.
 HOSTS = {
     name: json.dumps({"answers": answers})
     for name, answers in {
@@ -37,7 +37,7 @@ PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which is
 
 
 def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:
-    """What Ansible says of these tasks on hosts whose Python prints this; "" is an honest one."""
+    """Return Ansible's output for these tasks; each host's Python prints its answer, "" is a real Python."""
     for host, answer in hosts.items():
         (folder / f"{host}.json").write_text(answer)
         (folder / host).write_text(f"#!/bin/sh\n[ -t 0 ] || cat >/dev/null\ncat '{folder}/{host}.json'\n")
@@ -122,7 +122,7 @@ def test_a_host_with_a_forged_answer_about_its_tasks_fails_and_the_others_contin
     assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
 
 
-# What the preflight gives to the plays after it.
+# The facts that the preflight sets for later plays.
 FACTS = {"cluster_plan": make_plan().to_json(), "cluster_paths": {}, "cluster_tasks": {}}
 
 

@@ -1,4 +1,4 @@
-"""The action without downloads: what it changes, and which caches it refuses."""
+"""The action without downloads: its changes, and the caches that it refuses."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ CPU = "cpu-python3.11-x86_64"
 
 @pytest.fixture
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return those of a deployment whose program requires a package of an index made here."""
+    """Return the arguments for a program that requires a package of an index made here."""
     make_package(tmp_path / "index", "plots")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
     monkeypatch.setenv("UV_DEFAULT_INDEX", (tmp_path / "an index without packages").as_uri())

@@ -24,7 +24,7 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return what a playbook prints, without and with -v."""
+    """Return the output of a playbook, without and with -v."""
     path = written_play(tmp_path_factory.mktemp("brief"), *TASKS)
     # A task of 6 s is a long one.
     return {
@@ -139,7 +139,7 @@ STATUS = ANSWERS["trainer_tasks"] | {
     ],
 }
 PS = {"host": "a", "job": "ps", "index": 0}
-# What a host does in place of its Python: it lies about its tasks, and breaks when its runs are listed.
+# It replaces a host's Python: it forges the answer about tasks, and fails when runs are listed.
 LIAR = """#!/bin/sh
 cat > "$0.module"
 grep -q trainer_tasks "$0.module" && exec cat "$0.status"

@@ -90,7 +90,7 @@ def test_an_earlier_answer_does_not_count_if_the_unit_failed(tmp_path: Path, res
     assert states(output, Result=result)["tensorflow"] == "failed"
 
 
-def test_a_link_leads_to_no_answer(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(ANSWER)
     (tmp_path / "doctor-worker-0.out").symlink_to(tmp_path / "elsewhere")
     assert states(tmp_path / "doctor-worker-0.out")["tensorflow"] == "failed"

@@ -14,8 +14,8 @@ from plugins.module_utils.ended_account import end_all, processes_of, remove_sta
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user, and ends its processes")
 USER = 1_100_000_000 + os.getpid()
 AS_USER = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-# Each lives for a moment, after it has begun another: who kills what it has seen comes too late. After a
-# minute they end by themselves, whatever became of the test.
+# Each process ends at once after it has started another, so killing a listed process is too late. After a
+# minute they end by themselves, whatever happens to the test.
 HOPS = """
 import os, time
 end = time.monotonic() + 60
@@ -32,7 +32,7 @@ ctypes.CDLL(None).syscall(60, 0)
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Return how a process is begun that is ended with the test."""
+    """Return a function that starts a process which ends with the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def starting(*command: str) -> subprocess.Popen[bytes]:

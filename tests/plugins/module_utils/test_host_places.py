@@ -32,7 +32,7 @@ SAMPLES = {
     "<job>": "ps",
     "<letters>": "ab_c1234",
 }
-# What goes by a way of its own, and what stays unless it is asked for.
+# Places that are removed separately, or only on request.
 APART = {"psfleet.prom", "data", "carried"}
 
 

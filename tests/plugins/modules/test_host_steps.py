@@ -23,7 +23,7 @@ Asked = tuple[str, dict[str, Any]]
 
 
 def answers(*asked: Asked, check_mode: bool = False) -> list[dict[str, Any]]:
-    """Return what the module answers to these steps."""
+    """Return the module's answers to these steps."""
     given: dict[str, Any] = {"steps": [{"step": step, "arguments": arguments} for step, arguments in asked]}
     given |= {"_ansible_check_mode": check_mode, "_ansible_diff": True, "_ansible_remote_tmp": "/tmp"}
     printed = io.StringIO()

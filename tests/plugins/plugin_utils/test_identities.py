@@ -124,7 +124,7 @@ def test_a_host_accepts_new_authorities_of_the_same_controller(tmp_path: Path) -
 
 
 def made(directory: Path) -> str:
-    """Return the authority of users in a directory, which a deployment has made or found there."""
+    """Return the authority of users in a directory, created if it is missing."""
     key = authority(directory, "user", make=True)
     assert key
     remember_own(directory, key)

@@ -48,7 +48,7 @@ class Setup:
         return index_path({"": self.source}, self.cache)
 
     def compare(self) -> tuple[Any, dict[str, Any], list[str]]:
-        """Return the host's files, what is wanted there, and what is to be done."""
+        """Return the host's files, the wanted files, and the names of the missing ones."""
         files = write_index({"": self.source}, self.index, lambda _: None)
         content = manifest_bytes(files)
         manifest = self.archive.with_suffix(".json")
@@ -59,7 +59,7 @@ class Setup:
         return host, wanted, host.compare(wanted)
 
     def carry(self) -> tuple[list[str], list[str]]:
-        """Return what was carried and what was removed."""
+        """Return the names of the carried and the removed files."""
         host, wanted, lacking = self.compare()
         removed = host.leave([name for name in host.files if name not in wanted])
         host.finish(wanted)
@@ -77,7 +77,7 @@ class Setup:
         return [*batches(files, [list(files).index(name) for name in lacking], LIMIT)]
 
     def is_fulfilled(self) -> bool:
-        """Tell what the host answers without the manifest."""
+        """Return whether the host has all files, without a manifest."""
         digest = hashlib.sha256(manifest_bytes(read_index(self.index))).hexdigest()
         return bool(module.CarriedFiles(self.target, self.records, digest).is_fulfilled())
 

@@ -56,7 +56,7 @@ def end(listener: dict[str, Any]) -> None:
 
 
 def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
-    """Do what doctor.yml does, and return state and words of each host's checks."""
+    """Run the steps of doctor.yml, and return state and finding of each host's checks."""
     values = {host: {"host": host, "tasks": TASKS, "seconds": 60} for host in ADDRESSES}
     listening: dict[str, dict[str, Any]] = {}
     answers: dict[str, dict[str, Any]] = {}

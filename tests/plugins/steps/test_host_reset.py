@@ -27,7 +27,7 @@ SSHD = "etc/ssh/sshd_config.d/50-psfleet.conf"
 
 
 class Host:
-    """A host below a folder: what it is told changes it as the real one would."""
+    """A host below a folder, which commands change as they would change a real one."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.told = root, list[str]()
@@ -85,7 +85,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         monkeypatch.setattr(module, name, getattr(host, name))
     monkeypatch.setattr(module, "listed", lambda: host.table)
     monkeypatch.setattr(module, "HostPlaces", partial(HostPlaces, root=tmp_path))
-    # What it does is tried in test_ended_account.py, with processes.
+    # Its effect on processes is tested in test_ended_account.py.
     monkeypatch.setattr(module, "end_all", lambda name, user: host.told.append(f"end all of {name}, {user}"))
     return host
 

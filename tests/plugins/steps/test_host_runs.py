@@ -13,7 +13,7 @@ from tests.plugins.steps.module_run import answer_of
 
 @pytest.fixture
 def paths(tmp_path: Path) -> dict[str, str]:
-    """A host with three runs, the newest of which tells its step, and a run that has logs alone."""
+    """A host with three runs, the newest with a known step, and a run with only logs."""
     for number, run in enumerate(("r1", "r2", "r3")):
         (tmp_path / "state/runs" / run / "events").mkdir(parents=True)
         (tmp_path / "state/runs" / run / "events/ps0.jsonl").write_bytes(b"x" * 20_000)

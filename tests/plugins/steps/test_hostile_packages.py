@@ -17,7 +17,7 @@ from tests.plugins.steps.made_environments import NAME, environment, install, ma
 from tests.repository import ROOT
 
 NOBODY = 65534
-# Leaves a file that tells of the process.
+# Leaves a file whose name describes the process.
 TELL = """
 status = pathlib.Path("/proc/self/status").read_text()
 what = f"user {{os.geteuid()}} groups {{os.getgroups()}} networks {{socket.if_nameindex()}}"
@@ -25,7 +25,7 @@ pathlib.Path({spool!r}, what + " no new rights" * ("NoNewPrivs:\\t1" in status))
 subprocess.Popen(["sleep", {seconds!r}], start_new_session=True, stdout=-3, stderr=-3)
 """
 TOLD = "user {} groups [] networks [(1, 'lo')] no new rights"
-# What a .pth of it imports at each start of the environment's Python, and what the module does then.
+# The module that the package's .pth imports at each start of the environment's Python.
 STARTED = f"""
 import contextlib, os, pathlib, shutil, socket, subprocess
 {TELL}
@@ -38,7 +38,7 @@ with contextlib.suppress(PermissionError):
     (here / "anybody").chmod(0o666)
     os.mkfifo(here / "pipe")
 """
-# What an installer may leave behind that is none of ours.
+# Files and processes that a hostile installer leaves behind.
 LEFT = f"""
 import struct
 {TELL}
@@ -74,7 +74,7 @@ def spool(open_folder: Path) -> Path:
 
 @pytest.fixture
 def seconds() -> Iterator[str]:
-    """Return an argument of sleep(1) that no other process has; what is left of it is ended."""
+    """Return a unique argument of sleep(1), and end the remaining processes with it."""
     argument = f"600.{os.getpid()}{time.monotonic_ns()}"
     yield argument
     for process in sleeping(argument):
@@ -94,7 +94,7 @@ def sleeping(seconds: str) -> list[int]:
 
 
 def not_roots(tree: Path) -> list[str]:
-    """Return what of a tree is not root's alone, or leads out of it."""
+    """Return the parts of a tree that others can change, or that link to outside."""
     found = []
     for path in [tree, *tree.rglob("*")]:
         status = path.lstat()
@@ -197,7 +197,7 @@ def test_a_killed_installation_leaves_no_process(host: Path, spool: Path, tmp_pa
         assert alive.readline() == "\n"
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert alive.read() == ""  # once nobody can write to it any more
+        assert alive.read() == ""  # once no process can write to it any more
     assert not fresh.is_complete()
 
 

@@ -33,7 +33,7 @@ def answered(root: Path, run_id: str = "r1", limit_megabytes: int = 1, **others:
 
 
 def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401
-    """Return the files that were packed, and what was left out."""
+    """Return the names of the packed files, and the entries left out."""
     answer = answered(root, run_id, **others)
     archive = Path(answer["path"])
     try:
@@ -213,7 +213,7 @@ def test_a_file_that_shrinks_while_it_is_packed_is_named_and_the_others_are_whol
     whole = tarfile.TarFile.addfile
 
     def addfile(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: IO[bytes]) -> None:
-        if member.name == "events/a":  # its size has been looked at
+        if member.name == "events/a":  # its size has been read
             os.truncate(tmp_path / OF_R1 / "events/a", 100_000)
         if member.name == "events/b":
             with (tmp_path / OF_R1 / "events/b").open("ab") as file:

@@ -15,9 +15,9 @@ from tests.plugins.steps.module_run import answer_of
 
 @pytest.fixture
 def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of root's with what sshd reads; what ends of the account is noted in a file there.
+    """Return a folder of root with files that sshd reads; each end of the account's processes is noted there.
 
-    That processes end, test_ended_account.py shows.
+    The end of real processes is tested in test_ended_account.py.
     """
 
     def end(user: str, running: list[str]) -> list[str]:

@@ -84,7 +84,7 @@ LONGER = "systemd ended it, because it took longer than its unit allows"
         ("exit-code", "", "exit-code"),
         ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),
         ("exit-code", f"{FAILED.replace('one', 'old')}\n{FAILED}\nand further", "ValueError: one\ntwo"),
-        # What an earlier process of the task said is no reason of the kernel's.
+        # Lines of an earlier process do not explain the end by the watchdog.
         ("watchdog", FAILED, f"systemd ended it, because it gave no sign of life\n{FAILED}"),
     ],
 )

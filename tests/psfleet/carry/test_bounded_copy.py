@@ -13,7 +13,7 @@ from psfleet.carry import bounded_copy
 
 
 def copied(target: Path, limit: int, script: str) -> tuple[int, str]:
-    """Return the exit status of the program, and what it says; it has less memory than what is kept."""
+    """Return the exit status of the program and its message; its memory is smaller than the kept file."""
     program = [
         "prlimit",
         "--as=100000000",

@@ -163,7 +163,7 @@ def test_a_host_that_reports_no_valid_address_gets_no_login(told: list[str], say
 
 
 def is_revoked(directory: Path, host: str) -> bool:
-    """Ask OpenSSH whether the list names what was kept as signed for a host last."""
+    """Return whether OpenSSH finds the last certificate of a host in the revocation list."""
     files = [*directory.glob(f"*/{host}/user-cert.pub")]
     done = subprocess.run(
         ["ssh-keygen", "-Q", "-f", directory / "revoked.krl", *files],

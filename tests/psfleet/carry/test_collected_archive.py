@@ -53,7 +53,7 @@ def places_of(folder: Path, host: str = "n1", *, program: bool = True) -> Places
 
 
 def bring(folder: Path, host: str, files: dict[str, str]) -> list[str]:
-    """Collect a program's files of a host; return what was refused."""
+    """Collect files of a program from a host; return the refused ones."""
     archive = packed(folder.parent / "a.tar.gz", [(name, text.encode()) for name, text in files.items()])
     return unpack(archive, places_of(folder, host), 1000)[1]
 
@@ -160,7 +160,7 @@ def test_a_name_that_several_hosts_use_belongs_to_the_first_host_in_any_order_of
 
 
 def test_a_second_collection_replaces_a_file_with_the_newer_one(tmp_path: Path) -> None:
-    for known in (True, False):  # whose file it was
+    for known in (True, False):  # whether the owner of the file is recorded
         bring(tmp_path / "r1", "n2", {"output/x": "old and long"})
         if not known:
             (tmp_path / "r1" / "collected.json").unlink()

@@ -18,7 +18,7 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-# A process for a host: it says what its neighbours are, and does what it is told, a line at a time.
+# A process for a host: it prints its neighbours, and executes the commands that it reads, one a line.
 HOST = """
 import sys
 from pathlib import Path
@@ -35,7 +35,7 @@ with fan_out.turn_of(host) as neighbours:
 
 
 class Host:
-    """A host whose process has begun."""
+    """A host and its started process."""
 
     def __init__(self, archive: Path, name: str) -> None:
         pipe = subprocess.PIPE
@@ -48,14 +48,14 @@ class Host:
         return self.process.stdout.readline().rstrip("\n")
 
     def perform(self, word: str) -> None:
-        """Have it do something, and wait until it has."""
+        """Let it execute a command, and wait until this is done."""
         assert self.process.stdin
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
         self.next_line()
 
     def end(self) -> None:
-        """Let it come to its end."""
+        """Let it end, and wait for it."""
         self.process.communicate()
 
 
@@ -108,7 +108,7 @@ def test_if_the_upload_to_a_host_fails_the_next_host_gets_one(archive: Path) -> 
 
 
 def states(archive: Path) -> dict[str, str]:
-    """Return what each host does, by the file that the processes share."""
+    """Return the state of each host, from the file that the processes share."""
     with FanOut(archive.parent, archive)._locked_state() as state:
         found: dict[str, str] = dict(state["hosts"])
     return found

@@ -95,7 +95,7 @@ def test_a_group_may_write_only_if_the_user_is_its_only_member(
         monkeypatch.setattr(grp, "getgrgid", lambda _, changed=changed: changed)
         with pytest.raises(ValueError, match="has mode 0775"):
             own_cache(str(cache))
-    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in a container whose user has no name
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in a container with a nameless user
     with pytest.raises(ValueError, match=f"is {own.pw_uid}'s"):
         own_cache(str(cache))
 

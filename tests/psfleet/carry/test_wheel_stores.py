@@ -29,7 +29,7 @@ CPU = HostEnvironment("cpu", "3.11", "x86_64")
 
 @pytest.fixture
 def store(tmp_path: Path) -> WheelStore:
-    """Return a store of two locks, whose wheels are in the folder "index"."""
+    """Return a store of two locks with wheels in the folder "index"."""
     index = tmp_path / "index"
     some = make_wheel(index, "Some_Package-1.0-py3-none-any.whl", {"some_package.py": b"A = 1\n"})
     other = make_wheel(index, "other-2.0-py3-none-any.whl", {"other.py": b""})
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> WheelStore:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let copying stand in for pip, and return the list of what each download asked for."""
+    """Replace pip by a copy, and return the packages requested by each download."""
     found: list[str] = []
 
     def command(_environment: HostEnvironment, lock: Path, wheels: Path) -> list[str]:
@@ -52,7 +52,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         copies = " ".join(
             str(next((tmp_path / "index").glob(f"[{name[0]}{name[0].upper()}]*"))) for name in names
         )
-        # What pip unpacks meanwhile goes to the cache's disk, too.
+        # Pip must unpack on the cache's disk, too.
         return ["sh", "-c", f'[ "$TMPDIR" -ef {wheels.parent}/temporary ] && cp {copies} {wheels}']
 
     monkeypatch.setattr("psfleet.carry.wheels.download_command", command)

@@ -15,7 +15,7 @@ from psfleet.carry.wheels import download_command, fitting, platforms, require_o
 from tests.psfleet.carry.made_wheels import make_package, make_wheel
 from trainer.host.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
 
-# As PyPI has them.
+# File names as on PyPI.
 GRPCIO = [
     "grpcio-1.85.1-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
     "grpcio-1.85.1-cp311-cp311-manylinux2014_aarch64.manylinux_2_17_aarch64.whl",

@@ -29,7 +29,7 @@ with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reaso
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the units of a host, whose program exists."""
+    """The directory of a host's units; the Python that the units start exists."""
     folder = tmp_path_factory.mktemp("host")
     python = folder / "opt" / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -214,7 +214,7 @@ def test_no_task_starts_without_the_unit_of_the_fence(units: Path, tmp_path: Pat
 
 
 def exposure(unit: Path) -> int:
-    """Return what `systemd-analyze security` says of a unit, in tenths: 0 is best, 100 worst."""
+    """Return the exposure level of a unit by `systemd-analyze security`, in tenths: 0 is best, 100 worst."""
     command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figure = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)

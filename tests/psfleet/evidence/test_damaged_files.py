@@ -55,7 +55,7 @@ def forge_the_plan(run: Path) -> None:
 
 
 def swell(run: Path, name: str) -> None:
-    """Let a file be said to have a terabyte, which takes no room on the disk."""
+    """Make a file a terabyte long without using disk space."""
     os.truncate(run / name, 2**40)
 
 

@@ -22,7 +22,7 @@ OTHER = "0123456789abcdef"
 
 
 def found(run: Path, **metrics: float) -> None:
-    """Let the process that took no part have found other metrics."""
+    """Let the evaluator have found other metrics."""
     (evaluated,), _ = steps_and_others(run, "evaluator0", "evaluated")
     edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
 

@@ -63,7 +63,7 @@ def fall_back_without_a_checkpoint(run: Path) -> None:
 
 
 def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path) -> None:
-    """Ten minutes from the others', and a monotonic clock that began anew."""
+    """The clock differs by ten minutes from the others', and the monotonic clock has another origin."""
     before = verdict_of(run)
     for task in ("ps0", "worker0", "evaluator0"):
         shifted = [
@@ -75,7 +75,7 @@ def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path)
 
 
 def alternate(run: Path, loss: float) -> None:
-    """Losses of both signs, whose medians are anything."""
+    """Let losses alternate in sign, so that their medians are arbitrary."""
     for task in ("worker0", "worker1"):
         changed = records(run, task)
         steps = [record for record in changed if record["event"] == "step"]

@@ -35,7 +35,7 @@ def run_of(
     program: dict[str, Any] | None = None,
     told: Mapping[str, object] = MappingProxyType({}),
 ) -> Run:
-    """A run in which each worker told these windows; worker 0 was told some settings otherwise."""
+    """Return a run in which each worker recorded these windows; worker 0 may have other settings."""
     settings = TrainingSettings(model=MODEL).as_dict()
     tasks = {}
     for index in range(workers):

@@ -42,7 +42,7 @@ def changes(make: Callable[[random.Random], Losses]) -> list[Change]:
 
 
 def with_memory(chance: random.Random, windows: int, memory: float) -> Losses:
-    """A loss around 1 that forgets so little of what it was a window ago."""
+    """Return losses around 1 with this autocorrelation from window to window."""
     left, losses = 0.0, []
     for _ in range(windows):
         left = memory * left + chance.gauss(0, 0.1 * math.sqrt(1 - memory**2))

@@ -105,7 +105,7 @@ def test_a_task_that_systemd_gave_up_is_named_with_its_exit_code(lost: Path) -> 
 
 
 def test_steps_of_a_stranger_are_not_those_of_a_lost_worker(lost: Path) -> None:
-    """The counts of the ps say how many steps it took: more must have been made by somebody else."""
+    """The ps counted how many steps the worker took; any more must be those of another process."""
     counted = records(lost, "worker0")[-1]["contributions"]
     edit(lost, "worker0", "finished", contributions=counted | {"worker2": 60})
     assert checks(verdict_of(lost), False) == {"contributions_add_up", "steps_accounted"}

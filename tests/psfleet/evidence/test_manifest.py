@@ -90,14 +90,14 @@ def ask_for_less(run: Path) -> None:
 
 
 def tell(run: Path, name: str, **entry: object) -> None:
-    """Let the manifest tell something else of a file, else what it tells of the plan."""
+    """Change the entry of a file in the manifest; the other fields are those of the plan."""
     content = json.loads((run / "manifest.json").read_text())
     content["files"][name] = content["files"]["plan.json"] | entry
     (run / "manifest.json").write_text(json.dumps(content))
 
 
 def tell_a_size(run: Path, name: str, digits: int) -> None:
-    """A number that can be read, and of which no sum can be written."""
+    """Claim a size that Python can parse although it cannot print a sum with it."""
     tell(run, name, bytes=int("9" * digits))
 
 
@@ -166,7 +166,7 @@ def test_a_note_does_not_hide_that_the_settings_were_changed_before(collected: P
 
 
 def stranger(place: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What somebody gets who has the two packages and the folder: nothing installed, no Ansible."""
+    """Judge with only the two packages and the folder: without installed packages or Ansible."""
     for package in ("psfleet", "trainer"):
         shutil.copytree(ROOT / package, place / package, dirs_exist_ok=True)
     program = [sys.executable, "-S", "-m", "psfleet.evidence", str(folder), *arguments]

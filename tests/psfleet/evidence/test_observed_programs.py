@@ -60,7 +60,7 @@ def forget(run: Path, task: str, field: str) -> None:
 
 
 def stay(run: Path, task: str) -> None:
-    """Let the loss of a task be what the untrained model has."""
+    """Let the loss of a task stay that of the untrained model."""
     edit(run, task, "step", loss=0.7, loss_mean=0.7)
 
 

@@ -67,7 +67,7 @@ def tar_of(*entries: tarfile.TarInfo) -> bytes:
 
 
 def long_header() -> bytes:
-    """A further header that says it has 9 GB."""
+    """Return an extended header that claims 9 GB."""
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 9_000_000_000
     return header.tobuf(tarfile.GNU_FORMAT)

@@ -17,7 +17,7 @@ from trainer.contract.run_tasks import RunTask
 
 @dataclass
 class _Worker:
-    """A worker's records, whose times are seconds of its own clock."""
+    """The records of a worker, with times in seconds of its own clock."""
 
     index: int
     records: list[Record] = field(default_factory=list)

@@ -45,7 +45,7 @@ def tell_every(run: Path, nth: int, windows: int, window_steps: int = 2) -> None
 
 
 def tell_alone(run: Path, *moves: list[int]) -> None:
-    """Let each worker move a global step of its own: by so much, of which it records one step each time."""
+    """Let each worker move its own global step by these amounts, and record one step for each."""
     for worker, own in zip(WORKERS, moves, strict=True):
         (step, *_), others = steps_and_others(run, worker)
         told, reached = [], 0
@@ -66,8 +66,8 @@ def tell_alone(run: Path, *moves: list[int]) -> None:
         rewrite(run, worker, [others[0], *told, *others[1:-1], last])
 
 
-# A worker of its own ps, which records all steps but one; and one with two optimizers, of which each step of
-# the one or the other counts twice, or not at all.
+# Workers with their own ps that record all steps but one; and workers with two optimizers, where a step
+# of either may count twice, or not at all.
 BUT_ONE = [[1] * 499 + [2] + [1] * 499] * 2
 UNEVEN = [[random.Random(seed).choice([1, 2, 3]) for _ in range(500)] for seed in (1, 2)]
 
@@ -102,7 +102,7 @@ def test_the_first_range_with_more_steps_than_numbers_is_found() -> None:
 
 
 def windows(*told: tuple[int, int, int, int]) -> list[Window]:
-    """Return windows from, to, of so many steps, of which so many are not placed."""
+    """Return windows of (before, after, steps, unplaced steps)."""
     unknown = (0, 1.0, None, None, None, None, None, 0, None)
     return [Window(0, steps, before, after, *unknown, unplaced) for before, after, steps, unplaced in told]
 

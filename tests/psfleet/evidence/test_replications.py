@@ -70,7 +70,7 @@ def test_a_slow_backup_needs_no_share(copy_of: Callable[[str], Path]) -> None:
 
 
 def take_one_gradient_to_a_step(run: Path) -> None:
-    """Every worker offers a gradient in each step, and one of them is taken."""
+    """Let every worker offer a gradient in each step, which aggregates only one."""
     tell_settings(run, replicas_to_aggregate=1)
     whole = {"local_step": STEPS, "steps": STEPS, "global_step_before": 0, "global_step_after": STEPS}
     for worker in ("worker0", "worker1", "worker2"):

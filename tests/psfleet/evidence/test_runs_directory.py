@@ -18,7 +18,7 @@ def make(runs: Path, *names: str) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A runs directory with two runs, of which `test` is the newer, and a folder that is no run."""
+    """A runs directory with the runs `zoo` and `test`, which is newer, and a folder that is no run."""
     make(tmp_path, "zoo", "test")
     os.utime(tmp_path / "test" / "plan.json", (2, 2))
     (tmp_path / "none").mkdir()

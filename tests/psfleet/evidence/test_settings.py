@@ -14,7 +14,7 @@ from tests.repository import ROOT
 
 
 def patterns(**changes: object) -> dict[str, object]:
-    """Two patterns, the second of which is changed."""
+    """Return two patterns, the second with changes."""
     good = {"tasks": "worker*", "pattern": "a"}
     return {"log_patterns": [good, good | changes]}
 

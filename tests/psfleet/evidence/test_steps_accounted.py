@@ -99,8 +99,8 @@ def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
     assert max(map(len, lines)) < 400
 
 
-# What a worker tells in turn: a window (before, after, steps), the step of a restored checkpoint, that it was
-# stopped, that its session broke, or that it began as a new process.
+# The records of a worker in order: a window (before, after, steps), the step of a restored checkpoint, a
+# stop, a broken session, or the start of a new process.
 Story = list[tuple[int, int, int] | int | str]
 
 
@@ -115,9 +115,9 @@ def told(
     settings: Fields | None = None,
     **counted: int,
 ) -> Run:
-    """A run of workers, chief first, that tell this; each then ends well, at the step that the counts add to.
+    """Return a run of workers, chief first, with these records; each ends well, at the sum of the counts.
 
-    `gradients` are those that make up a step of this `replication`; 0 is an asynchronous run.
+    `gradients` is the number of gradients in a step of this `replication`; 0 is an asynchronous run.
     """
     workers = [Worker(index, random.Random(1), settings=settings or {}) for index in range(len(stories))]
     last = sum(counted.values()) // (gradients or 1)
@@ -151,17 +151,17 @@ def told(
 @pytest.mark.parametrize(
     ("stories", "gradients", "accepted"),
     [
-        # Of 20 steps one worker took 10, so the other took 10: not one more or less.
+        # One worker took 10 of 20 steps, so the other must have taken exactly 10.
         ([[(0, 20, 10)], [(0, 20, 10)]], 0, True),
         ([[(0, 20, 10)], [(0, 20, 9)]], 0, False),
         ([[(0, 20, 10)], [(0, 20, 11)]], 0, False),
         ([[(0, 20, 10)], []], 0, False),
-        # The sum is right, but in the first half of its windows the chief saw steps that came in the second.
+        # The sum is right, but the chief saw steps in its first windows that happened only later.
         ([[*((n, n + 20, 10) for n in range(0, 80, 20)), *tens(80, 120)], [(80, 160, 40)]], 0, False),
         # Ten steps of two gradients: others offered at least as many as the worker did not.
         ([[(0, 10, 10)], [(0, 10, 5)], [(0, 10, 5)]], 2, True),
         ([[(0, 10, 10)], [(0, 10, 5)], [(0, 10, 4)]], 2, False),
-        # More than one to a step came too late: they stand neither for others' steps nor for one's own.
+        # Late gradients count neither as others' steps nor as the worker's own.
         ([[(0, 10, 4), "lost", (10, 20, 10)], [(0, 20, 26)], [(0, 10, 4), "lost", (10, 20, 10)]], 2, False),
         ([[(0, 10, 5), "lost", (10, 20, 10)], [(0, 20, 26)], [(0, 10, 5), "lost", (10, 20, 10)]], 2, True),
         ([[(0, 10, 20), "lost", (10, 20, 10)], [(10, 20, 10)], [(10, 20, 10)]], 2, False),
@@ -184,7 +184,7 @@ def test_steps_seen_of_others_must_equal_the_steps_that_these_recorded(
         (4, 2, 0, False),
         (None, 9, 0, False),
         (None, 10, 0, True),
-        # Nothing that can be asked for, and nothing where each step waits for others.
+        # Impossible settings of steps_per_call, and a synchronous run, allow no unrecorded step.
         (33, 1, 0, False),
         ("10", 1, 0, False),
         (-10, 9, 0, False),

@@ -125,7 +125,7 @@ def test_unknown_options_are_refused_with_exit_code_64(capsys: pytest.CaptureFix
 
 
 def judged_by_daemon(folder: Path, *redirected: str) -> subprocess.CompletedProcess[str]:
-    """Judge a folder as a user who may read what all may, by a shell that redirects its output."""
+    """Judge a folder as an unprivileged user, in a shell that redirects the output."""
     line = f'exec "$0" -m psfleet.evidence "$1" {" ".join(redirected)}'
     account = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups"]
     command = [*account, "sh", "-c", line, sys.executable, str(folder)]

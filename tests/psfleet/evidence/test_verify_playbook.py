@@ -75,7 +75,7 @@ def test_all_invalid_thresholds_are_refused_at_once(runs: Path) -> None:
     assert "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e" in done.output
 
 
-def test_goals_reach_the_verdict(runs: Path) -> None:
+def test_goals_of_the_inventory_are_checked(runs: Path) -> None:
     done = verify(runs, "-e", '{"training_evidence_goals": {"loss": {"maximum": 0.01}}}')
     assert done.status == 2
     assert "expected at most 0.01" in done.output

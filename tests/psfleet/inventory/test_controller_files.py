@@ -20,7 +20,7 @@ def with_variables(folder: Path, **variables: object) -> Path:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder with a program, and with what does not belong to it."""
+    """A folder with a program, and with files that do not belong to it."""
     folder = tmp_path / "program"
     for name in ("main.py", "layers/dense.py", ".git/config", "__pycache__/main.pyc", ".venv/pyvenv.cfg"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

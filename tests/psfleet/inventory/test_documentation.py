@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
 SECTIONS = {part.partition("\n")[0].strip("# "): part for part in PAGE.split("\n## ")}
 EXAMPLE = re.compile(r"```yaml\n# inventory/cluster/(\S+)\n(.*?)```", re.DOTALL)
 PLACE = re.compile(r"`((?:ps|worker|chief)\d)`\s+on\s+(node\d:\d+)(?:\s+with\s+(GPU \d(?:,\d)*))?")
-# What the page says of each example, so that none is left out.
+# The number of places on the page for each example, so that no example is left out.
 PLACES = {"The inventory": 4, "Several tasks on a host": 5, "GPUs": 3, "A chief": 4}
 
 

@@ -32,7 +32,7 @@ def inventory(of_all: Mapping[str, object] | None = None, **programs: object) ->
 
 
 def program_of(place: Path, **command_line: object) -> dict[str, Any]:
-    """Return what the tasks of a run are told of its program."""
+    """Return the description of the program that the tasks of a run get."""
     program = facts(place, command_line)["cluster_settings"]["program"]
     assert program is None or isinstance(program, dict)
     return program or {}

@@ -71,7 +71,7 @@ def test_all_other_settings_have_one_value_for_the_cluster() -> None:
     assert problem == "trainer_steps is 2000 on a, 5 on b, c; expected one value for the whole cluster"
 
 
-def test_flags_of_each_task() -> None:
+def test_each_task_gets_flags_with_its_own_values() -> None:
     plan, settings = read_inventory(inventory(["a"], ["b", "c"], {"c": {"trainer_batch_size": 7}}))
     found = run_settings(plan, settings)
     assert found["cluster"]["batch_size"] == 100

@@ -52,7 +52,7 @@ def test_a_task_is_described_with_its_host_role_and_address() -> None:
     assert tasks(PLAN)[1] == named | placed
 
 
-def test_the_chief_of_a_program_leads() -> None:
+def test_chief0_is_the_lead_of_a_program_and_else_worker0() -> None:
     assert lead_of(tasks(WITH_CHIEF, {"release": "abc"}))["name"] == "chief0"
     assert lead_of(tasks(PLAN, {"release": "abc"}))["name"] == "worker0"
     assert lead_of(tasks(PLAN, replication="local"))["host"] == "n1"

@@ -83,7 +83,7 @@ OF_ALL: dict[str, Any] = {
 }
 PRINTED = ROOT / "tests" / "trainer" / "host" / "printed" / "missing_file_session.txt"
 MARK = "touch /nowhere"
-# What Ansible makes of an answer beside what its module says; some of it acts on the controller.
+# Fields of an answer with a meaning to Ansible itself; some of them act on the controller.
 SPECIAL: dict[str, Any] = {
     "add_host": {"host_name": "node1", "groups": ["ps"], "host_vars": {"ansible_ssh_common_args": MARK}},
     "add_group": "ps",

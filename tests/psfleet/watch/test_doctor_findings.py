@@ -22,7 +22,7 @@ def check(
 def answer(
     *wrong: dict[str, str], names: tuple[str, ...] = (*HOST, *INSIDE), **changes: object
 ) -> dict[str, Any]:
-    """Return what a host that is well answers, but for what is `wrong`."""
+    """Return the answer of a healthy host, except for the checks in `wrong`."""
     other = {entry["name"] for entry in wrong}
     checks = [*wrong, *(check(name) for name in names if name not in other)]
     return {"problem": "", "checks": checks, "deployed": TENSORFLOW_VERSION, "alive": [], **changes}
@@ -127,7 +127,7 @@ def test_a_cluster_without_answers_is_shown_as_not_reached() -> None:
     assert "node1  not reached" in lines({"node1": {}}, 80)
 
 
-def test_hosts_with_different_versions_of_tensorflow() -> None:
+def test_different_versions_of_tensorflow_on_hosts_are_a_failure() -> None:
     answers = {"node1": answer(), "node2": answer(deployed="2.20.0"), "node3": bare()}
     findings = Findings.of(plan(*answers), answers)
     assert [row.state("environment") for row in findings.rows] == ["ok", "failed", "skipped"]

@@ -12,7 +12,7 @@ ALIVE, ENDED = "ActiveState=active\n", "ActiveState=inactive\n"
 
 
 def ask(log: FollowedLog, state: str = ALIVE) -> list[str]:
-    """Ask the shell of this host, whose systemd knows of no task: the test says what it would say."""
+    """Run the command in a shell of this host; the state of the unit comes from the test."""
     printed = subprocess.run(["sh", "-c", log.command], capture_output=True, text=True, check=False).stdout
     return log.read(state + printed)
 

@@ -18,7 +18,7 @@ def answer_of(worker: str, below: str = "running") -> str:
 
 
 def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str = "") -> list[str]:
-    """Let the lead's host be silent for so long, while node1 says how worker1 is, or is silent as well."""
+    """Let the lead's host be silent for this time; node1 answers the state of worker1, or is silent, too."""
     told = []
     for at in range(int(seconds) + 1):
         if worker1 is not None and at % ASK == 0:
@@ -31,7 +31,7 @@ def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str =
 
 @pytest.fixture
 def view() -> WatchedRun:
-    """Return a run of two workers, ps and lead on node0, whose lead was read last at `BEGIN`."""
+    """Return a run of two workers with ps and lead on node0, last read at `BEGIN`."""
     view = WatchedRun(decided_run(2, recovery_deadline_seconds=PATIENCE))
     view.add_reading(Reading(progress()), BEGIN)
     return view

@@ -111,7 +111,7 @@ def written(open_folder: Path) -> Path:
 
 
 def told(state: Path) -> tuple[Reading, str]:
-    """Return what the shell of a host tells root of the run, and of its age."""
+    """Return the reading of the run and its age from commands run as root in this host's shell."""
     paths = {**PATHS, "state_directory": str(state), "log_directory": str(state)}
     answers = [
         subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout

@@ -136,7 +136,7 @@ def test_missing_tasks_are_wrapped_between_words_in_a_few_rows() -> None:
     [
         ({"phase": "ending", "missing": [MISSING]}, f"0%  step 0/400  ending: waiting for {WAITED_FOR}"),
         ({"phase": "failed", "reason": "loss is nan"}, "0%  step 0/400  failed: loss is nan"),
-        # What hosts say does not steer a terminal.
+        # Texts of hosts are made printable.
         ({"phase": "failed", "reason": "\x1b[2Jgone\r\n"}, "0%  step 0/400  failed:  [2Jgone"),
         # A program may tell its steps, or the last of them.
         ({"last_step": 0, "global_step": 7, "loss": 0.5}, "step 7  loss 0.5000"),

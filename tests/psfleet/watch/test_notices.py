@@ -29,7 +29,7 @@ def test_a_straggler_and_its_recovery_are_each_reported_once() -> None:
 
 def test_short_pauses_make_no_straggler() -> None:
     run = steady_run(3)
-    # Nor do many of them, one after the other.
+    # Many short pauses in succession do not make a straggler, either.
     for _ in range(6):
         assert run.goes_on(3, [50, 50, 0]) + run.goes_on(15, [50, 50, 50]) == []
 

@@ -20,7 +20,7 @@ def address(number: int) -> str:
 
 
 def cluster(size: int) -> Answers:
-    """Return what so many hosts say, of which each reaches all others."""
+    """Return the answers of a cluster of this size in which each host reaches all others."""
     numbers = range(1, size + 1)
     return {
         host(own): {
@@ -62,7 +62,7 @@ def plan(size: int) -> dict[str, Any]:
 
 
 def wrong(answers: Answers, size: int = 0) -> dict[str, list[str]]:
-    """Return what failed, by host."""
+    """Return the findings of failed checks, by host."""
     checks = peer_checks(plan(size or len(answers)), answers)
     assert set(checks) <= set(answers)
     return {

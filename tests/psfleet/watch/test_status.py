@@ -181,7 +181,7 @@ def test_a_cluster_without_answers_is_a_failure_with_a_remedy() -> None:
     assert shown.run == ""
 
 
-def test_before_any_deployment() -> None:
+def test_without_a_deployment_the_status_names_deploy_yml() -> None:
     missing = {"failed": True, "run_id": "", "reason": "its unit is not-found"}
     bare = answer(task("worker1", "inactive (dead)", **missing), deployed={})
     shown = status(answer(task("ps0", "inactive (dead)", **missing), deployed={}), bare)

@@ -22,7 +22,7 @@ def worker1(state: str, below: str, *, code: int = 0, restarts: int = 0, why: st
 
 
 def played() -> PlayedRun:
-    """Return a run of a program that tells no steps: ps0 and worker0 on node0, worker1 on node1."""
+    """Return a run of a program without steps: ps0 and worker0 on node0, worker1 on node1."""
     return PlayedRun(decided_run(2, program={"release": "abc"}), silent=True)
 
 

@@ -55,7 +55,9 @@ COORDINATED = f"{ONE_GRAPH.replace('client', 'server')} chief0=client@a:2223"
         ("local", False, "worker0=client@"),
     ],
 )
-def test_the_tasks_of_a_replication(replication: str, existing_servers: bool, tasks: str) -> None:
+def test_each_replication_has_its_tasks_roles_and_addresses(
+    replication: str, existing_servers: bool, tasks: str
+) -> None:
     settings = TrainingSettings(replication=replication, existing_servers=existing_servers)
     found = run_tasks(PLAN, settings, False)
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks

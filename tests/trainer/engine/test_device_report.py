@@ -91,7 +91,7 @@ def test_the_report_counts_operations_on_the_device_that_ran_them(placed: dict[s
 
 
 def test_an_addition_that_tensorflow_merged_is_counted_on_the_device_that_ran_it(target: str) -> None:
-    """TensorFlow adds a row to a product within the multiplication, whatever device it was asked to use."""
+    """TensorFlow adds a row to a product within the multiplication, whatever device the graph requests."""
     with tf.Graph().as_default() as graph:
         with tf.device("/job:ps/task:0"):
             product = tf.matmul(v1.placeholder_with_default(tf.ones([2, 3]), [2, 3]), tf.ones([3, 4]))

@@ -24,7 +24,7 @@ def test_a_local_run_trains_stops_and_resumes_in_one_process(tmp_path: Path) -> 
         assert cluster.only("worker0", "finished").integer("global_step") == saved > 200
         assert cluster.progress()["phase"] == "stopped"
 
-        # As people type it; a unit also gives it the cluster's hosts, which it does not need.
+        # People type this command line; a unit also passes the cluster's hosts, which are not needed.
         cluster.hosts = {"ps": [], "worker": []}
         cluster.start("worker0", flags=[f"--steps={saved + 300}", "--job_name=local"])
         assert cluster.wait() == {"worker0": 0}

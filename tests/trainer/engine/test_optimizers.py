@@ -77,11 +77,11 @@ def test_packed_optimizers_compute_the_same_weights_as_tensorflow(
     session.close()
 
     expected, losses = _of_tensorflow(settings, first)
-    # The steps of a call are those that they would be alone.
+    # Steps of one call equal steps of separate calls.
     counted = [(step.global_step_before, step.counters) for step in taken]
     assert counted == [(step, (step + 1, 0, step + 1, 0)) for step in range(STEPS)]
     assert [step.loss for step in taken] == pytest.approx(losses, rel=1e-4)
-    # Each ps has its own of what is of no variable.
+    # Each ps has its own copy of values that belong to no variable.
     expected |= {f"{name}_1": value for name, value in expected.items() if name.endswith("_power")}
     assert set(found) == set(expected)
     for name, value in found.items():

@@ -93,7 +93,7 @@ def test_steps_do_not_wait_for_a_suspended_worker_if_there_is_a_backup(tmp_path:
         cluster.start()
         cluster.until_steps(30)
         cluster.signal("worker2", signal.SIGSTOP)
-        # Where it was stopped amid its gradients, one step is taken again, after 3 s.
+        # If it was suspended while it sent gradients, one step is repeated, after 3 s.
         cluster.until_steps(60)
         cluster.until(lambda: cluster.progress()["missing"] == [], "the chief to miss nobody")
         counted = cluster.progress()["contributions"]
@@ -118,7 +118,7 @@ def test_without_a_backup_steps_wait_for_a_suspended_worker_and_a_stopped_run_re
         assert isinstance(missing, list)
         assert [entry["task"] for entry in missing] == ["worker1"]
         assert f"The step waits for worker1 at {cluster.hosts['worker'][1]} (" in cluster.output("worker0")
-        # The chief, which looks for a step four times a second, has told four times more and seen none.
+        # The chief checks four times a second and reports progress: after 2 s it has seen no step.
         cluster.until(lambda: cluster.wall() >= since + 2, "what the chief tells 2 s later, by its clock")
         assert cluster.global_step() == stood
         assert cluster.progress()["phase"] == "waiting"

@@ -18,7 +18,7 @@ tasks_with = cache(Tasks)
 
 
 def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
-    """The graph of worker 0 and a session whose step waits for nobody."""
+    """Return the graph of worker 0 and a session in which a step waits for no other worker."""
     graph, session = tasks_with(ps).begin(0, settings)
     session.initialise()
     if isinstance(graph, SynchronousGraph):
@@ -58,7 +58,7 @@ def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingS
                 ("ps1", "ps0"): 2,
             },
         ),
-        # The mean is over the examples of both, which the client adds up; it tells the other of the step.
+        # The client sums the examples of both for the mean, and sends the step to the other worker.
         (
             "in_graph",
             1,
@@ -157,5 +157,5 @@ def test_a_model_learns_equally_well_with_bfloat16_on_the_wire() -> None:
     (usual, _), (small, weights) = trained("float32"), trained("bfloat16")
     assert usual["accuracy"] > 0.9
     assert small == pytest.approx(usual, abs=0.01)
-    # What the ps holds has the digits that do not travel.
+    # The weights on the ps keep the digits that are not sent.
     assert (weights != weights.astype(tf.bfloat16.as_numpy_dtype)).mean() > 0.9

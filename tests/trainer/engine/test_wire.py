@@ -78,7 +78,7 @@ def test_pushed_gradients_equal_those_of_the_variables(alone: str, dtype: str) -
     assert [variable.op.name for _, variable in pushed] == ["weights", "biases", "rows"]
     gradients = [gradient for gradient, _ in pushed]
     assert [gradient.device for gradient in gradients[:2]] == [PS[0], PS[0]]
-    # Of a table that the model reads by itself only the rows that it has read go back.
+    # If the model reads a table itself, only the rows that it read are sent back.
     assert isinstance(gradients[2], tf.IndexedSlices) == (alone == "rows")
     with graph.as_default():
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]

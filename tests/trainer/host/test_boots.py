@@ -34,7 +34,7 @@ def test_each_boot_of_a_host_or_container_has_its_own_id(tmp_path: Path) -> None
 def test_a_task_with_the_id_of_another_boot_was_started_before_this_boot(
     tmp_path: Path, told: str | None, rebooted: bool
 ) -> None:
-    """Also by the shell of a host, which the watcher asks."""
+    """The shell command that the watcher runs on a host gives the same answer."""
     file = boot_file(tmp_path, "worker", 1)
     file.parent.mkdir()
     if told is not None:

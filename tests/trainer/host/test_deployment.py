@@ -20,7 +20,7 @@ TODAY = Today(WHOLE.plan, WHOLE.release, WHOLE.environment)
 
 
 def deploy(folder: Path) -> tuple[Path, Path]:
-    """Leave what deploy.yml leaves, and return the directories of installation and configuration."""
+    """Write the files of a deployment, and return the directories of installation and configuration."""
     environment = folder / "opt" / "environments" / WHOLE.environment
     release = folder / "opt" / "releases" / WHOLE.release
     etc = folder / "etc"

@@ -46,7 +46,7 @@ sys.exit(child({LOGIN.pw_uid}, lambda: child(0, lambda: child(0, look))))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
 def test_carried_files_need_space_in_the_home_of_the_login_user_also_after_becoming_root() -> None:
-    for user in ({}, {"SUDO_UID": "0"}):  # of another program that somebody ran by sudo
+    for user in ({}, {"SUDO_UID": "0"}):  # the second is set by an enclosing sudo
         ran = [sys.executable, "-c", BECOMES_ROOT]
         done = subprocess.run(ran, cwd=ROOT, env=user, stdout=subprocess.PIPE, text=True, check=True)
         assert done.stdout == f"{existing_parent(Path(LOGIN.pw_dir))}\n"

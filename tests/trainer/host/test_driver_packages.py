@@ -25,7 +25,7 @@ FACTS = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, ke
 
 
 def plan_of(case: dict[str, Any]) -> DriverPackages:
-    """Return what an installation does: of Debian's driver on a host without one, if nothing else is told."""
+    """Return the planned installation; the default is Debian's driver on a host without one."""
     packages = case.get("packages", ["nvidia-kernel-dkms", "nvidia-smi"])
     unknown, chosen = case.get("unknown", []), case.get("chosen", False)
     facts = replace(FACTS, **told(case.get("facts", {})))

@@ -55,8 +55,8 @@ LOST = "Additional GRPC error information from remote target /job:ps/replica:0/t
 def test_an_error_of_tensorflow_is_shortened_to_its_own_line(file: str, told: str) -> None:
     printed = (PRINTED / f"{file}.txt").read_text()
     assert in_short(exception_in(printed)) == told
-    assert in_short(told) == told  # what was told by one place is told by the next
-    # As a program records it with its message, and psfleet with the class of its exit code.
+    assert in_short(told) == told  # shortening is idempotent
+    # A program records the message, and psfleet adds the class of its exit code.
     message = exception_in(printed).removeprefix("tensorflow.python.framework.errors_impl.")
     assert in_short(f"program: {message}") == f"program: {told}"
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes netwo
 ROOT, TASKS, SOMEBODY = 0, 61001, 61002
 HERE, PEER, STRANGER = ("10.77.0.1", "fd77::1"), ("10.77.0.2", "fd77::2"), ("10.77.0.3", "fd77::3")
 OWN = ("127.0.0.1", "127.0.1.1", "::1", "::ffff:127.0.0.1", *HERE)
-# Of a task here and there; of one that does not listen; of others; of what a task should not have opened.
+# Ports of tasks on both hosts; of a task that does not listen; of SSH and others; of a forbidden listener.
 PORT, IDLE, SSH, OTHER, HIDDEN = 2222, 2223, 22, 9999, 7777
 LISTEN = ((PORT, TASKS), (SSH, ROOT), (OTHER, ROOT), (HIDDEN, TASKS))
 FENCE = Fence(
@@ -102,7 +102,7 @@ def test_refused_connections_are_counted_for_each_task(fenced: Networks) -> None
         fenced.tried("stranger", address, PORT)
         fenced.tried("here", address, PORT, SOMEBODY)
     fenced.tried("stranger", HERE[0], IDLE)
-    # Let in, or refused elsewhere: at a port of somebody else, or on the way to another host's task.
+    # These connections are allowed, or refused elsewhere: at another port, or on the way to another host.
     fenced.tried("peer", HERE[0], PORT)
     fenced.tried("stranger", HERE[0], OTHER)
     for user in (TASKS, ROOT):

@@ -121,7 +121,9 @@ def test_a_fence_that_is_not_as_deployed_is_reported_with_the_reason(
 
 
 @as_root
-def test_the_check_of_the_doctor(networks: Networks, tmp_path: Path) -> None:
+def test_the_doctors_check_depends_on_the_wanted_and_deployed_fence(
+    networks: Networks, tmp_path: Path
+) -> None:
     deploy(tmp_path, survey(ASKED))
 
     def check(*, wanted: bool = True, deployed: bool = True) -> Finding:

@@ -28,7 +28,7 @@ HOSTS = {"well": WELL, "bare": BARE, "empty": GpuFacts()}
 
 
 def chain_of(case: dict[str, Any]) -> list[Check]:
-    """Return the checks of a host that differs from another in its facts; worker0 has GPU 0 if not told."""
+    """Return the checks of a host with the facts of the case; by default worker0 has GPU 0."""
     facts = told(case.get("facts", {}))
     if "smi" in case:
         facts["smi"] = "; ".join(recorded(case["smi"]).strip().splitlines())

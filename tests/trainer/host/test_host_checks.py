@@ -92,7 +92,7 @@ def test_all_problems_of_a_host_are_reported_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])
 def test_the_code_of_host_checks_parses_with_python_3_8(name: str) -> None:
-    """A host with Python 3.8 must be told what it lacks, not that `match` is a syntax error."""
+    """The message for a host with Python 3.8 must name what the host lacks, not a syntax error in `match`."""
     text = (ROOT / "trainer/host" / f"{name}.py").read_text()
     ast.parse(text, feature_version=(3, 8))
     assert "from __future__ import annotations" in text

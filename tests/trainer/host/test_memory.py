@@ -1,4 +1,4 @@
-"""How much memory a host has for its tasks, and what helps where that is too little."""
+"""The memory that a host has for its tasks, and the remedy if that is too little."""
 
 from pathlib import Path
 

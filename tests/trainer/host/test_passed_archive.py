@@ -1,4 +1,4 @@
-"""An archive that is taken from neighbours: programs of this machine, as SSH would start them elsewhere."""
+"""An archive from neighbours: the programs run on this machine as SSH would start them elsewhere."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from trainer.host import login_commands, passed_archive
 from trainer.host.passed_archive import Archive, NoNeighbourError, by_login, take
 
 HASH = "0123456789ab"
-SIZE = 3_500_000  # four parts, of which the last is smaller
+SIZE = 3_500_000  # four parts, the last one smaller
 CONTENT = os.urandom(SIZE)
 
 
@@ -37,7 +37,7 @@ def _no_patience_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def given(environments: Path, silent: int = 60) -> Callable[[str, int], list[str]]:
-    """Return how a neighbour gives an archive of this machine: what sshd would run, asked as hosts ask."""
+    """Return the command by which a neighbour sends an archive, as sshd would run it for a host."""
 
     def giving(name: str, offset: int) -> list[str]:
         asked = by_login("psfleet-ssh", HASH, SIZE)(name, offset)[-1]
@@ -47,13 +47,13 @@ def given(environments: Path, silent: int = 60) -> Callable[[str, int], list[str
 
 
 def asked_of(environments: Path, asked: str, *may: str) -> list[str]:
-    """Return what sshd runs of a command that it is asked for."""
+    """Return the command that sshd runs for a requested command."""
     program = (sys.executable, "-I", "-S", login_commands.__file__, str(environments), *may)
     return ["env", f"SSH_ORIGINAL_COMMAND={asked}", *program]
 
 
 def by_name(neighbours: Mapping[str, str], path: Path) -> Callable[[str, int], list[str]]:
-    """Return how neighbours answer, which have a program for the shell, or "" for psfleet's."""
+    """Return the command of each neighbour: a shell script, or psfleet's own program for ""."""
     return lambda name, offset: (
         ["sh", "-c", neighbours[name], name, str(path), str(offset)]
         if neighbours[name]

@@ -29,7 +29,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def silence(monkeypatch: pytest.MonkeyPatch, limit: str) -> Iterator[None]:
-    """Do not wait long for what never comes."""
+    """Shorten the wait for an answer that never comes."""
     with monkeypatch.context() as own:
         own.setattr(peer_probes, limit, 0.5)
         yield

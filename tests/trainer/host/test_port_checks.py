@@ -24,7 +24,7 @@ from trainer.host.port_checks import (
 )
 
 PS, WORKER = TaskPort("ps", 0, 2222), TaskPort("worker", 1, 2223)
-# Of a host of Debian 12: a listener, a connection of it, and one that no process has any more.
+# /proc/net/tcp of a Debian 12 host: a listener, a connection to it, and one that no process holds any more.
 TABLE = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998        0 41234 1
@@ -33,7 +33,7 @@ TABLE = """\
   cut
    3: 0000:00:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000   0        0 41236
 """
-# What cgroup v1 in hybrid mode and cgroup v2 say of a task.
+# The control groups of a task, by cgroup v1 in hybrid mode and by cgroup v2.
 CGROUP_V1 = (
     "12:pids:/system.slice\n1:name=systemd:/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n"
 )
@@ -47,7 +47,7 @@ def test_only_listening_sockets_of_the_requested_ports_are_parsed() -> None:
     assert parse_sockets("", [2222]) == {}
 
 
-def test_the_unit_of_a_process() -> None:
+def test_the_unit_of_a_process_is_read_from_its_control_groups() -> None:
     assert {unit_of(cgroups) for cgroups in (CGROUP_V1, CGROUP_V2)} == {"psfleet-ps@0.service"}
     assert unit_of("0::/user.slice/user-0.slice/session-3.scope\n") == "session-3.scope"
     assert unit_of("0::/\n") == ""

@@ -100,7 +100,9 @@ def test_a_fence_survives_a_round_trip_through_json_and_damage_is_refused() -> N
         ("store", "None", "store", ""),
     ],
 )
-def test_places_beside_the_plan(text: str, network: str, name: str, ports: str) -> None:
+def test_a_place_is_parsed_into_network_name_and_ports(
+    text: str, network: str, name: str, ports: str
+) -> None:
     found = to_reach(text)
     assert (str(found.network), found.name, found.ports) == (network, name, ports)
 

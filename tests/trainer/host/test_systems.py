@@ -22,14 +22,14 @@ from trainer.host.systems.system import Driver, Packages, System
 
 FOLDER = ROOT / "trainer" / "host" / "systems"
 EVERY = [pytest.param(system, id=name) for name, system in SYSTEMS.items()]
-# What only some system has: its driver's packages may need nothing compiled, and none of them may be signed.
+# Fields that may be empty: a driver may need no compiler, and no package of it may be signed.
 MAY_BE_EMPTY = {"tested", "untested", "signed", "compiling"}
-# It makes container hosts, of Debian: how a system gets there is no part of what runs on it.
+# This role makes container hosts of Debian; it does not run on other systems.
 OF_DEBIAN = ROOT / "roles" / "practice_hosts"
 
 
 def empty(value: object) -> list[str]:
-    """Return the fields that say nothing, also of what is in a field."""
+    """Return the empty fields, also those of nested values."""
     if not is_dataclass(value):
         return []
     found = []
@@ -114,18 +114,18 @@ def test_an_added_system_is_used_by_checks_and_roles(tmp_path: Path, monkeypatch
 
 
 def words_of_systems() -> set[str]:
-    """Return what only one system may call so: packages, their commands, services and directories."""
+    """Return names that belong to one system: packages, their commands, services and directories."""
     words = set()
     for system in SYSTEMS.values():
         packages = {*system.programs.values(), *system.driver.packages, system.driver.headers}
-        # Where a package is called as its program is, its name tells nothing.
+        # A package with the name of its program does not identify a system.
         words |= {name.partition("{")[0] for name in packages} - {*system.programs, *PROGRAMS}
         words |= {system.packages.module, system.packages.install.split()[0], system.sshd_directory}
         words |= {f"{system.sshd_service}.service", system.driver.smi, system.identity, system.name}
     return words - {"systemd", "coreutils", "nftables", "nvidia-smi", "nvidia-modprobe"}
 
 
-# Programs and units that have one name everywhere are allowed, as nvidia-smi, and nftables.service.
+# Programs and units with one name everywhere, such as nvidia-smi and nftables.service, are allowed.
 WORDS = sorted(words_of_systems() | {"apt", "apt-get", "dpkg", "dnf", "yum", "ssh.service", "sshd.service"})
 
 

@@ -103,7 +103,9 @@ def test_more_workers_than_examples_are_refused() -> None:
         (10, 100, 2, 1),
     ],
 )
-def test_batches_per_epoch(examples: int, batch_size: int, workers: int | None, expected: int) -> None:
+def test_the_number_of_batches_in_an_epoch_is_rounded_up(
+    examples: int, batch_size: int, workers: int | None, expected: int
+) -> None:
     assert epoch_and_batch(1, examples, batch_size, workers) == (1, 1, expected)
 
 

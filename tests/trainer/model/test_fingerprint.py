@@ -1,4 +1,4 @@
-"""The fingerprint of a model: alike from its values and from the ps that hold them, and of every bit."""
+"""The fingerprint of a model is the same from its values and from its ps, and depends on every bit."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise

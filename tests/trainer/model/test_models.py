@@ -133,7 +133,7 @@ def test_cnn_refuses_images_that_are_not_square(tmp_path: Path) -> None:
 
 
 def test_the_model_of_the_page_learns(tmp_path: Path) -> None:
-    """The page's block, saved as the page says, beside a copy of the trainer."""
+    """The code block of the page is saved where the page says, in a copy of the trainer."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == 1
     shutil.copytree(ROOT / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))

@@ -23,14 +23,14 @@ WIDTH = partition.WEIGHTS_OF_A_WORKER
 
 
 def assert_all_parts_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For runs of each replication that have ended: all weights were found, also by who evaluates later."""
+    """Assert that an ended run found all weights, also according to a later evaluation."""
     metrics, workers = cluster.metrics(), len(cluster.hosts["worker"])
     assert metrics["largest_error"] < 0.02
     assert (metrics["parts_found"], metrics["parts"]) == (workers, workers)
     assert metrics["loss"] == pytest.approx(partition.NOISE**2, rel=0.5)
     assert f"found are those of {workers} of {workers} workers" in cluster.output("worker0")
     chief = cluster.directory("worker0")
-    # Who has no ps must make the variables that were on them.
+    # A process without ps must create the variables that were on the ps.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(chief)]) == FINISHED
     found, _ = read_records(events_file(chief, "evaluator", 0))

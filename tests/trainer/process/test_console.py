@@ -29,7 +29,7 @@ def test_a_log_beyond_its_quota_is_emptied_with_a_notice(tmp_path: Path) -> None
     with printing(log, "1") as process:
         until(lambda: CUT in log.read_text(), "a log that is cut")
         process.communicate(b"")
-    # What was printed after the first megabyte may have come after the cut.
+    # Output after the first megabyte may follow the cut.
     assert (process.returncode, log.stat().st_size < 600_000) == (0, True)
 
 

@@ -1,4 +1,4 @@
-"""The class of an exception: too little memory is a class of its own, and what helps is told with it."""
+"""The class of an exception: too little memory has its own class, with a remedy."""
 
 import pytest
 import tensorflow as tf

@@ -18,7 +18,7 @@ TUTORIAL = (
 )
 
 
-def test_the_command_line_of_the_tutorials() -> None:
+def test_the_command_line_of_the_tutorials_is_accepted() -> None:
     options = flags.parse(TUTORIAL.split())
     assert options.cluster.task == "worker1"
     assert options.cluster.jobs == {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fe80::1]:2222"]}

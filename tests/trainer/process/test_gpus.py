@@ -95,7 +95,7 @@ def test_the_graph_of_a_cluster_places_variables_and_data_on_cpus(replication: s
     assert {PS_0, PS_1} <= held <= {PS_0, PS_1} | workers  # towers are counted on their worker
     read = {operation.device for operation in operations if operation.type in READ}
     assert read == (workers if replication == "in_graph" else {"/job:worker/task:0/device:CPU:0"})
-    # What a step computes is free to go to a worker's GPU.
+    # Computations of a step may be placed on a worker's GPU.
     products = {operation.device for operation in operations if operation.type == "MatMul"}
     assert not any("CPU" in device for device in products), products
 

@@ -12,7 +12,7 @@ from trainer.process.watchdog import SERVING, Watchdog
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A service manager with a watchdog of 60 s, which this process tells what it has to tell."""
+    """A service manager with a watchdog of 60 s, which receives the notifications of this process."""
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:

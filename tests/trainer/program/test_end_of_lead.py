@@ -69,7 +69,7 @@ def test_the_lead_does_not_wait_for_a_host_that_does_not_answer(
 ) -> None:
     with contextlib.ExitStack() as stack:
         hosts = [f"127.0.0.1:{free_ports(1)[0]}"]
-        # Who knocks at a port whose queue is full hears nothing, as from a host that is off.
+        # A connection to a port with a full queue gets no answer, as from a host that is off.
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(2):
             knock = stack.enter_context(socket.socket())

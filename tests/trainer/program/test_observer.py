@@ -14,7 +14,7 @@ from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.contract.records import events_file, read_records
 from trainer.program import launcher
 
-# Graph -> the losses of its steps; None for one whose loss is not known.
+# Graph -> the losses of its steps; None for an unknown loss.
 STEPS: dict[str, list[float | None]] = {
     "minimised": [1.0, 0.64, 0.4096],
     "behind_a_group": [1.0, 0.81, 0.5041],
@@ -38,7 +38,7 @@ STEPS: dict[str, list[float | None]] = {
     "with_a_loss_scale": [1.0],
     "broken": [],
 }
-# What is told of the graph beside the weight and the global step: names of variables, counters, doubts.
+# Records of the graph other than the weight and the global step: names of variables, counters, doubts.
 MORE: dict[str, tuple[str, str, str]] = {
     "two_optimizers": ("one/weight other/weight", "global_step", ""),
     "two_counters": ("one/weight other/weight", "one/global_step other_step", ""),

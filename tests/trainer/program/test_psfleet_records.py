@@ -114,7 +114,7 @@ def test_a_program_may_have_modules_of_any_name(tmp_path: Path) -> None:
         assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
         step = tasks.records("worker0", "step")[0]
         assert step.integer("examples") == 0
-        assert "loss" not in step.fields  # not told: null is a loss that was not finite
+        assert "loss" not in step.fields  # not recorded: null would be a non-finite loss
         assert tasks.records("worker0", "finished")[0].text("reason") == "run over"
 
 
@@ -197,7 +197,7 @@ def test_steps_of_several_threads_are_recorded_and_a_new_phase_counts_from_its_s
     ]
     assert told[:5] == [(1, 0, 0), (1, 0, 2), (1, 2, 100), (1, 100, 100), (1, 100, 100)]
     assert [window.integer("unplaced") for window in tasks.records("worker0", "step")][:5] == [1, 1, 1, 2, 2]
-    # Nothing is taken back where one thread tells less than another did, and nothing is lost.
+    # A thread with a lower step than another takes no steps back, and no step is lost.
     reached = [after for _, _, after in told]
     assert reached == sorted(reached)
     assert reached[-1] == 4100

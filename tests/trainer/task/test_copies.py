@@ -18,7 +18,7 @@ MORE = 100
 
 
 class _Hosts(Cluster):
-    """Tasks on two hosts, on each of which the run's directory has the same path: here it is one folder."""
+    """Tasks on two hosts: the run's directory has the same path on both, so here it is one folder."""
 
     def directory(self, task: str) -> Path:  # noqa: ARG002 - the same for all
         return self.folder / "run"

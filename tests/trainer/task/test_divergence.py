@@ -51,6 +51,6 @@ def test_a_run_with_a_diverged_loss_ends_and_names_the_first_loss_of_the_run(tmp
         )
         assert told, reason
         assert int(told[1]) == int(told[3]) + 49
-        # What is first is of the run, not of the process.
+        # The first loss is that of the run, not of the process.
         first = first_loss_in(cluster.directory("worker0"), "worker", 0)
         assert f"{first:g}" == told[2]

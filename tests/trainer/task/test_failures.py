@@ -123,7 +123,7 @@ def test_bad_data_damaged_checkpoints_and_different_settings_end_the_run_with_th
 def test_a_worker_that_fails_after_another_ended_the_run_keeps_its_own_reason(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=3, flags=[f"--data_dir={tmp_path}"]) as cluster:
         cluster.start("ps0", "worker1")
-        # The ps holds the stop code of worker 1 for some seconds: without the chief nobody ends it.
+        # The ps holds the stop code of worker 1 for some seconds: only the chief would end the ps at once.
         cluster.until(lambda: cluster.has_ended("worker1"), "the end of worker 1")
         cluster.start("worker2")
         assert cluster.wait() == {"ps0": INPUT, "worker1": INPUT, "worker2": INPUT}

@@ -20,7 +20,7 @@ ENDLESS = ["--model=linear", "--steps=1000000", "--steps_per_call=1"]
 
 
 def _until_told_for(cluster: Cluster, seconds: float) -> None:
-    """Wait until the chief has told that it is alive, as it tells the watchdog, for so long."""
+    """Wait until the chief has reported for this time that it is alive."""
     since = cluster.wall()
     cluster.until(lambda: cluster.wall() >= since + seconds, "what the chief tells meanwhile", 60)
 
@@ -42,7 +42,7 @@ def test_a_worker_in_a_step_that_never_returns_rejoins_after_the_loss_of_its_ps(
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == {"ps0": 0, "worker0": STOPPED, "worker1": 0}
         assert len(cluster.records("worker1", "started")) == 1
-        # The 19 steps before it hung, and those of the second session, are all told.
+        # The 19 steps before the hang and those of the second session are all recorded.
         windows = cluster.records("worker1", "step")
         taken = cluster.only("worker1", "finished").integer("local_step")
         assert sum(window.integer("steps") for window in windows) == taken > 19
@@ -50,7 +50,7 @@ def test_a_worker_in_a_step_that_never_returns_rejoins_after_the_loss_of_its_ps(
 
 @contextmanager
 def _stopped_ps(directory: Path, deadline_seconds: int) -> Iterator[Cluster]:
-    """Give a run whose ps hangs, and whose one worker waits so long for it."""
+    """Yield a run with a ps that hangs and one worker that waits for it up to the deadline."""
     flags = [*ENDLESS, f"--barrier_deadline_seconds={deadline_seconds}", "--recovery_deadline_seconds=4"]
     with Cluster(directory, workers=1, flags=flags) as cluster:
         cluster.serve("ps0")

@@ -15,7 +15,7 @@ STEPS = 400
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
-    """A run whose worker 1 comes late, and meanwhile one whose worker 1 never comes; both have ended."""
+    """Two ended runs: in the first, worker 1 started late; in the second, it never started."""
     linear = ["--model=linear", f"--steps={STEPS}"]
     with (
         Cluster(tmp_path_factory.mktemp("late"), flags=linear) as late,

@@ -10,7 +10,7 @@ from plugins.action.show import ActionModule
 from plugins.plugin_utils.pages import tensorboard
 from tests.plugins.steps.module_run import action_of
 
-# In place of TensorBoard, which the tests' environment lacks: it shows what it was started with, and ends.
+# It replaces TensorBoard, which the tests' environment lacks: it prints its arguments and folders, and ends.
 STAND_IN = """#!/bin/sh
 echo "said $*" >&2
 cd $(echo "$*" | sed 's/.*--logdir=//; s/ .*//') && for run in *; do echo "$run is $(readlink $run)" >&2; done
@@ -58,7 +58,7 @@ def test_tensorboard_reads_the_folders_of_the_runs_and_its_end_is_reported(
     )
     assert f"one is {runs[0]}\ntwo is {runs[1]}\n" in message
     assert shown == ["TensorBoard 2.21.0 at http://127.0.0.1:6007/ (Ctrl-C to quit)"]
-    # A time later it shows what is asked for then, and has left the runs alone.
+    # A later call shows only the requested run, and has not changed the runs.
     (runs[0] / "kept").touch()
     message = acted(tmp_path / "cache", runs[1])["msg"]
     assert f"two is {runs[1]}" in message

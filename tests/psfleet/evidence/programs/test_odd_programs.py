@@ -11,7 +11,7 @@ from tests.psfleet.evidence.program_folders import run_program
 from tests.psfleet.evidence.run_folders import verdict_of
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "tf1_between_graph.py"
-# What docs/programs.md asks for, in the example's own loop.
+# The calls that docs/programs.md documents, in the example's own loop.
 RECORDED = {
     "import tensorflow as tf\n": "import psfleet_records\nimport tensorflow as tf\n",
     "    losses: list[float] = []\n": "    losses: list[float] = []\n"
@@ -22,7 +22,7 @@ RECORDED = {
 }
 ODD, COORDINATOR = (Path(__file__).with_name(f"odd_{name}.py") for name in ("program", "coordinator"))
 
-# What is done (a function of odd_program.py), on how many ps and workers -> the verdict, and what it says.
+# (function of odd_program.py, number of ps, number of workers) -> verdict and a part of its text.
 PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
     ("local_variables", 1, 2): ("completed", "other workers do not train worker1 mine"),
     ("takes_over", 1, 2): ("completed", "other workers do not train worker1 mine"),
