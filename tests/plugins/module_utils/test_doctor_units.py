@@ -23,7 +23,7 @@ def test_the_answer_is_found_among_log_lines_of_libraries(tmp_path: Path) -> Non
     assert states(output) == dict.fromkeys(NAMES, "ok")
 
 
-def test_an_answer_is_text(tmp_path: Path) -> None:
+def test_a_finding_that_is_no_text_is_converted_to_text(tmp_path: Path) -> None:
     output = tmp_path / "doctor-worker-0.out"
     output.write_text('{"checks": [{"name": "x", "state": "ok", "found": [1]}]}\n')
     assert [check.found for check in read_answer(output, WELL)] == ["[1]"]
@@ -96,7 +96,7 @@ def test_a_link_in_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
     assert states(tmp_path / "doctor-worker-0.out")["tensorflow"] == "failed"
 
 
-def test_a_deployment_of_an_older_psfleet_has_no_such_unit(tmp_path: Path) -> None:
+def test_checks_are_skipped_if_an_older_deployment_has_no_unit_for_them(tmp_path: Path) -> None:
     checks = read_answer(tmp_path / "doctor-worker-0.out", {"LoadState": "not-found"})
     assert {check.state for check in checks} == {"skipped"}
     assert checks[0].found == "its unit is not-found: deployed by an older psfleet"

@@ -31,7 +31,7 @@ def test_a_missing_gpu_is_refused_except_when_only_looking(driver: str) -> None:
         assert "Nothing was changed there" in answer["msg"]
 
 
-def test_packages_without_a_module_are_not_to_be_installed_again() -> None:
+def test_installed_packages_without_a_module_give_no_advice_to_install_the_driver() -> None:
     bare = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, kernel=KERNEL)
     checks = gpu_chain(bare, [TASK | {"gpus": [0]}], "x86_64", None)
     assert "set nvidia_cuda_driver to present" in refusal("node3", bare, checks, [])

@@ -121,7 +121,7 @@ def test_many_paths_of_a_folder_are_abbreviated() -> None:
     assert module.in_short(units[:3]) == units[:3]
 
 
-def test_check_mode_lists_what_is_removed_then_it_is_removed_once(host: Host) -> None:
+def test_a_reset_removes_once_what_check_mode_has_listed(host: Host) -> None:
     deployed(host)
     before = left(host.root)
     looked = reset(host.root, check=True)
@@ -146,7 +146,7 @@ def test_check_mode_lists_what_is_removed_then_it_is_removed_once(host: Host) ->
     }
     assert host.passwd.read_text() == OTHERS
     assert (host.units, host.table) == ({}, "")
-    # Who reads its configuration anew, and when: the fence is the last that stops.
+    # Sshd is reloaded first, and the fence stops last.
     told = [line for line in host.told if line.split()[0] in {"systemctl", "stop", "reset-failed", "userdel"}]
     assert told == [
         "systemctl reload ssh",

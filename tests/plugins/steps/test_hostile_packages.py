@@ -123,7 +123,7 @@ def test_a_package_runs_only_with_the_rights_of_the_tasks_and_changes_nothing(
     archive = make_archive(tmp_path / "wheels.tar", files=files)
     fresh = environment(host, archive)
     assert install(fresh, archive) == "1.0"
-    # The trial has run it, with the rights of the user whom tasks have.
+    # The trial of the module has run it with the rights of the tasks' user.
     assert [path.name for path in spool.iterdir()] == [TOLD.format(NOBODY)]
     assert sleeping(seconds) == []
     assert not_roots(fresh.place) == []
@@ -208,7 +208,7 @@ def test_a_host_without_namespaces_for_root_is_refused_with_the_reason() -> None
     assert "Operation not permitted. Packages are shut in while they are installed" in done.stderr
 
 
-def test_the_mark_of_another_user_does_not_make_an_environment_complete(host: Path, tmp_path: Path) -> None:
+def test_a_marker_of_another_user_does_not_make_an_environment_complete(host: Path, tmp_path: Path) -> None:
     fresh = environment(host, make_archive(tmp_path / "wheels.tar"))
     fresh.place.mkdir(parents=True)
     fresh.marker.touch()

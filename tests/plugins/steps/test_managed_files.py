@@ -28,7 +28,7 @@ def manage(*files: dict[str, Any], check: bool = False, **others: Any) -> dict[s
     return answer_of(run, check=check, files=list(files), **others)
 
 
-def test_check_mode_lists_changes_then_they_are_made_once(tmp_path: Path) -> None:
+def test_changes_listed_in_check_mode_are_made_once(tmp_path: Path) -> None:
     folder, file, old = tmp_path / "d", tmp_path / "d" / "f", tmp_path / "old.env"
     old.write_text("gone\n")
     wanted: dict[str, Any] = {

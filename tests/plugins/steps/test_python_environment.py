@@ -117,7 +117,7 @@ def test_without_an_archive_from_a_neighbour_the_step_requests_one(host: Path, a
     assert not list(fresh.folder.glob(".archive-*"))
 
 
-def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive: Path) -> None:
+def test_remains_of_an_interrupted_installation_are_replaced(host: Path, archive: Path) -> None:
     fresh = environment(host, archive)
     (fresh.place / "lib").mkdir(parents=True)
     (fresh.place / "lib" / "half.py").write_text("")

@@ -111,7 +111,7 @@ def test_a_login_that_hangs_is_ended_with_its_children(folder: Path, monkeypatch
         assert time.monotonic() < deadline
 
 
-def test_a_check_does_not_log_in(folder: Path) -> None:
+def test_check_mode_does_not_log_in(folder: Path) -> None:
     assert logged_in(folder, check=True)[1] == 0
     assert not (folder / "proven").exists()
 

@@ -75,7 +75,7 @@ def test_only_files_that_the_hosts_own_tasks_may_leave_are_collected(
     assert written == ([folder / name] if wanted else [])
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
     archive = tmp_path / "a.tar.gz"
     with tarfile.open(archive, "w:gz") as stream:
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE):
@@ -191,7 +191,7 @@ def test_a_host_with_an_unsafe_name_gets_a_folder_with_a_safe_name(tmp_path: Pat
     assert content(tmp_path / "r1")["other_hosts/__.._n9/output/x"] == "2"
 
 
-def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
+def test_the_size_of_the_files_of_a_host_is_limited(tmp_path: Path) -> None:
     assert bring(tmp_path / "r0", "n1", {"output/a": "1" * 1000, "output/b": ""}) == []
     (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
     assert refused.startswith("'output/b' and everything after it")
@@ -247,8 +247,8 @@ def test_complete_files_of_a_damaged_archive_are_collected(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("length", "count"), [(2 * MOST_OF_A_HEADER, 1), (MOST_OF_A_HEADER, 40)])
-def test_headers_larger_than_any_are_not_read(tmp_path: Path, length: int, count: int) -> None:
-    """Names of megabytes, in an archive of a few kilobytes."""
+def test_an_archive_with_too_large_headers_is_refused(tmp_path: Path, length: int, count: int) -> None:
+    """The archive has a few kilobytes, and its headers claim names of megabytes."""
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, length
     with gzip.open(tmp_path / "a.tar.gz", "wb", 1) as stream:
@@ -279,7 +279,7 @@ def test_messages_of_a_host_are_shortened_and_made_printable() -> None:
     assert shown(["a"]) == ["a"]
 
 
-def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> None:
+def test_the_owners_of_files_are_written_also_if_collecting_is_interrupted(tmp_path: Path) -> None:
     places = places_of(tmp_path / "r1", "n2")
     with pytest.raises(KeyboardInterrupt), places.taken():
         places.place("output/x")

@@ -103,7 +103,7 @@ def test_a_host_has_the_units_of_all_jobs(units: Path) -> None:
         ("psfleet-fence", 40),
     ],
 )
-def test_a_unit_is_exposed_no_more_than_promised(units: Path, name: str, threshold: int) -> None:
+def test_the_exposure_level_of_a_unit_is_bounded(units: Path, name: str, threshold: int) -> None:
     assert exposure(units / f"{name}.service") <= threshold
 
 
@@ -191,7 +191,7 @@ def test_systemd_verifies_the_unit_of_a_gpu_task(units: Path, unit: str) -> None
 
 
 @with_systemd
-def test_a_unit_with_gpus_is_exposed_no_more_than_promised(units: Path) -> None:
+def test_the_exposure_level_of_a_unit_with_gpus_is_bounded(units: Path) -> None:
     drop_in = units / "psfleet-worker@1.service.d" / "gpu.conf"
     shutil.copy(units / "psfleet-worker@.service", units / "psfleet-worker@1.service")
     seen = exposure(units / "psfleet-worker@1.service")

@@ -86,7 +86,7 @@ def test_the_staleness_of_a_synchronous_run_is_shown_with_the_fate_of_stale_grad
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.0005, " 2,000 a second"), (0.01, " 100 a second"), (0.3, " 3.33 a second")]
 )
-def test_a_rate_is_a_plain_number(run: Path, seconds: float, said: str) -> None:
+def test_a_rate_is_shown_as_a_plain_number(run: Path, seconds: float, said: str) -> None:
     edit(run, "worker0", "step", seconds=seconds, steps=1)
     assert said in lines(run)["worker0"]
 

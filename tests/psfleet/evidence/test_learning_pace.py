@@ -71,7 +71,7 @@ def windows_of(curve: learning_pace.Curve, slower: float = 1.0, wide: int = 2) -
     ]
 
 
-def test_a_run_like_one_process_is_as_fast() -> None:
+def test_a_run_that_learns_like_one_process_has_its_pace() -> None:
     pace = pace_of(run_of(windows_of(ALONE[3])))
     assert pace is not None
     assert pace.loss < 0.5  # it went on to a fraction of the target

@@ -104,7 +104,7 @@ def test_a_task_that_systemd_gave_up_is_named_with_its_exit_code(lost: Path) -> 
     assert "; worker2 failed with exit code 9 on host3 after" in verdict_of(lost).headline
 
 
-def test_steps_of_a_stranger_are_not_those_of_a_lost_worker(lost: Path) -> None:
+def test_steps_of_an_unknown_process_do_not_count_as_those_of_a_lost_worker(lost: Path) -> None:
     """The ps counted how many steps the worker took; any more must be those of another process."""
     counted = records(lost, "worker0")[-1]["contributions"]
     edit(lost, "worker0", "finished", contributions=counted | {"worker2": 60})

@@ -47,7 +47,7 @@ def unchanged(run: Path) -> tuple[bool | None, str]:
     return found.ok, found.detail
 
 
-def test_the_manifest_lists_the_files_that_the_verdict_reads_with_their_hashes(collected: Path) -> None:
+def test_the_manifest_lists_the_collected_evidence_with_its_hashes_and_sizes(collected: Path) -> None:
     written = (collected / "manifest.json").read_text()
     content = json.loads(written)
     assert written == json.dumps(content, indent=2) + "\n"

@@ -51,7 +51,7 @@ def spoil_an_entry(run: Path) -> None:
 
 
 @cases("programs", globals())
-def test_how_tasks_ended_is_judged(silent: Path, case: Case) -> None:
+def test_each_way_in_which_tasks_ended_gets_its_expected_verdict(silent: Path, case: Case) -> None:
     case.hold(silent)
 
 
@@ -103,8 +103,8 @@ def test_a_sigterm_that_no_playbook_sent_is_reported_as_such(silent: Path) -> No
     assert said.partition(": it ")[2] in detail(verdict_of(silent), "tasks_ended_well")
 
 
-def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
-    """Where there is a chief, its end is the run's, and a worker may be ended by train.yml."""
+def test_chief0_must_end_by_itself_and_workers_need_not(silent: Path) -> None:
+    """If there is a chief0, the run ends with it, and train.yml may end the workers."""
     tasks = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
     chief = PlannedTask("chief", 0, "host9", "127.0.0.1", 1)
     (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (*tasks, chief)).to_json()))
@@ -141,7 +141,7 @@ def test_bytes_are_shown_with_units(count: object, said: str) -> None:
     assert size(count) == said
 
 
-def test_a_plan_of_a_chief_and_ps_alone_is_enough(silent: Path) -> None:
+def test_a_plan_of_a_chief_and_a_ps_without_workers_is_judged(silent: Path) -> None:
     ps, *_ = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
     chief = PlannedTask("chief", 0, "host9", "127.0.0.1", 1)
     (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps, chief)).to_json()))

@@ -25,7 +25,7 @@ def test_a_healthy_run_is_proven(healthy: Path) -> None:
     assert verdict.figures["examples_per_second"] > 0
 
 
-def test_workers_on_ps_of_their_own_are_not_proven_though_both_converged(split_brain: Path) -> None:
+def test_workers_with_separate_ps_are_not_proven_although_both_converged(split_brain: Path) -> None:
     verdict = verdict_of(split_brain)
     assert verdict.exit_code == 1
     assert checks(verdict, False) == SHARING

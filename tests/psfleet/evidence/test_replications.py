@@ -79,7 +79,7 @@ def take_one_gradient_to_a_step(run: Path) -> None:
         begin_with(run, worker, replicas_to_aggregate=1)
 
 
-def test_with_one_gradient_to_a_step_two_workers_must_still_do_their_part(
+def test_with_one_gradient_in_a_step_two_workers_must_still_contribute(
     copy_of: Callable[[str], Path],
 ) -> None:
     run = copy_of(SYNC)

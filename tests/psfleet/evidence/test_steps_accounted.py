@@ -49,7 +49,7 @@ def test_steps_hidden_by_a_restore_do_not_contradict_true_records(
 
 
 @pytest.mark.parametrize(("workers", "replicas"), [(2, 2), (3, 2), (5, 2)])
-def test_late_gradients_contradict_nothing(workers: int, replicas: int) -> None:
+def test_late_gradients_do_not_contradict_true_records(workers: int, replicas: int) -> None:
     for seed in SEEDS[:8]:
         check = steps_accounted(synchronous_run(seed, workers, replicas))
         assert check.ok, (seed, check.detail)

@@ -63,7 +63,7 @@ def test_links_do_not_bring_other_files_into_an_archive(folder: Path, secret: Pa
     assert pack(folder, folder.parent / "run.tar.gz") == ["manifest.json", "plan.json"]
 
 
-def test_names_of_files_do_not_steer_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_files_are_made_printable(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Manifest.of(folder).write(folder)
     (folder / "logs" / "\x1b[31m\udcffred.out").write_text("")
     main([str(folder)])

@@ -86,7 +86,9 @@ def test_a_program_file_data_and_a_chief_give_the_expected_facts(tmp_path: Path)
     }
 
 
-def test_paths_are_those_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_and_home_are_resolved_as_by_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)  # `ansible-playbook` is typed there, and the inventory is elsewhere
     exit_codes = "trainer/contract/exit_codes.py"
     shown = facts(with_variables(tmp_path, trainer_program=f"./{exit_codes}", trainer_data_source="~"))

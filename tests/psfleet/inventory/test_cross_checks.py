@@ -93,7 +93,7 @@ def test_a_data_directory_that_tasks_cannot_see_is_refused(directory: str) -> No
         ([], []),
     ],
 )
-def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
+def test_arguments_of_a_program_are_converted_to_text(given: object, arguments: list[str]) -> None:
     values = inventory(["a"], ["b"], trainer_program_arguments=given).converted[0]["a"]
     assert values["trainer_program_arguments"] == arguments
 

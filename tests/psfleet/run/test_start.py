@@ -338,12 +338,12 @@ def test_only_the_named_run_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../../etc", ""])
-def test_a_host_cannot_name_a_path(run_id: str) -> None:
+def test_an_invalid_run_id_of_a_host_is_refused(run_id: str) -> None:
     with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
         going_on({"n1": found("ps0", alive=True, run_id=run_id)})
 
 
-def test_two_runs_are_not_stopped_as_one() -> None:
+def test_stopping_is_refused_while_two_runs_are_going_on() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
     with pytest.raises(RefusedError, match="r1; r2"):
         going_on(hosts)

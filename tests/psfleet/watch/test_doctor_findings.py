@@ -111,7 +111,7 @@ def test_a_check_of_a_task_names_it_and_its_host_shows_the_worst_result() -> Non
 @pytest.mark.parametrize(
     "silent", [{}, {"problem": "could not log in: refused", "checks": [], "deployed": "", "alive": []}]
 )
-def test_a_host_without_an_answer_is_a_row_and_a_failure(silent: dict[str, Any]) -> None:
+def test_a_host_without_an_answer_has_a_row_and_is_a_failure(silent: dict[str, Any]) -> None:
     findings = Findings.of(plan("node1", "node2"), {"node1": answer(), "node2": silent})
     assert findings.failure
     assert findings.summary == "2 hosts, 14 checks: 1 host not reached"
@@ -174,7 +174,7 @@ def test_a_wide_table_is_split_at_a_group_of_columns() -> None:
     assert [heading[1] for heading in headings] == ["SYSTEM", "ENVIRONMENT"]
 
 
-def test_three_hundred_hosts_stay_readable() -> None:
+def test_a_table_of_300_hosts_groups_equal_hosts() -> None:
     answers = {f"node{number}": answer() for number in range(1, 301)}
     for number in (4, 5, 100):
         answers[f"node{number}"] = answer(check("disk", "failed", f"{number} MB free", "free some"))

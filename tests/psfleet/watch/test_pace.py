@@ -39,7 +39,7 @@ def test_the_time_left_is_unknown_during_the_first_steps() -> None:
     assert history(500, seconds=10, last_step=100_000).pace().seconds_left == pytest.approx(190)
 
 
-def test_a_worker_that_stopped_shows_within_seconds() -> None:
+def test_the_rate_of_a_stopped_worker_falls_to_zero_within_seconds() -> None:
     seen = history(50, 50, seconds=100)
     for second in range(1, 7):
         counts = [5000 + 50 * second, 5000]
@@ -62,7 +62,7 @@ def test_a_reading_seen_twice_keeps_the_rates() -> None:
     assert seen.pace() == before
 
 
-def test_the_steps_of_a_restored_checkpoint_are_no_rate() -> None:
+def test_steps_of_a_restored_checkpoint_do_not_count_in_the_rate() -> None:
     seen = RunHistory()
     seen.add(progress(phase="waiting", wall=1.0, contributions=[0, 0]))
     seen.add(progress(wall=2.0, global_step=10000, contributions=[5000, 5000]))

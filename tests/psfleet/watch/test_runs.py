@@ -77,7 +77,7 @@ def test_fields_of_a_damaged_folder_are_unknown(here: Path, text: str) -> None:
     )
 
 
-def test_runs_here_and_on_hosts_are_one_list(here: Path) -> None:
+def test_runs_on_the_controller_and_on_hosts_are_merged_into_one_list(here: Path) -> None:
     answers = {
         "node1": answer(told("first", 1000, 2.9e9, 700), told("theirs", 500, 2.2e9), told("third", step=30)),
         "node2": answer(told("first", 3000), told("theirs", 700, 2.1e9, 9), told("third", step=20)),

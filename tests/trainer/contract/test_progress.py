@@ -61,5 +61,5 @@ To enable the following instructions: AVX2 FMA, in other operations, rebuild Ten
         ("", ""),
     ],
 )
-def test_the_last_line_of_a_program_does_not_steer_the_terminal(printed: str, line: str) -> None:
+def test_the_last_line_of_a_program_is_made_printable(printed: str, line: str) -> None:
     assert last_line_of(printed) == line

@@ -30,14 +30,16 @@ def _counts_before(tensor: tf.Tensor, counters: tf.Variable) -> int:
 
 
 @pytest.mark.parametrize("pull_ahead", [False, True])
-def test_a_step_is_computed_without_the_count_of_the_step_before(tasks: Tasks, *, pull_ahead: bool) -> None:
+def test_with_pull_ahead_a_step_is_computed_without_the_count_of_the_step_before(
+    tasks: Tasks, *, pull_ahead: bool
+) -> None:
     graph, session = tasks.begin(0, TrainingSettings(steps_per_call=5, pull_ahead=pull_ahead))
     session.close()
     assert isinstance(graph, AsynchronousGraph)
     losses, counted = (list(stacked.op.inputs) for stacked in graph.calls[5])
     computed = [0, 0, 1, 2, 3] if pull_ahead else [0, 1, 2, 3, 4]
     assert [_counts_before(loss, graph.counters) for loss in losses] == computed
-    # But each is counted, and applied, after the one before.
+    # Each step is still counted and applied after the one before.
     assert [_counts_before(row, graph.counters) for row in counted] == [1, 2, 3, 4, 5]
 
 

@@ -40,7 +40,7 @@ def test_the_content_hash_of_a_program_depends_only_on_names_and_bytes(program: 
     assert [*content.content_files(program).items()] == [(name, program / name) for name in names]
     left_out = {".git/HEAD", ".hidden", "__pycache__/main.pyc", LOCK}
     assert {*files_below(program)} == {*names, *left_out}
-    # Releases on hosts are compared by it, so the way it is made must not change unnoticed.
+    # Releases on hosts are compared by this hash, so its computation must not change unnoticed.
     assert content_hash(program) == "d286a2555012"
     (program / ".git" / "HEAD").write_text("more")
     os.utime(program / "main.py", (1, 1))

@@ -64,7 +64,7 @@ def test_an_unknown_user_or_an_unusable_name_is_refused() -> None:
         ("nameserver\nnameserver none\noptions edns0\n", ("127.0.0.1",)),
     ],
 )
-def test_resolvers_are_those_of_the_host(text: str, resolvers: tuple[str, ...], tmp_path: Path) -> None:
+def test_resolvers_are_read_from_resolv_conf(text: str, resolvers: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/resolv.conf").write_text(text)
     assert read_resolvers(tmp_path) == resolvers

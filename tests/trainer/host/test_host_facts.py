@@ -91,7 +91,7 @@ def test_a_kernel_with_wireguard_needs_no_wireguard_go(tmp_path: Path, name: str
     assert read_host_facts(tmp_path).missing_for_mesh == MESH_PROGRAMS
 
 
-def test_this_machine_is_read() -> None:
+def test_the_facts_of_this_machine_are_read() -> None:
     facts = read_host_facts()
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert facts.machine == os.uname().machine

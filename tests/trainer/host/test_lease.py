@@ -164,7 +164,7 @@ def test_a_damaged_lease_counts_as_none(file: Path, content: bytes) -> None:
     assert take(file, ADA, 0) == ""
 
 
-def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_lease_is_not_followed(file: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("as it was")
     file.symlink_to(tmp_path / "precious")
     assert read(file) == Lease()

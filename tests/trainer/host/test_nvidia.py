@@ -25,7 +25,7 @@ RECORDED = Path(__file__).parent / "recorded_gpus"
         ("version-jetson.txt", "35.3.1"),
     ],
 )
-def test_the_version_of_the_driver_is_read_of_both_kinds_of_module(file: str, version: str) -> None:
+def test_the_version_of_the_driver_is_read_from_both_kinds_of_module(file: str, version: str) -> None:
     assert (parse_driver_version(recorded(file)), parse_driver_version("")) == (version, "")
 
 
@@ -48,7 +48,7 @@ def test_several_gpus_keep_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("told", "fabric"), [("[N/A]", ""), ("N/A", ""), ("[Not Supported]", ""), ("In Progress", "In Progress")]
 )
-def test_a_gpu_without_a_fabric_has_no_state_in_one(told: str, fabric: str) -> None:
+def test_a_gpu_without_a_fabric_has_no_fabric_state(told: str, fabric: str) -> None:
     fields = [*nvidia.FIELDS, nvidia.MIG_FIELD, nvidia.FABRIC_FIELD]
     (gpu,) = parse_smi(f"0, T4, {UUID}, 7.5, 550.54.15, Disabled, {told}\n", fields)
     assert (gpu.mig, gpu.fabric) == (False, fabric)
@@ -142,7 +142,7 @@ def test_an_old_driver_is_queried_again_without_its_unknown_fields(tmp_path: Pat
         ("560-unknown-error", 255),
     ],
 )
-def test_why_nvidia_smi_does_not_answer_is_kept_in_a_line(tmp_path: Path, file: str, status: int) -> None:
+def test_the_error_of_nvidia_smi_is_kept_in_one_line(tmp_path: Path, file: str, status: int) -> None:
     make_host(tmp_path, smi=smi_that_says(f"smi-error-{file}.txt", status))
     facts = read_gpu_facts(tmp_path)
     said = recorded(f"smi-error-{file}.txt").split("\n")

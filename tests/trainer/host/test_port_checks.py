@@ -81,7 +81,7 @@ def test_another_users_process_at_a_port_is_named_for_any_address() -> None:
             assert stranger_at(ours.getsockname()[1]) == ""
 
 
-def test_the_range_of_this_machine_is_read() -> None:
+def test_the_ephemeral_range_of_this_machine_is_read() -> None:
     first, last = read_port_facts([1]).ephemeral
     assert 0 < first < last < 65536
     assert parse_range("") == USUAL_EPHEMERAL
@@ -158,8 +158,8 @@ def test_a_port_in_the_ephemeral_range_gets_a_warning() -> None:
 COMMAND = f"python -m {'x' * 87}..."
 
 
-def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """A /proc in which one process has gone, and another's descriptors may not be read."""
+def test_unreadable_and_vanished_processes_in_proc_are_skipped(tmp_path: Path) -> None:
+    """In this /proc one process has vanished; the descriptors of another cannot be read."""
     own, ip = f"proc/{os.getpid()}", "proc/sys/net/ipv4"
     texts = {
         "proc/net/tcp": TABLE,

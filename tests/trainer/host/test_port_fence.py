@@ -48,8 +48,8 @@ def test_the_rules_of_a_single_host_contain_only_its_own_address() -> None:
     assert [*map(len, sets(own).values())] == [1, 0, 0, 0, 0]
 
 
-def test_an_address_of_loopback_is_no_peers() -> None:
-    """On Debian the own name is 127.0.1.1, from which no packet of another host comes."""
+def test_a_loopback_address_is_not_in_the_sets_of_peers() -> None:
+    """On Debian a host's own name is 127.0.1.1, from which no packet of another host comes."""
     assert sets(replace(FENCE, names={"cee": ("127.0.1.1", "::1", "10.0.0.3")})) == sets(
         replace(FENCE, names={"cee": ("10.0.0.3",)})
     )

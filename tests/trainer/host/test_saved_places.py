@@ -22,7 +22,7 @@ from trainer.host.saved_places import LONGEST, MOST_PLACES, SavedPlace, noted_pl
         ("gs://bucket/m", "runs", ""),
     ],
 )
-def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
+def test_a_place_of_a_save_is_mapped_to_its_path_on_the_host_and_in_the_run_folder(
     path: str, parts_on_host: str, brought_to: str
 ) -> None:
     place = SavedPlace(path)

@@ -106,7 +106,7 @@ def test_links_and_special_files_in_place_of_a_tasks_files_are_not_read(tmp_path
     assert len(last_words(task_traces.last_lines_of(file))) <= (LONGEST_LINE if kind == "nested" else 0)
 
 
-def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
+def test_a_huge_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
     file = tmp_path / "worker0.out"
     with file.open("wb") as stream:
         stream.write(b"begin")

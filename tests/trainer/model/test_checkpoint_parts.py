@@ -37,7 +37,7 @@ def test_variables_without_rows_or_dimensions_have_one_slice() -> None:
     ]
 
 
-def test_the_parts_make_the_whole_checkpoint(tmp_path: Path) -> None:
+def test_merged_parts_equal_the_whole_checkpoint(tmp_path: Path) -> None:
     values = {
         COUNTERS: np.array([7, 0, 7]),
         "table": np.arange(70, dtype=np.float32).reshape(7, 2, 5),

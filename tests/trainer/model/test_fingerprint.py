@@ -81,7 +81,7 @@ def test_the_ps_and_a_checkpoint_with_these_values_agree(on_ps: _OnPs) -> None:
     assert on_ps.operations.run(on_ps.session) == (expected, STEP)
 
 
-def test_only_the_sums_leave_the_ps(on_ps: _OnPs) -> None:
+def test_only_sums_are_sent_from_the_ps(on_ps: _OnPs) -> None:
     options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
     on_ps.session.run(on_ps.operations.fetches, options=options, run_metadata=metadata)
     nodes = [node for graph in metadata.partition_graphs for node in graph.node]

@@ -60,7 +60,7 @@ def test_sync_aggregates_the_gradients_of_all_workers_by_default() -> None:
     assert flags.parse([*told, "--replicas_to_aggregate=1"]).settings.replicas_to_aggregate == 1
 
 
-def test_training_flags_are_settings() -> None:
+def test_training_flags_are_parsed_into_settings() -> None:
     options = flags.parse([*TUTORIAL.split(), "--steps", "7", "--learning_rate=1e-3", "--run_directory=/r"])
     assert options.settings.steps == 7
     assert options.settings.learning_rate == 0.001

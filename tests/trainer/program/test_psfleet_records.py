@@ -57,7 +57,7 @@ def test_a_program_writes_records_and_progress(tmp_path: Path) -> None:
         assert not (tasks.directory("worker1") / "progress.json").exists()
 
 
-def test_progress_moves_twice_a_second_while_the_program_trains(tmp_path: Path) -> None:
+def test_progress_is_written_twice_a_second_while_the_program_trains(tmp_path: Path) -> None:
     text = """
         import json, pathlib, types, psfleet_records
         clock = types.SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
@@ -74,7 +74,7 @@ def test_progress_moves_twice_a_second_while_the_program_trains(tmp_path: Path) 
     """
     tasks = run_alone(tmp_path, text, PROGRAM)
     assert f"{[('training', step) for step in range(0, 30, 4)]}\n" in tasks.output("worker0")
-    # The end of the process writes what was counted, though the program did not say that it has finished.
+    # The end of the process writes the counted steps, although the program did not call finished.
     progress = tasks.progress("worker0")
     assert (progress["global_step"], progress["phase"]) == (30, "failed")
     assert sum(window.integer("steps") for window in tasks.records("worker0", "step")) == 30

@@ -40,7 +40,7 @@ def test_a_slow_save_makes_the_interval_longer_up_to_its_setting(
     assert _saves(schedule, times[-1] + 1, stopped_seconds) == times
 
 
-def test_steps_count_in_addition() -> None:
+def test_an_interval_in_steps_applies_in_addition_to_the_time() -> None:
     schedule = CheckpointSchedule(TrainingSettings(checkpoint_interval_steps=30))
     assert _saves(schedule, 120) == [5, 15, 30, 60, 90, 120]
     schedule.start(120, 120)
