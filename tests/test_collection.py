@@ -1,4 +1,4 @@
-"""The collection as somebody else has it: installed from its archive into an Ansible project of their own."""
+"""The collection, installed from its archive into another Ansible project."""
 
 import json
 import os
@@ -59,10 +59,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_playbook_of_ones_own_looks_at_the_hosts_and_keeps_its_runs_in_the_project(project: Path) -> None:
+def test_a_playbook_of_another_project_checks_its_hosts_and_keeps_runs_in_the_project(project: Path) -> None:
     done = typed(project, "ansible-playbook", "site.yml", "-v")
     said = done.stdout + done.stderr
-    # Whatever this machine lacks: its module came here, with all that it imports, and looked.
+    # Whatever this machine lacks, the module was shipped with all its imports, and ran.
     assert "HOST  SYSTEM  PROCESSOR  LIBC  PYTHON" in said
     assert "not reached" not in said
     for ports in ("1 of 1 port", "3 of 3 ports"):
@@ -75,7 +75,7 @@ def test_a_playbook_of_ones_own_looks_at_the_hosts_and_keeps_its_runs_in_the_pro
     assert f"There is no run in {project}/runs yet" in done.stdout + done.stderr
 
 
-def test_what_a_configuration_lacks_is_told_at_once_and_safety_is_required(project: Path) -> None:
+def test_missing_settings_are_listed_at_once_and_those_for_safety_are_required(project: Path) -> None:
     configuration = project / "ansible.cfg"
     safe = configuration.read_text()
     unsafe = (
@@ -93,7 +93,7 @@ def test_what_a_configuration_lacks_is_told_at_once_and_safety_is_required(proje
     assert f"strategy is free, by {configuration}: a host would begin" in said
     assert f"fact_caching is jsonfile, by {configuration}: answers of an earlier run" in said
     assert "Query the tasks" not in said
-    # What safety needs and all else that lacks is in one block to copy, of which nothing is escaped.
+    # The missing settings for safety and all others are in one block to copy, without escapes.
     lines = done.stdout.partition(f"To be copied into {configuration}")[2].split("\n\n")[1].splitlines()
     assert {"inject_facts_as_vars = False", "host_key_checking = True", "pipelining = True"} < {*lines}
     assert not [line for line in lines if line.startswith(("retries", "inventory", "collections_path"))]
@@ -108,18 +108,18 @@ def test_every_playbook_is_found_by_its_full_name(project: Path) -> None:
     assert (done.returncode, done.stdout.count("playbook: ")) == (0, len(names)), done.stderr
 
 
-def test_hosts_get_the_same_release_from_it(project: Path) -> None:
+def test_the_collection_contains_the_same_release(project: Path) -> None:
     assert content_hash(project / INSTALLED / "trainer") == content_hash(ROOT / "trainer")
 
 
-def test_it_is_the_product_alone(project: Path) -> None:
+def test_the_collection_contains_only_the_product(project: Path) -> None:
     names = {path.name for path in (project / INSTALLED).iterdir()}
     assert {"plugins", "psfleet", "roles", "trainer", "playbooks", "docs"} <= names
     assert not names & {"tests", "tools", "molecule", "runs", "collections", ".venv", ".state", ".git"}
     assert [path.name for path in (project / INSTALLED / "inventory").iterdir()] == ["sample"]
 
 
-def test_it_asks_for_the_versions_that_the_playbooks_check() -> None:
+def test_the_collection_requires_the_versions_that_the_playbooks_check() -> None:
     checked = dict[str, str]()
     for playbook in (ROOT / "playbooks").glob("*.yml"):
         bounds = re.findall(r'([\w.-]+): {oldest: "(.+)", first_unsupported: "(.+)"}', playbook.read_text())
@@ -131,13 +131,13 @@ def test_it_asks_for_the_versions_that_the_playbooks_check() -> None:
     }
 
 
-def test_it_is_of_the_same_version_as_the_python_project(project: Path) -> None:
+def test_the_collection_has_the_version_of_the_python_project(project: Path) -> None:
     told = json.loads((project / INSTALLED / "MANIFEST.json").read_text())["collection_info"]["version"]
     assert told == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 @pytest.mark.parametrize(("kind", "names"), [("module", "modules"), ("lookup", "lookup"), ("role", "roles")])
-def test_ansible_doc_knows_what_it_offers(project: Path, kind: str, names: str) -> None:
+def test_ansible_doc_shows_all_modules_lookups_and_roles(project: Path, kind: str, names: str) -> None:
     folder = ROOT / ("roles" if kind == "role" else f"plugins/{names}")
     offered = {f"psfleet.cluster.{path.stem}" for path in folder.iterdir() if not path.stem.startswith("__")}
     done = typed(project, "ansible-doc", "--type", kind, "--list", "--json", "psfleet.cluster")

@@ -26,7 +26,7 @@ TEXTS = {
     for path in FILES
     if path.suffix in {".md", ".py", ".yml", ".j2"}
 }
-# The changelog also tells of what is no more.
+# The changelog also names removed things.
 PAGES = [name for name in TEXTS if name.endswith(".md") and name != "CHANGELOG.md"]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 
@@ -61,7 +61,7 @@ def anchors(page: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md"])
-def test_every_link_leads_somewhere(page: str) -> None:
+def test_the_target_of_every_link_exists(page: str) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", TEXTS[page]):
         path, _, anchor = link.partition("#")
         if "://" not in link:
@@ -71,8 +71,8 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "zh-CN" in page])
-def test_a_translation_has_the_commands_and_names_of_its_page(page: str) -> None:
-    """What it shows as code stands in the original, too, but for comments; each links to the other."""
+def test_a_translation_has_only_commands_and_names_of_its_original_and_both_are_linked(page: str) -> None:
+    """Code in the translation is also in the original, except for comments."""
     original = TEXTS[page.replace("/zh-CN", "").replace(".zh-CN", "")]
     blocks = "\n".join("".join(block) for block in BLOCK.findall(TEXTS[page]))
     lines = (re.split(r"(?:^|\s)# ", line)[0].strip() for line in blocks.splitlines())
@@ -82,26 +82,26 @@ def test_a_translation_has_the_commands_and_names_of_its_page(page: str) -> None
     assert "*[English](" in TEXTS[page]
 
 
-def test_the_table_of_features_is_one_to_look_through() -> None:
+def test_each_row_of_the_features_table_is_short_and_links_to_a_page() -> None:
     for row in rows(TEXTS["docs/features.md"]):
         assert re.search(r"\]\([^)]+\.md", row[2]), row[0]
         assert all(len(re.sub(r"\]\([^)]*\)", "", cell).split()) <= 25 for cell in row), row[0]
 
 
-def test_every_path_and_page_that_is_named_is_there() -> None:
+def test_every_named_path_and_page_exists() -> None:
     path = rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./-]*"
     named = {text for text in SPANS if re.fullmatch(path, text)}
     named |= {name for page in PAGES for name in re.findall(rf"{path}\.(?:md|py|yml)\b", TEXTS[page])}
     named |= {page for text in TEXTS.values() for page in re.findall(r"docs/[\w-]+\.md", text)}
     assert {"docs/verdict.md", "psfleet/evidence/verdict.py"} <= named
-    # This one the reader of docs/models.md writes.
+    # The reader of docs/models.md writes this file.
     assert {name for name in named if not (ROOT / name).exists()} == {"trainer/model/models/parabola.py"}
     listed = set(re.findall(r"\]\(([^)#]+\.md)", TEXTS["docs/README.md"]))
     pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
     assert listed == pages - {"README.md"}
 
 
-def test_what_people_are_told_to_type_is_there_and_is_all_that_is_there() -> None:
+def test_documented_commands_exist_and_every_playbook_and_target_is_documented() -> None:
     commands = "\n".join(line for line in TYPED.splitlines() if "ansible-playbook" in line)
     told = set(re.findall(r"(?<![\w@/.-])(?:playbooks/)?[a-z_]+\.yml\b", commands))
     playbooks = {
@@ -118,7 +118,7 @@ def test_what_people_are_told_to_type_is_there_and_is_all_that_is_there() -> Non
 
 
 @pytest.mark.parametrize("package", ["trainer", "psfleet"])
-def test_the_picture_of_the_house_has_the_floors_that_lint_holds(package: str) -> None:
+def test_the_picture_of_the_house_has_the_floors_that_lint_enforces(package: str) -> None:
     house = section("docs/architecture.md", "The house")
     rooms = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
     drawn = [set(re.findall(r"(\w+)/", floor)) for floor in re.findall(r"│ \d  ([^│]*)│", house)]
@@ -156,7 +156,7 @@ def test_every_variable_is_specified_and_documented_with_one_default(role: str) 
         assert {"type", "description"} <= option.keys(), name
 
 
-def test_variables_that_pages_name_are_those_of_roles() -> None:
+def test_variables_named_in_pages_belong_to_roles() -> None:
     ours = re.compile(rf"\b(?:{'|'.join(ROLES)})_[a-z_]*[a-z]\b(?![/.(])")
     named = {name for text in SPANS for name in ours.findall(text)}
     assert named - {name for role in ROLES for name in options(role)} == set()
@@ -184,13 +184,13 @@ def test_the_rules_are_published_as_data() -> None:
     }
 
 
-def test_checks_of_the_verdict_and_of_the_doctor() -> None:
+def test_checks_of_the_verdict_and_of_the_doctor_are_documented() -> None:
     assert set(first_names("docs/verdict.md", "Checks", "Programs")) == set(_ADVICE)
     groups = ("The host", "GPUs", "What is deployed")
     assert tuple(tuple(first_names("docs/doctor.md", group)) for group in groups) == doctor_findings.GROUPS
 
 
-def test_exit_codes() -> None:
+def test_exit_codes_are_documented() -> None:
     table = rows(section("docs/contracts.md", "Exit codes"))
     told = {
         int(code): (name, kind.strip("`"), systemd) for code, name, kind, systemd in table if code.isdigit()
@@ -203,7 +203,7 @@ def test_exit_codes() -> None:
         assert systemd.startswith("no restart") == (code in exit_codes.NO_RESTART)
 
 
-def test_metrics_and_phases_of_a_run() -> None:
+def test_metrics_and_phases_of_a_run_are_documented() -> None:
     lead = metrics.HostTask("worker0", "worker", {}, "", {}, {"phase": "training"})
     families = {family.name for family in metrics.families("psfleet", [lead])}
     assert set(first_names("docs/operations.md", "Metrics")) == families
@@ -211,7 +211,7 @@ def test_metrics_and_phases_of_a_run() -> None:
     assert tuple(phases.split('" | "')) == metrics.PHASES
 
 
-def test_events_and_their_fields() -> None:
+def test_events_and_their_fields_are_documented() -> None:
     text = section("docs/contracts.md", "Event records, version 1")
     assert NAME.findall(text.split("Each has\n")[1].split("\n\n")[0]) == ["v", *records.COMMON]
     assert {row[0].strip("`"): set(NAME.findall(row[2])) for row in rows(text)} == {

@@ -1,4 +1,4 @@
-"""A play without tasks passes whatever it should have tested."""
+"""A play without tasks would pass without a test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ PLAYBOOKS = [
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda path: str(path.relative_to(MOLECULE)))
-def test_every_play_does_something(playbook: Path) -> None:
+def test_every_play_has_tasks_roles_or_an_import(playbook: Path) -> None:
     plays = yaml.safe_load(playbook.read_text())
     assert plays
     for play in plays:
@@ -26,14 +26,14 @@ def test_every_play_does_something(playbook: Path) -> None:
         assert any(work), f"{play.get('name')} has nothing to do"
 
 
-def test_every_behaviour_is_played() -> None:
+def test_every_file_of_a_behaviour_is_used_by_a_play() -> None:
     for behaviour in MOLECULE.glob("*/behaviours/*.yml"):
         verify = behaviour.parent.parent / "verify.yml"
         assert f"import_playbook: behaviours/{behaviour.name}\n" in verify.read_text(), behaviour
 
 
-def test_every_condition_is_a_sentence_of_jinja() -> None:
-    """YAML reads one with a colon and a space in it as a mapping, which Ansible refuses only when it runs."""
+def test_every_condition_is_text_or_a_boolean() -> None:
+    """YAML reads a condition with ": " in it as a mapping, which Ansible refuses only when it runs."""
     broken = [
         f"{path.relative_to(MOLECULE)}: {condition}"
         for path in sorted(MOLECULE.rglob("*.yml"))

@@ -1,4 +1,4 @@
-"""`make bench` in small: that each program trains and each figure is there. How large they are is luck."""
+"""`make bench` in small: each program trains and each figure exists; their values depend on the machine."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def forked(
     return ForkedProcess([*enter, *command[1:]], output.parent, environment, output)
 
 
-def test_a_run_that_fails_is_made_once_more(tmp_path: Path) -> None:
+def test_a_failed_run_is_repeated_once(tmp_path: Path) -> None:
     started: list[str] = []
 
     def start(
@@ -40,7 +40,7 @@ def test_a_run_that_fails_is_made_once_more(tmp_path: Path) -> None:
     assert failure.startswith("round 1, MLP 784-100-10, one process alone: ended: worker0")
 
 
-def test_every_program_trains_and_every_figure_is_there(
+def test_every_program_trains_and_has_every_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*SHORT, f"--rows={','.join(PROGRAMS)}", f"--folder={tmp_path}"], forked) == 0, (
@@ -54,7 +54,7 @@ def test_every_program_trains_and_every_figure_is_there(
     for name, figures in rows.items():
         expected = of_all if name == "alone" else of_all | of_wire
         assert expected <= {figure for figure, value in figures.items() if value}, name
-        # What others use is a difference of readings, which may fall below 0.
+        # The cores of other processes are a difference of readings, which may be below 0.
         own = (value for figure, value in figures.items() if figure != "cores_of_others")
         assert all(value > 0 for value in own if isinstance(value, float)), figures
     page = (tmp_path / "results.md").read_text()

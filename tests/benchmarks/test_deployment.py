@@ -1,4 +1,4 @@
-"""The table of what deployments cost."""
+"""The table of the costs of deployments."""
 
 from benchmarks.deployment import ROWS, Figures, page, picture
 
@@ -13,7 +13,7 @@ def costs(hosts: int) -> dict[str, Figures]:
     return dict.fromkeys(ROWS, each)
 
 
-def test_a_row_has_what_each_number_of_hosts_costs_and_the_slope_is_of_the_least_and_the_most() -> None:
+def test_a_row_has_the_costs_of_each_number_of_hosts_and_a_slope_over_their_range() -> None:
     text = page({"cores": 2}, {2: costs(2), 4: costs(4), 12: costs(12)})
     assert "| again, nothing to do | 3.0 (2.5, 6, 5) | 5.0 (3.0, 12, 5) | 13.0 (5.0, 36, 5) |" in text
     assert "for each host more: again, nothing to do 0.25, bare hosts, wheels cached 0.25, " in text

@@ -31,7 +31,7 @@ def sample(wall: float, step: int, spent: float) -> Sample:
     return Sample(wall, step, cpu, moved, busy=10 * spent)
 
 
-def test_figures_are_what_lies_between_two_marks() -> None:
+def test_figures_are_differences_between_two_samples() -> None:
     found = figures(TWO_PS, replace(MLP, parameters=40), sample(100.0, 50, 1.0), sample(110.0, 250, 3.0))
     assert (found["seconds"], found["steps"], found["steps_per_second"]) == (10.0, 200, 20.0)
     assert found[SPEED] == 20.0 * 100
@@ -51,7 +51,7 @@ def test_a_synchronous_step_learns_from_several_batches() -> None:
     assert found["bytes_per_worker_and_step"] == 200
 
 
-def test_a_straggler_is_stopped_again_and_again_and_goes_on_afterwards() -> None:
+def test_a_straggler_is_suspended_repeatedly_and_continues_afterwards() -> None:
     with subprocess.Popen(["/bin/sleep", "600"]) as process:
 
         def is_in(state: str) -> bool:
@@ -76,8 +76,8 @@ def told(speed: float, cpu: float) -> Figures:
     return {SPEED: speed, CPU: cpu, "cpu_milliseconds_per_step": {"ps: python": [speed, 0.0]}}
 
 
-def test_ratios_are_taken_within_rounds_and_medians_over_them() -> None:
-    """A round in which the machine was slow is as slow for both."""
+def test_ratios_are_computed_within_rounds_and_medians_over_rounds() -> None:
+    """A round on a slow machine is slow for both rows."""
     base = {0: told(200, 1), 1: told(20, 10), 2: told(300, 1)}
     other = {0: told(100, 2), 1: told(10, 20), 2: told(100, 2), 3: told(1000, 1)}
     found = medians({"mlp": {"psfleet": base, "tutorial": other}})["mlp"]["tutorial"]
@@ -88,7 +88,7 @@ def test_ratios_are_taken_within_rounds_and_medians_over_them() -> None:
     assert found["cpu_milliseconds_per_step"] == {"ps: python": [100, 0.0]}
 
 
-def test_tables_have_a_place_for_each_row_and_leave_out_what_a_row_does_not_have() -> None:
+def test_tables_have_a_cell_for_each_row_which_is_empty_without_a_figure() -> None:
     base = {**told(200, 1), "cpu_milliseconds_per_step": {"ps: python": [200, 50.0]}}
     written = tables(medians({"mlp": {"psfleet": {0: base}, "alone": {0: told(100, 2)}}}))
     figures, profile = (table.splitlines() for table in written.split("\n\n"))
@@ -114,7 +114,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("known", WORKLOADS, ids=lambda workload: workload.name)
-def test_workloads_have_as_many_parameters_as_they_say(known: Workload, data: Path) -> None:
+def test_workloads_have_the_stated_number_of_parameters(known: Workload, data: Path) -> None:
     asked = {"job_name": "local", "data_dir": data, "batch_size": known.batch_size, **known.flags}
     training = Training(flags.parse([f"--{name}={value}" for name, value in asked.items()]))
     with tf.Graph().as_default():
@@ -122,7 +122,7 @@ def test_workloads_have_as_many_parameters_as_they_say(known: Workload, data: Pa
     assert training.batch_size == known.batch_size
 
 
-def test_fed_batches_hold_every_example_once_in_an_epoch(data: Path) -> None:
+def test_fed_batches_contain_every_example_once_in_an_epoch(data: Path) -> None:
     training = Training(flags.parse(["--job_name=local", f"--data_dir={data}"]))
     examples = training.examples
     assert examples.features.shape == (10_000, 784)
@@ -133,7 +133,7 @@ def test_fed_batches_hold_every_example_once_in_an_epoch(data: Path) -> None:
     assert (epochs[0][0][1] != epochs[1][0][1]).any()
 
 
-def test_counters_hold_what_went_to_a_host_and_came_from_it() -> None:
+def test_counters_contain_the_bytes_to_and_from_a_host() -> None:
     with Hosts(["a", "b"]) as hosts:
         before = hosts.counters()
         code = "import socket; s = socket.create_server(('', 2222)); print(flush=True); s = s.accept()[0]\n"
@@ -152,7 +152,7 @@ def test_counters_hold_what_went_to_a_host_and_came_from_it() -> None:
     assert all(1_000_000 < count < 1_100_000 for count in moved.values()), moved
 
 
-def test_a_benchmark_that_is_killed_leaves_no_process() -> None:
+def test_a_killed_benchmark_leaves_no_process() -> None:
     code = (
         "import subprocess, time\nfrom benchmarks.network import Hosts\n"
         "hosts = Hosts(['a']).__enter__()\n"
@@ -168,7 +168,7 @@ def test_a_benchmark_that_is_killed_leaves_no_process() -> None:
     until(lambda: not any(map(is_running, started)), "the end of all that it started", 10)
 
 
-def test_a_program_that_ends_is_a_failed_run_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_ends_is_a_failed_run_with_its_last_lines(tmp_path: Path) -> None:
     row = Row("gone", "no such program", "benchmarks.programs.gone", workers=0)
     words = r"(?s)ended: worker0.*No module named benchmarks.programs.gone"
     with Run(row, MLP, tmp_path / "run", tmp_path) as run, pytest.raises(RunFailed, match=words):

@@ -15,26 +15,26 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Reader]:
     return readers.readers(tmp_path_factory.mktemp("runs"))
 
 
-def test_what_was_found_is_borne(every: list[Reader]) -> None:
+def test_inputs_that_were_found_no_longer_crash_a_reader(every: list[Reader]) -> None:
     files = {file: fault_of(reader, file.read_bytes()) for reader in every for file in reader.found.glob("*")}
     assert not any(files.values()), files
     assert files.keys() == set(Path(__file__).parent.glob("found/*/*"))
 
 
-def test_each_reader_bears_good_data_and_some_damage(every: list[Reader]) -> None:
+def test_each_reader_survives_good_data_and_some_damage(every: list[Reader]) -> None:
     for reader in every:
         assert fault_of(reader, reader.sample) == "", reader.name
         assert search(reader, 1, 3) == {}, reader.name
 
 
-def test_the_hosts_whose_answers_are_damaged_had_given_some() -> None:
+def test_the_undamaged_answers_of_hosts_are_valid() -> None:
     for module, told in (("trainer_tasks", answers.answers_of_tasks()), ("host_doctor", answers.DOCTORS)):
         whole = {host: answers.whole(answer) for host, answer in told.items()}
         expected = {host: {"problem": "", **OF_ALL, **answer} for host, answer in told.items()}
         assert answers.taken(module, whole) == expected
 
 
-def test_a_reader_that_believes_a_host_is_found_out(tmp_path: Path) -> None:
+def test_the_fuzzer_finds_a_reader_that_trusts_its_input(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {}, "tasks": {}}')
     believing = run_folders.of_file("believing", tmp_path, "settings.json", begun_settings)
     assert "ValueError in folder.begun_settings" in search(believing, 1, 50)

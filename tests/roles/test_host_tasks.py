@@ -8,7 +8,7 @@ import yaml
 
 from tests.repository import ROOT
 
-# They run on the controller alone. What Ansible returns of a reboot is its own, and nothing of the host's.
+# These run only on the controller. The result of a reboot is Ansible's own, and contains nothing of the host.
 ON_CONTROLLER = ["assert", "debug", "fail", "import_playbook", "import_role", "import_tasks"]
 ON_CONTROLLER += ["include_role", "include_tasks", "meta", "reboot", "set_fact"]
 OURS = "psfleet.cluster."
@@ -34,21 +34,21 @@ def actions(content: Any) -> Iterator[str]:  # noqa: ANN401 - of any YAML
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_module_of_ansibles_runs_on_a_host_by_itself(path: Any) -> None:  # noqa: ANN401
-    """Its answer would come to the controller as the host gives it: `host_step` checks it."""
+def test_no_module_of_ansible_runs_on_a_host_directly(path: Any) -> None:  # noqa: ANN401
+    """The host's answer would reach the controller unchecked; `host_step` checks it."""
     allowed = {f"ansible.builtin.{name}" for name in ON_CONTROLLER}
     found = set(actions(yaml.safe_load(path.read_text())))
     assert {name for name in found if not name.startswith(OURS)} <= allowed
 
 
-def test_the_hook_is_run_on_this_machine_whatever_the_inventory_calls_localhost() -> None:
+def test_the_hook_runs_on_this_machine_whatever_localhost_is_in_the_inventory() -> None:
     command, told = yaml.safe_load((ROOT / HOOK).read_text())
     assert (command["delegate_to"], command["vars"]["ansible_connection"]) == ("localhost", "local")
     assert [*actions([told])] == ["ansible.builtin.debug"]
 
 
-def test_modules_are_run_in_one_place() -> None:
-    """What is kept of their answers is decided there."""
+def test_modules_are_executed_in_one_place() -> None:
+    """That place decides which fields of their answers are kept."""
     plugins = ROOT / "plugins"
     runs = {path.name for path in plugins.rglob("*.py") if "_execute_module(" in path.read_text()}
     takes = {path.name for path in plugins.rglob("*.py") if "run_on_host(" in path.read_text()}

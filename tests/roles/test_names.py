@@ -1,4 +1,4 @@
-"""Names in tasks that nothing but a run of the task would check."""
+"""Names in tasks that otherwise only a run of the task would check."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ def test_a_notified_handler_exists(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_what_a_role_registers_is_not_taken_for_a_variable_of_the_inventory(role: str) -> None:
-    """The next playbook of the same command refuses variables with a role's name that no role knows."""
+def test_registered_names_of_a_role_are_private(role: str) -> None:
+    """The next playbook of the same command refuses unknown variables with a role's prefix."""
     registered = [task["register"] for task in tasks_of(role, "tasks") if "register" in task]
     assert [name for name in registered if not name.startswith("__")] == []

@@ -15,7 +15,7 @@ HOSTS = {"node1": "cpu-python3.11-x86_64", "node2": "gpu-python3.13-x86_64", "no
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Return an inventory of hosts that were looked at."""
+    """Return the folder of an inventory of hosts with known environments."""
     hosts = {
         name: {
             "ansible_connection": "local",
@@ -34,7 +34,7 @@ def cluster(tmp_path: Path) -> Path:
 
 
 def checked(cluster: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    """Return the exit code, the environments that the role described, and what was printed."""
+    """Return the exit code, the environments that the role described, and the output."""
     cache = cluster / "cache"
     settings = {
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
@@ -49,7 +49,7 @@ def checked(cluster: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
     return done.returncode, described, done.stdout + done.stderr
 
 
-def test_each_environment_is_made_once_and_only_for_hosts_that_need_it(cluster: Path) -> None:
+def test_each_needed_environment_is_described_once(cluster: Path) -> None:
     code, described, said = checked(cluster)
     assert code == 0, said
     assert sorted(described) == sorted(set(HOSTS.values()))
@@ -57,19 +57,19 @@ def test_each_environment_is_made_once_and_only_for_hosts_that_need_it(cluster: 
     assert gpu["python_version"] == "3.13"
     assert gpu["lock_hash"] != cpu["lock_hash"]
     assert not Path(gpu["archive"]).exists()
-    # What hosts are asked for before there is an archive.
+    # Hosts are asked for this space before an archive exists.
     assert gpu["archive_bytes"] > 3e9 > cpu["archive_bytes"] > 3e8
     assert gpu["environment_bytes"] > 6e9 > cpu["environment_bytes"] > 1.5e9
     assert gpu["program"] == cpu["program"] == {}
 
 
-def test_a_cluster_without_gpus_has_nothing_made_for_them(cluster: Path) -> None:
+def test_no_gpu_environment_is_made_for_hosts_without_gpus(cluster: Path) -> None:
     code, described, said = checked(cluster, "--limit", "node1,node3")
     assert code == 0, said
     assert list(described) == ["cpu-python3.11-x86_64"]
 
 
-def test_requirements_that_are_refused_end_a_check_too(cluster: Path) -> None:
+def test_refused_requirements_also_end_check_mode(cluster: Path) -> None:
     requirements = cluster / "requirements.txt"
     requirements.write_text("--index-url=https://example.org\n")
     variable = json.dumps({"package_store_program_requirements": [str(requirements)]})

@@ -1,6 +1,6 @@
-"""Plays import a role also to get at its variables, which Ansible shows to others only if it is told to.
+"""Plays import roles also for their variables, which Ansible makes public only on request.
 
-By default it shows those of imported roles; with DEFAULT_PRIVATE_ROLE_VARS it does not.
+By default Ansible makes those of imported roles public; with DEFAULT_PRIVATE_ROLE_VARS it does not.
 """
 
 import re
@@ -63,7 +63,7 @@ def taken(content: object) -> Iterator[Mapping[str, Any]]:
 
 
 def hidden(tasks: object, words: set[str]) -> list[str]:
-    """Return the roles that are taken with variables of their own, which others use and do not see."""
+    """Return the roles with variables that are not public although others use them."""
     roles = list(taken(tasks))
     names = [role["name"].removeprefix(OURS) for role in roles]
     found = []
@@ -75,21 +75,21 @@ def hidden(tasks: object, words: set[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("play", PLAYS)
-def test_a_play_shows_the_variables_of_a_role_that_something_else_in_it_uses(play: dict[str, Any]) -> None:
+def test_a_play_makes_a_roles_variables_public_if_others_in_it_use_them(play: dict[str, Any]) -> None:
     assert hidden(play, words_in(play)) == []
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_so_does_a_role(role: str) -> None:
+def test_a_role_makes_an_included_roles_variables_public_if_others_use_them(role: str) -> None:
     for path in files_of(role, "tasks", "handlers"):
         assert hidden(yaml.safe_load(path.read_text()), USED[role]) == []
 
 
-def test_a_role_whose_variables_are_hidden_is_found() -> None:
+def test_a_role_with_used_but_hidden_variables_is_found() -> None:
     role = {"name": f"{OURS}ssh_mesh"}
     tasks = [{"block": [{TAKING[0]: role}]}, {"ansible.builtin.debug": {"msg": "{{ ssh_mesh_user }}"}}]
     assert hidden(tasks, words_in(tasks)) == ["ssh_mesh"]
     assert hidden([{TAKING[0]: role}], set()) == []
-    # As of a default of another role.
+    # A default of another role may use the variables, too.
     others = [{TAKING[1]: {"name": f"{OURS}training_run"}}, {TAKING[1]: {"name": f"{OURS}tensorboard"}}]
     assert hidden(others, set()) == ["training_run"]

@@ -6,7 +6,7 @@ from tests.repository import HERE, played, written_play
 
 
 def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str]:
-    """Return what the hook, a script in Python, was told about a run in this state, and what was printed."""
+    """Return the input of the hook, a Python script, for a run in this state, and the output."""
     hook, heard = folder / "a hook.py", folder / "heard"
     hook.write_text(f"import sys\nopen({str(heard)!r}, 'w').write(sys.stdin.read() + sys.argv[1])\n{script}")
     heard.unlink(missing_ok=True)
@@ -23,7 +23,7 @@ def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str
     return heard.read_text() if heard.exists() else "", done.stdout
 
 
-def test_a_command_is_told_in_one_line_what_the_run_is(tmp_path: Path) -> None:
+def test_the_hook_gets_the_run_as_one_line_of_json(tmp_path: Path) -> None:
     for state in ("ended", "judged"):
         heard, printed = told(tmp_path, "pass", state)
         line, _, word = heard.partition("\n")
@@ -33,11 +33,11 @@ def test_a_command_is_told_in_one_line_what_the_run_is(tmp_path: Path) -> None:
         assert "training_run_hook, " not in printed
 
 
-def test_nothing_is_called_without_a_command_or_in_check_mode(tmp_path: Path) -> None:
+def test_no_hook_runs_without_a_command_or_in_check_mode(tmp_path: Path) -> None:
     assert told(tmp_path, "pass", "ended", "--check")[0] == ""
     assert told(tmp_path, "", "ended")[0] == ""
 
 
-def test_a_command_that_fails_is_reported_and_fails_nothing(tmp_path: Path) -> None:
+def test_a_failed_hook_is_reported_and_fails_nothing(tmp_path: Path) -> None:
     _, printed = told(tmp_path, "sys.exit('no such room')", "ended")
     assert "a hook.py' --night: exit code 1: no such room\n" in printed

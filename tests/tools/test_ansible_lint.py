@@ -12,7 +12,7 @@ PLAY = "- name: One\n  hosts: localhost\n  {tasks}:\n    - ansible.builtin.comma
 
 
 @pytest.mark.slow
-def test_what_a_playbook_imports_is_linted_and_its_syntax_checked(tmp_path: Path) -> None:
+def test_imported_playbooks_are_linted_and_their_syntax_is_checked(tmp_path: Path) -> None:
     for name, tasks in (("unnamed", "tasks"), ("misspelled", "taskz")):
         (tmp_path / f"{name}.yml").write_text("---\n" + PLAY.format(tasks=tasks))
         imported = f"---\n- name: It\n  ansible.builtin.import_playbook: {name}.yml\n"

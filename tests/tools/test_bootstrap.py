@@ -13,7 +13,7 @@ PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-p
 BACKEND = "from pathlib import Path\nPath({ran!r}).touch()\n"
 
 
-def test_setup_runs_no_program_of_a_package_to_build_it(tmp_path: Path) -> None:
+def test_setup_does_not_build_a_package_from_source(tmp_path: Path) -> None:
     ran, archive = tmp_path / "ran", tmp_path / "links/built-1.0.tar.gz"
     archive.parent.mkdir()
     with tarfile.open(archive, "w:gz") as sdist:

@@ -16,7 +16,7 @@ echo "made $1"
 
 
 @pytest.mark.parametrize("fails", ["", "demo", "test", "demo-down", "all"])
-def test_the_demo_and_the_tests_share_a_clone_and_the_hosts_go_in_any_case(
+def test_the_demo_and_the_tests_share_a_clone_and_the_practice_hosts_are_always_removed(
     fails: str, tmp_path: Path
 ) -> None:
     (tmp_path / "make").write_text(MAKE)

@@ -1,4 +1,4 @@
-"""The published schema of what hosts answer takes what the controller takes, and refuses what it refuses."""
+"""The published schema of hosts' answers accepts and refuses the same answers as the controller."""
 
 import json
 from typing import Any
@@ -21,12 +21,12 @@ def is_taken(step: str, answer: dict[str, Any]) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(answer))
 
 
-def test_it_is_a_schema() -> None:
+def test_the_file_is_a_valid_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("step", ANSWERS)
-def test_an_answer_that_the_controller_takes_is_taken(step: str) -> None:
+def test_the_schema_accepts_an_answer_that_the_controller_accepts(step: str) -> None:
     assert is_taken(step, OF_ALL | ANSWERS[step])
     assert is_taken("failed step", OF_ALL | {"failed": True})
 
@@ -35,7 +35,7 @@ def test_an_answer_that_the_controller_takes_is_taken(step: str) -> None:
     ("step", "change"),
     [(step, change) for step, change, problem in INVALID if not any(text in problem for text in NOT_JSON)],
 )
-def test_an_answer_that_the_controller_refuses_is_refused(step: str, change: dict[str, Any]) -> None:
+def test_the_schema_refuses_an_answer_that_the_controller_refuses(step: str, change: dict[str, Any]) -> None:
     name = "failed step" if change.get("failed") is True else step
     assert not is_taken(name, ANSWERS[step] | change)
 

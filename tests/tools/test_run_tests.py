@@ -42,7 +42,7 @@ def test_every_stage_runs_and_one_failure_decides(
     assert capsys.readouterr().out.splitlines()[-1] == "4 passed, 1 failed"
 
 
-def test_a_run_that_tested_nothing_has_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_tests_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tests, "STAGES", {"lint": Count})
     assert run_tests.main(["lint"]) == 1
 
@@ -54,7 +54,7 @@ def test_an_unknown_stage_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Molecule:
-    """A `molecule` that says what the test gives it."""
+    """A `molecule` that prints the text and exits with the code of the test."""
     calls = tmp_path / "calls"
 
     def say(text: str, code: int) -> None:
@@ -68,8 +68,8 @@ def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Molecule:
     return say, lambda: calls.read_text().split()
 
 
-def test_a_nice_command_gives_way_to_other_sessions(tmp_path: Path) -> None:
-    """Among sessions the niceness of the autogroup counts, where the kernel has them."""
+def test_a_nice_command_also_lowers_the_priority_of_its_session(tmp_path: Path) -> None:
+    """Between sessions the niceness of the autogroup counts, if the kernel has autogroups."""
     log = tmp_path / "log"
     shown = f"until [ $(nice) = {run_tests.NICENESS} ]; do sleep 0.1; done; cat /proc/self/autogroup || true"
     command = ["timeout", "60", "sh", "-c", shown]
@@ -111,7 +111,7 @@ def test_a_failed_scenario_is_destroyed_and_its_end_is_shown(
     assert "the tidying up" not in shown
 
 
-def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_end(tmp_path: Path) -> None:
+def test_running_scenarios_are_ended_and_destroyed_at_sigterm(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     molecule, kept = tmp_path / "bin" / "molecule", run_tests.SCENARIOS[0]
     molecule.write_text(
@@ -142,7 +142,7 @@ def test_scenarios_that_run_are_ended_and_destroyed_when_the_tests_are_told_to_e
     assert sorted(calls.read_text().splitlines()) == sorted(expected)
 
 
-def test_scenarios_begin_when_the_first_has_kept_what_it_installed(
+def test_scenarios_begin_once_the_first_has_kept_its_installation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
@@ -162,7 +162,7 @@ def test_scenarios_begin_when_the_first_has_kept_what_it_installed(
     assert run_tests.run_scenarios(["bare", "other"]) == Count(2, 0)
 
 
-def test_no_scenario_begins_while_all_are_ended(
+def test_no_scenario_begins_once_the_end_was_requested(
     molecule: Molecule, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     molecule[0]("$(sleep 600)", 0)
@@ -170,11 +170,11 @@ def test_no_scenario_begins_while_all_are_ended(
     run_tests.ENDING.set()
     assert not run_tests.run_scenario("default")
     assert not (tmp_path / "calls").exists()
-    # Nor does what was about to when all were ended.
+    # A command that was about to start does not start, either.
     assert run_tests.stream([str(tmp_path / "molecule"), "test"], tmp_path / "log") == -signal.SIGTERM
 
 
-def test_every_scenario_runs_and_slow_ones_only_when_named(
+def test_every_scenario_runs_and_slow_ones_run_only_if_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
@@ -185,7 +185,7 @@ def test_every_scenario_runs_and_slow_ones_only_when_named(
     assert run_tests.STAGES["molecule"]() == Count(0, len(run_tests.SCENARIOS))
 
 
-def test_lint_shows_what_a_failed_check_said(
+def test_lint_shows_the_output_of_a_failed_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
@@ -195,7 +195,7 @@ def test_lint_shows_what_a_failed_check_said(
     assert "line 3 is bad" in capsys.readouterr().out
 
 
-def test_lint_says_how_many_lines_each_room_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lint_counts_the_lines_of_each_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     files = {"trainer/__init__.py": 1, "trainer/model/models/cnn.py": 4, "tests/trainer/model/test_cnn.py": 7}
@@ -206,7 +206,7 @@ def test_lint_says_how_many_lines_each_room_has(tmp_path: Path, monkeypatch: pyt
     assert run_tests.lines_by_room(run_tests.PRODUCT) == "trainer 1, trainer/model 4; 5"
 
 
-def test_lint_fails_where_there_is_more_to_know(
+def test_lint_fails_above_the_bound_of_things_to_know(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_tests.few_to_know()
@@ -233,7 +233,7 @@ def test_a_name_of_ansible_is_private_unless_a_base_class_offers_it(tmp_path: Pa
     assert things_to_know.private_names(tmp_path) == {"_bare_run", "_inventory", "ansible._internal.x"}
 
 
-def test_the_locks_hold_hashes_and_no_addresses() -> None:
+def test_the_locks_contain_hashes_and_no_addresses() -> None:
     for lock in (run_tests.ROOT / "requirements").glob("*.txt"):
         text = lock.read_text()
         pins = re.findall(r"^[a-z0-9-]+==", text, flags=re.MULTILINE)
@@ -242,7 +242,7 @@ def test_the_locks_hold_hashes_and_no_addresses() -> None:
         assert "://" not in text
 
 
-def test_setup_names_the_python_it_needs() -> None:
+def test_setup_names_the_required_python() -> None:
     done = subprocess.run(
         [run_tests.ROOT / "tools" / "bootstrap.sh", "controller"],
         env={"PATH": "/usr/bin:/bin", "PSFLEET_PYTHON": "/usr/bin/false"},
@@ -254,7 +254,7 @@ def test_setup_names_the_python_it_needs() -> None:
     assert "needs Python 3.11 or 3.12; found /usr/bin/false" in done.stderr
 
 
-def test_each_ansible_core_that_the_preflight_accepts_is_tried() -> None:
+def test_the_matrix_tries_each_ansible_core_that_the_preflight_accepts() -> None:
     preflight = (ROOT / "playbooks" / "preflight_inventory.yml").read_text()
     bounds = re.search(r'ansible-core: {oldest: "2\.(\d+)", first_unsupported: "2\.(\d+)"}', preflight)
     assert bounds

@@ -27,7 +27,7 @@ _LEARNING_RATES = {"adam": 0.25, "sgd": 1.0}
 '''
 
 
-def test_pages_and_roles_say_what_the_code_says() -> None:
+def test_generated_parts_of_pages_and_roles_are_up_to_date() -> None:
     old = [
         str(path.relative_to(ROOT))
         for path, text in written(ROOT).items()
@@ -45,7 +45,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def make_docs(copy: Path) -> list[str]:
-    """Let the copy write its docs, and return what it has written."""
+    """Let the copy write its docs, and return the names of the written files."""
     code = (
         "import runpy, sys; sys.modules['tensorflow'] = None; "
         "runpy.run_module('tools.written_docs', run_name='__main__')"
@@ -65,8 +65,8 @@ def options(copy: Path) -> Any:  # noqa: ANN401
     return loaded(copy / "roles/trainer/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
-def test_a_training_setting_that_is_added_to_the_code_is_in_every_page_and_role(copy: Path) -> None:
-    """As the table "Where a change belongs" says of one."""
+def test_a_new_training_setting_is_written_into_every_page_and_role(copy: Path) -> None:
+    """The table "Where a change belongs" promises it."""
     settings = copy / "trainer/contract/settings.py"
     before = settings.read_text(encoding="utf-8")
     settings.write_text(before.replace("    epochs: int =", f"{SETTING}    epochs: int =", 1))
@@ -94,7 +94,7 @@ def test_a_training_setting_that_is_added_to_the_code_is_in_every_page_and_role(
     assert make_docs(copy) == []
 
 
-def test_a_model_that_has_a_file_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:
+def test_a_new_model_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:
     (copy / "trainer/model/models/parabola.py").write_text(MODEL)
     (copy / "trainer/model/models/.#parabola.py").write_text("what an editor keeps")
     make_docs(copy)
@@ -106,7 +106,7 @@ def test_a_model_that_has_a_file_can_be_chosen_and_is_in_the_tables(copy: Path) 
     assert row in (copy / "docs/models.md").read_text(encoding="utf-8")
 
 
-def test_a_page_that_has_lost_a_mark_is_named(copy: Path) -> None:
+def test_a_page_without_a_mark_is_named(copy: Path) -> None:
     page = copy / "docs/contracts.md"
     text = page.read_text(encoding="utf-8")
     page.write_text(text.replace("end of training settings", "end"), encoding="utf-8")

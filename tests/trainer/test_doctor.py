@@ -46,13 +46,13 @@ def test_a_task_with_gpus_needs_the_tensorflow_with_cuda() -> None:
     assert {checks[name].found for name in NAMES[1:]} == {"tensorflow failed"}
 
 
-def test_what_hangs_is_left_behind() -> None:
+def test_a_check_that_hangs_fails_and_the_later_ones_are_skipped() -> None:
     checks = task_checks({**OF_A_TASK, "CUDA_VISIBLE_DEVICES": ""}, seconds=0.2)
     assert [check.state for check in checks] == ["failed", "skipped", "skipped", "skipped"]
     assert checks[0].found == "TensorFlow did not answer within 0.2 s: it printed nothing"
 
 
-def test_a_library_that_does_not_open_ends_the_chain_before_the_devices() -> None:
+def test_a_failed_check_of_libraries_ends_the_chain_and_a_warning_does_not() -> None:
     failed = Check("libraries", "failed", "libcusolver.so.11: cannot open", "run deploy.yml")
     assert [check.state for check in chained([IMPORTED, failed])] == ["ok", "failed", "skipped", "skipped"]
     warned = Check("libraries", "warning", "libnccl.so.2: cannot open", "run deploy.yml")
@@ -65,7 +65,7 @@ def printed(*checks: Check) -> str:
     return "".join(json.dumps(check.to_json()) + "\n" for check in checks)
 
 
-def test_what_tensorflow_logs_of_the_devices_is_told() -> None:
+def test_errors_in_tensorflows_log_are_added_to_the_check_of_devices() -> None:
     # As TensorFlow 2.21 logs it on a machine without NVIDIA's driver.
     cu_init = "failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)"
     driver = "kernel driver does not appear to be running on this host (vm)"
@@ -89,7 +89,7 @@ def test_what_tensorflow_logs_of_the_devices_is_told() -> None:
         ((IMPORTED,), "did not answer within 120 s", "devices", "`nvidia-smi`"),
     ],
 )
-def test_the_check_during_which_tensorflow_died_has_failed(
+def test_the_check_in_which_tensorflow_died_fails_with_its_last_line(
     told: tuple[Check, ...], how: str, name: str, remedy: str
 ) -> None:
     checks = chained(checks_of(Ended(printed(*told), "first\n\nI0000 00:00:1 2 a.cc:5] last words\n", how)))
@@ -98,7 +98,7 @@ def test_the_check_during_which_tensorflow_died_has_failed(
     assert remedy in failed.remedy
 
 
-def test_a_product_on_a_gpu_that_is_not_there() -> None:
+def test_the_product_check_fails_on_a_missing_gpu() -> None:
     check = product_check(["0"])
     assert check.state == "failed"
     assert check.found.startswith("on GPU:0: ")
@@ -134,7 +134,7 @@ def test_a_product_on_a_gpu_that_is_not_there() -> None:
         ("InternalError: CUDA_ERROR_ILLEGAL_ADDRESS", "Xid"),
     ],
 )
-def test_errors_of_a_product_have_remedies(problem: str, remedy: str) -> None:
+def test_each_error_of_the_product_check_has_a_remedy(problem: str, remedy: str) -> None:
     assert remedy in remedy_of(problem)
 
 
@@ -148,7 +148,9 @@ def test_errors_of_a_product_have_remedies(problem: str, remedy: str) -> None:
         (("libnccl.so.2",), "", "warning", "libnccl.so.2: not there"),
     ],
 )
-def test_what_the_libraries_come_to(failing: tuple[str, ...], compiler: str, state: str, words: str) -> None:
+def test_the_check_of_libraries_judges_which_of_them_do_not_open(
+    failing: tuple[str, ...], compiler: str, state: str, words: str
+) -> None:
     opened = [
         Opened(library, f"{library.name}: not there" if library.name in failing else "")
         for library in LIBRARIES

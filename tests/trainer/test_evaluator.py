@@ -1,4 +1,4 @@
-"""The evaluator: what it reads in the folder of a run that has ended, and what it refuses."""
+"""The evaluator reads the folder of an ended run, or refuses it."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def only(run: Path, task: str, event: str) -> dict[str, Any]:
     return found
 
 
-def test_a_process_of_its_own_finds_what_the_chief_found(ended: Path, tmp_path: Path) -> None:
+def test_the_evaluator_finds_the_chiefs_results_in_a_process_of_its_own(ended: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(ended, tmp_path / "test"))
     output, environment = tmp_path / "out", {"PSFLEET_RELEASE": "release-2", "CUDA_VISIBLE_DEVICES": "0"}
     process = ForkedProcess(["-m", "trainer.evaluator", str(run)], ROOT, os.environ | environment, output)
@@ -70,7 +70,7 @@ def test_a_process_of_its_own_finds_what_the_chief_found(ended: Path, tmp_path: 
     assert "Evaluated 360 test examples" in said
 
 
-def test_each_evaluation_adds_a_life_to_records_that_are_of_no_task_of_the_plan(run: Path) -> None:
+def test_each_evaluation_adds_a_process_to_the_evaluators_own_records(run: Path) -> None:
     assert main([str(run)]) == FINISHED
     assert main([str(run)]) == FINISHED
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
@@ -105,7 +105,7 @@ def remove_all_checkpoints(run: Path) -> None:
 
 
 def told(**settings: object) -> Callable[[Path], None]:
-    """What lets the chief's records say that it was told other settings."""
+    """Return a function that changes the settings in the chief's records."""
     return lambda run: edit(
         run, "worker0", "started", settings=only(run, "worker0", "started")["settings"] | settings
     )
@@ -128,7 +128,7 @@ def told(**settings: object) -> Callable[[Path], None]:
         (lambda run: edit(run, "worker0", "", program="0123456789ab"), CONFIGURATION, ["0123456789ab"]),
     ],
 )
-def test_what_cannot_be_evaluated_is_said_and_recorded(
+def test_the_reason_of_a_failed_evaluation_is_printed_and_recorded(
     run: Path,
     capsys: pytest.CaptureFixture[str],
     damage: Callable[[Path], None],
@@ -144,8 +144,8 @@ def test_what_cannot_be_evaluated_is_said_and_recorded(
     assert [record for record in records(run, EVALUATOR) if record["event"] == "evaluated"] == []
 
 
-def test_of_variables_that_the_model_lacks_the_checkpoint_is_refused(run: Path) -> None:
-    """`partly` has all variables of a linear model, and one more."""
+def test_a_checkpoint_with_variables_that_the_model_lacks_is_refused(run: Path) -> None:
+    """The checkpoint has all variables of a linear model, and one more."""
     import tensorflow as tf
 
     values = {
@@ -169,14 +169,14 @@ def test_of_variables_that_the_model_lacks_the_checkpoint_is_refused(run: Path) 
     assert "weight/Adam" not in reason
 
 
-def test_where_the_chief_tells_of_no_checkpoint_the_newest_is_taken(run: Path) -> None:
+def test_the_newest_checkpoint_is_evaluated_if_the_chief_recorded_none(run: Path) -> None:
     forget_checkpoints(run)
     assert main([str(run)]) == FINISHED
     assert only(run, EVALUATOR, "evaluated")["global_step"] == 40
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["absent"]])
-def test_one_directory_is_asked_for(
+def test_any_other_arguments_than_one_directory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -25,7 +25,7 @@ PROGRESS = {
 
 
 class Host:
-    """A host with ps0 and worker0, of which `units` are loaded."""
+    """A host with ps0 and worker0; `units` has the states of their units."""
 
     def __init__(self, folder: Path) -> None:
         """Deploy it below a folder."""
@@ -75,7 +75,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_metrics_of_a_run_that_goes_on(host: Host) -> None:
+def test_a_running_run_has_metrics_of_its_tasks_and_of_the_run(host: Host) -> None:
     host.prepare("night-1", "ps-0", "worker-0", "evaluator-0")
     host.write("night-1")
     found = host.metrics()
@@ -103,7 +103,7 @@ def test_metrics_of_a_run_that_goes_on(host: Host) -> None:
     assert not [key for key in found if "evaluator0" in key]
 
 
-def test_after_a_run_its_tasks_are_down_and_its_values_stay(host: Host) -> None:
+def test_after_a_run_its_tasks_are_down_and_its_last_values_remain(host: Host) -> None:
     host.prepare("night-1", "ps-0", "worker-0")
     host.write("night-1")
     host.units = {"psfleet-ps@0.service": "failed"}
@@ -124,7 +124,7 @@ def test_the_next_run_does_not_begin_with_the_values_of_the_last(host: Host) -> 
     ]
 
 
-def test_a_run_without_a_chief_is_not_taken_for_the_run_before_that_had_one(host: Host) -> None:
+def test_a_run_without_chief0_is_not_confused_with_an_earlier_run_of_a_program(host: Host) -> None:
     host.prepare("program-1", "chief-0", "worker-0")
     host.write("program-1")
     host.prepare("night-2", "worker-0")
@@ -134,7 +134,7 @@ def test_a_run_without_a_chief_is_not_taken_for_the_run_before_that_had_one(host
     assert found[("psfleet_run_progress_timestamp_seconds",)] == 2e9
 
 
-def test_before_any_run(host: Host) -> None:
+def test_before_any_run_only_the_states_of_tasks_are_exported(host: Host) -> None:
     assert {key[0] for key in host.metrics()} == {
         "psfleet_task_up",
         "psfleet_task_failed",
@@ -142,13 +142,13 @@ def test_before_any_run(host: Host) -> None:
     }
 
 
-def test_a_loss_that_is_not_finite_shows(host: Host) -> None:
+def test_a_non_finite_loss_is_exported_as_nan(host: Host) -> None:
     host.prepare("night-1", "worker-0")
     host.write("night-1", loss=None)
     assert math.isnan(host.metrics()["psfleet_task_loss", "worker0", "worker"])
 
 
-def test_systemd_that_gives_no_answer_leaves_the_old_metrics(
+def test_no_metrics_are_written_if_systemd_does_not_answer(
     host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(host.configuration))
@@ -164,14 +164,14 @@ def test_systemd_that_gives_no_answer_leaves_the_old_metrics(
     assert not output.exists()
 
 
-def test_what_stands_in_a_label_is_escaped() -> None:
+def test_the_value_of_a_label_is_escaped() -> None:
     value = 'a "quoted" \\ and\nbroken'
     text = render([Family("x", "help", [({"cluster": value}, -math.inf)])])
     (family,) = text_string_to_metric_families(text)
     assert [(sample.labels, sample.value) for sample in family.samples] == [({"cluster": value}, -math.inf)]
 
 
-def test_it_needs_no_package() -> None:
+def test_the_module_needs_no_package() -> None:
     # -S: without the environment's packages, as the unit starts it.
     command = [sys.executable, "-S", "-c", "import trainer.metrics"]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -11,7 +11,7 @@ from tests.repository import HERE, played, written_play
 
 
 def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
-    """Carry as often, as checks or not. Return of each time change, data and records; and what was said."""
+    """Carry once for each of `checks`; return change, data and count of records each time, and the output."""
     manifest = {"sources": {"": f"{folder}/source"}, "cache_directory": f"{folder}/cache"}
     arguments = {"directory": f"{folder}/data", "records": f"{folder}/records"}
     data, records = (f"query('ansible.builtin.fileglob', '{folder}/{of}/*')" for of in ("data", "records"))
@@ -35,7 +35,7 @@ def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
 
 
 @pytest.mark.slow
-def test_what_lacks_is_shown_by_a_check_then_carried_and_then_nothing_is(tmp_path: Path) -> None:
+def test_missing_files_are_listed_in_check_mode_then_carried_once(tmp_path: Path) -> None:
     source, data = tmp_path / "source", tmp_path / "data"
     source.mkdir()
     (source / "labels.txt").write_text("cat\n")

@@ -1,4 +1,4 @@
-"""Playbooks that want the same hosts at once, on this machine, with a lease of their own."""
+"""Simultaneous playbooks for the same hosts, on this machine, with a lease file of these tests."""
 
 import fcntl
 import json
@@ -19,7 +19,7 @@ from trainer.host.lease import FILE, Lease, read
 
 pytestmark = pytest.mark.slow
 HOSTS = ("-i", "node1,node2", *HERE)
-# Of the process that runs the playbook: the parent of the one that runs a task.
+# Kills the process that runs the playbook: the parent of the one that runs a task.
 KILL = "{{ lookup('ansible.builtin.pipe', 'kill -9 $(ps -o ppid= -p $PPID)') }}"
 
 
@@ -30,12 +30,12 @@ def acting(folder: Path, file: Path, name: str, *tasks: object) -> CompletedProc
     playbook = written_play(
         folder / name, {"psfleet.cluster.cluster_lease": taken, "run_once": True}, *tasks, become=False
     )
-    # What gives the leases back outlives the playbook, and needs the project.
+    # The process that releases the leases outlives the playbook, and needs the project.
     return played(playbook, *HOSTS, project=folder / name)
 
 
 def given_back(file: Path) -> Lease:
-    """Return the lease once nobody has it, which a playbook's end brings about."""
+    """Return the lease once it is released, as it is after the end of a playbook."""
     end = time.monotonic() + 120
     while (found := read(file)).token:
         assert time.monotonic() < end, found
@@ -52,7 +52,9 @@ def held(tmp_path: Path) -> Path:
     return file
 
 
-def test_whoever_comes_second_is_told_who_was_first_and_a_check_as_well(tmp_path: Path, held: Path) -> None:
+def test_a_second_playbook_is_refused_with_the_holder_of_the_lease_and_check_mode_warns(
+    tmp_path: Path, held: Path
+) -> None:
     before = held.read_bytes()
     done = acting(tmp_path, held, "train.yml", {"ansible.builtin.debug": {"msg": "it begins"}})
     assert done.returncode == 2
@@ -66,7 +68,7 @@ def test_whoever_comes_second_is_told_who_was_first_and_a_check_as_well(tmp_path
     assert held.read_bytes() == before
 
 
-def test_it_is_given_back_when_a_playbook_ends_and_when_it_is_killed(tmp_path: Path) -> None:
+def test_the_lease_is_released_when_a_playbook_ends_and_when_it_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "lease"
     seen = {"ansible.builtin.slurp": {"path": str(file)}, "register": "seen"}
     shown = {
@@ -84,10 +86,10 @@ def test_it_is_given_back_when_a_playbook_ends_and_when_it_is_killed(tmp_path: P
     assert host_lease.OPTIONS["file"]["default"] == str(FILE)  # type: ignore[index]
 
 
-def test_who_reads_what_a_playbook_prints_hears_its_end_while_the_lease_is_still_renewed(
+def test_the_output_of_a_playbook_is_closed_while_its_lease_is_still_renewed(
     tmp_path: Path,
 ) -> None:
-    """Who renews it has the caller's descriptors of its birth, the output among them."""
+    """The process that renews the lease inherits the descriptors of its caller, among them the output."""
     file, begun, go = tmp_path / "lease", tmp_path / "begun", tmp_path / "go"
     tasks = (
         # By then both hosts have it.
@@ -108,7 +110,7 @@ def test_who_reads_what_a_playbook_prints_hears_its_end_while_the_lease_is_still
 
 
 class NearLeases(Leases):
-    """The leases of hosts that are files of a folder; asks several at once in a `strange` order."""
+    """Leases of hosts, as files of a folder; several are requested in a `strange` order."""
 
     def __init__(self, folder: Path, name: str, strange: str, meeting: threading.Barrier) -> None:
         self.folder, self.name, self.strange, self.meeting = folder, name, strange, meeting
@@ -133,7 +135,7 @@ class NearLeases(Leases):
         return {host: problem for host, problem in problems.items() if problem}
 
 
-def test_of_two_who_each_have_what_the_other_wants_one_goes_on(tmp_path: Path) -> None:
+def test_one_of_two_playbooks_that_wait_for_each_others_hosts_goes_on(tmp_path: Path) -> None:
     meeting = threading.Barrier(2, timeout=20)
     ada, ben = NearLeases(tmp_path, "ada", "321", meeting), NearLeases(tmp_path, "ben", "23", meeting)
     with ThreadPoolExecutor() as pool:
@@ -144,7 +146,7 @@ def test_of_two_who_each_have_what_the_other_wants_one_goes_on(tmp_path: Path) -
     assert all(" has held it for " in problem for problem in refused.values())
 
 
-def test_playbooks_of_one_command_do_not_keep_each_other_out(tmp_path: Path) -> None:
+def test_playbooks_of_one_command_share_the_lease(tmp_path: Path) -> None:
     file = tmp_path / "lease"
     taking = [
         {

@@ -26,7 +26,7 @@ INJECTED = "/x'\"\n!touch /tmp/owned\n"
         (HONEST, "9" * 5000),
     ],
 )
-def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: object) -> None:
+def test_a_host_cannot_make_the_controller_fetch_another_file(path: object, size: object) -> None:
     action = action_of(collect_run.ActionModule, inventory_hostname="node1")
     action._take = lambda _step, _arguments: {"path": path, "size": size, "left_out": []}
     action._login = lambda: 1000
@@ -49,7 +49,7 @@ def test_a_host_does_not_choose_what_the_controller_fetches(path: object, size: 
         ("9" * 11, None),
     ],
 )
-def test_the_connection_tells_who_fetches_whatever_makes_him_root(said: str, number: int | None) -> None:
+def test_the_login_user_is_read_without_becoming_root(said: str, number: int | None) -> None:
     action = action_of(collect_run.ActionModule, inventory_hostname="node1")
     action._low_level_execute_command = lambda _command, *, sudoable: {"stdout": "0" if sudoable else said}
     if number is None:
@@ -62,17 +62,17 @@ def test_the_connection_tells_who_fetches_whatever_makes_him_root(said: str, num
 
 @pytest.fixture
 def larger() -> Iterator[Path]:
-    """Return what a host gives out for an archive of 1000 bytes."""
+    """Return a larger file that a host claims to be an archive of 1000 bytes."""
     path = Path("/var/tmp/psfleet-larger00.tar.gz")
     path.write_bytes(bytes(1_000_000))
     yield path
     path.unlink(missing_ok=True)
 
 
-def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_collected(
+def test_a_host_that_sends_too_much_is_named_and_the_others_are_collected(
     tmp_path: Path, larger: Path
 ) -> None:
-    """The host's Python is the host's: this one answers what it likes."""
+    """A host controls its own Python: the Python here returns a forged answer."""
     (tmp_path / "logs" / "r1").mkdir(parents=True)
     (tmp_path / "logs" / "r1" / "ps0.out").write_text("all is well")
     python = tmp_path / "python"
@@ -105,7 +105,7 @@ def test_a_host_that_sends_more_than_was_asked_for_is_named_and_the_others_are_c
 
 
 @pytest.mark.parametrize("damaged", [True, False])
-def test_of_a_host_that_packs_nothing_it_is_said_why_and_the_others_go_on(*, damaged: bool) -> None:
+def test_the_reason_of_a_host_that_packs_nothing_is_noted_without_a_failure(*, damaged: bool) -> None:
     action = action_of(collect_run.ActionModule, inventory_hostname="node1")
 
     def packs_nothing(_arguments: object, _name: str) -> dict[str, object]:

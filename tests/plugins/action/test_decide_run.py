@@ -42,29 +42,29 @@ def begun(runs: Path, *of_hosts: str, check: bool = False, refused: bool = False
     return str(answer["msg"] if answer.get("failed") else answer["run"]["id"])
 
 
-def test_runs_that_begin_in_one_second_have_names_of_their_own(tmp_path: Path) -> None:
+def test_runs_that_begin_in_the_same_second_have_different_names(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         names = [*threads.map(lambda _: begun(tmp_path), range(8))]
     assert sorted(names) == [NAME, *(f"{NAME}-{place}" for place in range(2, 9))]
     assert {path.name for path in tmp_path.iterdir()} == {*names}
 
 
-def test_a_run_of_another_controller_keeps_its_name_for_itself(tmp_path: Path) -> None:
+def test_a_name_that_hosts_already_hold_is_not_used_again(tmp_path: Path) -> None:
     assert begun(tmp_path, NAME, f"{NAME}-2") == f"{NAME}-3"
 
 
-def test_a_check_and_a_run_that_is_refused_take_no_name(tmp_path: Path) -> None:
+def test_check_mode_and_a_refused_run_create_no_folder(tmp_path: Path) -> None:
     assert begun(tmp_path / "runs", check=True) == NAME
     assert "run deploy.yml first" in begun(tmp_path / "runs", refused=True)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "runs").touch()
     assert begun(tmp_path / "runs") == f"{tmp_path}/runs: File exists"
 
 
-def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
+def test_a_started_run_notes_its_beginner_and_time_and_an_attached_one_does_not(tmp_path: Path) -> None:
     plan = make_plan()
     settings = run_settings(plan, {task.name: TrainingSettings() for task in plan.tasks})
     there: dict[str, Any] = {"deployed": plan.to_json(), "lacks_cuda": False}
@@ -79,7 +79,7 @@ def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
         "run"
     ]
     assert run["settings"]["begun"] == "ana@desk, 2026-11-25 04:05 UTC"
-    # Who watches it has not begun it.
+    # A person who attaches to the run has not begun it.
     lead = {run["lead"]["host"]: found(run["lead"]["name"], alive=True, run_id="r1", **there)}
     watched = action._act(
         {"state": "started", "run_id": "r1", "runs_directory": str(tmp_path), "found": hosts | lead}
@@ -87,7 +87,7 @@ def test_hosts_are_told_who_begins_the_run_and_when(tmp_path: Path) -> None:
     assert (watched["action"], "begun" in watched["settings"]) == ("attach", False)
 
 
-def test_a_new_run_is_of_a_program_that_is_chosen_and_one_that_goes_on_of_its_own(tmp_path: Path) -> None:
+def test_a_new_run_needs_a_chosen_program_and_a_resumed_run_keeps_its_own(tmp_path: Path) -> None:
     plan = make_plan()
     of_tasks = {task.name: TrainingSettings() for task in plan.tasks}
     own, other = (

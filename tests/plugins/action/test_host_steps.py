@@ -28,7 +28,7 @@ def took(*answers: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def test_each_step_that_changed_something_is_named_and_facts_are_the_hosts() -> None:
+def test_steps_that_changed_something_are_named_and_facts_are_set_for_the_host() -> None:
     files = {"changed": True, "diff": [{"after": "x"}], "warnings": ["w"]}
     found = took(IDENTITY, files, {"changed": False, "diff": {}})
     assert (found["changed"], found["changed_steps"]) == (True, ["Write files"])
@@ -36,18 +36,18 @@ def test_each_step_that_changed_something_is_named_and_facts_are_the_hosts() -> 
     assert found["ansible_facts"] == {"psfleet_identity": IDENTITY}
 
 
-def test_what_frees_disk_says_how_much() -> None:
+def test_a_step_that_frees_disk_space_names_the_amount() -> None:
     found = took(IDENTITY, {"changed": True, "freed_bytes": 2_000_000}, {"changed": False, "freed_bytes": 0})
     assert found["changed_steps"] == ["Write files (2.0 MB)"]
 
 
-def test_the_first_step_that_fails_is_named_and_what_came_before_it() -> None:
+def test_the_first_failed_step_and_the_changed_steps_before_it_are_named() -> None:
     found = took(IDENTITY, {"changed": True}, {"failed": True, "msg": "no systemd"})
     assert (found["failed"], found["failed_step"], found["msg"]) == (True, "Read units", "no systemd")
     assert found["changed_steps"] == ["Write files"]
 
 
-def test_a_host_whose_keys_cannot_be_signed_fails_whatever_came_after_that() -> None:
+def test_a_host_with_unsignable_keys_fails_at_that_step_whatever_follows() -> None:
     found = took(IDENTITY | {"host_key": "none"}, {"changed": True}, {"changed": False})
     assert (found["failed"], found["failed_step"]) == (True, "Look at the keys")
     assert "/etc/ssh/ssh_host_ed25519_key.pub of node1" in found["msg"]
@@ -67,7 +67,7 @@ REFUSED = {"failed": True, "msg": "no"}
         ([AnswerError("damaged")], False, None, "- node1, user me: damaged"),
     ],
 )
-def test_a_host_that_is_not_reached_as_root_is_reported_if_that_is_wanted(
+def test_a_host_that_is_not_reached_as_root_is_reported_on_request(
     answers: list[Any], reached: bool, failed_step: str | None, says: str
 ) -> None:
     action = action_of(ActionModule, inventory_hostname="node1", ansible_user="me")

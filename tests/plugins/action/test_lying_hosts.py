@@ -16,7 +16,7 @@ from tests.repository import played, written_play
 
 HONEST = ANSWERS["trainer_tasks"]
 LYING = HONEST | {"tasks": [WORKER | {"pid": "x"}]}
-# A list of another length than asked for, something else, and nothing.
+# A list of another length than requested, an answer that is no list, and an empty list.
 HOSTS = {
     name: json.dumps({"answers": answers})
     for name, answers in {
@@ -37,7 +37,7 @@ PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which is
 
 
 def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:
-    """What Ansible says of these tasks on hosts whose Python prints this; "" is an honest one."""
+    """Return Ansible's output for these tasks; each host's Python prints its answer, "" is a real Python."""
     for host, answer in hosts.items():
         (folder / f"{host}.json").write_text(answer)
         (folder / host).write_text(f"#!/bin/sh\n[ -t 0 ] || cat >/dev/null\ncat '{folder}/{host}.json'\n")
@@ -69,8 +69,8 @@ TAKEN = "{{ vars.keys() | intersect(['training_run_hook', 'discovered_interprete
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pipelining", ["true", "false"])
-def test_nothing_of_an_answer_acts_on_the_controller(tmp_path: Path, pipelining: str) -> None:
-    """By either way, and with Ansible's default, by which facts of hosts are variables of the controller."""
+def test_hostile_answers_have_no_effect_on_the_controller(tmp_path: Path, pipelining: str) -> None:
+    """Both with and without pipelining, and with Ansible's default of injecting facts as variables."""
     hosts = {name: json.dumps({"answers": [lie]}) for name, lie in LIES.items()}
     hosts["top"] = json.dumps(LIES["fails"])
     asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
@@ -108,7 +108,7 @@ def test_nothing_of_an_answer_acts_on_the_controller(tmp_path: Path, pipelining:
 
 
 @pytest.mark.slow
-def test_a_host_that_lies_of_its_tasks_fails_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_host_with_a_forged_answer_about_its_tasks_fails_and_the_others_continue(tmp_path: Path) -> None:
     asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
     text = said(
         tmp_path,
@@ -122,12 +122,12 @@ def test_a_host_that_lies_of_its_tasks_fails_and_the_others_go_on(tmp_path: Path
     assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
 
 
-# What the preflight gives to the plays after it.
+# The facts that the preflight sets for later plays.
 FACTS = {"cluster_plan": make_plan().to_json(), "cluster_paths": {}, "cluster_tasks": {}}
 
 
 @pytest.mark.slow
-def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> None:
+def test_status_names_hosts_with_a_forged_answer_and_shows_the_others(tmp_path: Path) -> None:
     text = said(
         tmp_path,
         {
@@ -142,7 +142,7 @@ def test_status_says_which_host_lies_and_shows_the_others(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
+def test_runs_of_hosts_with_valid_answers_are_shown(tmp_path: Path) -> None:
     text = said(
         tmp_path,
         {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True, "vars": FACTS},
@@ -154,7 +154,7 @@ def test_runs_are_shown_of_hosts_that_do_not_lie(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_host_is_not_asked_by_the_python_of_another(tmp_path: Path) -> None:
+def test_a_host_is_not_run_with_the_python_of_another_host(tmp_path: Path) -> None:
     paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
     text = said(
         tmp_path,

@@ -26,7 +26,7 @@ def content(folder: Path, name: str) -> dict[str, Any]:
     return read_object(folder / f"{name}.json")
 
 
-def test_a_run_begins_with_its_plan_and_settings_and_without_the_manifest_of_its_past(tmp_path: Path) -> None:
+def test_a_started_run_gets_its_plan_and_settings_and_loses_its_old_manifest(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "one"
     assert write(folder)["changed"]
     assert (content(folder, "plan"), content(folder, "settings")) == (PLAN, {"steps": 1, "tasks": {}})
@@ -40,7 +40,7 @@ def test_a_run_begins_with_its_plan_and_settings_and_without_the_manifest_of_its
     assert not (folder / "manifest.json").exists()
 
 
-def test_nobody_else_reads_the_folder_of_all_runs_unless_its_owner_lets_him(tmp_path: Path) -> None:
+def test_the_folder_of_all_runs_is_private_unless_its_owner_opens_it(tmp_path: Path) -> None:
     runs = tmp_path / "project" / "runs"
     write(runs / "one")
     assert stat.S_IMODE(runs.stat().st_mode) == 0o700
@@ -49,13 +49,13 @@ def test_nobody_else_reads_the_folder_of_all_runs_unless_its_owner_lets_him(tmp_
     assert stat.S_IMODE(runs.stat().st_mode) == 0o755
 
 
-def test_a_run_that_is_stopped_keeps_what_it_was_started_with(tmp_path: Path) -> None:
+def test_a_stopped_run_keeps_the_settings_of_its_start(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path, run=begun(tmp_path, settings={"steps": 9}))
     assert content(tmp_path, "settings") == {"steps": 1, "tasks": {}}
 
 
-def test_the_manifest_holds_all_that_was_written_before(tmp_path: Path) -> None:
+def test_the_manifest_contains_all_files_written_before_it(tmp_path: Path) -> None:
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "worker0.json").write_text("[]")
     write(tmp_path, state="ended", endings=[{"name": "ps0"}], left_out=[])
@@ -64,7 +64,7 @@ def test_the_manifest_holds_all_that_was_written_before(tmp_path: Path) -> None:
     assert Manifest.read(tmp_path).holds(tmp_path, "tasks.json")
 
 
-def test_the_run_has_ended_before_its_device_reports_are_read(
+def test_the_end_of_a_run_is_noted_before_its_device_reports_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_folder: Path) -> str:
@@ -78,14 +78,14 @@ def test_the_run_has_ended_before_its_device_reports_are_read(
     assert content(tmp_path, "state") == {"state": "ended", "left_out": []}
 
 
-def test_what_stayed_on_hosts_is_noted_and_whose_host_gave_no_answer(tmp_path: Path) -> None:
+def test_files_left_on_hosts_and_tasks_without_an_answer_are_noted(tmp_path: Path) -> None:
     run = begun(tmp_path, settings={"tasks": {"ps0": {}, "worker1": {}, "worker0": {}}})
     write(tmp_path, run=run, state="ended", endings=[{"name": "ps0"}], left_out=["node1: output/x: a link"])
     noted = ["node1: output/x: a link", "worker0: no answer", "worker1: no answer"]
     assert content(tmp_path, "state") == {"state": "ended", "left_out": noted}
 
 
-def test_a_check_writes_nothing_and_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_check_mode_writes_nothing_and_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     assert write(tmp_path / "checked", check_mode=True) == {"changed": True}
     assert not (tmp_path / "checked").exists()
     (tmp_path / "file").touch()

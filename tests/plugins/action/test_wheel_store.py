@@ -1,4 +1,4 @@
-"""The action without downloads: what it changes, and which caches it refuses."""
+"""The action without downloads: its changes, and the caches that it refuses."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ CPU = "cpu-python3.11-x86_64"
 
 @pytest.fixture
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return those of a deployment whose program requires a package of an index made here."""
+    """Return the arguments for a program that requires a package of an index made here."""
     make_package(tmp_path / "index", "plots")
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
     monkeypatch.setenv("UV_DEFAULT_INDEX", (tmp_path / "an index without packages").as_uri())
@@ -44,7 +44,7 @@ def deployed(arguments: dict[str, Any], *, check: bool = False) -> dict[str, Any
     return answer
 
 
-def test_a_lock_is_written_by_a_deployment_alone_and_is_a_change(
+def test_a_lock_is_written_only_outside_check_mode_and_counts_as_a_change(
     arguments: dict[str, Any], tmp_path: Path
 ) -> None:
     lock = tmp_path / f"requirements.{CPU}.psfleet.lock"
@@ -69,7 +69,7 @@ def test_a_lock_is_written_by_a_deployment_alone_and_is_a_change(
         (["gpu-python3.11-x86_64"] * 2, True, []),
     ],
 )
-def test_what_two_hosts_or_more_get_is_filled_here_where_it_can_be(
+def test_an_environment_of_several_hosts_is_filled_on_the_controller_if_possible(
     arguments: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     environments: list[str],

@@ -24,7 +24,7 @@ TASKS = [
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return what a playbook prints, without and with -v."""
+    """Return the output of a playbook, without and with -v."""
     path = written_play(tmp_path_factory.mktemp("brief"), *TASKS)
     # A task of 6 s is a long one.
     return {
@@ -33,10 +33,10 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def test_what_changed_was_told_and_failed_is_all_that_is_shown(shown: dict[str, str]) -> None:
+def test_only_changes_messages_and_failures_are_shown(shown: dict[str, str]) -> None:
     said, _, recap = shown[""].partition("PLAY RECAP")
     assert said.index("...      Change\n") < said.index("changed  Change")
-    # How long the others take is not the test's to say.
+    # Lines of long tasks depend on timing and are left out.
     lines = [line for line in said.splitlines() if line and not line.startswith("...")]
     assert lines[0] == "changed  Change: a, b"
     assert sorted(lines[1:9]) == sorted(2 * ["first", "second", "one", "two"])
@@ -54,16 +54,16 @@ def test_what_changed_was_told_and_failed_is_all_that_is_shown(shown: dict[str, 
     assert "failed=1" in recap
 
 
-def test_more_is_asked_for_with_v(shown: dict[str, str]) -> None:
+def test_verbose_output_shows_all_tasks(shown: dict[str, str]) -> None:
     tasks = ("TASK [Look]", "ok: [a]", "skipping: [a]", "changed: [b]", "fatal: [b]: FAILED!")
     for words in ("PLAY [all]", *tasks):
         assert words in shown["-v"]
-    # What they returned is for those who ask for more.
+    # Results are shown only with a higher verbosity.
     looked = shown["-v"].partition("TASK [Look]")[2].partition("TASK [Skip]")[0]
     assert "ok: [a]\n" in looked and "rc:" not in looked
 
 
-def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path: Path) -> None:
+def test_steps_that_changed_a_failed_host_are_shown(tmp_path: Path) -> None:
     written = {"files": [{"path": f"{tmp_path}/file", "content": "x"}]}
     refused = {"files": [{"path": f"{tmp_path}/other", "content": "x", "owner": "nobody-has-it"}]}
     steps = [
@@ -77,7 +77,7 @@ def test_of_a_host_that_fails_the_steps_that_have_changed_it_are_shown(tmp_path:
 
 
 @pytest.mark.parametrize("more", ["", "-v"])
-def test_the_recap_blames_no_host_for_what_failed_of_others(tmp_path: Path, more: str) -> None:
+def test_the_recap_counts_no_failure_for_a_host_that_did_not_fail(tmp_path: Path, more: str) -> None:
     paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
     shown = {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True}
     root = {"name": "Act as root", "step": "require_root", "arguments": {}}
@@ -93,7 +93,7 @@ def test_the_recap_blames_no_host_for_what_failed_of_others(tmp_path: Path, more
     done = played(play, "-i", str(tmp_path / "hosts.ini"), *HERE, *more.split())
     assert "away, user" in done.stdout and done.returncode == 2
     counts = r"^(\S.*?) +: ok=\d+ +changed=0 +unreachable=(\d) +failed=(\d)"
-    # Who is asked for an answer as root.
+    # Whether this user is root decides the count of the local hosts.
     here = "0" if os.geteuid() == 0 else "1"
     assert re.findall(counts, done.stdout, re.MULTILINE) == [
         ("(whole cluster)", "0", "1"),
@@ -139,7 +139,7 @@ STATUS = ANSWERS["trainer_tasks"] | {
     ],
 }
 PS = {"host": "a", "job": "ps", "index": 0}
-# What a host does in place of its Python: it lies about its tasks, and breaks when its runs are listed.
+# It replaces a host's Python: it forges the answer about tasks, and fails when runs are listed.
 LIAR = """#!/bin/sh
 cat > "$0.module"
 grep -q trainer_tasks "$0.module" && exec cat "$0.status"
@@ -198,7 +198,7 @@ ATTACKS = [
     ("callback", "more"),
     [("psfleet.cluster.brief", ""), ("psfleet.cluster.brief", "-v"), ("ansible.builtin.default", "-vvv")],
 )
-def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more: str) -> None:
+def test_texts_of_a_host_are_made_printable(tmp_path: Path, callback: str, more: str) -> None:
     liar = tmp_path / "liar"
     liar.write_text(LIAR.format(python=sys.executable))
     liar.chmod(0o755)
@@ -232,7 +232,7 @@ def test_what_a_host_says_steers_no_terminal(tmp_path: Path, callback: str, more
     assert "could not act as root: ]0;x" in shown
 
 
-def test_the_first_tasks_cannot_be_left_out(tmp_path: Path) -> None:
+def test_start_at_task_is_refused(tmp_path: Path) -> None:
     play = written_play(tmp_path, *({"name": name, "ansible.builtin.debug": {}} for name in ("One", "Two")))
     done = played(play, "-i", "a,", *HERE, "--start-at-task", "Two")
     assert (done.returncode, done.stdout) == (2, "")

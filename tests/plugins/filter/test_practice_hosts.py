@@ -25,7 +25,7 @@ def plan() -> list[Host]:
     return practice_hosts_plan(NODES, "psfleet-0a1b2c3d-demo", "10.89.3.0/24", "bookworm")
 
 
-def test_hosts_keep_their_order_and_take_addresses_of_their_network() -> None:
+def test_hosts_keep_their_order_and_get_addresses_of_their_network() -> None:
     assert [(host["container"], host["address"], host["user"]) for host in plan()] == [
         ("psfleet-0a1b2c3d-demo-node1", "10.89.3.11", "root"),
         ("psfleet-0a1b2c3d-demo-node2", "10.89.3.12", "ops"),
@@ -44,7 +44,7 @@ def test_the_last_address_that_fits_is_not_the_broadcast_address() -> None:
         practice_hosts_plan([*nodes, {"name": "node4"}], "p", "10.0.0.0/28", "bookworm")
 
 
-def test_groups_keep_the_order_of_the_nodes_and_leave_others_beside_the_cluster() -> None:
+def test_groups_keep_the_order_of_the_nodes_and_nodes_without_groups_stay_outside_the_cluster() -> None:
     inventory = practice_hosts_inventory(plan(), KEYS, "/inventories/practice")
     jobs = inventory["all"]["children"]["tf_cluster"]["children"]
     assert {job: list(group["hosts"]) for job, group in jobs.items()} == {
@@ -54,7 +54,7 @@ def test_groups_keep_the_order_of_the_nodes_and_leave_others_beside_the_cluster(
     assert list(inventory["all"]["hosts"]) == ["node1", "node2", "outsider"]
 
 
-def test_a_host_has_its_own_variables_and_a_chief_its_group() -> None:
+def test_a_host_has_its_own_variables_and_a_chief_is_in_its_group() -> None:
     nodes: list[Host] = [{"name": "node1", "groups": ["chief"], "vars": {"trainer_seed": 2}}]
     inventory = practice_hosts_inventory(
         practice_hosts_plan(nodes, "p", "10.0.0.0/24", "bookworm"), KEYS[:1], "/inventories/practice"
@@ -63,7 +63,7 @@ def test_a_host_has_its_own_variables_and_a_chief_its_group() -> None:
     assert inventory["children"]["tf_cluster"]["children"]["chief"] == {"hosts": {"node1": {}}}
 
 
-def test_a_new_host_at_an_old_address_has_a_control_path_of_its_own() -> None:
+def test_a_new_host_at_an_old_address_has_another_control_path() -> None:
     def control_path(key: str) -> str:
         inventory = practice_hosts_inventory(plan()[:1], [key], "/inventories/practice")
         return str(inventory["all"]["hosts"]["node1"]["ansible_control_path"])
@@ -71,11 +71,11 @@ def test_a_new_host_at_an_old_address_has_a_control_path_of_its_own() -> None:
     assert control_path(KEYS[0]) != control_path(KEYS[1])
 
 
-def test_known_hosts_has_each_host_under_its_address_without_the_comment() -> None:
+def test_known_hosts_lists_each_host_by_address_and_name_without_a_comment() -> None:
     assert practice_hosts_known_hosts(plan(), KEYS).splitlines()[1] == "10.89.3.12,node2 ssh-ed25519 AAAA2"
 
 
-def test_a_host_on_a_port_of_its_own_is_reached_and_known_there() -> None:
+def test_a_host_with_its_own_ssh_port_has_it_in_inventory_and_known_hosts() -> None:
     hosts = practice_hosts_plan([{"name": "Beta-2", "ssh_port": 2200}], "p", "10.0.0.0/24", "bookworm")
     assert practice_hosts_known_hosts(hosts, KEYS[:1]) == (
         "[10.0.0.11]:2200,[beta-2]:2200 ssh-ed25519 AAAA1\n"
@@ -84,7 +84,7 @@ def test_a_host_on_a_port_of_its_own_is_reached_and_known_there() -> None:
     assert inventory["all"]["hosts"]["Beta-2"]["ansible_port"] == 2200
 
 
-def test_a_password_is_looked_up_in_its_file_and_written_into_no_inventory() -> None:
+def test_a_password_is_looked_up_in_its_file_and_is_not_in_the_inventory() -> None:
     hosts = practice_hosts_plan(
         [{"name": "Alpha-1", "user": "ops", "sudo_password": True}, {"name": "b", "user": "ops"}],
         "p",
@@ -101,14 +101,14 @@ def test_a_password_is_looked_up_in_its_file_and_written_into_no_inventory() -> 
     assert "ansible_become_password" not in variables["b"]
 
 
-def test_a_host_has_its_own_suite_or_that_of_all() -> None:
+def test_a_host_has_its_own_suite_or_the_default() -> None:
     hosts = practice_hosts_plan(
         [{"name": "a", "suite": "trixie"}, {"name": "b"}], "p", "10.0.0.0/24", "bookworm"
     )
     assert [host["suite"] for host in hosts] == ["trixie", "bookworm"]
 
 
-def test_another_suite_recipe_or_package_is_another_image() -> None:
+def test_another_suite_recipe_or_package_gives_another_image() -> None:
     images = {
         practice_hosts_image("bookworm", "recipe", ["sudo"]),
         practice_hosts_image("trixie", "recipe", ["sudo"]),
@@ -135,9 +135,7 @@ def test_another_suite_recipe_or_package_is_another_image() -> None:
         ([{"name": "a"}], "De mo", "practice_hosts_scenario is 'De mo'"),
     ],
 )
-def test_a_problem_names_the_variable_the_value_and_what_is_expected(
-    nodes: list[Host], scenario: str, problem: str
-) -> None:
+def test_a_problem_names_the_variable_and_the_value(nodes: list[Host], scenario: str, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         assert practice_hosts_problems(nodes, scenario) == []
 

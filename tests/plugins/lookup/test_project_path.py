@@ -9,13 +9,13 @@ from tests.repository import ROOT
 
 
 @pytest.mark.parametrize("used", ["ansible.cfg", "other.cfg"])
-def test_what_people_keep_lies_beside_their_ansible_cfg(used: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_of_a_project_are_beside_its_ansible_cfg(used: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "CONFIG_FILE", f"/srv/{used}")
     assert LookupModule().run(["runs", ".state"]) == ["/srv/runs", "/srv/.state"]
 
 
 @pytest.mark.parametrize("used", [None, "/etc/ansible/ansible.cfg", "/home/ada/.ansible.cfg"])
-def test_without_one_of_the_project_it_lies_in_the_clone_else_where_people_are(
+def test_without_a_project_configuration_paths_are_in_the_clone_or_the_current_folder(
     used: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOME", "/home/ada")

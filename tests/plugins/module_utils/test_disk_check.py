@@ -34,13 +34,13 @@ def check(folder: Path, archive: int = 0, environment: int = 0) -> tuple[str, st
 
 
 @pytest.mark.usefixtures("free")
-def test_enough_for_all(tmp_path: Path) -> None:
+def test_enough_space_for_everything_passes(tmp_path: Path) -> None:
     state, found, remedy = check(tmp_path, GB, 7 * GB)
     assert (state, remedy) == ("ok", "")
     assert found == f"{tmp_path}/opt has 10.0 GB free, {tmp_path}/var has 10.0 GB free"
 
 
-def test_too_little_for_a_deployment_that_is_to_come(free: dict[Path, int], tmp_path: Path) -> None:
+def test_too_little_space_for_a_new_deployment_fails(free: dict[Path, int], tmp_path: Path) -> None:
     free[tmp_path / "opt"] = 7 * GB
     state, found, remedy = check(tmp_path, GB, 7 * GB)
     assert (state, found) == ("failed", f"{tmp_path}/opt has 7.0 GB free, 8.0 GB are needed")
@@ -48,12 +48,12 @@ def test_too_little_for_a_deployment_that_is_to_come(free: dict[Path, int], tmp_
     assert check(tmp_path)[0] == "ok", "what is deployed needs no more"
 
 
-def test_too_little_where_it_is_carried_to(free: dict[Path, int], tmp_path: Path) -> None:
+def test_too_little_space_for_the_carried_archive_fails(free: dict[Path, int], tmp_path: Path) -> None:
     free[tmp_path / "home"] = GB // 2
     assert check(tmp_path, GB, 2 * GB)[1] == f"{tmp_path}/home has 500.0 MB free, 1.0 GB are needed"
 
 
-def test_too_little_for_runs(free: dict[Path, int], tmp_path: Path) -> None:
+def test_too_little_space_for_runs_gets_a_warning_or_fails(free: dict[Path, int], tmp_path: Path) -> None:
     free[tmp_path / "var"] = GB // 2
     state, found, remedy = check(tmp_path)
     assert state == "warning"

@@ -17,13 +17,13 @@ def states(output: Path, **unit: str) -> dict[str, str]:
     return {check.name: check.state for check in read_answer(output, {**WELL, **unit})}
 
 
-def test_the_answer_stands_among_what_libraries_print(tmp_path: Path) -> None:
+def test_the_answer_is_found_among_log_lines_of_libraries(tmp_path: Path) -> None:
     output = tmp_path / "doctor-worker-0.out"
     output.write_text(f"I0000 cpu_feature_guard\n{ANSWER}\nW0000 a thread ends late\n")
     assert states(output) == dict.fromkeys(NAMES, "ok")
 
 
-def test_an_answer_is_text(tmp_path: Path) -> None:
+def test_a_finding_that_is_no_text_is_converted_to_text(tmp_path: Path) -> None:
     output = tmp_path / "doctor-worker-0.out"
     output.write_text('{"checks": [{"name": "x", "state": "ok", "found": [1]}]}\n')
     assert [check.found for check in read_answer(output, WELL)] == ["[1]"]
@@ -43,7 +43,7 @@ def test_an_answer_is_text(tmp_path: Path) -> None:
         ANSWER[:-5],
     ],
 )
-def test_what_is_no_answer_is_a_failure(tmp_path: Path, text: str) -> None:
+def test_an_invalid_answer_is_a_failure(tmp_path: Path, text: str) -> None:
     output = tmp_path / "doctor-worker-0.out"
     output.write_text(text)
     found = states(output)
@@ -71,7 +71,7 @@ def test_what_is_no_answer_is_a_failure(tmp_path: Path, text: str) -> None:
         ({"Result": "resources"}, "could not be run (resources)"),
     ],
 )
-def test_how_a_process_without_an_answer_ended_is_told(
+def test_the_end_of_a_process_without_an_answer_is_reported(
     tmp_path: Path, unit: dict[str, str], words: str
 ) -> None:
     output = tmp_path / "doctor-worker-0.out"
@@ -84,25 +84,25 @@ def test_how_a_process_without_an_answer_ended_is_told(
 
 
 @pytest.mark.parametrize("result", ["resources", "exit-code", "timeout"])
-def test_the_answer_of_an_earlier_time_counts_for_nothing(tmp_path: Path, result: str) -> None:
+def test_an_earlier_answer_does_not_count_if_the_unit_failed(tmp_path: Path, result: str) -> None:
     output = tmp_path / "doctor-worker-0.out"
     output.write_text(f"{ANSWER}\n")
     assert states(output, Result=result)["tensorflow"] == "failed"
 
 
-def test_a_link_leads_to_no_answer(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_output_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(ANSWER)
     (tmp_path / "doctor-worker-0.out").symlink_to(tmp_path / "elsewhere")
     assert states(tmp_path / "doctor-worker-0.out")["tensorflow"] == "failed"
 
 
-def test_a_deployment_of_an_older_psfleet_has_no_such_unit(tmp_path: Path) -> None:
+def test_checks_are_skipped_if_an_older_deployment_has_no_unit_for_them(tmp_path: Path) -> None:
     checks = read_answer(tmp_path / "doctor-worker-0.out", {"LoadState": "not-found"})
     assert {check.state for check in checks} == {"skipped"}
     assert checks[0].found == "its unit is not-found: deployed by an older psfleet"
 
 
-def test_somebody_who_asks_for_ever_is_named_and_not_waited_for_as_long(
+def test_a_lock_held_by_another_doctor_is_reported_after_a_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor_units, "LOCK", tmp_path / "lock")

@@ -14,8 +14,8 @@ from plugins.module_utils.ended_account import end_all, processes_of, remove_sta
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user, and ends its processes")
 USER = 1_100_000_000 + os.getpid()
 AS_USER = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-# Each lives for a moment, after it has begun another: who kills what it has seen comes too late. After a
-# minute they end by themselves, whatever became of the test.
+# Each process ends at once after it has started another, so killing a listed process is too late. After a
+# minute they end by themselves, whatever happens to the test.
 HOPS = """
 import os, time
 end = time.monotonic() + 60
@@ -32,7 +32,7 @@ ctypes.CDLL(None).syscall(60, 0)
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Return how a process is begun that is ended with the test."""
+    """Return a function that starts a process which ends with the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def starting(*command: str) -> subprocess.Popen[bytes]:
@@ -65,14 +65,14 @@ def looks_dead() -> bool:
 
 
 @as_root
-def test_whatever_an_account_runs_ends_and_nobody_elses_process_does(
+def test_all_processes_of_an_account_are_ended_and_no_others(
     start: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
     mine = start("sleep", "600")
     start(*AS_USER, "setsid", "sleep", "601")
     hops = start(*AS_USER, "/usr/bin/python3", "-c", HOPS)
     start(*AS_USER, "/usr/bin/python3", "-c", LOOKS_DEAD)
-    # As root of namespaces of its own it still has its number.
+    # As root of its own user namespace the process still has the number of the account.
     start(*AS_USER, "unshare", "--user", "--map-root-user", "--pid", "--fork", "sleep", "602")
     wait_for(lambda: names().count("sleep") == 2 and hops.poll() == 0 and looks_dead())
     ended = end_all("lab", USER)
@@ -82,7 +82,7 @@ def test_whatever_an_account_runs_ends_and_nobody_elses_process_does(
 
 
 @as_root
-def test_an_account_of_a_container_that_has_the_same_number_keeps_its_processes(
+def test_processes_in_a_container_with_the_same_user_id_keep_running(
     start: Callable[..., subprocess.Popen[bytes]],
 ) -> None:
     contained = start("unshare", "--pid", "--fork", *AS_USER, "sleep", "600")
@@ -94,7 +94,7 @@ def test_an_account_of_a_container_that_has_the_same_number_keeps_its_processes(
 
 
 @as_root
-def test_what_does_not_end_is_named(
+def test_a_process_that_does_not_end_is_named(
     start: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ended_account, "TRIES", 2)
@@ -106,7 +106,7 @@ def test_what_does_not_end_is_named(
 
 
 @as_root
-def test_what_runs_leaves_nothing_for_a_clock_while_it_is_ended(
+def test_a_crontab_written_while_the_processes_are_ended_is_removed(
     start: Callable[..., subprocess.Popen[bytes]], open_folder: Path
 ) -> None:
     crontab = open_folder / "var/spool/cron/crontabs/lab"
@@ -118,7 +118,7 @@ def test_what_runs_leaves_nothing_for_a_clock_while_it_is_ended(
     assert not crontab.exists()
 
 
-def test_what_a_clock_would_start_goes_and_nobody_elses(tmp_path: Path) -> None:
+def test_scheduled_jobs_and_lingering_of_an_account_are_removed_and_no_others(tmp_path: Path) -> None:
     kept = [tmp_path / "var/spool/cron/crontabs/alice", tmp_path / "var/lib/systemd/linger/alice"]
     gone = [path.with_name("lab") for path in kept]
     gone += [tmp_path / "var/spool/cron/atjobs/a0000101c0c5a3", tmp_path / "var/spool/at/a0000101c0c5a3"]
@@ -132,6 +132,6 @@ def test_what_a_clock_would_start_goes_and_nobody_elses(tmp_path: Path) -> None:
     assert [*remove_starts("lab", os.geteuid() + 1, tmp_path)] == []
 
 
-def test_of_root_nothing_is_ended() -> None:
+def test_ending_processes_of_root_is_refused() -> None:
     with pytest.raises(ValueError, match="lab has the user id of root"):
         end_all("lab", 0)

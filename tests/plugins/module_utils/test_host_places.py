@@ -32,7 +32,7 @@ SAMPLES = {
     "<job>": "ps",
     "<letters>": "ab_c1234",
 }
-# What goes by a way of its own, and what stays unless it is asked for.
+# Places that are removed separately, or only on request.
 APART = {"psfleet.prom", "data", "carried"}
 
 
@@ -70,8 +70,8 @@ def listed_in_contracts() -> set[str]:
     return {path[1:] for path in all_of_them if path.startswith("/")}
 
 
-def test_all_that_contracts_list_goes(tmp_path: Path) -> None:
-    """A place that the table gets, and that nobody takes off, is found here."""
+def test_every_place_listed_in_contracts_is_removed(tmp_path: Path) -> None:
+    """A place that is added to the table but not removed fails this test."""
     listed = listed_in_contracts()
     assert {"opt/psfleet/environments/5f4e3d2c1b0a/", "etc/systemd/system/psfleet-ps@.service"} <= listed
     assert not [path for path in listed if "<" in path]
@@ -84,7 +84,7 @@ def test_all_that_contracts_list_goes(tmp_path: Path) -> None:
     assert (found.gone, found.folders, found.foreign) == ([], [], [])
 
 
-def test_all_that_a_deployment_writes_goes(tmp_path: Path) -> None:
+def test_every_file_that_a_deployment_writes_is_removed(tmp_path: Path) -> None:
     host = made_host(trainer_metrics_directory="/var/lib/textfiles")
     (of_trainer,), (of_logins,) = trainer.files(host), ssh_mesh.files(host)
     written = [file["path"] for file in (*of_trainer["files"], *of_logins["files"])]
@@ -97,7 +97,7 @@ def test_all_that_a_deployment_writes_goes(tmp_path: Path) -> None:
     assert left(tmp_path) == set()
 
 
-def test_every_unit_and_drop_in_that_is_written_is_known() -> None:
+def test_every_unit_name_in_the_code_is_recognised_as_psfleets() -> None:
     sources = [path for folder in ("roles", "plugins") for path in (ROOT / folder).rglob("*.*")]
     texts = [path.read_text() for path in sources if path.suffix in {".py", ".yml", ".j2"}]
     texts += [
@@ -112,7 +112,7 @@ def test_every_unit_and_drop_in_that_is_written_is_known() -> None:
     assert not is_our_unit("psfleet-backup.service")
 
 
-def test_what_psfleet_has_not_made_stays_and_is_named(tmp_path: Path) -> None:
+def test_files_that_psfleet_did_not_create_are_kept_and_named(tmp_path: Path) -> None:
     others = {
         "opt/psfleet/releases/mine/file",
         "opt/psfleet/data/of-others",
@@ -148,7 +148,7 @@ def test_what_psfleet_has_not_made_stays_and_is_named(tmp_path: Path) -> None:
     assert left(tmp_path) == others
 
 
-def test_runs_and_data_go_when_they_are_asked_for_and_deploy_knows_its_own_data_until_then(
+def test_runs_and_data_are_removed_only_on_request_and_records_of_carried_data_stay_until_then(
     tmp_path: Path,
 ) -> None:
     made(tmp_path, "var/lib/psfleet/runs/night-1/x", "opt/psfleet/carried/tensorboard/x.json", "else/mine")
@@ -189,7 +189,7 @@ def records(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.glob("opt/psfleet/carried/*.json")}
 
 
-def test_directories_may_be_one_or_one_in_another(tmp_path: Path) -> None:
+def test_the_directories_may_be_the_same_or_nested(tmp_path: Path) -> None:
     for nested in (False, True):
         paths = {name: str(tmp_path / "all" / (name if nested else "")) for name in OWN}
         paths["install_directory"] = str(tmp_path / "all")
@@ -202,7 +202,7 @@ def test_directories_may_be_one_or_one_in_another(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [], nested
 
 
-def test_a_directory_of_another_disk_is_emptied_and_stays(tmp_path: Path) -> None:
+def test_a_linked_directory_on_another_disk_is_emptied_and_kept(tmp_path: Path) -> None:
     made(tmp_path, "disk/0a1b2c3d4e5f/x", "opt/psfleet/")
     (tmp_path / "opt/psfleet/environments").symlink_to(tmp_path / "disk")
     for _ in range(2):
@@ -213,7 +213,7 @@ def test_a_directory_of_another_disk_is_emptied_and_stays(tmp_path: Path) -> Non
     assert list((tmp_path / "disk").iterdir()) == []
 
 
-def test_a_mount_is_emptied_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mount_point_is_emptied_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "/proc" in host_places._mounts()
     made(tmp_path, "var/lib/psfleet/runs/night-1/x")
     mounted = tmp_path / "var/lib/psfleet/runs"
@@ -225,12 +225,12 @@ def test_a_mount_is_emptied_and_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(mounted.iterdir()) == []
 
 
-def test_no_link_leads_root_elsewhere_however_deep_it_is(deep_folder: Path) -> None:
+def test_links_at_any_depth_are_not_followed(deep_folder: Path) -> None:
     made(deep_folder, "precious/file", "var/lib/psfleet/runs/night-1/x")
     runs = deep_folder / "var/lib/psfleet/runs"
     (runs / "link").symlink_to(deep_folder / "precious")
     (runs / "night-1/below").symlink_to(deep_folder / "precious")
-    # Deeper than Python recurses, and than folders may be open at once; longer than any path.
+    # The tree is deeper than Python's recursion limit and the limits of open files and path lengths.
     deeper = "import os\nfor _ in range(1200): os.mkdir('deep'); os.chdir('deep')"
     subprocess.run([sys.executable, "-S", "-c", deeper], cwd=runs, check=True)
     places(deep_folder, runs=True).removal().remove()
@@ -238,14 +238,14 @@ def test_no_link_leads_root_elsewhere_however_deep_it_is(deep_folder: Path) -> N
     assert not runs.parent.exists()
 
 
-def test_what_cannot_be_removed_is_said(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^/proc: rm: cannot remove '\./uptime'"):
         remove_tree(Path("/proc/uptime"))
     remove_tree(tmp_path / "nothing")
 
 
 @as_root
-def test_kept_runs_become_roots_and_nobody_elses_file_does(tmp_path: Path) -> None:
+def test_kept_runs_are_given_to_root_and_files_of_other_users_are_not(tmp_path: Path) -> None:
     user, other = 54321, 54322
     made(tmp_path, "runs/night-1/x", "runs/night-1/suid", "alice", "elsewhere")
     runs = tmp_path / "runs"
@@ -266,7 +266,7 @@ def test_kept_runs_become_roots_and_nobody_elses_file_does(tmp_path: Path) -> No
     assert (runs / "night-1/x").stat().st_mode & 0o7777 == 0o640
 
 
-def test_the_place_of_kept_folders_alone_is_no_run(tmp_path: Path) -> None:
+def test_the_folder_of_kept_folders_alone_is_no_run(tmp_path: Path) -> None:
     made(tmp_path, "var/lib/psfleet/runs/.tmp/", "var/lib/psfleet/current-worker0")
     some = places(tmp_path)
     assert some.staying_runs is None

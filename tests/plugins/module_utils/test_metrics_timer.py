@@ -59,7 +59,7 @@ def bring(folder: Path, systemd: Systemd, wanted: str) -> bool:
     return changed
 
 
-def test_on_twice_and_off_twice(tmp_path: Path, systemd: Systemd) -> None:
+def test_the_timer_is_enabled_and_disabled_idempotently(tmp_path: Path, systemd: Systemd) -> None:
     place = directory(tmp_path, "textfiles")
     assert bring(tmp_path, systemd, str(place))
     assert systemd.active == {TIMER, SERVICE}
@@ -71,7 +71,9 @@ def test_on_twice_and_off_twice(tmp_path: Path, systemd: Systemd) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["textfiles"]
 
 
-def test_another_directory_leaves_nothing_in_the_first(tmp_path: Path, systemd: Systemd) -> None:
+def test_a_change_of_the_directory_removes_the_metrics_from_the_old_one(
+    tmp_path: Path, systemd: Systemd
+) -> None:
     first, second = directory(tmp_path, "first"), directory(tmp_path, "second")
     bring(tmp_path, systemd, str(first))
     assert bring(tmp_path, systemd, str(second))
@@ -80,14 +82,14 @@ def test_another_directory_leaves_nothing_in_the_first(tmp_path: Path, systemd: 
     assert TIMER in systemd.active
 
 
-def test_a_timer_that_somebody_stopped_is_started(tmp_path: Path, systemd: Systemd) -> None:
+def test_a_stopped_timer_is_started_again(tmp_path: Path, systemd: Systemd) -> None:
     place = directory(tmp_path, "textfiles")
     bring(tmp_path, systemd, str(place))
     systemd.active.clear()
     assert bring(tmp_path, systemd, str(place))
 
 
-def test_off_where_the_directory_has_gone_or_the_record_was_lost(tmp_path: Path, systemd: Systemd) -> None:
+def test_the_timer_is_disabled_also_without_its_directory_or_record(tmp_path: Path, systemd: Systemd) -> None:
     bring(tmp_path, systemd, str(tmp_path / "gone"))
     assert bring(tmp_path, systemd, "")
     bring(tmp_path, systemd, str(tmp_path / "gone"))
@@ -96,7 +98,7 @@ def test_off_where_the_directory_has_gone_or_the_record_was_lost(tmp_path: Path,
     assert not systemd.active
 
 
-def test_off_leaves_no_failed_unit_behind(tmp_path: Path, systemd: Systemd) -> None:
+def test_disabling_the_timer_leaves_no_failed_unit(tmp_path: Path, systemd: Systemd) -> None:
     bring(tmp_path, systemd, str(directory(tmp_path, "textfiles")))
     systemd.active.remove(SERVICE)
     systemd.failed.add(SERVICE)
@@ -104,7 +106,7 @@ def test_off_leaves_no_failed_unit_behind(tmp_path: Path, systemd: Systemd) -> N
     assert not systemd.failed | systemd.active
 
 
-def test_only_a_directory_of_root_is_taken(tmp_path: Path, systemd: Systemd) -> None:
+def test_a_missing_directory_is_refused_and_one_of_root_is_accepted(tmp_path: Path, systemd: Systemd) -> None:
     assert timer(tmp_path, systemd, "").problem() == ""
     missing = timer(tmp_path, systemd, "/no/such").problem()
     assert missing.startswith("trainer_metrics_directory is '/no/such', and this host has no such directory")
@@ -113,7 +115,7 @@ def test_only_a_directory_of_root_is_taken(tmp_path: Path, systemd: Systemd) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, systemd: Systemd) -> None:
+def test_a_directory_of_another_user_is_refused(tmp_path: Path, systemd: Systemd) -> None:
     os.chown(tmp_path, 1, 1)
     problem = timer(tmp_path, systemd, str(tmp_path)).problem()
     assert f"is '{tmp_path}', which belongs to daemon; expected a directory of root" in problem

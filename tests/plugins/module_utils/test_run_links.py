@@ -14,7 +14,7 @@ def links(tmp_path: Path) -> RunLinks:
 
 
 @pytest.mark.parametrize("before", ["", "r0"])
-def test_units_find_a_run_that_had_no_links_or_other_ones(links: RunLinks, before: str) -> None:
+def test_links_are_created_or_changed_to_point_to_the_run(links: RunLinks, before: str) -> None:
     if before:
         links.point_to(before)
     assert not links.all_point_to("r1")
@@ -24,13 +24,13 @@ def test_units_find_a_run_that_had_no_links_or_other_ones(links: RunLinks, befor
     assert (links.logs / "current").resolve() == links.logs / "r1"
 
 
-def test_what_is_no_link_stays(links: RunLinks) -> None:
+def test_a_directory_in_place_of_a_link_is_refused(links: RunLinks) -> None:
     (links.state / "current").mkdir()
     with pytest.raises(ValueError, match=r"current is not a symbolic link; move it away$"):
         links.point_to("r1")
 
 
-def test_units_are_led_to_the_one_run_that_goes_on_and_to_no_link_in_its_place(links: RunLinks) -> None:
+def test_links_are_set_only_to_a_single_existing_run_that_is_no_link(links: RunLinks) -> None:
     assert links.of({"r1"}) == "r1"
     assert links.of(set()) == links.of({""}) == links.of({"r1", "r2"}) == links.of({"r2"}) == ""
     assert links.of({"../runs/r1"}) == ""

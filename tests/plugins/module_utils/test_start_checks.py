@@ -8,7 +8,7 @@ from pathlib import Path
 from plugins.module_utils.start_checks import failed_checks
 
 
-def test_a_host_tells_who_holds_a_port_of_its_tasks_and_which_data_it_lacks(tmp_path: Path) -> None:
+def test_held_ports_missing_data_and_a_missing_metrics_directory_are_failed_checks(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         tasks = [{"job": "worker", "index": 1, "port": port, "host": "node1"}]

@@ -1,4 +1,4 @@
-"""The module that takes steps: in this process, and as Ansible ships it to a host, which is this machine."""
+"""The module host_steps, in this process and as Ansible ships it to a host, which is this machine."""
 
 import ast
 import io
@@ -23,7 +23,7 @@ Asked = tuple[str, dict[str, Any]]
 
 
 def answers(*asked: Asked, check_mode: bool = False) -> list[dict[str, Any]]:
-    """Return what the module answers to these steps."""
+    """Return the module's answers to these steps."""
     given: dict[str, Any] = {"steps": [{"step": step, "arguments": arguments} for step, arguments in asked]}
     given |= {"_ansible_check_mode": check_mode, "_ansible_diff": True, "_ansible_remote_tmp": "/tmp"}
     printed = io.StringIO()
@@ -34,8 +34,8 @@ def answers(*asked: Asked, check_mode: bool = False) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_each_step_is_shipped_and_its_answer_is_checked(step: str) -> None:
-    """Ansible ships what the module's text imports; what a host answers is kept by its name."""
+def test_each_step_is_shipped_and_its_answer_is_described(step: str) -> None:
+    """Ansible ships what the module imports; the answer of a step is described under the step's name."""
     tree = ast.parse((ROOT / "plugins" / "modules" / "host_steps.py").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     shipped = {name.name for node in imports if node.module == "module_utils.steps" for name in node.names}
@@ -44,14 +44,14 @@ def test_each_step_is_shipped_and_its_answer_is_checked(step: str) -> None:
     assert any(name.partition(" ")[0] == step for name in ANSWERS)
 
 
-def test_a_python_that_is_too_old_says_so_before_a_step_is_read() -> None:
+def test_a_python_that_is_too_old_is_reported_before_a_step_is_imported() -> None:
     assert host_steps.python_problem((3, 10, 0)) == ""
     said = host_steps.python_problem((3, 9, 2))
     assert said == "psfleet needs Python 3.10 or newer there, and its Python is 3.9.2"
     assert hindrance({"msg": said}).startswith(f"{said}: set ansible_python_interpreter")
 
 
-def test_several_are_taken_up_to_the_first_that_fails(tmp_path: Path) -> None:
+def test_steps_run_up_to_the_first_failure(tmp_path: Path) -> None:
     def made(name: str, **other: str) -> Asked:
         return "managed_files", NOTHING | {"files": [{"path": f"{tmp_path}/{name}", "content": "x", **other}]}
 
@@ -66,7 +66,7 @@ def test_several_are_taken_up_to_the_first_that_fails(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_one_that_needs_an_archive_is_the_last_but_in_a_check(tmp_path: Path) -> None:
+def test_a_step_that_needs_an_archive_ends_the_call_except_in_check_mode(tmp_path: Path) -> None:
     release = {"release": "0" * 12, "folder": f"{tmp_path}/releases", "package": "", "link": ""}
     asked: list[Asked] = [("content_release", release), ("managed_files", NOTHING)]
     assert [answer.get("needs_archive") for answer in answers(*asked)] == [True]
@@ -75,7 +75,9 @@ def test_one_that_needs_an_archive_is_the_last_but_in_a_check(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pipelining", ["true", "false"])
-def test_arguments_are_checked_on_the_host_and_have_their_defaults(tmp_path: Path, pipelining: str) -> None:
+def test_arguments_of_a_step_are_validated_on_the_host_and_have_defaults(
+    tmp_path: Path, pipelining: str
+) -> None:
     made: dict[str, Any] = {"path": f"{tmp_path}/~/file", "content": "{{ 'a' ~ 'b' }}"}
     arguments: list[dict[str, Any]] = [
         {"directories": [{"path": f"{tmp_path}/~"}], "files": [made]},

@@ -24,7 +24,7 @@ def problem(told: dict[str, Any], directory: str = "/no/such/ssh_ca") -> str:
 
 
 @pytest.mark.parametrize("told", [TOLD, TOLD | {"user_key": ""}])
-def test_what_can_be_signed_is_no_problem(told: dict[str, Any]) -> None:
+def test_signable_keys_are_accepted(told: dict[str, Any]) -> None:
     assert problem(told) == ""
 
 
@@ -42,11 +42,11 @@ def test_what_can_be_signed_is_no_problem(told: dict[str, Any]) -> None:
         ({"addresses": ["0.0.0.0/0"]}, "node2 reported .*0.0.0.0/0"),
     ],
 )
-def test_a_host_and_its_file_are_named(told: dict[str, Any], says: str) -> None:
+def test_an_unsignable_key_is_refused_with_its_host_and_file(told: dict[str, Any], says: str) -> None:
     assert re.search(says, problem(TOLD | told))
 
 
-def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_has_decided(
+def test_a_host_of_another_controller_is_refused_until_the_user_has_decided(
     tmp_path: Path,
 ) -> None:
     here, there = tmp_path / "here" / "ssh_ca", tmp_path / "there" / "ssh_ca"
@@ -61,7 +61,7 @@ def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_h
         assert f"Copy the directory ssh_ca from there to {here}." in refused
         here.mkdir(parents=True, exist_ok=True)
         made(here)
-    # It was of another cluster, or what it lets in is none.
+    # The trusted authority belongs to another cluster, or is invalid.
     assert (
         problem(told | {"cluster": "other"}, str(here)) == problem(told | {"authority": "x"}, str(here)) == ""
     )
@@ -75,7 +75,7 @@ def test_a_host_that_another_controller_has_deployed_is_refused_until_the_user_h
     assert problem(told, str(here)) == ""
 
 
-def test_an_older_copy_of_the_authority_is_refused_until_the_newer_one_is_here(tmp_path: Path) -> None:
+def test_an_older_copy_of_the_authority_is_refused_until_the_newer_one_is_present(tmp_path: Path) -> None:
     old, new = tmp_path / "old" / "ssh_ca", tmp_path / "new" / "ssh_ca"
     old.mkdir(parents=True)
     told = TOLD | {"authority": made(old), "cluster": "lab", "deployed_by": "bob@ws"}
@@ -86,7 +86,7 @@ def test_an_older_copy_of_the_authority_is_refused_until_the_newer_one_is_here(t
     refused = problem(told, str(old))
     assert refused.startswith(f"node2 was deployed by bob@ws with a copy of {old} that has signed")
     assert problem(told, str(new)) == ""
-    # What was signed for another host, by another authority or by none is no reason, nor one that is older.
+    # An older certificate, or one of another host, of another authority or of none, is no reason.
     (tmp_path / "other").mkdir()
     made(tmp_path / "other")
     for certificate in (
@@ -112,7 +112,7 @@ def certified(directory: Path, host: str, *, days_ago: int) -> str:
     return text
 
 
-def test_a_host_keeps_to_new_authorities_of_the_same_controller(tmp_path: Path) -> None:
+def test_a_host_accepts_new_authorities_of_the_same_controller(tmp_path: Path) -> None:
     directory = tmp_path / "ssh_ca"
     directory.mkdir()
     told = TOLD | {"authority": made(directory), "cluster": "lab"}
@@ -124,7 +124,7 @@ def test_a_host_keeps_to_new_authorities_of_the_same_controller(tmp_path: Path) 
 
 
 def made(directory: Path) -> str:
-    """Return the authority of users in a directory, which a deployment has made or found there."""
+    """Return the authority of users in a directory, created if it is missing."""
     key = authority(directory, "user", make=True)
     assert key
     remember_own(directory, key)

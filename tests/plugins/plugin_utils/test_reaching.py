@@ -50,7 +50,7 @@ NO_START = "Module result deserialization failed: No start of json char found"
         ),
     ],
 )
-def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], words: str) -> None:
+def test_the_hindrance_of_a_module_is_named(answer: dict[str, Any], words: str) -> None:
     assert hindrance(answer) == words
 
 
@@ -62,7 +62,7 @@ def test_what_keeps_a_module_from_its_answer_is_named(answer: dict[str, Any], wo
         ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "correct ansible_host"),
     ],
 )
-def test_who_cannot_log_in_is_told_what_usually_helps(said: str, remedy: str) -> None:
+def test_a_failed_login_gets_the_usual_remedy(said: str, remedy: str) -> None:
     def asked() -> dict[str, Any]:
         raise AnsibleConnectionFailure(f"Failed to connect to the host via ssh: debug\n{said}")
 

@@ -48,7 +48,7 @@ class Setup:
         return index_path({"": self.source}, self.cache)
 
     def compare(self) -> tuple[Any, dict[str, Any], list[str]]:
-        """Return the host's files, what is wanted there, and what is to be done."""
+        """Return the host's files, the wanted files, and the names of the missing ones."""
         files = write_index({"": self.source}, self.index, lambda _: None)
         content = manifest_bytes(files)
         manifest = self.archive.with_suffix(".json")
@@ -59,7 +59,7 @@ class Setup:
         return host, wanted, host.compare(wanted)
 
     def carry(self) -> tuple[list[str], list[str]]:
-        """Return what was carried and what was removed."""
+        """Return the names of the carried and the removed files."""
         host, wanted, lacking = self.compare()
         removed = host.leave([name for name in host.files if name not in wanted])
         host.finish(wanted)
@@ -77,7 +77,7 @@ class Setup:
         return [*batches(files, [list(files).index(name) for name in lacking], LIMIT)]
 
     def is_fulfilled(self) -> bool:
-        """Tell what the host answers without the manifest."""
+        """Return whether the host has all files, without a manifest."""
         digest = hashlib.sha256(manifest_bytes(read_index(self.index))).hexdigest()
         return bool(module.CarriedFiles(self.target, self.records, digest).is_fulfilled())
 
@@ -101,7 +101,7 @@ def test_files_arrive_whole_in_bounded_archives_readable_by_all(setup: Setup) ->
     assert setup.carry() == ([], [])
 
 
-def test_only_what_changed_is_carried_and_what_left_the_source_is_removed(setup: Setup) -> None:
+def test_only_changed_files_are_carried_and_files_that_left_the_source_are_removed(setup: Setup) -> None:
     setup.carry()
     (setup.source / "labels.txt").write_text("cat\ncow\n")
     (setup.source / "images" / "a.bin").unlink()
@@ -112,7 +112,7 @@ def test_only_what_changed_is_carried_and_what_left_the_source_is_removed(setup:
     assert [path.name for path in setup.target.iterdir()] == ["labels.txt"]
 
 
-def test_a_file_takes_the_place_of_a_folder_and_back(setup: Setup) -> None:
+def test_a_file_may_replace_a_folder_and_a_folder_a_file(setup: Setup) -> None:
     setup.carry()
     for path in (setup.source / "images").iterdir():
         path.unlink()
@@ -127,7 +127,7 @@ def test_a_file_takes_the_place_of_a_folder_and_back(setup: Setup) -> None:
     assert content_of(setup.target) == content_of(setup.source)
 
 
-def test_a_file_that_was_changed_on_the_host_is_put_right(setup: Setup) -> None:
+def test_a_file_that_was_changed_on_the_host_is_restored(setup: Setup) -> None:
     setup.carry()
     (setup.target / "labels.txt").write_text("cat\ncow\n")
     (setup.target / "images" / "empty").unlink()
@@ -136,7 +136,7 @@ def test_a_file_that_was_changed_on_the_host_is_put_right(setup: Setup) -> None:
     assert content_of(setup.target) == content_of(setup.source)
 
 
-def test_a_file_whose_time_alone_changed_is_hashed_and_not_carried(setup: Setup) -> None:
+def test_a_file_with_only_a_changed_time_is_hashed_and_not_carried(setup: Setup) -> None:
     setup.carry()
     os.utime(setup.target / "labels.txt", (1, 1))
     assert not setup.is_fulfilled()
@@ -144,7 +144,7 @@ def test_a_file_whose_time_alone_changed_is_hashed_and_not_carried(setup: Setup)
     assert setup.is_fulfilled()
 
 
-def test_somebody_elses_files_stay(setup: Setup) -> None:
+def test_files_of_other_users_are_kept(setup: Setup) -> None:
     (setup.target / "theirs").mkdir(parents=True)
     (setup.target / "theirs" / "x").write_text("x")
     (setup.target / "labels.txt").write_text("cat\ndog\n")
@@ -152,11 +152,11 @@ def test_somebody_elses_files_stay(setup: Setup) -> None:
     for path in setup.source.rglob("*.*"):
         path.unlink()
     assert setup.carry()[1] == ["images/a.bin"]
-    # The one that was there before is as it was, also when the source has it no more.
+    # The file that existed before the carrying is kept, also after it left the source.
     assert set(content_of(setup.target)) == {"theirs/x", "labels.txt", "images/empty"}
 
 
-def test_a_file_that_was_carried_and_then_replaced_by_somebody_is_theirs(setup: Setup) -> None:
+def test_a_carried_file_that_somebody_replaced_is_not_removed(setup: Setup) -> None:
     setup.carry()
     (setup.target / "labels.txt").write_text("my own labels")
     (setup.source / "labels.txt").unlink()
@@ -164,7 +164,7 @@ def test_a_file_that_was_carried_and_then_replaced_by_somebody_is_theirs(setup: 
     assert (setup.target / "labels.txt").read_text() == "my own labels"
 
 
-def test_somebody_elses_file_in_the_way_is_refused_and_kept(setup: Setup) -> None:
+def test_a_foreign_file_at_the_target_is_refused_and_kept(setup: Setup) -> None:
     setup.target.mkdir(parents=True)
     (setup.target / "labels.txt").write_text("fish")
     with pytest.raises(ValueError, match=r"1 files are in the way.*labels\.txt.*trainer_data_dir"):
@@ -172,7 +172,7 @@ def test_somebody_elses_file_in_the_way_is_refused_and_kept(setup: Setup) -> Non
     assert content_of(setup.target) == {"labels.txt": b"fish"}
 
 
-def test_what_arrives_damaged_does_not_take_the_place(setup: Setup) -> None:
+def test_a_file_that_arrives_damaged_does_not_replace_the_old_one(setup: Setup) -> None:
     setup.carry()
     before = content_of(setup.target)
     (setup.source / "labels.txt").write_text("new!\nnew\n")
@@ -185,7 +185,7 @@ def test_what_arrives_damaged_does_not_take_the_place(setup: Setup) -> None:
     assert content_of(setup.target) == before
 
 
-def test_an_interrupted_carrying_goes_on_with_the_files_that_lack(setup: Setup) -> None:
+def test_an_interrupted_transfer_continues_with_the_missing_files(setup: Setup) -> None:
     host, wanted, lacking = setup.compare()
     pack(setup.batches(lacking)[0], setup.archive)  # with a part of images/a.bin alone
     host.receive(setup.archive, wanted)
@@ -196,7 +196,7 @@ def test_an_interrupted_carrying_goes_on_with_the_files_that_lack(setup: Setup) 
 
 
 @pytest.mark.parametrize("place", ["images", "."])
-def test_a_link_of_somebody_else_leads_nowhere(setup: Setup, tmp_path: Path, place: str) -> None:
+def test_a_link_of_another_user_is_not_followed(setup: Setup, tmp_path: Path, place: str) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     setup.target.parent.mkdir(exist_ok=True)
@@ -210,14 +210,16 @@ def test_a_link_of_somebody_else_leads_nowhere(setup: Setup, tmp_path: Path, pla
 
 
 @pytest.mark.parametrize("kind", ["fifo", "hard link"])
-def test_what_somebody_put_in_place_of_a_file_is_neither_read_nor_written(tmp_path: Path, kind: str) -> None:
+def test_a_fifo_or_hard_link_in_place_of_a_file_is_neither_read_nor_written(
+    tmp_path: Path, kind: str
+) -> None:
     precious, partial = tmp_path / "precious", tmp_path / PARTIAL
     precious.write_text("12345")
     if kind == "fifo":
         os.mkfifo(partial)
     else:
         os.link(precious, partial)
-    # Somebody reads and writes it, so that who opens it is not kept.
+    # A process holds the FIFO open at both ends, so that opening it does not block.
     feed = ["sh", "-c", 'exec 3<>"$0"; exec yes >&3', str(partial)]
     feeding = subprocess.Popen(feed) if kind == "fifo" else None
     with opened(tmp_path) as folder:
@@ -248,7 +250,7 @@ def test_a_manifest_cannot_lead_out_of_the_directory(setup: Setup, name: str) ->
         host.compare({name: module.Wanted(0, "0")})
 
 
-def test_only_files_whose_size_or_time_changed_are_read_again(
+def test_only_files_with_a_changed_size_or_time_are_read_again(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_index({"": setup.source}, setup.index, lambda _: None)
@@ -264,7 +266,7 @@ def test_only_files_whose_size_or_time_changed_are_read_again(
     assert read == ["labels.txt"]
 
 
-def test_how_much_of_the_data_was_read_is_told(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_amount_of_data_read_is_reported(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("psfleet.carry.manifest.report_progress", report_at_the_end)
     monkeypatch.setattr("psfleet.carry.manifest.MEGABYTE", 1)
@@ -272,7 +274,7 @@ def test_how_much_of_the_data_was_read_is_told(setup: Setup, monkeypatch: pytest
     assert said == ["2508 MB read each 5 s"]
 
 
-def test_sources_go_below_their_own_paths_and_a_file_keeps_its_name(setup: Setup) -> None:
+def test_sources_are_placed_below_their_paths_and_a_file_keeps_its_name(setup: Setup) -> None:
     found = find_files({"one": setup.source / "images", "two/x": setup.source / "labels.txt"})
     assert list(found) == ["one/a.bin", "one/empty", "two/x/labels.txt"]
     with pytest.raises(FileNotFoundError, match="there is no"):

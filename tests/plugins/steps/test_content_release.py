@@ -44,7 +44,7 @@ def test_a_release_is_unpacked_and_becomes_current(source: Path, tmp_path: Path)
     assert {path.stat().st_mode & 0o777 for path in everything} == {0o755, 0o644}
 
 
-def test_a_release_that_was_changed_on_the_host_is_put_right(source: Path, tmp_path: Path) -> None:
+def test_a_release_that_was_changed_on_the_host_is_restored(source: Path, tmp_path: Path) -> None:
     host = tmp_path / "host"
     release = deploy(source, host)
     (host / "current" / "trainer" / "__main__.py").write_text("raise SystemExit\n")
@@ -54,7 +54,7 @@ def test_a_release_that_was_changed_on_the_host_is_put_right(source: Path, tmp_p
     assert sorted(path.name for path in (host / "releases").iterdir()) == sorted([".lock", release])
 
 
-def test_another_archive_than_the_release_is_refused(source: Path, tmp_path: Path) -> None:
+def test_an_archive_of_another_release_is_refused(source: Path, tmp_path: Path) -> None:
     host = tmp_path / "host"
     archive = tmp_path / "release.tar"
     pack(source, archive, "trainer")
@@ -85,7 +85,7 @@ def script(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_single_file_is_a_program_under_its_own_name(script: Path, tmp_path: Path) -> None:
+def test_a_single_file_is_deployed_as_a_program_under_its_own_name(script: Path, tmp_path: Path) -> None:
     (script.parent / "notes.txt").write_text("beside it")
     release = deployed(script, tmp_path / "host")
     assert [path.name for path in release.place.iterdir()] == ["train.py"]

@@ -14,13 +14,13 @@ from tests.trainer.host.made_gpu_hosts import KERNEL
 TASK = {"job": "worker", "index": 0, "host": "node3"}
 
 
-def test_a_host_whose_tasks_have_no_gpus_is_not_looked_at() -> None:
+def test_a_host_without_gpu_tasks_has_no_gpu_facts() -> None:
     answer = answer_of(run, host="node3", tasks=[TASK | {"gpus": []}])
     assert (answer["gpu_facts"], answer["checks"], answer["changed"]) == ({}, [], False)
 
 
 @pytest.mark.parametrize("driver", ["check", "present", "look"])
-def test_a_gpu_that_no_machine_has_is_refused_by_all_that_may_refuse(driver: str) -> None:
+def test_a_missing_gpu_is_refused_except_when_only_looking(driver: str) -> None:
     asked: Any = {"host": "node3", "tasks": [TASK | {"gpus": [97]}], "packages": ["no-such-package"]}
     answer = answer_of(run, driver=driver, **asked)
     if driver == "look":
@@ -31,7 +31,7 @@ def test_a_gpu_that_no_machine_has_is_refused_by_all_that_may_refuse(driver: str
         assert "Nothing was changed there" in answer["msg"]
 
 
-def test_packages_without_a_module_are_not_to_be_installed_again() -> None:
+def test_installed_packages_without_a_module_give_no_advice_to_install_the_driver() -> None:
     bare = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, kernel=KERNEL)
     checks = gpu_chain(bare, [TASK | {"gpus": [0]}], "x86_64", None)
     assert "set nvidia_cuda_driver to present" in refusal("node3", bare, checks, [])

@@ -18,7 +18,7 @@ WORKER: dict[str, Any] = {"job": "worker", "index": 0, "gpus": [0]}
 OTHER: dict[str, Any] = {"job": "worker", "index": 11, "gpus": [1, 2]}
 
 
-def test_tensorflow_is_tried_for_each_deployed_task_with_gpus_and_else_for_one(tmp_path: Path) -> None:
+def test_tensorflow_is_tried_for_each_deployed_gpu_task_or_else_for_one_task(tmp_path: Path) -> None:
     paths = {"configuration_directory": tmp_path, "log_directory": tmp_path}
     (tmp_path / "tasks").mkdir()
     deployment = Deployment(plan="a", environment="b", tensorflow="2.21.0", release="c")
@@ -32,7 +32,7 @@ def test_tensorflow_is_tried_for_each_deployed_task_with_gpus_and_else_for_one(t
     assert tried_tasks([PS, WORKER], tmp_path) == ["ps-0"]
 
 
-def test_a_host_without_systemd_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_host_without_systemd_has_no_running_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert running_units(task_ports([{"job": "ps", "index": 0, "port": 2222}])) == {}
 
@@ -43,7 +43,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     return environments(ROLES / "package_store" / "files", tmp_path_factory.mktemp("cache"))
 
 
-def test_every_environment_that_a_host_may_get_has_a_lock_and_a_size(
+def test_every_environment_has_a_lock_and_sizes(
     locked: dict[str, dict[str, Any]],
 ) -> None:
     assert {HostEnvironment.parse(name).name for name in locked} == set(locked)
@@ -53,7 +53,7 @@ def test_every_environment_that_a_host_may_get_has_a_lock_and_a_size(
     assert 1.5e9 < cpu["environment_bytes"] < gpu["environment_bytes"] / 3
 
 
-def test_a_host_that_is_not_supported_has_no_environment(locked: dict[str, dict[str, Any]]) -> None:
+def test_an_unsupported_host_has_no_environment(locked: dict[str, dict[str, Any]]) -> None:
     facts = read_host_facts()
     found = environment_today({"environments": locked}, HostNeeds(python_version="3.9"), facts)
     assert found == {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}

@@ -56,7 +56,7 @@ def end(listener: dict[str, Any]) -> None:
 
 
 def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
-    """Do what doctor.yml does, and return state and words of each host's checks."""
+    """Run the steps of doctor.yml, and return state and finding of each host's checks."""
     values = {host: {"host": host, "tasks": TASKS, "seconds": 60} for host in ADDRESSES}
     listening: dict[str, dict[str, Any]] = {}
     answers: dict[str, dict[str, Any]] = {}
@@ -74,7 +74,7 @@ def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
     return {host: [(check.state, check.found) for check in found] for host, found in checks.items()}
 
 
-def test_hosts_that_reach_each_other(networks: Networks) -> None:
+def test_hosts_that_reach_each_other_pass(networks: Networks) -> None:
     assert doctor(networks) == {
         "one": [("ok", "reaches 2 of 2 ports of 2 other hosts, and is reached")],
         "two": [("ok", "reaches 3 of 3 ports of 2 other hosts, and is reached")],
@@ -82,7 +82,7 @@ def test_hosts_that_reach_each_other(networks: Networks) -> None:
     }
 
 
-def test_what_keeps_them_from_it_is_told_where_it_is(networks: Networks) -> None:
+def test_an_obstacle_is_reported_at_the_host_that_has_it(networks: Networks) -> None:
     rules = (
         "table inet other { chain input { type filter hook input priority 0; tcp dport 2223 drop; }; }",
         "table ip other { chain nat { type nat hook postrouting priority 0; "
@@ -99,7 +99,7 @@ def test_what_keeps_them_from_it_is_told_where_it_is(networks: Networks) -> None
     }
 
 
-def test_a_port_of_a_task_that_runs_is_left_alone(
+def test_the_doctor_does_not_listen_at_the_port_of_a_running_task(
     networks: Networks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def running(ports: Sequence[TaskPort]) -> dict[str, int]:
@@ -113,16 +113,14 @@ def test_a_port_of_a_task_that_runs_is_left_alone(
     assert found["two"] == [("ok", "reaches 3 of 3 ports of 2 other hosts, and is reached")]
 
 
-def test_a_port_that_others_would_share_is_theirs(networks: Networks) -> None:
+def test_a_port_that_another_process_would_share_counts_as_held(networks: Networks) -> None:
     with networks.inside("one"), socket.create_server(("", 2222), reuse_port=True):
         found = host_peers.listening({"host": "one", "tasks": TASKS, "seconds": 60})
     end(found["listener"])
     assert (found["free"], found["held"]) == ([2223], [2222])
 
 
-def test_a_listener_gives_way_to_a_run_that_begins(
-    networks: Networks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listener_ends_when_a_run_starts(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[None] = []
 
     def running(ports: Sequence[TaskPort]) -> dict[str, int]:

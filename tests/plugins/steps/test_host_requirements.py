@@ -14,7 +14,7 @@ from tests.plugins.steps.module_run import answer_of
 from tests.trainer.host.recorded_hosts import DEBIAN_12, ROCKY_9
 
 
-def test_a_host_that_is_refused_is_told_all_reasons_and_what_is_supported(tmp_path: Path) -> None:
+def test_a_refused_host_gets_all_reasons_and_the_supported_systems(tmp_path: Path) -> None:
     facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
     message = refusal("node3", facts.distribution.name, host_chain(facts, HostNeeds(tasks=79)))
     assert message.startswith(
@@ -31,7 +31,7 @@ def test_a_supported_host_is_not_refused(tmp_path: Path) -> None:
     assert refusal("node1", facts.distribution.name, host_chain(facts, HostNeeds())) == ""
 
 
-def test_a_supported_host_tells_its_environment_where_its_clock_goes_with_the_controllers(
+def test_a_supported_host_answers_its_environment_unless_its_clock_or_account_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")

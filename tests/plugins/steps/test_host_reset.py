@@ -27,7 +27,7 @@ SSHD = "etc/ssh/sshd_config.d/50-psfleet.conf"
 
 
 class Host:
-    """A host below a folder: what it is told changes it as the real one would."""
+    """A host below a folder, which commands change as they would change a real one."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.told = root, list[str]()
@@ -85,7 +85,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         monkeypatch.setattr(module, name, getattr(host, name))
     monkeypatch.setattr(module, "listed", lambda: host.table)
     monkeypatch.setattr(module, "HostPlaces", partial(HostPlaces, root=tmp_path))
-    # What it does is tried in test_ended_account.py, with processes.
+    # Its effect on processes is tested in test_ended_account.py.
     monkeypatch.setattr(module, "end_all", lambda name, user: host.told.append(f"end all of {name}, {user}"))
     return host
 
@@ -110,7 +110,7 @@ def reset(root: Path, *, check: bool = False, **asked: bool) -> dict[str, Any]:
     return answer_of(module.run, check=check, host="n1", paths=some.paths, data_directory=directory, **asked)
 
 
-def test_many_paths_of_a_folder_are_told_in_short() -> None:
+def test_many_paths_of_a_folder_are_abbreviated() -> None:
     units = [f"/etc/systemd/system/psfleet-{unit}.service" for unit in "abcde"]
     removed = ["user psfleet", *units, "/etc/psfleet", "data in /opt/data"]
     assert module.in_short(removed) == [
@@ -121,7 +121,7 @@ def test_many_paths_of_a_folder_are_told_in_short() -> None:
     assert module.in_short(units[:3]) == units[:3]
 
 
-def test_a_check_names_what_goes_a_run_takes_it_off_and_a_second_finds_nothing(host: Host) -> None:
+def test_a_reset_removes_once_what_check_mode_has_listed(host: Host) -> None:
     deployed(host)
     before = left(host.root)
     looked = reset(host.root, check=True)
@@ -146,7 +146,7 @@ def test_a_check_names_what_goes_a_run_takes_it_off_and_a_second_finds_nothing(h
     }
     assert host.passwd.read_text() == OTHERS
     assert (host.units, host.table) == ({}, "")
-    # Who reads its configuration anew, and when: the fence is the last that stops.
+    # Sshd is reloaded first, and the fence stops last.
     told = [line for line in host.told if line.split()[0] in {"systemctl", "stop", "reset-failed", "userdel"}]
     assert told == [
         "systemctl reload ssh",
@@ -162,7 +162,7 @@ def test_a_check_names_what_goes_a_run_takes_it_off_and_a_second_finds_nothing(h
     assert not runs.parent.exists()
 
 
-def test_on_a_host_without_psfleet_nothing_is_done(host: Host) -> None:
+def test_a_reset_of_a_host_without_psfleet_changes_nothing(host: Host) -> None:
     host.passwd.write_text(OTHERS)
     host.units, host.table = {}, ""
     answer = reset(host.root)
@@ -170,7 +170,7 @@ def test_on_a_host_without_psfleet_nothing_is_done(host: Host) -> None:
     assert host.told == ["list-units psfleet*"]
 
 
-def test_data_that_are_asked_for_go_with_their_folder_and_no_other_unit_is_forgotten(host: Host) -> None:
+def test_requested_data_are_removed_with_their_folder_and_no_failed_unit_is_reset(host: Host) -> None:
     host.passwd.write_text(OTHERS)
     host.units, host.table = {}, ""
     install = host.root / "opt/psfleet"
@@ -184,7 +184,9 @@ def test_data_that_are_asked_for_go_with_their_folder_and_no_other_unit_is_forgo
 
 
 @pytest.mark.parametrize("step", ["leave_sshd", "remove_account", "give_to_root", "take_down"])
-def test_what_was_interrupted_is_finished(host: Host, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_an_interrupted_reset_is_finished_by_the_next_one(
+    host: Host, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     deployed(host)
     with monkeypatch.context() as broken:
         broken.setattr(module, step, lambda *_: (_ for _ in ()).throw(OSError("the power")))
@@ -195,7 +197,7 @@ def test_what_was_interrupted_is_finished(host: Host, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_task_that_lives_is_left_alone_and_named(host: Host, check: bool) -> None:
+def test_a_reset_is_refused_while_a_task_is_alive(host: Host, check: bool) -> None:
     deployed(host)
     host.units |= {"psfleet-worker@1.service": "activating", "psfleet-doctor@ps-0.service": "active"}
     made(host.root, "etc/psfleet/run/worker-1.env")
@@ -209,13 +211,13 @@ def test_a_task_that_lives_is_left_alone_and_named(host: Host, check: bool) -> N
     assert reset(host.root)["changed"]
 
 
-def test_what_is_there_still_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_parts_after_a_reset_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     deployed(host)
     monkeypatch.setattr(module, "take_down", lambda: None)
     assert reset(host.root)["msg"] == "n1 still has table inet psfleet of nftables: try again"
 
 
-def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: Host) -> None:
+def test_nothing_is_removed_if_sshd_rejects_its_configuration(host: Host) -> None:
     deployed(host)
     host.sshd_objects = "/etc/ssh/sshd_config line 3: Bad configuration option: X\n"
     before = left(host.root)
@@ -230,7 +232,7 @@ def test_a_configuration_that_sshd_refuses_stays_as_it_was_with_all_else(host: H
     assert host.told.count("systemctl reload ssh") == 1
 
 
-def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) -> None:
+def test_accounts_of_ssh_mesh_are_recognised_by_their_comment(tmp_path: Path) -> None:
     accounts = [*ssh_mesh.account_of_tasks(made_host()), *ssh_mesh.account_of_login(made_host())]
     assert [account["comment"] for account in accounts] == [*COMMENTS]
     passwd = tmp_path / "passwd"
@@ -243,7 +245,7 @@ def test_the_accounts_are_those_that_ssh_mesh_makes_by_any_name(tmp_path: Path) 
     assert module.read_accounts(passwd) == []
 
 
-def test_an_account_goes_after_all_that_it_has_running(host: Host) -> None:
+def test_an_account_is_removed_after_its_processes_are_ended(host: Host) -> None:
     host.passwd.write_text(OURS)
     module.remove_account(module.Account("psfleet", 54321, 54321))
     assert host.told == ["end all of psfleet, 54321", "userdel psfleet"]
@@ -256,7 +258,7 @@ def test_an_account_goes_after_all_that_it_has_running(host: Host) -> None:
     ("name", "members", "emptied"),
     [("psfleet", ["alice"], True), ("psfleet", [], False), ("users", ["alice"], False)],
 )
-def test_a_group_goes_with_its_account_whoever_is_in_it(
+def test_the_members_of_an_accounts_own_group_are_removed_before_the_account(
     host: Host, monkeypatch: pytest.MonkeyPatch, name: str, members: list[str], emptied: bool
 ) -> None:
     monkeypatch.setattr("grp.getgrgid", lambda number: grp.struct_group((name, "x", number, members)))

@@ -13,7 +13,7 @@ from tests.plugins.steps.module_run import answer_of
 
 @pytest.fixture
 def paths(tmp_path: Path) -> dict[str, str]:
-    """A host with three runs, the newest of which tells its step, and a run that has logs alone."""
+    """A host with three runs, the newest with a known step, and a run with only logs."""
     for number, run in enumerate(("r1", "r2", "r3")):
         (tmp_path / "state/runs" / run / "events").mkdir(parents=True)
         (tmp_path / "state/runs" / run / "events/ps0.jsonl").write_bytes(b"x" * 20_000)
@@ -50,7 +50,7 @@ def left(folder: Path) -> tuple[set[str], set[str]]:
     return runs, logs
 
 
-def test_runs_are_listed_newest_first_with_what_they_take(paths: dict[str, str]) -> None:
+def test_runs_are_listed_newest_first_with_their_sizes(paths: dict[str, str]) -> None:
     runs = answer_of(host_runs.run, paths=paths)["runs"]
     assert [run["run_id"] for run in runs] == ["r3", "r2", "r1", "r0"]
     assert [run["global_step"] for run in runs] == [12, None, None, None]
@@ -59,7 +59,7 @@ def test_runs_are_listed_newest_first_with_what_they_take(paths: dict[str, str])
     assert runs[3]["size"] < 10_000
 
 
-def test_of_those_that_are_collected_the_newest_stay(tmp_path: Path, paths: dict[str, str]) -> None:
+def test_the_newest_collected_runs_are_kept(tmp_path: Path, paths: dict[str, str]) -> None:
     answer = removed(paths, "r9", "r3", "r2", "r0", stay=1, check=True)
     assert (answer["changed"], answer["removed"]) == (True, ["r2", "r0"])
     assert left(tmp_path) == ({"r1", "r2", "r3"}, {"r0", "r1", "r2", "r3"})
@@ -69,14 +69,14 @@ def test_of_those_that_are_collected_the_newest_stay(tmp_path: Path, paths: dict
     assert removed(paths, "r9", "r3", "r2", "r0", stay=1)["changed"] is False
 
 
-def test_names_that_lead_elsewhere_are_none_of_runs(tmp_path: Path, paths: dict[str, str]) -> None:
+def test_names_that_lead_outside_are_not_removed(tmp_path: Path, paths: dict[str, str]) -> None:
     (tmp_path / "state/kept").mkdir()
     asked = ["../kept", "..", ".", "", "/", "-rf", "Not One", "current", "r1/events", str(tmp_path)]
     assert removed(paths, *asked)["changed"] is False
     assert left(tmp_path) == ({"r1", "r2", "r3"}, {"r0", "r1", "r2", "r3"})
 
 
-def test_no_link_of_the_tasks_is_followed(tmp_path: Path, paths: dict[str, str]) -> None:
+def test_links_of_the_tasks_are_not_followed(tmp_path: Path, paths: dict[str, str]) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "file").write_bytes(b"x" * 1_000_000)
@@ -90,7 +90,7 @@ def test_no_link_of_the_tasks_is_followed(tmp_path: Path, paths: dict[str, str])
     assert left(tmp_path) == ({"r2", "r3"}, {"r0", "r2", "r3"})
 
 
-def test_a_run_of_any_depth_is_measured_and_goes(
+def test_a_run_with_deep_folders_is_measured_and_removed(
     tmp_path: Path, deep_folder: Path, paths: dict[str, str]
 ) -> None:
     state = Path(shutil.move(tmp_path / "state", deep_folder))
@@ -102,7 +102,7 @@ def test_a_run_of_any_depth_is_measured_and_goes(
     assert {path.name for path in (state / "runs").iterdir() if len(path.name) == 2} == {"r1", "r3"}
 
 
-def test_a_run_that_is_alive_stays(
+def test_a_run_that_is_alive_is_kept(
     tmp_path: Path, paths: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "etc/run/worker-1.env").write_text('PSFLEET_RUN_ID="r1"\n')
@@ -113,7 +113,7 @@ def test_a_run_that_is_alive_stays(
     assert left(tmp_path)[0] == {"r1", "r3"}
 
 
-def test_a_run_that_cannot_be_removed_is_named_and_the_others_go(
+def test_a_run_that_cannot_be_removed_is_named_and_the_others_are_removed(
     tmp_path: Path, paths: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stubborn(path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_run_that_cannot_be_removed_is_named_and_the_others_go(
     assert left(tmp_path)[0] == {"r2", "r3"}
 
 
-def test_a_host_without_runs_has_none(tmp_path: Path) -> None:
+def test_a_host_without_runs_lists_and_removes_none(tmp_path: Path) -> None:
     names = ("state_directory", "log_directory", "configuration_directory")
     paths = {name: str(tmp_path / "none" / name) for name in names}
     assert answer_of(host_runs.run, paths=paths)["runs"] == []

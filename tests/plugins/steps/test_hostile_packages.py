@@ -1,4 +1,4 @@
-"""Packages, and an installer, that want more than to be installed: none becomes root, and nothing stays."""
+"""Hostile packages, and a hostile installer, gain no rights of root and leave nothing on the host."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from tests.plugins.steps.made_environments import NAME, environment, install, ma
 from tests.repository import ROOT
 
 NOBODY = 65534
-# Leaves a file that tells of the process.
+# Leaves a file whose name describes the process.
 TELL = """
 status = pathlib.Path("/proc/self/status").read_text()
 what = f"user {{os.geteuid()}} groups {{os.getgroups()}} networks {{socket.if_nameindex()}}"
@@ -25,7 +25,7 @@ pathlib.Path({spool!r}, what + " no new rights" * ("NoNewPrivs:\\t1" in status))
 subprocess.Popen(["sleep", {seconds!r}], start_new_session=True, stdout=-3, stderr=-3)
 """
 TOLD = "user {} groups [] networks [(1, 'lo')] no new rights"
-# What a .pth of it imports at each start of the environment's Python, and what the module does then.
+# The module that the package's .pth imports at each start of the environment's Python.
 STARTED = f"""
 import contextlib, os, pathlib, shutil, socket, subprocess
 {TELL}
@@ -38,7 +38,7 @@ with contextlib.suppress(PermissionError):
     (here / "anybody").chmod(0o666)
     os.mkfifo(here / "pipe")
 """
-# What an installer may leave behind that is none of ours.
+# Files and processes that a hostile installer leaves behind.
 LEFT = f"""
 import struct
 {TELL}
@@ -74,7 +74,7 @@ def spool(open_folder: Path) -> Path:
 
 @pytest.fixture
 def seconds() -> Iterator[str]:
-    """Return an argument of sleep(1) that no other process has; what is left of it is ended."""
+    """Return a unique argument of sleep(1), and end the remaining processes with it."""
     argument = f"600.{os.getpid()}{time.monotonic_ns()}"
     yield argument
     for process in sleeping(argument):
@@ -94,7 +94,7 @@ def sleeping(seconds: str) -> list[int]:
 
 
 def not_roots(tree: Path) -> list[str]:
-    """Return what of a tree is not root's alone, or leads out of it."""
+    """Return the parts of a tree that others can change, or that link to outside."""
     found = []
     for path in [tree, *tree.rglob("*")]:
         status = path.lstat()
@@ -115,7 +115,7 @@ def not_roots(tree: Path) -> list[str]:
     return found
 
 
-def test_a_package_is_run_with_the_rights_of_the_tasks_alone_and_changes_nothing(
+def test_a_package_runs_only_with_the_rights_of_the_tasks_and_changes_nothing(
     host: Path, spool: Path, seconds: str, tmp_path: Path
 ) -> None:
     module = STARTED.format(spool=str(spool), seconds=seconds)
@@ -123,13 +123,13 @@ def test_a_package_is_run_with_the_rights_of_the_tasks_alone_and_changes_nothing
     archive = make_archive(tmp_path / "wheels.tar", files=files)
     fresh = environment(host, archive)
     assert install(fresh, archive) == "1.0"
-    # The trial has run it, with the rights of the user whom tasks have.
+    # The trial of the module has run it with the rights of the tasks' user.
     assert [path.name for path in spool.iterdir()] == [TOLD.format(NOBODY)]
     assert sleeping(seconds) == []
     assert not_roots(fresh.place) == []
 
 
-def test_root_takes_over_what_an_installer_has_left_and_nobody_else_can_change_it(
+def test_root_takes_over_the_installed_files_and_no_other_user_can_change_them(
     host: Path, spool: Path, seconds: str, tmp_path: Path
 ) -> None:
     archive = make_archive(tmp_path / "wheels.tar", after=LEFT.format(spool=str(spool), seconds=seconds))
@@ -161,7 +161,7 @@ def test_root_takes_over_what_an_installer_has_left_and_nobody_else_can_change_i
         ("pathlib.Path('.complete').touch()", r"contains .*/\.complete"),
     ],
 )
-def test_what_is_no_part_of_an_environment_is_refused(
+def test_special_files_and_links_to_outside_are_refused(
     host: Path, tmp_path: Path, after: str, said: str
 ) -> None:
     archive = make_archive(tmp_path / "wheels.tar", after=after)
@@ -174,7 +174,7 @@ def test_what_is_no_part_of_an_environment_is_refused(
 @pytest.mark.parametrize(
     ("file", "said"), [("pyvenv.cfg", r"replaced .*/pyvenv\.cfg"), (".complete", r"contains .*/\.complete")]
 )
-def test_a_package_that_would_be_the_environment_itself_is_refused(
+def test_a_package_that_replaces_files_of_the_environment_itself_is_refused(
     host: Path, tmp_path: Path, file: str, said: str
 ) -> None:
     archive = make_archive(tmp_path / "wheels.tar", files={f"{NAME}-1.0.data/data/{file}": "home = /tmp\n"})
@@ -184,9 +184,7 @@ def test_a_package_that_would_be_the_environment_itself_is_refused(
     assert not fresh.is_complete()
 
 
-def test_an_installation_that_is_killed_leaves_no_process_of_its_own(
-    host: Path, spool: Path, tmp_path: Path
-) -> None:
+def test_a_killed_installation_leaves_no_process(host: Path, spool: Path, tmp_path: Path) -> None:
     os.mkfifo(spool / "alive")
     (spool / "alive").chmod(0o666)
     after = f"alive = open('{spool}/alive', 'w'); print(file=alive, flush=True); signal.pause()"
@@ -199,18 +197,18 @@ def test_an_installation_that_is_killed_leaves_no_process_of_its_own(
         assert alive.readline() == "\n"
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert alive.read() == ""  # once nobody can write to it any more
+        assert alive.read() == ""  # once no process can write to it any more
     assert not fresh.is_complete()
 
 
-def test_a_host_that_lets_root_make_no_namespaces_is_told_so() -> None:
+def test_a_host_without_namespaces_for_root_is_refused_with_the_reason() -> None:
     step = "from plugins.module_utils.builder import run_step; run_step(['true'], {'PATH': '/usr/bin'}, 0, 0)"
     command = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", step]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "Operation not permitted. Packages are shut in while they are installed" in done.stderr
 
 
-def test_the_mark_of_another_user_does_not_make_an_environment_complete(host: Path, tmp_path: Path) -> None:
+def test_a_marker_of_another_user_does_not_make_an_environment_complete(host: Path, tmp_path: Path) -> None:
     fresh = environment(host, make_archive(tmp_path / "wheels.tar"))
     fresh.place.mkdir(parents=True)
     fresh.marker.touch()
@@ -220,10 +218,8 @@ def test_the_mark_of_another_user_does_not_make_an_environment_complete(host: Pa
 
 
 @pytest.mark.parametrize(("owner", "mode"), [(0, 0o4755), (0, 0o664), (NOBODY, 0o644)])
-def test_a_file_of_others_in_the_tree_is_left_as_it_is_and_refused(
-    tmp_path: Path, owner: int, mode: int
-) -> None:
-    # A second name of it: who may make one of a file that is not his own is a setting of the kernel's.
+def test_a_hard_link_in_the_tree_is_refused_and_left_unchanged(tmp_path: Path, owner: int, mode: int) -> None:
+    # It may be a hard link: a setting of the kernel decides who can link to a foreign file.
     (tmp_path / "file").touch()
     os.chown(tmp_path / "file", owner, owner)
     (tmp_path / "file").chmod(mode)

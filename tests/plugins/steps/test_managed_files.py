@@ -28,7 +28,7 @@ def manage(*files: dict[str, Any], check: bool = False, **others: Any) -> dict[s
     return answer_of(run, check=check, files=list(files), **others)
 
 
-def test_a_check_says_what_comes_and_goes_a_run_does_it_and_a_second_finds_it_done(tmp_path: Path) -> None:
+def test_changes_listed_in_check_mode_are_made_once(tmp_path: Path) -> None:
     folder, file, old = tmp_path / "d", tmp_path / "d" / "f", tmp_path / "old.env"
     old.write_text("gone\n")
     wanted: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_a_check_says_what_comes_and_goes_a_run_does_it_and_a_second_finds_it_do
     assert [path.name for path in folder.iterdir()] == ["f"]
 
 
-def test_what_is_no_text_is_written_as_it_was(tmp_path: Path) -> None:
+def test_binary_content_is_written_unchanged(tmp_path: Path) -> None:
     wanted = {"path": str(tmp_path / "f"), "content": "AP8K", "encoding": "base64"}
     assert [manage(wanted)["changed"] for _ in range(2)] == [True, False]
     assert (tmp_path / "f").read_bytes() == b"\0\xff\n"
@@ -71,7 +71,7 @@ def test_what_is_no_text_is_written_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "spoil", ["content", "mode", "link", "dangling link", pytest.param("owner", marks=as_root)]
 )
-def test_what_somebody_changed_is_noticed_and_mended(tmp_path: Path, spoil: str) -> None:
+def test_a_file_that_somebody_changed_is_restored(tmp_path: Path, spoil: str) -> None:
     path = tmp_path / "f"
     wanted = {"path": str(path), "content": "x\n"}
     manage(wanted)
@@ -96,7 +96,7 @@ def test_what_somebody_changed_is_noticed_and_mended(tmp_path: Path, spoil: str)
 
 @as_root
 @pytest.mark.parametrize("spoil", ["mode", "owner", "group"])
-def test_a_directory_is_put_right_with_what_is_in_it_left_alone(tmp_path: Path, spoil: str) -> None:
+def test_a_directorys_owner_and_mode_are_restored_and_its_content_is_kept(tmp_path: Path, spoil: str) -> None:
     folder = tmp_path / "d"
     wanted = [{"path": str(folder), "owner": "nobody", "group": "daemon", "mode": "0750"}]
     manage(directories=wanted)
@@ -116,7 +116,7 @@ def test_a_directory_is_put_right_with_what_is_in_it_left_alone(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link"])
-def test_what_is_in_the_way_of_a_directory_is_refused_and_kept(tmp_path: Path, kind: str) -> None:
+def test_a_file_or_link_in_place_of_a_directory_is_refused_and_kept(tmp_path: Path, kind: str) -> None:
     (tmp_path / "precious").mkdir(mode=0o700)
     place = tmp_path / "d"
     if kind == "file":
@@ -131,7 +131,7 @@ def test_what_is_in_the_way_of_a_directory_is_refused_and_kept(tmp_path: Path, k
     assert (tmp_path / "precious").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_file_is_validated_before_any_is_written_and_sees_the_others(tmp_path: Path) -> None:
+def test_a_file_is_validated_together_with_the_others_before_any_is_written(tmp_path: Path) -> None:
     first = {
         "path": f"{tmp_path}/a",
         "content": f"{tmp_path}/bb\n",
@@ -143,7 +143,7 @@ def test_a_file_is_validated_before_any_is_written_and_sees_the_others(tmp_path:
     assert list(tmp_path.iterdir()) == []
     other = {"path": f"{tmp_path}/bb", "content": "b\n"}
     assert manage({"path": f"{tmp_path}/b", "content": ""}, other, first)["changed"]
-    # It is looked at again only where a file changes, and then beside those that stay.
+    # It is validated again only if a file changes, and then together with the unchanged files.
     failing = first | {"validate": ["false"]}
     assert not manage(failing, other)["changed"]
     assert "exit code 1" in manage(failing, other | {"content": "c\n"})["msg"]
@@ -160,13 +160,15 @@ def test_a_file_is_validated_before_any_is_written_and_sees_the_others(tmp_path:
         ("echo /lib/systemd/system/other.service:3: Unknown key >&2", ""),
     ],
 )
-def test_what_a_validator_says_of_the_file_is_an_objection(tmp_path: Path, script: str, words: str) -> None:
+def test_a_failed_validator_or_a_message_about_the_file_is_an_objection(
+    tmp_path: Path, script: str, words: str
+) -> None:
     answer = manage({"path": f"{tmp_path}/a", "content": "", "validate": ["sh", "-c", script, "%s"]})
     assert words.format(path=tmp_path / "a") in answer.get("msg", "")
     assert ("failed" in answer) == bool(words) != (tmp_path / "a").exists()
 
 
-def test_only_what_matches_and_is_not_named_or_kept_goes(tmp_path: Path) -> None:
+def test_only_matching_files_that_are_neither_listed_nor_kept_are_removed(tmp_path: Path) -> None:
     for name in ("ps-0.env", "ps-1.env", "ps-2.env", "notes.txt"):
         (tmp_path / name).write_text("")
     (tmp_path / "folder.env").mkdir()
@@ -178,7 +180,7 @@ def test_only_what_matches_and_is_not_named_or_kept_goes(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == left
 
 
-def test_the_directory_of_a_drop_in_comes_and_goes_with_it(tmp_path: Path) -> None:
+def test_the_directory_of_a_drop_in_is_created_and_removed_with_it(tmp_path: Path) -> None:
     folder = tmp_path / "psfleet-worker@0.service.d"
     only = [f"{tmp_path}/*.d/gpu.conf", f"{tmp_path}/plain/*"]
     (tmp_path / "plain").mkdir()
@@ -215,10 +217,10 @@ def test_a_file_of_another_user_is_written_with_that_users_rights(open_path: Pat
     assert (os.geteuid(), os.getegid(), os.getgroups()) == (0, 0, groups)
 
 
-def test_what_has_no_end_is_replaced_without_a_look_at_it(tmp_path: Path) -> None:
+def test_a_fifo_in_place_of_a_file_is_replaced_without_being_read(tmp_path: Path) -> None:
     path = tmp_path / "f"
     os.mkfifo(path, 0o644)
-    # Somebody who writes, so that who reads is not kept for ever.
+    # A process writes into the FIFO, so that a reader would not block for ever.
     with subprocess.Popen(["sh", "-c", 'echo read >"$0"', path], process_group=0) as writer:
         answer = manage({"path": str(path), "content": "x\n"})
         os.killpg(writer.pid, signal.SIGKILL)
@@ -240,7 +242,7 @@ def theirs(open_path: Path) -> Path:
 
 @as_root
 @pytest.mark.parametrize("link", ["symbolic", "hard"])
-def test_a_secret_is_not_shown_for_what_should_be_there(theirs: Path, link: str) -> None:
+def test_a_secret_linked_in_place_of_a_file_is_not_shown(theirs: Path, link: str) -> None:
     secret, config = theirs.parent / "secrets" / "shadow", theirs / "config"
     if link == "hard":
         os.link(secret, config)
@@ -253,7 +255,7 @@ def test_a_secret_is_not_shown_for_what_should_be_there(theirs: Path, link: str)
 
 
 @as_root
-def test_a_directory_of_root_that_they_put_there_does_not_become_theirs(theirs: Path) -> None:
+def test_a_directory_of_root_in_place_of_a_users_directory_is_refused(theirs: Path) -> None:
     wanted = {"path": str(theirs / "runs"), "owner": "nobody", "group": "nogroup", "mode": "0750"}
     (theirs / "keys").mkdir(mode=0o700)
     (theirs / "keys").rename(theirs / "runs")  # as they can
@@ -266,7 +268,7 @@ def test_a_directory_of_root_that_they_put_there_does_not_become_theirs(theirs: 
 
 
 @as_root
-def test_a_link_in_the_midst_of_a_path_leads_nowhere(theirs: Path) -> None:
+def test_a_link_within_a_path_is_not_followed(theirs: Path) -> None:
     secrets = theirs.parent / "secrets"
     (theirs / "led").symlink_to(secrets)
     wanted = {"path": str(theirs / "led" / "deep"), "owner": "nobody", "group": "nogroup"}
@@ -281,7 +283,7 @@ def test_a_link_in_the_midst_of_a_path_leads_nowhere(theirs: Path) -> None:
 
 
 @as_root
-def test_a_write_that_fails_leaves_nothing_beside_the_place(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "theirs").write_text("")
     assert "Is a directory" in manage({"path": f"{tmp_path}/f", "content": "x"})["msg"]
@@ -303,7 +305,7 @@ def test_a_wrong_description_is_refused(values: dict[str, Any], message: str) ->
     assert message in manage(values)["msg"]
 
 
-def test_a_check_goes_well_before_the_owner_is_made(tmp_path: Path) -> None:
+def test_check_mode_succeeds_before_the_owner_exists(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     answer = manage({"path": f"{tmp_path}/f", "content": "", "owner": "nobody-here"}, check=True)
     assert answer["changed"]

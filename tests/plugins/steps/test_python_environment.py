@@ -41,7 +41,7 @@ def test_an_environment_is_installed_offline_with_byte_code(host: Path, archive:
     assert sorted(path.name for path in fresh.folder.iterdir()) == [".lock", "0123456789ab"]
 
 
-def test_one_that_was_filled_elsewhere_is_as_one_that_was_filled_here(
+def test_an_environment_filled_elsewhere_equals_one_installed_here(
     host: Path, archive: Path, tmp_path: Path
 ) -> None:
     here = environment(host, archive, "1" * 12)
@@ -57,7 +57,7 @@ def test_one_that_was_filled_elsewhere_is_as_one_that_was_filled_here(
     files = [path for path in there.place.rglob("*") if path.is_file() and not path.is_symlink()]
     assert {(path.stat().st_uid, path.stat().st_mode & 0o7777) for path in files} <= {(0, 0o644), (0, 0o755)}
     assert not [path for path in files if ELSEWHERE in path.read_bytes()]
-    # The byte code is that of the sources as they lie here.
+    # The byte code belongs to the sources as installed here.
     (code,) = there.place.rglob(f"__pycache__/{NAME}*.pyc")
     (source,) = there.place.rglob(f"{NAME}.py")
     assert int.from_bytes(code.read_bytes()[8:12], "little") == int(source.stat().st_mtime)
@@ -72,7 +72,7 @@ def test_one_that_was_filled_elsewhere_is_as_one_that_was_filled_here(
         (lambda _: zstandard.compress(b"no archive" * 200), "tar .* ended with 2: tar: This does not look"),
     ],
 )
-def test_one_that_was_damaged_elsewhere_is_not_complete(
+def test_a_damaged_filled_archive_leaves_no_complete_environment(
     host: Path, archive: Path, tmp_path: Path, damage: Callable[[bytes], bytes], says: str
 ) -> None:
     packed = tmp_path / "filled.tar.zst"
@@ -84,10 +84,10 @@ def test_one_that_was_damaged_elsewhere_is_not_complete(
     assert not there.is_complete()
 
 
-def test_an_archive_that_is_shared_is_where_others_find_it_until_all_is_done(
+def test_a_shared_archive_is_available_to_neighbours_until_the_installation_ends(
     host: Path, tmp_path: Path
 ) -> None:
-    # The version is what lies beside the environment when the module is tried.
+    # The module's version lists the files beside the environment at that moment.
     sees = "import os, sys\n__version__ = sorted(os.listdir(os.path.dirname(sys.prefix)))\n"
     archive = make_archive(tmp_path / "x.tar", "psfleet_sees", files={"psfleet_sees.py": sees})
     content = archive.read_bytes()
@@ -104,7 +104,7 @@ def test_an_archive_that_is_shared_is_where_others_find_it_until_all_is_done(
     assert not list(fresh.folder.glob(".archive-*"))
 
 
-def test_where_no_neighbour_gives_it_the_module_says_that_it_needs_it(host: Path, archive: Path) -> None:
+def test_without_an_archive_from_a_neighbour_the_step_requests_one(host: Path, archive: Path) -> None:
     fresh = environment(host, archive)
     shared = {"login": "nobody", "neighbours": ["no-such-host.invalid"], **parts_of(archive)}
     said = answer_of(
@@ -117,7 +117,7 @@ def test_where_no_neighbour_gives_it_the_module_says_that_it_needs_it(host: Path
     assert not list(fresh.folder.glob(".archive-*"))
 
 
-def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive: Path) -> None:
+def test_remains_of_an_interrupted_installation_are_replaced(host: Path, archive: Path) -> None:
     fresh = environment(host, archive)
     (fresh.place / "lib").mkdir(parents=True)
     (fresh.place / "lib" / "half.py").write_text("")
@@ -128,7 +128,7 @@ def test_the_rest_of_an_interrupted_installation_is_replaced(host: Path, archive
     assert not fresh.work.exists()
 
 
-def test_an_environment_that_adds_to_another_has_both_and_leaves_the_other_as_it_was(
+def test_an_environment_that_adds_to_another_has_both_and_leaves_the_base_unchanged(
     host: Path, archive: Path, tmp_path: Path
 ) -> None:
     base = environment(host, archive)
@@ -148,7 +148,7 @@ def test_an_environment_that_adds_to_another_has_both_and_leaves_the_other_as_it
     assert next(both.place.rglob(f"{NAME}.py")).samefile(next(base.place.rglob(f"{NAME}.py")))
 
 
-def test_an_environment_cannot_add_to_one_that_is_not_complete(host: Path, archive: Path) -> None:
+def test_an_environment_cannot_add_to_an_incomplete_one(host: Path, archive: Path) -> None:
     (host / "environments" / "abc").mkdir(parents=True)
     both = environment(host, archive, base="abc")
     with pytest.raises(ValueError, match="environments/abc, which it adds to, is not complete"):
@@ -164,7 +164,7 @@ def test_an_environment_without_a_link_leaves_the_one_in_use(host: Path, archive
     assert sorted(path.name for path in host.iterdir()) == ["environments"]
 
 
-def test_a_host_of_another_kind_gets_the_other_environment_and_keeps_the_one_it_had(
+def test_a_host_that_changes_its_environment_keeps_the_previous_one(
     host: Path, archive: Path, tmp_path: Path
 ) -> None:
     cpu = environment(host, archive)
@@ -183,7 +183,7 @@ def test_a_host_of_another_kind_gets_the_other_environment_and_keeps_the_one_it_
     subprocess.run([*command, f"import {NAME}"], check=True)
 
 
-def test_a_damaged_archive_is_refused_and_nothing_unpacked(host: Path, archive: Path) -> None:
+def test_a_damaged_archive_is_refused_before_unpacking(host: Path, archive: Path) -> None:
     fresh = environment(host, archive)
     archive.write_bytes(archive.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"damaged on its way: sha256 is .*expected .*Nothing was unpacked"):
@@ -192,7 +192,7 @@ def test_a_damaged_archive_is_refused_and_nothing_unpacked(host: Path, archive: 
     assert not fresh.link.exists()
 
 
-def test_a_wheel_that_the_lock_does_not_know_is_refused(host: Path, tmp_path: Path) -> None:
+def test_a_wheel_with_another_hash_than_the_lock_is_refused(host: Path, tmp_path: Path) -> None:
     archive = make_archive(tmp_path / "other.tar", locked_hash="0" * 64)
     fresh = environment(host, archive)
     hashes = (
@@ -203,7 +203,7 @@ def test_a_wheel_that_the_lock_does_not_know_is_refused(host: Path, tmp_path: Pa
     assert not fresh.is_complete()
 
 
-def test_an_environment_whose_module_does_not_load_is_not_complete(host: Path, archive: Path) -> None:
+def test_an_environment_with_a_module_that_does_not_load_is_not_complete(host: Path, archive: Path) -> None:
     broken = environment(host, archive)
     with pytest.raises(ValueError, match="No module named 'no_such_module'"):
         install(broken, archive, "no_such_module")
@@ -211,9 +211,7 @@ def test_an_environment_whose_module_does_not_load_is_not_complete(host: Path, a
     assert broken.link and not broken.link.exists()
 
 
-def test_too_little_space_is_said_before_anything_is_copied(
-    host: Path, archive: Path, tmp_path: Path
-) -> None:
+def test_too_little_space_is_reported(host: Path, archive: Path, tmp_path: Path) -> None:
     fresh = environment(host, archive)
     assert fresh.lacking_space(tmp_path) == ""
     fresh.wheels["environment_bytes"] = shutil.disk_usage(tmp_path).free

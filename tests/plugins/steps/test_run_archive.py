@@ -33,7 +33,7 @@ def answered(root: Path, run_id: str = "r1", limit_megabytes: int = 1, **others:
 
 
 def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401
-    """Return the files that were packed, and what was left out."""
+    """Return the names of the packed files, and the entries left out."""
     answer = answered(root, run_id, **others)
     archive = Path(answer["path"])
     try:
@@ -49,7 +49,7 @@ def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], li
     return [member.name for member in members], answer["left_out"]
 
 
-def test_of_a_run_the_event_files_alone_are_brought_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_only_event_files_are_packed_on_request(tmp_path: Path) -> None:
     events = ["checkpoints/events.out.tfevents.3", "output/tb/events.out.tfevents.2", "summaries/e.tfevents"]
     beside = ["checkpoints/model.ckpt-5.index", "output/tfevents/large.csv", "events/worker0.jsonl"]
     written(tmp_path, *(f"{OF_R1}/{name}" for name in (*events, *beside)))
@@ -57,7 +57,7 @@ def test_of_a_run_the_event_files_alone_are_brought_where_they_are_asked_for(tmp
     assert packed(tmp_path, folders=folders, only="tfevents") == ([events[2], events[1], events[0]], [])
 
 
-def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
+def test_the_archive_contains_only_files_of_the_run(tmp_path: Path) -> None:
     wanted = [
         "events/worker0.jsonl",
         "logs/ps0.out",
@@ -67,7 +67,7 @@ def test_the_archive_holds_the_run_and_nothing_else(tmp_path: Path) -> None:
     wanted += ["summaries/worker0/events.out.tfevents.1", "output/a/b/c.csv", "output/tempstate.csv"]
     written(tmp_path, *(f"{OF_R1}/{name}" for name in wanted if name != "logs/ps0.out"), "log/r1/ps0.out")
     written(tmp_path, "log/r2/ps0.out", f"{OF_R1}/progress.json", "secret")
-    # Saves that are not whole yet.
+    # Unfinished saves.
     written(tmp_path, f"{OF_R1}/checkpoints/model.ckpt-9.tempstate1", f"{OF_R1}/checkpoints/a/x.tempstate2")
     (tmp_path / "log/r1/link.out").symlink_to(tmp_path / "secret")
     os.mkfifo(tmp_path / OF_R1 / "output/fifo")
@@ -93,7 +93,7 @@ def noted(root: Path, task: str, *places: object, kind: str = "checkpoint") -> N
     (root / OF_R1 / f"saves/{task}.jsonl").write_text("\n".join([*lines, "no note", ""]))
 
 
-def test_what_tasks_have_saved_elsewhere_is_packed_by_task(tmp_path: Path) -> None:
+def test_saves_outside_the_run_folder_are_packed_by_task(tmp_path: Path) -> None:
     tmp = "state/runs/.tmp/r1"
     wanted = [f"{tmp}/worker0/logs/model.ckpt-5.index", f"{tmp}/worker0/logs/deep/er"]
     wanted += [f"{tmp}/worker0/alone.ckpt-7.index", f"{tmp}/worker0/checkpoint", f"{OF_R1}/model.keras"]
@@ -119,7 +119,7 @@ def test_what_tasks_have_saved_elsewhere_is_packed_by_task(tmp_path: Path) -> No
     assert left_out == ["/dev/shm/lost: ps0 saved there, and it was deleted when the task ended"]
 
 
-def test_of_a_model_in_a_folder_of_everybody_its_own_files_are_packed(tmp_path: Path) -> None:
+def test_only_the_own_files_of_a_model_in_a_shared_folder_are_packed(tmp_path: Path) -> None:
     tmp = "state/runs/.tmp/r1/worker0"
     model = ["saved_model.pb", "variables/variables.index", "assets/words"]
     others = [f"{tmp}/junk", f"{OF_R1}/progress.json", f"{OF_R1}/events/worker0.jsonl"]
@@ -141,7 +141,7 @@ def test_of_a_model_in_a_folder_of_everybody_its_own_files_are_packed(tmp_path: 
         *("/tmp/a\0b", "/tmp/to_secret", "/tmp/to_secret/x", "to_secret/x", "x" * 100_000, 7, None, ["/tmp"]),
     ],
 )
-def test_no_note_leads_root_elsewhere(tmp_path: Path, place: object, kind: str) -> None:
+def test_no_note_makes_root_read_outside_the_tasks_folders(tmp_path: Path, place: object, kind: str) -> None:
     tmp = "state/runs/.tmp/r1/worker0"
     written(tmp_path, f"{tmp}/x", "secret/x", "state/secret/x")
     for folder in (tmp, OF_R1):
@@ -164,13 +164,13 @@ def test_no_part_of_a_path_may_be_a_link(tmp_path: Path) -> None:
     assert left_out[1:] == ["output/deep: a link, or no file"]
     names, left_out = packed(tmp_path, "r2")
     assert names == []
-    # What tasks saved elsewhere nobody asked for.
+    # Saves outside the run folder were not requested.
     assert [entry.partition(":")[0] for entry in left_out] == [
         name for name in run_archive.FOLDERS if name != "saved"
     ]
 
 
-def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:
+def test_files_beyond_the_limit_are_left_out_and_named(tmp_path: Path) -> None:
     written(tmp_path, f"{OF_R1}/events/a", f"{OF_R1}/output/c", size=400_000)
     written(tmp_path, f"{OF_R1}/devices/b", size=2_000_000)
     written(tmp_path, f"{OF_R1}/output/d", size=200_000)
@@ -183,7 +183,7 @@ def test_what_goes_beyond_the_limit_stays_and_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_neither_many_files_nor_deep_folders_are_packed_without_end(
+def test_the_number_of_files_and_the_depth_of_folders_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, f"{OF_R1}/output/{'d/' * 8}x", f"{OF_R1}/output/{'e/' * 9}x")
@@ -200,20 +200,20 @@ def test_neither_many_files_nor_deep_folders_are_packed_without_end(
     assert (len(left_out), left_out[-1]) == (21, "and 10 more")
 
 
-def test_a_name_that_a_task_made_up_is_shown_without_what_steers_a_terminal(tmp_path: Path) -> None:
+def test_a_hostile_file_name_is_made_printable(tmp_path: Path) -> None:
     (tmp_path / OF_R1 / "output").mkdir(parents=True)
     (tmp_path / OF_R1 / "output" / "a\x1b[2J").symlink_to("x")
     assert packed(tmp_path)[1] == ["output/a\\x1b[2J: a link, or no file"]
 
 
-def test_a_file_that_shrinks_while_it_is_packed_is_named_and_all_others_are_there(
+def test_a_file_that_shrinks_while_it_is_packed_is_named_and_the_others_are_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, f"{OF_R1}/events/a", f"{OF_R1}/events/b", f"{OF_R1}/output/c", size=300_000)
     whole = tarfile.TarFile.addfile
 
     def addfile(archive: tarfile.TarFile, member: tarfile.TarInfo, stream: IO[bytes]) -> None:
-        if member.name == "events/a":  # its size has been looked at
+        if member.name == "events/a":  # its size has been read
             os.truncate(tmp_path / OF_R1 / "events/a", 100_000)
         if member.name == "events/b":
             with (tmp_path / OF_R1 / "events/b").open("ab") as file:
@@ -233,7 +233,7 @@ def test_a_file_that_shrinks_while_it_is_packed_is_named_and_all_others_are_ther
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_the_archive_is_the_connecting_users(tmp_path: Path) -> None:
+def test_the_archive_belongs_to_the_connecting_user(tmp_path: Path) -> None:
     archive = Path(answered(tmp_path, owner=65534)["path"])
     assert archive.stat().st_uid == 65534
     archive.unlink()
@@ -253,7 +253,7 @@ def full(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", place], check=True)
 
 
-def test_where_the_disk_is_full_the_records_are_packed_into_memory(
+def test_on_a_full_disk_the_records_are_packed_in_memory(
     tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, f"{OF_R1}/events/worker0.jsonl", f"{OF_R1}/checkpoints/large", size=900_000)
@@ -273,7 +273,7 @@ def test_where_the_disk_is_full_the_records_are_packed_into_memory(
     assert [path.name for path in full.iterdir()] == ["taken"]
 
 
-def test_where_no_place_has_room_each_is_named(
+def test_every_place_without_space_is_named(
     tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, f"{OF_R1}/events/worker0.jsonl", size=100)

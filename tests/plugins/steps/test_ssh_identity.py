@@ -1,4 +1,4 @@
-"""The key of the login: root's, in directories of root's, for one group to read."""
+"""The key of the login belongs to root, is in directories of root, and is readable by one group."""
 
 import os
 import pwd
@@ -26,7 +26,7 @@ def told(home: Path, *, check: bool = False, **other: object) -> dict[str, Any]:
     return answer_of(ssh_identity.run, check=check, home=str(home), **NAMES | other)
 
 
-def test_a_key_is_made_once_and_a_login_may_read_it_and_not_change_it(home: Path) -> None:
+def test_a_key_is_created_once_and_the_login_may_read_it_and_not_change_it(home: Path) -> None:
     home.parent.mkdir()
     made = told(home)
     assert made["changed"]
@@ -41,13 +41,13 @@ def test_a_key_is_made_once_and_a_login_may_read_it_and_not_change_it(home: Path
     assert again == made | {"changed": False, "prepared": True}
 
 
-def test_a_check_makes_none(home: Path) -> None:
+def test_check_mode_creates_no_key(home: Path) -> None:
     checked = told(home, check=True)
     assert (checked["changed"], checked["user_key"]) == (True, "")
     assert not home.parent.exists()
 
 
-def test_a_look_changes_nothing_and_says_what_lacks(home: Path) -> None:
+def test_a_look_changes_nothing_and_reports_whether_all_is_prepared(home: Path) -> None:
     looked = told(home, make=False)
     assert (looked["changed"], looked["user_key"], looked["prepared"]) == (False, "", False)
     assert not home.parent.exists()
@@ -64,7 +64,7 @@ def test_a_look_changes_nothing_and_says_what_lacks(home: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["id_ed25519", "id_ed25519.pub"])
-def test_what_was_interrupted_is_mended(home: Path, left: str) -> None:
+def test_an_interrupted_creation_is_repaired(home: Path, left: str) -> None:
     home.parent.mkdir()
     told(home)
     key = home / ".ssh" / "id_ed25519"
@@ -76,7 +76,7 @@ def test_what_was_interrupted_is_mended(home: Path, left: str) -> None:
     assert key.stat().st_gid == 1
 
 
-def test_a_host_key_that_is_not_there_is_named(home: Path) -> None:
+def test_a_missing_host_key_is_named(home: Path) -> None:
     home.parent.mkdir()
     ssh_identity.HOST_KEY.unlink()
     assert "host.pub" in told(home)["msg"]
@@ -86,7 +86,7 @@ def test_a_host_key_that_is_not_there_is_named(home: Path) -> None:
     ("name", "addresses"),
     [("10.0.0.1", ["10.0.0.1"]), ("[fd00::1]", ["fd00::1"]), ("localhost", []), ("no.such.host.invalid", [])],
 )
-def test_the_addresses_of_the_name_are_told_without_loopback(
+def test_the_addresses_of_the_name_are_returned_without_loopback(
     home: Path, name: str, addresses: list[str]
 ) -> None:
     home.parent.mkdir()

@@ -1,4 +1,4 @@
-"""A login is proven where something has changed since it was. That sshd is reloaded, container hosts show."""
+"""A login is proven again only after a change. Molecule's container hosts show that sshd is reloaded."""
 
 import os
 import subprocess
@@ -15,9 +15,9 @@ from tests.plugins.steps.module_run import answer_of
 
 @pytest.fixture
 def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of root's with what sshd reads; what ends of the account is noted in a file there.
+    """Return a folder of root with files that sshd reads; each end of the account's processes is noted there.
 
-    That processes end, test_ended_account.py shows.
+    The end of real processes is tested in test_ended_account.py.
     """
 
     def end(user: str, running: list[str]) -> list[str]:
@@ -53,7 +53,7 @@ def logged_in(folder: Path, *, fails: str = "", check: bool = False) -> tuple[di
     return answer, len(calls.read_text().splitlines()) if calls.exists() else 0
 
 
-def test_a_login_is_proven_once_and_again_when_a_file_is_another(folder: Path) -> None:
+def test_a_login_is_proven_once_and_again_after_a_file_has_changed(folder: Path) -> None:
     assert [logged_in(folder)[1] for _ in range(3)] == [1, 1, 1]
     (folder / "new").write_text("a")
     (folder / "new").rename(folder / "cert.pub")
@@ -63,7 +63,7 @@ def test_a_login_is_proven_once_and_again_when_a_file_is_another(folder: Path) -
     assert logged_in(folder)[1] == 3
 
 
-def test_a_login_that_fails_is_tried_some_times_and_never_noted(
+def test_a_failed_login_is_retried_and_not_noted_as_proven(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_login, "TRIES", 2)
@@ -75,7 +75,7 @@ def test_a_login_that_fails_is_tried_some_times_and_never_noted(
     assert logged_in(folder)[1] == 3
 
 
-def test_what_the_account_runs_ends_where_others_are_let_in_than_before(
+def test_processes_of_the_account_are_ended_if_the_allowed_keys_have_changed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_login, "TRIES", 1)
@@ -99,9 +99,7 @@ def test_what_the_account_runs_ends_where_others_are_let_in_than_before(
     assert (logged_in(folder)[0]["changed"], ended()) == (True, 4)
 
 
-def test_a_login_that_hangs_is_ended_with_all_that_it_started(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_login_that_hangs_is_ended_with_its_children(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh_login, "SECONDS_TO_ANSWER", 0.2)
     hangs = ["sh", "-c", f"sleep 600 & echo $! >> {folder}/calls; wait"]
     assert ssh_login.login_problem(hangs) == "no answer within 0.2 s"
@@ -113,12 +111,12 @@ def test_a_login_that_hangs_is_ended_with_all_that_it_started(
         assert time.monotonic() < deadline
 
 
-def test_a_check_does_not_log_in(folder: Path) -> None:
+def test_check_mode_does_not_log_in(folder: Path) -> None:
     assert logged_in(folder, check=True)[1] == 0
     assert not (folder / "proven").exists()
 
 
-def test_what_sshd_reads_beside_them_counts(tmp_path: Path) -> None:
+def test_files_that_sshd_reads_are_part_of_the_state(tmp_path: Path) -> None:
     (tmp_path / "sshd_config.d").mkdir()
     (tmp_path / "sshd_config.d" / "10-own.conf").write_text("")
     paths = ssh_login.read_by_sshd([tmp_path / "cert"], tmp_path / "sshd_config.d")
@@ -127,7 +125,7 @@ def test_what_sshd_reads_beside_them_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root ends processes of another user")
-def test_of_what_ended_nobody_is_warned_that_the_proof_itself_has_left(
+def test_ended_processes_of_the_proof_itself_are_not_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     user = 1_200_000_000 + os.getpid()

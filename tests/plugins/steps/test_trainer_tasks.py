@@ -16,7 +16,7 @@ from trainer.host.deployment import deployed_plan
 from trainer.host.task_traces import exit_code, run_file, why_ended
 
 
-def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
+def test_details_of_a_forgotten_unit_come_from_its_records_and_log(tmp_path: Path) -> None:
     events, log = tmp_path / "worker0.jsonl", tmp_path / "worker0.out"
     finished = {"event": "finished", "reason": "stopped", "wall": time.time() - 100}
     events.write_text(json.dumps(finished))
@@ -34,7 +34,7 @@ def test_details_of_a_task_that_systemd_has_forgotten(tmp_path: Path) -> None:
     assert found["log_end"] == "the end\n"
 
 
-def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
+def test_details_of_a_running_task_have_its_ages_and_resources(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
     events.write_text(json.dumps(STEP | {"wall": time.time() - 5}))
     began = str(int((time.monotonic() - 50) * 1e6))
@@ -49,13 +49,13 @@ def test_details_of_a_task_that_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wall", [True, "1", float("nan"), 10**400])
-def test_a_time_that_only_damage_explains_has_no_age(tmp_path: Path, wall: object) -> None:
+def test_an_invalid_time_gives_no_age(tmp_path: Path, wall: object) -> None:
     events = tmp_path / "worker0.jsonl"
     events.write_text(json.dumps({"event": "finished", "reason": "stopped", "wall": wall}))
     assert task_details.task_details({}, events, tmp_path / "absent")["since_seconds"] is None
 
 
-def test_systemd_forgets_how_often_a_task_that_was_stopped_had_been_restarted(tmp_path: Path) -> None:
+def test_restarts_before_a_stop_are_kept_although_systemd_forgets_them(tmp_path: Path) -> None:
     names = ("configuration_directory", "log_directory", "state_directory", "install_directory")
     asked = {"tasks": [], "others": False, "stopped": {"worker1": 3}, "details": False, "run_id": ""}
     tasks = trainer_tasks.Tasks({**asked, "paths": dict.fromkeys(names, str(tmp_path))})
@@ -84,11 +84,11 @@ LONGER = "systemd ended it, because it took longer than its unit allows"
         ("exit-code", "", "exit-code"),
         ("exit-code", f"ps0: the program failed: not me (exit code 1)\n{FAILED}", "ValueError: one\ntwo"),
         ("exit-code", f"{FAILED.replace('one', 'old')}\n{FAILED}\nand further", "ValueError: one\ntwo"),
-        # What an earlier process of the task said is no reason of the kernel's.
+        # Lines of an earlier process do not explain the end by the watchdog.
         ("watchdog", FAILED, f"systemd ended it, because it gave no sign of life\n{FAILED}"),
     ],
 )
-def test_of_a_process_that_told_no_reason_systemd_may_know_it(result: str, lines: str, reason: str) -> None:
+def test_the_result_of_systemd_explains_an_end_without_a_reason(result: str, lines: str, reason: str) -> None:
     assert why_ended("ps1", result, lines.splitlines()) == reason
 
 
@@ -106,7 +106,9 @@ def resources(unit: str, seconds: float, received: str, sent: str) -> str:
     return entry(unit, seconds, **figures)
 
 
-def test_traffic_of_every_life_since_the_run_began_is_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traffic_of_every_process_since_the_start_of_the_run_is_summed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A unit that has ended without an entry of its traffic had none, where this host counts at all."""
     entries = [
         resources("a", 99.0, "1000", "1000"),
@@ -138,14 +140,14 @@ def test_traffic_of_every_life_since_the_run_began_is_summed_up(monkeypatch: pyt
         ("", "77", None),
     ],
 )
-def test_traffic_of_a_process_is_known_where_it_runs_and_is_counted(
+def test_traffic_is_known_only_of_a_running_process_with_byte_counts(
     received: str, process: str, counted: tuple[int, int] | None
 ) -> None:
     shown = {"IPIngressBytes": received, "IPEgressBytes": "3", "MainPID": process}
     assert unit_traffic.traffic_of_running(shown) == counted
 
 
-def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
+def test_the_answer_of_the_step_passes_the_controllers_check(tmp_path: Path) -> None:
     names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
     asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "fence": True}
     answer = answer_of(trainer_tasks.run, **asked)
@@ -154,7 +156,7 @@ def test_what_a_host_answers_is_taken(tmp_path: Path) -> None:
     }
 
 
-def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
+def test_holds_run_is_true_if_the_place_of_the_run_is_not_empty(tmp_path: Path) -> None:
     names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
     asked: dict[str, Any] = {"tasks": [], "paths": dict.fromkeys(names, str(tmp_path)), "run_id": "r1"}
 
@@ -176,7 +178,7 @@ def test_a_host_tells_what_there_is_in_place_of_a_run(tmp_path: Path) -> None:
     assert told() is True, "what its tasks had in /tmp would be found by those of another"
 
 
-def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> None:
+def test_a_host_returns_its_whole_plan_only_if_it_differs_from_the_requested_one(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     assert deployed_plan(file, "abc") == {}
     file.write_text('{"hash": "abc", "tasks": []}')
@@ -198,7 +200,7 @@ def test_a_host_tells_the_plan_only_where_it_has_another_one(tmp_path: Path) -> 
         ("0", "0", "[]", None),
     ],
 )
-def test_how_a_task_ended_is_told_by_systemd_or_by_itself_or_not_known(
+def test_the_exit_code_comes_from_systemd_or_the_task_or_is_unknown(
     tmp_path: Path, process: str, status: str, told: str, known: int | None
 ) -> None:
     if told:
@@ -234,7 +236,7 @@ ALIVE, ENDED = (f"printf 'LoadState=loaded\\nActiveState={state}\\n'" for state 
         (ENDED, "stopped", ""),
     ],
 )
-def test_what_systemd_does_not_do_is_told_in_its_words(
+def test_a_failure_of_systemctl_is_reported_with_its_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, show: str, asked: str, said: str
 ) -> None:
     (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=show))
@@ -289,7 +291,7 @@ WENT_DOWN = "its host went down, and was booted since; the last step that it rec
         (70, (True, "itself", "exit-code")),
     ],
 )
-def test_a_task_whose_host_went_down_is_told_from_one_that_had_ended(
+def test_a_task_on_a_host_that_went_down_is_distinguished_from_an_ended_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: int | None, known: tuple[object, ...]
 ) -> None:
     (tmp_path / "systemctl").write_text(SYSTEMCTL.format(show=ENDED))
@@ -318,13 +320,13 @@ def test_a_task_whose_host_went_down_is_told_from_one_that_had_ended(
     boot.write_text("of another boot\n")
     assert ending(state="stopped") == (*known, told)
     assert ending() == (*known, told), "who looks later hears the same"
-    # What has ended in this boot no later one has ended.
+    # A task that ended in this boot was not ended by a later boot.
     boot.write_text(f"{boot_of()}\n")
     ending(state="stopped")
     assert not boot.exists()
 
 
-def test_tasks_of_a_run_start_at_boot_until_they_are_stopped(
+def test_units_of_a_run_are_enabled_until_they_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"

@@ -38,7 +38,7 @@ def left(host: Path, kind: str) -> set[str]:
     return {path.name for path in (host / "opt" / kind).iterdir()} - {".lock"}
 
 
-def test_the_last_two_stay_of_each_kind_and_a_second_time_nothing_goes(host: Path) -> None:
+def test_the_last_two_of_each_kind_are_kept_and_a_second_call_removes_nothing(host: Path) -> None:
     answer = asked(host)
     going = [str(host / "opt" / kind / name) for kind in unneeded_content.KINDS for name in (A, B)]
     assert (answer["changed"], answer["removed"]) == (True, going)
@@ -50,14 +50,14 @@ def test_the_last_two_stay_of_each_kind_and_a_second_time_nothing_goes(host: Pat
     assert (again["changed"], again["removed"], again["freed_bytes"]) == (False, [], 0)
 
 
-def test_a_check_says_what_would_go_and_changes_nothing(host: Path) -> None:
+def test_check_mode_lists_what_would_be_removed_and_changes_nothing(host: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in host.rglob("*")}
     said = asked(host, E, check=True)  # which a deployment would put there
     assert {path: path.stat().st_mtime_ns for path in host.rglob("*")} == before
     assert {path.rpartition("/")[2] for path in said["removed"]} == {A, B, C}
 
 
-def test_when_something_was_wanted_last_is_when_it_was_deployed_last(host: Path) -> None:
+def test_the_age_of_content_counts_from_its_last_deployment(host: Path) -> None:
     asked(host, A, keep=9)  # back to an older one
     asked(host, C, keep=9)
     assert {path.rpartition("/")[2] for path in asked(host, C)["removed"]} == {B, D}
@@ -65,7 +65,7 @@ def test_when_something_was_wanted_last_is_when_it_was_deployed_last(host: Path)
     assert left(host, "releases") == {A, C, D}, "a link names the last"
 
 
-def test_what_was_wanted_together_stays_or_goes_together() -> None:
+def test_content_of_one_deployment_is_kept_or_removed_together() -> None:
     found = {A: 1, B: 2, C: 2, D: 3}
     assert older(found, [D], 2) == [A]
     assert older(found, [D], 1) == [A, B, C]
@@ -73,7 +73,7 @@ def test_what_was_wanted_together_stays_or_goes_together() -> None:
     assert older(found, [], 9) == []
 
 
-def test_what_a_run_a_link_or_a_command_line_names_stays(host: Path) -> None:
+def test_content_named_by_a_run_a_link_or_a_command_line_is_kept(host: Path) -> None:
     (host / "etc/run/worker-0.env").write_text(f'PSFLEET_CODE="/opt/psfleet/releases/{A}"\n')
     (host / "etc/run/program.json").write_text(f'{{"release": "{B}"}}')
     (host / "opt/tensorboard").symlink_to(f"environments/{A}")
@@ -93,7 +93,7 @@ def test_what_a_run_a_link_or_a_command_line_names_stays(host: Path) -> None:
     assert [left(host, kind) for kind in unneeded_content.KINDS] == [{C, D}, {C, D}, {A, C, D}]
 
 
-def test_nothing_else_is_touched_and_no_link_followed(host: Path) -> None:
+def test_other_files_are_kept_and_no_link_is_followed(host: Path) -> None:
     elsewhere = host / "elsewhere"
     (elsewhere / "bin").mkdir(parents=True)
     for place in ("notes", ".lock", "A" * 12, "a" * 13, ".partial-theirs"):
@@ -111,13 +111,13 @@ def test_nothing_else_is_touched_and_no_link_followed(host: Path) -> None:
         assert left(host, "programs") == {A, C, D}
 
 
-def test_a_folder_in_which_others_may_write_is_refused(host: Path) -> None:
+def test_a_folder_that_others_can_write_is_refused(host: Path) -> None:
     (host / "opt/programs").chmod(0o777)
     assert "programs can be changed by others than root" in asked(host)["msg"]
     assert left(host, "programs") == {A, B, C, D}
 
 
-def test_an_interrupted_removal_leaves_no_half_release_and_is_finished(
+def test_an_interrupted_removal_leaves_no_partial_release_and_is_finished(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_interrupted_removal_leaves_no_half_release_and_is_finished(
     assert left(host, "releases") == {C, D}
 
 
-def test_disk_that_another_environment_shares_is_not_freed(host: Path) -> None:
+def test_disk_space_shared_with_another_environment_does_not_count_as_freed(host: Path) -> None:
     environments = host / "opt/environments"
     for name in (A, B):
         (environments / name / "bin/python").unlink()
@@ -144,7 +144,9 @@ def test_disk_that_another_environment_shares_is_not_freed(host: Path) -> None:
     assert freed - shared >= 10_000
 
 
-def test_who_installs_meanwhile_is_waited_for(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_held_by_an_installation_is_waited_for_and_reported(
+    host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unneeded_content, "LOCK_TIMEOUT_SECONDS", 0)
     with locked(host / "opt/environments/.lock", 0):
         assert "has been locked" in asked(host)["msg"]
@@ -152,5 +154,5 @@ def test_who_installs_meanwhile_is_waited_for(host: Path, monkeypatch: pytest.Mo
     assert left(host, "releases") == {A, B, C, D}
 
 
-def test_a_host_without_anything_has_nothing_to_lose(tmp_path: Path) -> None:
+def test_a_bare_host_has_nothing_to_remove(tmp_path: Path) -> None:
     assert asked(tmp_path)["changed"] is False

@@ -13,7 +13,7 @@ from psfleet.carry import bounded_copy
 
 
 def copied(target: Path, limit: int, script: str) -> tuple[int, str]:
-    """Return the exit status of the program, and what it says; it has less memory than what is kept."""
+    """Return the exit status of the program and its message; its memory is smaller than the kept file."""
     program = [
         "prlimit",
         "--as=100000000",
@@ -47,19 +47,19 @@ def ended(process: Path) -> bool:
         ("cat /nowhere", 1, ""),
     ],
 )
-def test_what_was_asked_for_is_kept_with_how_it_ended(
+def test_output_up_to_the_limit_is_kept_with_its_exit_status(
     tmp_path: Path, script: str, status: int, kept: str
 ) -> None:
     assert copied(tmp_path / "f", 10, script) == (status, "")
     assert (tmp_path / "f").read_text() == kept
 
 
-def test_who_sends_for_ever_fills_neither_disk_nor_memory(tmp_path: Path) -> None:
+def test_a_sender_of_endless_data_is_ended_at_the_limit(tmp_path: Path) -> None:
     limit = 150_000_001
     script = f"echo $$ >{tmp_path}/pid; exec yes"
     assert copied(tmp_path / "f", limit, script) == (0, "more bytes arrived than were requested")
     assert (tmp_path / "f").stat().st_size == limit
-    # Nor does it stay.
+    # The sender does not keep running.
     started = Path("/proc") / (tmp_path / "pid").read_text().strip()
     deadline = time.monotonic() + 60
     while not ended(started):
@@ -68,7 +68,7 @@ def test_who_sends_for_ever_fills_neither_disk_nor_memory(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("sent", [b"", b"x" * 1000])
-def test_who_stops_in_the_middle_is_not_awaited(tmp_path: Path, sent: bytes) -> None:
+def test_a_sender_that_stops_is_abandoned_after_the_patience(tmp_path: Path, sent: bytes) -> None:
     read, write = os.pipe()
     os.write(write, sent)
     with os.fdopen(read, "rb") as source, (tmp_path / "f").open("wb") as file:
@@ -78,7 +78,7 @@ def test_who_stops_in_the_middle_is_not_awaited(tmp_path: Path, sent: bytes) -> 
     assert (tmp_path / "f").read_bytes() == sent
 
 
-def test_who_sends_a_byte_now_and_then_is_not_awaited_for_ever(tmp_path: Path) -> None:
+def test_a_sender_of_single_bytes_is_abandoned_after_the_patience(tmp_path: Path) -> None:
     drops = ["sh", "-c", "while printf x; do sleep 0.05; done"]
     with subprocess.Popen(drops, stdout=subprocess.PIPE) as process, (tmp_path / "f").open("wb") as file:
         assert process.stdout is not None

@@ -29,7 +29,7 @@ def shown_by_openssh(file: Path) -> str:
     ).stdout
 
 
-def test_openssh_reads_what_was_wanted(tmp_path: Path) -> None:
+def test_openssh_reads_a_certificate_with_the_requested_content(tmp_path: Path) -> None:
     file = tmp_path / "user-cert.pub"
     kept(file)
     lines = [line.strip() for line in shown_by_openssh(file).splitlines()[1:]]
@@ -49,7 +49,7 @@ def test_openssh_reads_what_was_wanted(tmp_path: Path) -> None:
     assert "Critical Options: (none)" in shown_by_openssh(file)
 
 
-def test_a_certificate_stays_while_it_says_the_same_and_a_third_of_its_days_is_left(tmp_path: Path) -> None:
+def test_a_certificate_is_kept_until_two_thirds_of_its_days_have_passed(tmp_path: Path) -> None:
     file = tmp_path / "user-cert.pub"
     assert not kept(file)
     assert kept(file)
@@ -70,14 +70,16 @@ def test_a_certificate_stays_while_it_says_the_same_and_a_third_of_its_days_is_l
         {"days": 365},
     ],
 )
-def test_one_that_says_something_else_is_signed_anew(tmp_path: Path, other: dict[str, object]) -> None:
+def test_a_certificate_with_other_content_is_signed_again(tmp_path: Path, other: dict[str, object]) -> None:
     file = tmp_path / "user-cert.pub"
     kept(file)
     assert not kept(file, replace(WANTED, **other))  # type: ignore[arg-type]
     assert kept(file, replace(WANTED, **other))  # type: ignore[arg-type]
 
 
-def test_one_of_another_authority_or_kind_or_that_was_damaged_is_signed_anew(tmp_path: Path) -> None:
+def test_a_certificate_that_is_damaged_or_of_another_authority_or_kind_is_signed_again(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "user-cert.pub"
     kept(file)
     assert not kept(file, key=Ed25519PrivateKey.generate())
@@ -90,12 +92,12 @@ def test_one_of_another_authority_or_kind_or_that_was_damaged_is_signed_anew(tmp
 
 
 @pytest.mark.parametrize("told", ["", "x", "ssh-ed25519 AAAA", "ssh-rsa !", "a" * 20_000, "\0", "é"])
-def test_what_a_host_tells_for_a_key_and_is_none_is_refused(tmp_path: Path, told: str) -> None:
+def test_an_invalid_public_key_of_a_host_is_refused(tmp_path: Path, told: str) -> None:
     with pytest.raises(ValueError, match="public key of psfleet@node1 of lab is not a key that can"):
         kept(tmp_path / "user-cert.pub", replace(WANTED, public_key=told))
 
 
-def test_an_authority_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+def test_an_authority_is_created_once_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     directory = tmp_path / "lab" / "ssh_ca"
     assert certificates.authority(directory, "host", make=False) is None
     assert not directory.exists()
@@ -123,7 +125,7 @@ def test_an_authority_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> No
         ("ssh-keygen -q -p -P '' -N secret -f {}", "is not a key that can sign"),
     ],
 )
-def test_an_authority_that_cannot_be_used_is_refused(tmp_path: Path, made_by: str, says: str) -> None:
+def test_an_unusable_authority_is_refused(tmp_path: Path, made_by: str, says: str) -> None:
     certificates.authority(tmp_path, "user", make=True)
     subprocess.run(["sh", "-c", made_by.format(tmp_path / "user_ca")], check=True)
     with pytest.raises(ValueError, match=says):
@@ -139,7 +141,7 @@ def test_an_authority_that_cannot_be_used_is_refused(tmp_path: Path, made_by: st
         ("node1", [f"10.0.0.{last}" for last in range(99)], [f"10.0.0.{last}" for last in range(8)]),
     ],
 )
-def test_a_login_comes_from_the_address_of_the_plan_or_those_of_its_name(
+def test_a_login_is_restricted_to_the_hosts_address_of_the_plan_or_those_of_its_name(
     name: str, told: list[str], addresses: list[str]
 ) -> None:
     assert certificates.source_addresses("node1", name, told) == tuple(addresses)
@@ -154,14 +156,14 @@ def test_a_login_comes_from_the_address_of_the_plan_or_those_of_its_name(
         (["\x1b[2J" * 99], r"reported \['.{190,200} as the addresses"),
     ],
 )
-def test_a_host_that_tells_no_address_gets_no_login(told: list[str], says: str) -> None:
+def test_a_host_that_reports_no_valid_address_gets_no_login(told: list[str], says: str) -> None:
     with pytest.raises(ValueError, match=says) as refused:
         certificates.source_addresses("node1", "node1.lab", told)
     assert str(refused.value).isprintable()
 
 
 def is_revoked(directory: Path, host: str) -> bool:
-    """Ask OpenSSH whether the list names what was kept as signed for a host last."""
+    """Return whether OpenSSH finds the last certificate of a host in the revocation list."""
     files = [*directory.glob(f"*/{host}/user-cert.pub")]
     done = subprocess.run(
         ["ssh-keygen", "-Q", "-f", directory / "revoked.krl", *files],
@@ -173,7 +175,7 @@ def is_revoked(directory: Path, host: str) -> bool:
     return "REVOKED" in done.stdout
 
 
-def test_what_was_signed_for_a_host_that_has_left_is_revoked_and_not_what_is_signed_when_it_comes_back(
+def test_certificates_of_a_departed_host_are_revoked_and_new_ones_after_its_return_are_not(
     tmp_path: Path,
 ) -> None:
     def sign(host: str) -> Path:

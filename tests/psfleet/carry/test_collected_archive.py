@@ -53,7 +53,7 @@ def places_of(folder: Path, host: str = "n1", *, program: bool = True) -> Places
 
 
 def bring(folder: Path, host: str, files: dict[str, str]) -> list[str]:
-    """Collect a program's files of a host; return what was refused."""
+    """Collect files of a program from a host; return the refused ones."""
     archive = packed(folder.parent / "a.tar.gz", [(name, text.encode()) for name, text in files.items()])
     return unpack(archive, places_of(folder, host), 1000)[1]
 
@@ -63,7 +63,9 @@ def content(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "wanted"), NAMES.items())
-def test_a_host_brings_what_its_own_tasks_may_have_left(tmp_path: Path, name: str, *, wanted: bool) -> None:
+def test_only_files_that_the_hosts_own_tasks_may_leave_are_collected(
+    tmp_path: Path, name: str, *, wanted: bool
+) -> None:
     folder = tmp_path / "runs" / "r1"
     archive = packed(tmp_path / "a.tar.gz", [(name, b"x")])
     names, refused = unpack(archive, places_of(folder, program=False), 1000)
@@ -73,7 +75,7 @@ def test_a_host_brings_what_its_own_tasks_may_have_left(tmp_path: Path, name: st
     assert written == ([folder / name] if wanted else [])
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
     archive = tmp_path / "a.tar.gz"
     with tarfile.open(archive, "w:gz") as stream:
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE):
@@ -85,17 +87,17 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "r1" / "logs").exists()
 
 
-def test_only_the_lead_brings_checkpoints_and_their_evaluation() -> None:
+def test_only_the_leads_host_brings_checkpoints_and_their_evaluation() -> None:
     for program in (True, False):
         other = allowed_files([{"name": "worker1"}], "worker0", program=program)
         assert not other.own.fullmatch("checkpoints/x")
         assert not other.own.fullmatch("events/evaluator0.jsonl")
         assert other.shared is None or not other.shared.fullmatch("checkpoints/x")
-    # And nobody evaluates what a program left.
+    # The models of a program are not evaluated.
     assert not allowed_files(OF_NODE1, "worker0", program=True).own.fullmatch("events/evaluator0.jsonl")
 
 
-def test_each_host_brings_what_its_own_tasks_have_saved_and_the_leads_checkpoints_are_the_runs(
+def test_each_host_brings_its_own_saves_and_the_leads_checkpoints_become_those_of_the_run(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "r1"
@@ -134,7 +136,7 @@ def test_a_host_without_tasks_brings_nothing() -> None:
     assert not nothing.own.fullmatch("logs/.out")
 
 
-def test_a_program_names_its_files_as_it_likes(tmp_path: Path) -> None:
+def test_files_of_a_program_may_have_any_safe_name(tmp_path: Path) -> None:
     folder = tmp_path / "r1"
     files = dict.fromkeys(["output/a/b.csv", "summaries/train/x", "checkpoints/ckpt-1/data"], "1")
     assert bring(folder, "n1", files) == []
@@ -142,7 +144,7 @@ def test_a_program_names_its_files_as_it_likes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [["n1", "n2", "n3"], ["n3", "n2", "n1"], ["n2", "n3", "n1", "n2", "n3"]])
-def test_of_one_name_the_first_host_has_the_place_whoever_is_quicker(
+def test_a_name_that_several_hosts_use_belongs_to_the_first_host_in_any_order_of_arrival(
     tmp_path: Path, order: list[str]
 ) -> None:
     folder = tmp_path / "r1"
@@ -157,8 +159,8 @@ def test_of_one_name_the_first_host_has_the_place_whoever_is_quicker(
     assert found == firsts | others
 
 
-def test_a_host_that_collects_again_brings_what_is_newer(tmp_path: Path) -> None:
-    for known in (True, False):  # whose file it was
+def test_a_second_collection_replaces_a_file_with_the_newer_one(tmp_path: Path) -> None:
+    for known in (True, False):  # whether the owner of the file is recorded
         bring(tmp_path / "r1", "n2", {"output/x": "old and long"})
         if not known:
             (tmp_path / "r1" / "collected.json").unlink()
@@ -169,7 +171,7 @@ def test_a_host_that_collects_again_brings_what_is_newer(tmp_path: Path) -> None
         }
 
 
-def test_who_reads_a_file_while_it_is_collected_again_reads_it_whole(tmp_path: Path) -> None:
+def test_a_file_is_read_whole_while_it_is_collected_again(tmp_path: Path) -> None:
     bring(tmp_path / "r1", "n1", {"output/x": "old and long"})
     with (tmp_path / "r1" / "output" / "x").open() as file:
         bring(tmp_path / "r1", "n1", {"output/x": "new"})
@@ -177,39 +179,39 @@ def test_who_reads_a_file_while_it_is_collected_again_reads_it_whole(tmp_path: P
     assert [path.name for path in (tmp_path / "r1" / "output").iterdir()] == ["x"]
 
 
-def test_a_file_in_the_way_of_a_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     bring(tmp_path / "r1", "n1", {"output/x": "1"})
     (refused,) = bring(tmp_path / "r1", "n2", {"output/x/y": "1"})
     assert "'output/x/y'" in refused
 
 
-def test_a_host_with_an_odd_name_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_a_host_with_an_unsafe_name_gets_a_folder_with_a_safe_name(tmp_path: Path) -> None:
     bring(tmp_path / "r1", "n1", {"output/x": "1"})
     bring(tmp_path / "r1", "../../n9", {"output/x": "2"})
     assert content(tmp_path / "r1")["other_hosts/__.._n9/output/x"] == "2"
 
 
-def test_a_host_does_not_fill_the_disk(tmp_path: Path) -> None:
+def test_the_size_of_the_files_of_a_host_is_limited(tmp_path: Path) -> None:
     assert bring(tmp_path / "r0", "n1", {"output/a": "1" * 1000, "output/b": ""}) == []
     (refused,) = bring(tmp_path / "r1", "n1", {"output/a": "1" * 600, "output/b": "1" * 600, "output/c": "1"})
     assert refused.startswith("'output/b' and everything after it")
     assert "output/c" not in content(tmp_path / "r1")
 
 
-def test_what_a_host_may_not_bring_counts_too(tmp_path: Path) -> None:
+def test_refused_files_count_towards_the_limit(tmp_path: Path) -> None:
     (refused,) = bring(tmp_path / "r1", "n1", {"secret": "1" * 2000, "output/a": "1"})
     assert refused.startswith("'secret' and everything after it")
     assert "output/a" not in content(tmp_path / "r1")
 
 
-def test_a_host_does_not_bring_files_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_files_of_a_host_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collected_archive, "MOST_MEMBERS", 3)
     (refused,) = bring(tmp_path / "r1", "n1", {f"output/{name}": "" for name in "abcde"})
     assert refused.startswith("'output/d' and everything after it: more than 3 files")
 
 
 @pytest.mark.parametrize("length", [255, 256, 5000])
-def test_a_name_that_no_file_system_takes_is_refused(tmp_path: Path, length: int) -> None:
+def test_a_file_name_that_is_too_long_is_refused(tmp_path: Path, length: int) -> None:
     long = f"output/{'x' * length}"
     refused = bring(tmp_path / "r1", "n1", {long: "1", "output/a": "1"})
     assert [entry.partition(": ")[2] for entry in refused] == (
@@ -218,7 +220,7 @@ def test_a_name_that_no_file_system_takes_is_refused(tmp_path: Path, length: int
     assert "output/a" in content(tmp_path / "r1")
 
 
-def test_of_a_damaged_archive_the_whole_files_are_taken(tmp_path: Path) -> None:
+def test_complete_files_of_a_damaged_archive_are_collected(tmp_path: Path) -> None:
     folder, whole = tmp_path / "r1", io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as stream:
         for name in ("output/a", "output/b"):
@@ -245,8 +247,8 @@ def test_of_a_damaged_archive_the_whole_files_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("length", "count"), [(2 * MOST_OF_A_HEADER, 1), (MOST_OF_A_HEADER, 40)])
-def test_headers_larger_than_any_are_not_read(tmp_path: Path, length: int, count: int) -> None:
-    """Names of megabytes, in an archive of a few kilobytes."""
+def test_an_archive_with_too_large_headers_is_refused(tmp_path: Path, length: int, count: int) -> None:
+    """The archive has a few kilobytes, and its headers claim names of megabytes."""
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, length
     with gzip.open(tmp_path / "a.tar.gz", "wb", 1) as stream:
@@ -257,7 +259,7 @@ def test_headers_larger_than_any_are_not_read(tmp_path: Path, length: int, count
     assert refused.endswith("damaged: its headers are larger than any file needs")
 
 
-def test_an_archive_may_be_larger_than_its_files_and_these_than_headers(
+def test_the_limits_leave_room_for_headers_and_for_files_larger_than_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = packed(tmp_path / "a.tar.gz", [(f"output/{'x' * 200}{number}", b"") for number in range(500)])
@@ -268,7 +270,7 @@ def test_an_archive_may_be_larger_than_its_files_and_these_than_headers(
     assert len(unpack(archive, places_of(tmp_path / "r1"), 150_000)[0]) == 3
 
 
-def test_what_a_host_says_is_cut_and_printable() -> None:
+def test_messages_of_a_host_are_shortened_and_made_printable() -> None:
     lines = shown(["a\nb\x1b[2J", "x" * 10_000, *map(str, range(100))])
     assert lines[0] == "a\\nb\\x1b[2J"
     assert len(lines) == collected_archive.MOST_SHOWN + 1
@@ -277,7 +279,7 @@ def test_what_a_host_says_is_cut_and_printable() -> None:
     assert shown(["a"]) == ["a"]
 
 
-def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> None:
+def test_the_owners_of_files_are_written_also_if_collecting_is_interrupted(tmp_path: Path) -> None:
     places = places_of(tmp_path / "r1", "n2")
     with pytest.raises(KeyboardInterrupt), places.taken():
         places.place("output/x")
@@ -286,7 +288,7 @@ def test_the_owners_are_kept_when_collecting_is_broken_off(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("folder", ["saved/worker0/tmp/logs", "checkpoints"])
-def test_tensorflow_finds_a_checkpoint_where_it_has_come_to(tmp_path: Path, folder: str) -> None:
+def test_the_checkpoint_state_is_rewritten_to_relative_paths(tmp_path: Path, folder: str) -> None:
     newest, older = (f'paths: "/tmp/logs/model.ckpt-{step}"\n' for step in (9, 5))
     state = f'model_checkpoint_path: "/tmp/logs/model.ckpt-9"\nall_model_checkpoint_{older}'
     state += f"all_model_checkpoint_{newest}last_preserved_timestamp: 1.5\n"
@@ -296,6 +298,6 @@ def test_tensorflow_finds_a_checkpoint_where_it_has_come_to(tmp_path: Path, fold
     assert (tmp_path / "r1" / folder / "note").read_text() == note
 
 
-def test_a_state_that_names_what_lies_beside_it_stays_as_it_is() -> None:
+def test_a_checkpoint_state_with_relative_or_invalid_paths_stays_unchanged() -> None:
     for state in (b'model_checkpoint_path: "a-1"\n', b'x model_checkpoint_path: "/a/b"\n', b"\xff\0/", b""):
         assert relative_state(state) == state

@@ -1,4 +1,4 @@
-"""Which host takes an archive from which, computed in processes like Ansible's workers."""
+"""Which host gets an archive from which neighbours, computed in processes like Ansible's workers."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-# A process for a host: it says what its neighbours are, and does what it is told, a line at a time.
+# A process for a host: it prints its neighbours, and executes the commands that it reads, one a line.
 HOST = """
 import sys
 from pathlib import Path
@@ -35,7 +35,7 @@ with fan_out.turn_of(host) as neighbours:
 
 
 class Host:
-    """A host whose process has begun."""
+    """A host and its started process."""
 
     def __init__(self, archive: Path, name: str) -> None:
         pipe = subprocess.PIPE
@@ -48,14 +48,14 @@ class Host:
         return self.process.stdout.readline().rstrip("\n")
 
     def perform(self, word: str) -> None:
-        """Have it do something, and wait until it has."""
+        """Let it execute a command, and wait until this is done."""
         assert self.process.stdin
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
         self.next_line()
 
     def end(self) -> None:
-        """Let it come to its end."""
+        """Let it end, and wait for it."""
         self.process.communicate()
 
 
@@ -67,7 +67,7 @@ def waiting(archive: Path, number: int) -> None:
         pass
 
 
-def test_one_is_sent_it_and_each_other_takes_it_from_those_that_began_last_and_the_first(
+def test_one_host_gets_an_upload_and_the_others_get_the_latest_and_the_first_host_as_neighbours(
     archive: Path,
 ) -> None:
     first = Host(archive, "node1")
@@ -87,14 +87,14 @@ def test_one_is_sent_it_and_each_other_takes_it_from_those_that_began_last_and_t
         host.end()
 
 
-def test_where_the_one_that_is_sent_it_fails_the_next_one_is(archive: Path) -> None:
+def test_if_the_upload_to_a_host_fails_the_next_host_gets_one(archive: Path) -> None:
     first = Host(archive, "node1")
     assert first.next_line() == ""
     others = [Host(archive, "node2"), Host(archive, "node3")]
     waiting(archive, 2)
     first.perform("fail")
     first.end()
-    # Either of them, and the other one takes it from there.
+    # Either of the two gets the upload; the other then has it as its neighbour.
     while not any(state in ("is sent",) for state in states(archive).values()):
         pass
     (sent,) = (name for name, does in states(archive).items() if does == "is sent")
@@ -108,13 +108,13 @@ def test_where_the_one_that_is_sent_it_fails_the_next_one_is(archive: Path) -> N
 
 
 def states(archive: Path) -> dict[str, str]:
-    """Return what each host does, by the file that the processes share."""
+    """Return the state of each host, from the file that the processes share."""
     with FanOut(archive.parent, archive)._locked_state() as state:
         found: dict[str, str] = dict(state["hosts"])
     return found
 
 
-def test_those_that_none_gave_it_to_and_those_without_neighbours_are_sent_it_beside_others(
+def test_hosts_that_no_neighbour_served_and_hosts_without_neighbours_get_uploads_at_once(
     archive: Path,
 ) -> None:
     fan_out = FanOut(archive.parent, archive)
@@ -132,7 +132,7 @@ def test_those_that_none_gave_it_to_and_those_without_neighbours_are_sent_it_bes
     assert states(archive) == {}
 
 
-def test_one_process_tells_of_all_hosts(archive: Path) -> None:
+def test_one_process_reports_the_progress_of_all_hosts(archive: Path) -> None:
     fan_out = FanOut(archive.parent, archive)
     hosts = [Host(archive, "node1"), Host(archive, "node2")]
     waiting(archive, 1)
@@ -152,7 +152,7 @@ def test_one_process_tells_of_all_hosts(archive: Path) -> None:
     other.end()
 
 
-def test_the_parts_are_those_of_the_archive_and_computed_once(archive: Path) -> None:
+def test_the_hashes_of_the_parts_are_computed_once(archive: Path) -> None:
     content = os.urandom(SMALLEST_PART + 1)
     archive.write_bytes(content)
     parts = [content[:SMALLEST_PART], content[SMALLEST_PART:]]
@@ -168,7 +168,7 @@ def test_the_parts_are_those_of_the_archive_and_computed_once(archive: Path) -> 
     assert FanOut(archive.parent, archive).parts() == expected
 
 
-def test_an_archive_of_any_size_has_no_more_parts_than_a_host_is_told_of(tmp_path: Path) -> None:
+def test_an_archive_of_any_size_has_at_most_512_parts(tmp_path: Path) -> None:
     large = tmp_path / "large.tar"
     with large.open("wb") as file:
         file.truncate(600 * SMALLEST_PART)

@@ -19,13 +19,13 @@ def versions(lock: str) -> dict[str, str]:
     return {name: package.version for name, package in read_locks([LOCKS / lock]).items()}
 
 
-def test_a_lock_that_is_written_reads_as_it_was() -> None:
+def test_a_lock_survives_a_round_trip_through_its_text() -> None:
     packages = {"a-b": Pinned("A.b", "1.0", frozenset({"0" * 64, "1" * 64}))}
     assert read_lock(lock_text(packages.values())) == packages
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS, ids=lambda environment: environment.name)
-def test_every_environment_has_one_tensorflow_of_the_version_that_hosts_compute_with(
+def test_every_environment_has_one_tensorflow_of_the_locked_version(
     environment: HostEnvironment,
 ) -> None:
     packages = packages_of(environment)
@@ -48,7 +48,7 @@ def test_the_locks_pin_every_package_with_hashes_and_name_no_registry() -> None:
         assert "://" not in (LOCKS / name).read_text(encoding="utf-8")
 
 
-def test_hosts_of_different_pythons_compute_with_the_same_libraries() -> None:
+def test_locks_of_all_pythons_have_the_same_library_versions_except_for_python_3_10() -> None:
     leading = versions("python3.11.txt")
     for python in ("3.12", "3.13"):
         assert versions(f"python{python}.txt") == leading
@@ -58,7 +58,7 @@ def test_hosts_of_different_pythons_compute_with_the_same_libraries() -> None:
     assert {name for name in oldest if oldest[name] != leading[name]} == {"keras", "numpy"}
 
 
-def test_the_tests_and_the_installer_are_of_the_versions_that_hosts_get() -> None:
+def test_the_project_pins_the_same_tensorflow_and_uv_as_the_locks() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     pinned = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
     versions_of = {name: version for name, _, version in (line.partition("==") for line in pinned)}

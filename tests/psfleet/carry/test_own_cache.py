@@ -24,7 +24,7 @@ def cache(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_is_ones_own_and_what_is_not_there_yet_is_taken(
+def test_a_cache_of_the_user_and_a_missing_cache_are_accepted(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert own_cache(str(cache)) == cache
@@ -39,7 +39,7 @@ def test_what_is_ones_own_and_what_is_not_there_yet_is_taken(
 
 @pytest.mark.parametrize("place", ["", "wheels", "wheels/0123", "wheels/0123/wheels.tar", "locks", ".."])
 @pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o757, 0), (0o755, DAEMON)])
-def test_what_others_can_change_is_refused_with_what_to_do(
+def test_a_cache_that_other_users_can_change_is_refused_with_advice(
     cache: Path, place: str, mode: int, owner: int
 ) -> None:
     path = (cache / place).resolve()
@@ -50,7 +50,7 @@ def test_what_others_can_change_is_refused_with_what_to_do(
         own_cache(str(cache))
 
 
-def test_what_another_deployment_works_in_is_taken_as_nobody_else_can_enter_it(cache: Path) -> None:
+def test_a_work_folder_that_only_its_owner_can_enter_is_accepted_whatever_it_contains(cache: Path) -> None:
     work = cache / "wheels" / "0123" / "work"
     work.mkdir(mode=0o700)
     (work / ".lock").touch()
@@ -62,13 +62,13 @@ def test_what_another_deployment_works_in_is_taken_as_nobody_else_can_enter_it(c
 
 
 @pytest.mark.parametrize("place", ["", "wheels"])
-def test_the_cache_itself_may_not_be_a_directory_in_which_others_can_add(cache: Path, place: str) -> None:
+def test_a_sticky_directory_that_others_can_write_is_refused_as_the_cache(cache: Path, place: str) -> None:
     (cache / place).chmod(0o1777)
     with pytest.raises(ValueError, match="has mode 1777"):
         own_cache(str(cache))
 
 
-def test_wheels_that_are_linked_into_the_cache_are_looked_at_where_they_are(cache: Path) -> None:
+def test_the_target_of_a_link_in_the_cache_is_checked(cache: Path) -> None:
     elsewhere = cache.parent / "disk"
     (cache / "wheels").rename(elsewhere)
     (cache / "wheels").symlink_to(elsewhere)
@@ -78,7 +78,9 @@ def test_wheels_that_are_linked_into_the_cache_are_looked_at_where_they_are(cach
         own_cache(str(cache))
 
 
-def test_a_group_without_other_members_is_its_user(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_may_write_only_if_the_user_is_its_only_member(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
     for path in (cache, cache / "wheels"):
         path.chmod(0o775)
@@ -93,11 +95,11 @@ def test_a_group_without_other_members_is_its_user(cache: Path, monkeypatch: pyt
         monkeypatch.setattr(grp, "getgrgid", lambda _, changed=changed: changed)
         with pytest.raises(ValueError, match="has mode 0775"):
             own_cache(str(cache))
-    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in a container whose user has no name
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # as in a container with a nameless user
     with pytest.raises(ValueError, match=f"is {own.pw_uid}'s"):
         own_cache(str(cache))
 
 
-def test_a_sticky_directory_is_no_better_where_it_is_another_users() -> None:
+def test_a_sticky_directory_of_another_user_counts_as_writable_by_others() -> None:
     of_daemon = os.stat_result((stat.S_IFDIR | 0o1777, 0, 0, 1, DAEMON, 0, 0, 0, 0, 0))
     assert others_write(of_daemon, is_above=True)

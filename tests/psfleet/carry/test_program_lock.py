@@ -67,17 +67,17 @@ def resolved(lock: ProgramLock, text: str) -> dict[str, str]:
     return {package.name: package.version for package in read_locks([deployed(lock)]).values()}
 
 
-def test_only_what_the_base_lacks_is_added(lock: ProgramLock) -> None:
+def test_only_packages_that_the_base_lacks_are_added(lock: ProgramLock) -> None:
     assert resolved(lock, "plots  # draws\nnumpy\n") == {"plots": "1.0"}
     assert resolved(lock, "numpy>=2\n") == {}
 
 
-def test_tensorflow_is_that_of_the_base_under_its_other_name(lock: ProgramLock) -> None:
+def test_a_requirement_of_tensorflow_is_met_by_tensorflow_cpu_of_the_base(lock: ProgramLock) -> None:
     assert resolved(lock, "tensorflow>=2.16\nlayers\n") == {"layers": "3.0"}
 
 
 @pytest.mark.parametrize("line", ["numpy<2", "tensorflow==2.22.0"])
-def test_a_conflict_with_a_pin_is_refused_in_uvs_words(lock: ProgramLock, line: str) -> None:
+def test_a_conflict_with_a_pin_is_refused_with_the_message_of_uv(lock: ProgramLock, line: str) -> None:
     with pytest.raises(ValueError, match="unsatisfiable") as error:
         resolved(lock, f"{line}\n")
     words = ["trainer_program_requirements", str(lock.requirements), "psfleet pins", f"you require {line}"]
@@ -102,7 +102,9 @@ def test_files_of_several_programs_are_resolved_together(lock: ProgramLock, tmp_
         deployed(both)
 
 
-def test_files_that_contradict_each_other_are_refused_in_uvs_words(lock: ProgramLock, tmp_path: Path) -> None:
+def test_contradicting_requirements_are_refused_with_the_message_of_uv(
+    lock: ProgramLock, tmp_path: Path
+) -> None:
     other = tmp_path / "clicks.txt"
     other.write_text("plots==1.0\n")
     with pytest.raises(ValueError, match="unsatisfiable") as error:
@@ -131,15 +133,13 @@ def test_a_package_without_a_wheel_is_refused_with_its_name(lock: ProgramLock) -
         ("plots=1.0", "Expected"),
     ],
 )
-def test_what_is_no_named_package_is_refused_with_its_line(
-    lock: ProgramLock, line: str, problem: str
-) -> None:
+def test_a_line_that_names_no_package_is_refused(lock: ProgramLock, line: str, problem: str) -> None:
     with pytest.raises(ValueError, match="is refused") as error:
         resolved(lock, f"# mine\nplots\n{line}\n")
     assert all(word in str(error.value) for word in (f"{lock.requirements}, line 3", line, problem))
 
 
-def test_the_requirements_are_not_blamed_for_an_index_that_does_not_answer(
+def test_an_index_that_does_not_answer_is_named_instead_of_the_requirements(
     lock: ProgramLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
@@ -150,9 +150,7 @@ def test_the_requirements_are_not_blamed_for_an_index_that_does_not_answer(
     assert "Edit" not in str(error.value)
 
 
-def test_a_later_deployment_takes_the_same_versions_from_the_lock_in_git(
-    lock: ProgramLock, index: Path
-) -> None:
+def test_a_later_deployment_installs_the_versions_of_the_lock_in_git(lock: ProgramLock, index: Path) -> None:
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
     assert lock.path == lock.requirements.parent / "requirements.cpu-python3.11-x86_64.psfleet.lock"
     assert lock.path.read_text().partition("\n")[0].endswith(f"from {lock.key}. Keep this file in git.")
@@ -164,7 +162,7 @@ def test_a_later_deployment_takes_the_same_versions_from_the_lock_in_git(
     assert said == []
 
 
-def test_what_was_resolved_from_something_else_is_resolved_anew_and_keeps_the_versions_that_fit(
+def test_changed_requirements_are_resolved_again_and_keep_the_versions_that_fit(
     lock: ProgramLock, index: Path
 ) -> None:
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
@@ -185,7 +183,7 @@ def test_what_was_resolved_from_something_else_is_resolved_anew_and_keeps_the_ve
     assert resolved(lock, "plots>=2\n") == {"plots": "3.0"}
 
 
-def test_a_check_writes_nothing_beside_the_requirements_and_the_deployment_after_it_takes_the_same(
+def test_check_mode_writes_no_lock_and_the_next_deployment_resolves_to_the_same_versions(
     lock: ProgramLock, index: Path
 ) -> None:
     lock.requirements.write_text("plots\n")
@@ -197,7 +195,7 @@ def test_a_check_writes_nothing_beside_the_requirements_and_the_deployment_after
     text = checked.read_text()
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
     assert lock.path.read_text() == text
-    # A check before this one is no reason to have old versions where the lock was removed.
+    # After the lock was removed, the versions of an earlier check do not count.
     assert lock.resolve(lambda _: None, keep=False) == lock.path
     lock.path.unlink()
     assert resolved(lock, "plots\n") == {"plots": "2.0"}
@@ -213,7 +211,7 @@ def test_a_check_writes_nothing_beside_the_requirements_and_the_deployment_after
         (r" \\\n    --hash=sha256:\w+", ""),
     ],
 )
-def test_a_lock_that_was_damaged_is_refused_and_left(lock: ProgramLock, whole: str, damaged: str) -> None:
+def test_a_damaged_lock_is_refused_and_left_unchanged(lock: ProgramLock, whole: str, damaged: str) -> None:
     assert resolved(lock, "plots\n") == {"plots": "1.0"}
     text = re.sub(whole, damaged, lock.path.read_text(), count=1)
     lock.path.write_text(text)
@@ -225,7 +223,7 @@ def test_a_lock_that_was_damaged_is_refused_and_left(lock: ProgramLock, whole: s
     assert lock.path.read_text() == text
 
 
-def test_a_folder_that_takes_no_lock_is_refused_with_what_to_do(lock: ProgramLock) -> None:
+def test_a_folder_in_which_no_lock_can_be_written_is_refused_with_advice(lock: ProgramLock) -> None:
     lock.requirements.write_text("plots\n")
     lock.path.with_name(f".{lock.path.name}").mkdir()
     with pytest.raises(ValueError, match=r"cannot be written \(.*\).*Let this user write in") as error:
@@ -241,7 +239,7 @@ def test_hashes_of_the_user_narrow_those_of_the_lock(lock: ProgramLock, index: P
             resolved(lock, f"{name} --hash=sha256:{'f' * 64}\n")
 
 
-def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock, tmp_path: Path) -> None:
+def test_the_name_of_the_environment_depends_on_the_added_packages(lock: ProgramLock, tmp_path: Path) -> None:
     (tmp_path / "installer.txt").write_text("uv==1.0\n")
     store = WheelStore(CPU, lock.base, tmp_path / "installer.txt", lock.cache)
 
@@ -256,7 +254,7 @@ def test_the_name_of_the_environment_depends_on_what_is_added(lock: ProgramLock,
     assert name_with("plots\n") == name_with("plots  # is no other package\n")
 
 
-def test_each_environment_gets_the_wheels_that_it_has_and_the_versions_of_the_others(
+def test_each_environment_gets_its_own_wheels_and_if_possible_the_versions_of_the_others(
     lock: ProgramLock, index: Path, tmp_path: Path
 ) -> None:
     make_package(index, "native", "1.0", tag="cp311-cp311-manylinux_2_17_x86_64")
@@ -270,7 +268,7 @@ def test_each_environment_gets_the_wheels_that_it_has_and_the_versions_of_the_ot
     assert resolved(other, "native\nplots\n") == {"native": "1.1", "plots": "1.0"}
 
 
-def test_the_cuda_of_tensorflow_goes_only_where_the_environment_has_it(
+def test_cuda_packages_of_tensorflow_are_added_only_if_a_gpu_environment_lacks_them(
     index: Path, tmp_path: Path, lock: ProgramLock
 ) -> None:
     make_package(index, "nvidia_nccl_cu12", "2.32.3")
@@ -283,7 +281,7 @@ def test_the_cuda_of_tensorflow_goes_only_where_the_environment_has_it(
     assert resolved(of_its_own, "tensorflow[and-cuda]\nplots\n") == {"plots": "1.0"}
 
 
-def test_tensorflow_without_gpus_may_be_asked_for_by_name_on_every_host(index: Path, tmp_path: Path) -> None:
+def test_a_requirement_of_tensorflow_cpu_is_met_by_a_gpu_environment(index: Path, tmp_path: Path) -> None:
     assert index.is_dir()
     gpu = program_lock(tmp_path, GPU, "tensorflow")
     assert resolved(gpu, "tensorflow-cpu>=2.20\n") == {}
@@ -301,7 +299,7 @@ def forget_pip_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_uv_is_told_where_pip_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_uses_the_indexes_of_pips_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "pip.conf"
     settings.write_text(
         "[global]\nindex-url = https://mirror.example.org/simple\n"
@@ -342,7 +340,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.shutdown()
 
 
-def test_a_package_of_ones_own_index_is_not_taken_from_the_public_one(served: Path) -> None:
+def test_a_package_of_the_private_index_is_not_taken_from_the_public_one(served: Path) -> None:
     digest = make_package(served / "own" / "secret", "secret", "1.0")
     make_package(served / "public" / "secret", "secret", "9.0")
     make_package(served / "public" / "plots", "plots", "2.0")
@@ -351,7 +349,7 @@ def test_a_package_of_ones_own_index_is_not_taken_from_the_public_one(served: Pa
     assert read_locks([deployed(lock)])["secret"].hashes == {digest}
 
 
-def test_settings_of_several_lines_and_of_the_way_to_an_index_are_told_to_uv(
+def test_settings_of_pip_with_several_lines_and_network_settings_are_passed_to_uv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "pip.conf"

@@ -29,7 +29,7 @@ CPU = HostEnvironment("cpu", "3.11", "x86_64")
 
 @pytest.fixture
 def store(tmp_path: Path) -> WheelStore:
-    """Return a store of two locks, whose wheels are in the folder "index"."""
+    """Return a store of two locks with wheels in the folder "index"."""
     index = tmp_path / "index"
     some = make_wheel(index, "Some_Package-1.0-py3-none-any.whl", {"some_package.py": b"A = 1\n"})
     other = make_wheel(index, "other-2.0-py3-none-any.whl", {"other.py": b""})
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> WheelStore:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let copying stand in for pip, and return the list of what each download asked for."""
+    """Replace pip by a copy, and return the packages requested by each download."""
     found: list[str] = []
 
     def command(_environment: HostEnvironment, lock: Path, wheels: Path) -> list[str]:
@@ -52,7 +52,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         copies = " ".join(
             str(next((tmp_path / "index").glob(f"[{name[0]}{name[0].upper()}]*"))) for name in names
         )
-        # What pip unpacks meanwhile goes to the cache's disk, too.
+        # Pip must unpack on the cache's disk, too.
         return ["sh", "-c", f'[ "$TMPDIR" -ef {wheels.parent}/temporary ] && cp {copies} {wheels}']
 
     monkeypatch.setattr("psfleet.carry.wheels.download_command", command)
@@ -70,7 +70,7 @@ def silently(store: WheelStore) -> None:
         (lock_line("other==2.0", "a" * 64), ["other==2.0", f"Expected sha256 {'a' * 64}", "Got"]),
     ],
 )
-def test_a_wheel_that_pip_cannot_have_leaves_no_archive_and_is_told_in_its_words(
+def test_a_wheel_that_pip_cannot_download_leaves_no_archive_and_is_reported_in_pips_words(
     store: WheelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, words: list[str]
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -84,7 +84,7 @@ def test_a_wheel_that_pip_cannot_have_leaves_no_archive_and_is_told_in_its_words
     assert not (store.cache / "wheels" / "pool").exists()
 
 
-def test_what_was_made_once_is_there_for_every_other_clone(store: WheelStore, asked: list[str]) -> None:
+def test_an_archive_in_the_cache_is_not_made_twice(store: WheelStore, asked: list[str]) -> None:
     said: list[str] = []
     store.fill(said.append)
     assert said[0].startswith("Download 3 wheels of cpu-python3.11-x86_64 to")
@@ -106,9 +106,7 @@ def test_what_was_made_once_is_there_for_every_other_clone(store: WheelStore, as
     assert len(said) == 2
 
 
-def test_wheels_at_hand_are_not_downloaded_again_and_damaged_ones_are(
-    store: WheelStore, asked: list[str]
-) -> None:
+def test_only_missing_and_damaged_wheels_are_downloaded(store: WheelStore, asked: list[str]) -> None:
     silently(replace(store, locks=store.locks[:1]))
     said: list[str] = []
     store.fill(said.append)
@@ -116,7 +114,7 @@ def test_wheels_at_hand_are_not_downloaded_again_and_damaged_ones_are(
     pool = store.cache / "wheels" / "pool"
     assert said[1].startswith(f"  {readable((pool / 'other-2.0-py3-none-any.whl').stat().st_size)}, ")
     assert len(list(pool.iterdir())) == 3
-    # The archive's own files are not those of the pool: what happens there does not reach them.
+    # The files of the archive are copies: damage in the pool does not reach them.
     (pool / "other-2.0-py3-none-any.whl").write_bytes(b"damaged")
     shutil.rmtree(store.folder)
     silently(store)
@@ -124,7 +122,7 @@ def test_wheels_at_hand_are_not_downloaded_again_and_damaged_ones_are(
     assert (pool / "other-2.0-py3-none-any.whl").stat().st_size > len(b"damaged")
 
 
-def test_what_an_interrupted_download_has_left_is_used_where_it_is_whole(
+def test_complete_wheels_of_an_interrupted_download_are_used(
     store: WheelStore, asked: list[str], tmp_path: Path
 ) -> None:
     wheels = store.folder.with_suffix(".partial") / "wheels"
@@ -146,13 +144,13 @@ def test_environments_of_the_same_locks_differ_by_python_and_processor(store: Wh
     assert len(hashes) == len(names)
 
 
-def test_before_there_is_an_archive_its_usual_size_is_told(store: WheelStore) -> None:
+def test_the_usual_size_is_reported_until_an_archive_exists(store: WheelStore) -> None:
     assert set(USUAL_BYTES) == set(DEVICES)
     described = replace(store, usual_bytes=(3, 5)).describe()
     assert (described["archive_bytes"], described["environment_bytes"]) == (3, 5)
 
 
-def test_too_little_space_on_the_controller_is_said_before_the_download(
+def test_too_little_space_on_the_controller_is_reported_before_the_download(
     store: WheelStore, asked: list[str]
 ) -> None:
     free = shutil.disk_usage(store.installer.parent).free
@@ -173,7 +171,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not come")
 
 
-def test_who_waits_for_another_deployment_is_told(
+def test_a_wait_for_another_deployment_is_reported(
     store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
@@ -189,7 +187,7 @@ def test_who_waits_for_another_deployment_is_told(
     assert store.archive.exists()
 
 
-def test_what_takes_long_is_told_in_bytes(
+def test_long_operations_report_their_progress_in_bytes(
     store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
@@ -207,7 +205,7 @@ def test_what_takes_long_is_told_in_bytes(
     ]
 
 
-def test_how_far_another_program_has_read_a_file_is_seen(tmp_path: Path) -> None:
+def test_bytes_read_returns_how_far_another_program_has_read_a_file(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(b"0" * 5000)
     assert bytes_read(path) == 0
@@ -222,7 +220,7 @@ def test_how_far_another_program_has_read_a_file_is_seen(tmp_path: Path) -> None
     assert bytes_read(path) == 0
 
 
-def test_tensorboard_has_wheels_of_its_own_for_the_host_that_runs_it(store: WheelStore) -> None:
+def test_tensorboard_has_a_wheel_store_of_its_own(store: WheelStore) -> None:
     locks = store.installer.parent
     board = WheelStore.of(HostEnvironment("gpu", "3.13", "x86_64"), locks, store.cache, tensorboard=True)
     assert board.locks == (locks / "tensorboard-python3.13.txt",)
@@ -232,7 +230,7 @@ def test_tensorboard_has_wheels_of_its_own_for_the_host_that_runs_it(store: Whee
     assert tensorflow == WheelStore(*expected, usual_bytes=USUAL_BYTES["cpu"])
 
 
-def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_again(
+def test_remains_of_an_interrupted_download_reduce_the_required_space(
     store: WheelStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partial, needed = store.folder.with_suffix(".partial"), list[int]()
@@ -248,7 +246,7 @@ def test_what_an_interrupted_download_has_taken_of_the_disk_is_not_asked_for_aga
     silently(replace(store, usual_bytes=(4000, 0)))
     assert needed == [4000 + 2 * 4000 - 3000]
     assert asked
-    # Wheels that are there need not be downloaded; the archive that is made of them needs its room.
+    # Wheels in the pool need no download, but their archive needs space.
     pooled = sum(wheel.stat().st_size for wheel in (store.cache / "wheels" / "pool").iterdir())
     for usual, downloads in ((4000, 2 * (4000 - pooled)), (pooled - 1, 0)):
         shutil.rmtree(store.folder)

@@ -1,4 +1,4 @@
-"""Wheels by their names and hashes, and the archive that is made of them."""
+"""Wheels by their names and hashes, and the archive that contains them."""
 
 import hashlib
 import subprocess
@@ -15,7 +15,7 @@ from psfleet.carry.wheels import download_command, fitting, platforms, require_o
 from tests.psfleet.carry.made_wheels import make_package, make_wheel
 from trainer.host.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
 
-# As PyPI has them.
+# File names as on PyPI.
 GRPCIO = [
     "grpcio-1.85.1-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl",
     "grpcio-1.85.1-cp311-cp311-manylinux2014_aarch64.manylinux_2_17_aarch64.whl",
@@ -50,9 +50,7 @@ VERSIONS = {
         ("cpu-python3.12-aarch64", {OTHERS[1], OTHERS[3]}),
     ],
 )
-def test_of_the_wheels_at_hand_those_are_taken_that_the_host_can_install(
-    environment: str, chosen: set[str]
-) -> None:
+def test_the_best_wheels_that_a_host_can_install_are_chosen(environment: str, chosen: set[str]) -> None:
     packages = {name: Pinned(name, version, frozenset()) for name, version in VERSIONS.items()}
     for order in (GRPCIO + OTHERS, [*reversed(OTHERS), *reversed(GRPCIO)]):
         wheels = [Path("/pool", name) for name in order]
@@ -61,7 +59,7 @@ def test_of_the_wheels_at_hand_those_are_taken_that_the_host_can_install(
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_uv_on_the_host_agrees_about_which_wheels_it_can_install(machine: str, tmp_path: Path) -> None:
+def test_uv_installs_every_wheel_that_counts_as_supported(machine: str, tmp_path: Path) -> None:
     """Let the real uv resolve from a folder that has one wheel of each package, tagged with a platform."""
     oldest, older = {"x86_64": (5, ["2014", "2010", "1"]), "aarch64": (17, ["2014"])}[machine]
     known = [f"_2_{minor}" for minor in range(28, oldest - 1, -1)] + older
@@ -79,7 +77,7 @@ def test_uv_on_the_host_agrees_about_which_wheels_it_can_install(machine: str, t
     assert all(parse_wheel_filename(name)[3] <= set(ranks) for name in names)
 
 
-def test_pip_is_asked_for_wheels_of_the_host_and_not_of_this_machine(tmp_path: Path) -> None:
+def test_pip_downloads_wheels_for_the_host_and_not_for_this_machine(tmp_path: Path) -> None:
     for python in SUPPORTED_PYTHONS:
         command = download_command(HostEnvironment("cpu", python, "aarch64"), tmp_path / "x.txt", tmp_path)
         assert {f"--python-version={python}", "--platform=manylinux2014_aarch64"} <= set(command)
@@ -88,13 +86,13 @@ def test_pip_is_asked_for_wheels_of_the_host_and_not_of_this_machine(tmp_path: P
         assert not [option for option in command if option.endswith("x86_64")]
 
 
-def test_another_tensorflow_is_not_put_over_the_environments_own(tmp_path: Path) -> None:
+def test_a_package_that_replaces_tensorflow_is_refused(tmp_path: Path) -> None:
     make_wheel(tmp_path, "tf_nightly-2.22-cp311-none-any.whl", {"tensorflow/__init__.py": b""})
     with pytest.raises(ValueError, match="asks for tf-nightly, which is TensorFlow under another name"):
         require_own_modules(tmp_path)
 
 
-def test_an_archive_holds_the_wheels_the_lock_and_the_installer_and_is_hashed_as_it_is_written(
+def test_an_archive_contains_the_wheels_the_lock_and_the_installer_and_has_the_returned_hash(
     tmp_path: Path,
 ) -> None:
     make_wheel(tmp_path / "wheels", "Some_Package-1.0-py3-none-any.whl", {"big.bin": b"0" * 3_000_000})
@@ -113,7 +111,7 @@ def test_an_archive_holds_the_wheels_the_lock_and_the_installer_and_is_hashed_as
     }
 
 
-def test_the_disk_that_an_installation_takes_counts_byte_code_and_blocks(tmp_path: Path) -> None:
+def test_installed_bytes_include_byte_code_and_disk_blocks(tmp_path: Path) -> None:
     make_wheel(tmp_path, "a-1.0-py3-none-any.whl", {"big.bin": b"0" * 5000, "a.py": b"#" * 1000})
     make_wheel(tmp_path, "b-1.0-py3-none-any.whl", {"b.so": b"0" * 100})
     assert installed_bytes(tmp_path.iterdir()) - SPARE_BYTES == 6100 + 1500 + 3 * 4096

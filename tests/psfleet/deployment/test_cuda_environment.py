@@ -8,7 +8,7 @@ from tests.repository import ROOT
 LOCK = (ROOT / "roles/package_store/files/cuda.txt").read_text(encoding="utf-8")
 
 
-def test_a_task_has_the_libraries_of_its_environment_in_the_python_of_its_host() -> None:
+def test_a_gpu_task_uses_the_cuda_libraries_of_its_environment() -> None:
     """The locked wheels have their libraries in nvidia/*/lib, and nvidia-cuda-nvcc-cu12 has none."""
     found = cuda_environment("gpu-python3.13-x86_64", "/opt/ml", LOCK, "/usr/local/cuda", [])
     packages = "/opt/ml/environment/lib/python3.13/site-packages/nvidia"
@@ -23,7 +23,7 @@ def test_a_task_has_the_libraries_of_its_environment_in_the_python_of_its_host()
     assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID", "the inventory counts as nvidia-smi does"
 
 
-def test_a_host_may_have_cuda_of_its_own() -> None:
+def test_a_gpu_task_may_use_the_cuda_of_its_host() -> None:
     name = "gpu-system-python3.11-x86_64"
     found = cuda_environment(name, "/opt/psfleet", LOCK, "/opt/cuda", [])
     assert found["LD_LIBRARY_PATH"] == "/opt/cuda/lib64:/opt/cuda/extras/CUPTI/lib64"
@@ -34,7 +34,7 @@ def test_a_host_may_have_cuda_of_its_own() -> None:
     assert found["LD_LIBRARY_PATH"] == ":".join(libraries)
 
 
-def test_a_host_without_gpus_is_told_of_no_cuda() -> None:
+def test_a_host_without_gpus_gets_no_variables_of_cuda() -> None:
     assert cuda_environment("cpu-python3.11-aarch64", "/opt/psfleet", LOCK, "/usr/local/cuda", []) == {}
 
 

@@ -44,12 +44,12 @@ def shipped(clone: Path) -> tuple[str, dict[str, bytes]]:
         return content_hash(source), {name: file.read() for name, file in files.items() if file}
 
 
-def test_what_is_shipped_is_exactly_what_git_has_of_trainer(clone: Path) -> None:
+def test_a_release_contains_exactly_the_tracked_files_of_trainer(clone: Path) -> None:
     _, files = shipped(clone)
     assert files == {name: (ROOT / name).read_bytes() for name in tracked("trainer")}
 
 
-def test_only_a_change_of_what_is_shipped_makes_another_release(clone: Path) -> None:
+def test_only_a_change_in_trainer_makes_another_release(clone: Path) -> None:
     before = shipped(clone)
     for folder in OTHERS:
         for file in [*(clone / folder).rglob("*.py"), *(clone / folder).rglob("*.md")]:

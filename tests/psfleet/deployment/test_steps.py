@@ -1,4 +1,4 @@
-"""What a host is told: the arguments of its steps, and the playbook and roles that list the steps."""
+"""The arguments of a host's steps, and the playbook and roles that list these steps."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -30,8 +30,8 @@ def steps_in(*files: str) -> list[Mapping[str, Any]]:
     return [step for file in files for step in listed(yaml.safe_load((ROOT / file).read_text()))]
 
 
-def test_a_deployment_takes_the_steps_of_its_roles_in_their_order() -> None:
-    """A role can be used alone: so its tasks are those that deploy.yml takes to a host in few calls."""
+def test_deploy_lists_the_steps_of_its_roles_in_their_order() -> None:
+    """A role can be used alone, so its tasks must equal the steps that deploy.yml sends in few calls."""
     deployed = steps_in("playbooks/deploy.yml")
     roles = ("ssh_mesh", "port_fence", "tensorflow", "training_files", "trainer")
     of_roles = steps_in(*(f"roles/{role}/tasks/main.yml" for role in roles))
@@ -42,24 +42,24 @@ def test_a_deployment_takes_the_steps_of_its_roles_in_their_order() -> None:
     assert deployed[4:] == of_roles[1:]
 
 
-def test_each_function_is_used_and_each_name_has_one() -> None:
+def test_each_computing_function_is_used_and_each_name_has_a_function() -> None:
     files = (path for folder in ("playbooks", "roles") for path in sorted((ROOT / folder).rglob("*.yml")))
     used = steps_in(*(str(path.relative_to(ROOT)) for path in files if path.parent.name != "meta"))
     assert {step["computed"] for step in used} == set(COMPUTED)
 
 
 @pytest.mark.parametrize("step", steps_in("playbooks/deploy.yml"), ids=lambda step: step["computed"])
-def test_a_step_takes_what_is_computed_for_it(step: Mapping[str, Any]) -> None:
+def test_a_step_has_every_option_that_is_computed_for_it(step: Mapping[str, Any]) -> None:
     programs = [{"name": "a", "source": "/a", "release": "a" * 12, "requirements": ""}]
     host = made_host(cluster={"programs": programs})
     options = set(import_module(f"plugins.module_utils.steps.{step['step']}").OPTIONS)
-    # The controller takes these itself: it packs the source, and checks keys by the authority.
+    # The controller uses these itself: it packs the source, and verifies keys by the authority.
     options |= {"source", "authority", "shared_by"}
     for arguments in COMPUTED[step["computed"]](host):
         assert set(arguments) <= options
 
 
-def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
+def test_programs_with_the_same_files_are_carried_to_a_host_once() -> None:
     releases = {"a": "a" * 12, "b": "b" * 12, "same": "a" * 12}
     programs = [{"name": name, "source": f"/{name}", "release": of} for name, of in releases.items()]
     found = training_files.programs(made_host(cluster={"programs": programs}))
@@ -67,14 +67,14 @@ def test_programs_that_have_the_same_files_come_to_a_host_once() -> None:
     assert training_files.programs(made_host(cluster={"programs": programs, "tasks": {}})) == []
 
 
-def test_what_a_deployment_needs_stays() -> None:
+def test_releases_and_environments_of_the_deployment_are_kept() -> None:
     wheels = {**WHEELS, "program": {"lock_hash": "3" * 12}}
     programs = [{"name": "a", "source": "/a", "release": "a" * 12}]
     (arguments,) = trainer.unneeded(made_host(wheels=wheels, cluster={"programs": programs}))
     assert arguments["wanted"] == ["0" * 12, "a" * 12, "1" * 12, "3" * 12]
 
 
-def test_an_environment_with_what_programs_require_is_the_one_that_the_link_names() -> None:
+def test_the_link_names_the_environment_with_the_programs_requirements_if_there_is_one() -> None:
     assert [arguments["link"] for arguments in tensorflow.environment(made_host())] == ["environment"]
     assert tensorflow.program_environment(made_host()) == []
     host = made_host(wheels={**WHEELS, "program": {"lock_hash": "3" * 12}})
@@ -82,7 +82,7 @@ def test_an_environment_with_what_programs_require_is_the_one_that_the_link_name
     assert [arguments["base"] for arguments in tensorflow.program_environment(host)] == ["1" * 12]
 
 
-def test_the_login_knows_each_host_of_the_plan_once_by_address_and_port() -> None:
+def test_the_configuration_of_the_login_lists_each_host_of_the_plan_once() -> None:
     (arguments,) = ssh_mesh.files(made_host())
     (text,) = (file["content"] for file in arguments["files"] if file["path"].endswith("/config"))
     entries = [
@@ -99,7 +99,7 @@ def test_the_login_knows_each_host_of_the_plan_once_by_address_and_port() -> Non
     ]
 
 
-def test_before_keys_are_signed_the_files_say_so() -> None:
+def test_the_files_of_unsigned_keys_contain_a_placeholder() -> None:
     signed = {**SIGNED, "authorities": {}, "certificates": {"here": {}}}
     (arguments,) = ssh_mesh.files(made_host(signed=signed))
     unsigned = [file["path"] for file in arguments["files"] if "signed when" in file["content"]]
@@ -111,7 +111,7 @@ def test_before_keys_are_signed_the_files_say_so() -> None:
     ]
 
 
-def test_a_host_is_asked_who_holds_the_ports_of_its_tasks() -> None:
+def test_the_ports_of_a_hosts_tasks_are_checked() -> None:
     (arguments,) = trainer.look(made_host())
     assert task_ports(arguments["starting"]) == [TaskPort("ps", 0, 2222), TaskPort("worker", 0, 2223)]
 
@@ -124,7 +124,7 @@ def test_a_host_is_asked_who_holds_the_ports_of_its_tasks() -> None:
         ({"source": "", "directories": {}}, []),
     ],
 )
-def test_a_host_is_asked_for_data_that_nothing_carries_there(
+def test_only_data_folders_that_are_not_carried_are_checked(
     data: dict[str, Any], expected: list[str]
 ) -> None:
     (arguments,) = package_store.requirements(made_host(cluster={"data": data}))

@@ -29,7 +29,7 @@ with_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reaso
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the units of a host, whose program exists."""
+    """The directory of a host's units; the Python that the units start exists."""
     folder = tmp_path_factory.mktemp("host")
     python = folder / "opt" / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -80,13 +80,13 @@ def verify(units: Path, name: str) -> str:
         "psfleet-metrics.timer",
     ],
 )
-def test_systemd_has_nothing_to_say_about_a_unit(units: Path, name: str) -> None:
+def test_systemd_verifies_each_unit_without_a_warning(units: Path, name: str) -> None:
     assert verify(units, name) == ""
     (units / name).write_text((units / name).read_text().replace("[Unit]", "[Unit]\nAftr=x"))
     assert "Aftr" in verify(units, name)
 
 
-def test_a_host_gets_the_units_of_all_jobs(units: Path) -> None:
+def test_a_host_has_the_units_of_all_jobs(units: Path) -> None:
     for job in RUN_JOBS:
         assert f"--job_name={job} " in (units / f"psfleet-{job}@.service").read_text()
     assert {f"psfleet-{job}@.service" for job in UNIT_JOBS} <= {path.name for path in units.iterdir()}
@@ -103,11 +103,11 @@ def test_a_host_gets_the_units_of_all_jobs(units: Path) -> None:
         ("psfleet-fence", 40),
     ],
 )
-def test_a_unit_is_exposed_no_more_than_promised(units: Path, name: str, threshold: int) -> None:
+def test_the_exposure_level_of_a_unit_is_bounded(units: Path, name: str, threshold: int) -> None:
     assert exposure(units / f"{name}.service") <= threshold
 
 
-def test_a_task_is_not_started_again_for_what_that_cannot_mend(units: Path) -> None:
+def test_a_task_is_not_restarted_after_an_exit_code_that_a_restart_cannot_mend(units: Path) -> None:
     text = (units / "psfleet-worker@.service").read_text()
     line = next(line for line in text.splitlines() if line.startswith("RestartPreventExitStatus="))
     assert line.partition("=")[2].split() == [str(code) for code in NO_RESTART]
@@ -126,10 +126,10 @@ def test_a_task_is_not_started_again_for_what_that_cannot_mend(units: Path) -> N
         ("75", False, False),
     ],
 )
-def test_a_task_starts_at_the_next_boot_unless_it_has_ended_or_was_stopped(
+def test_a_unit_is_disabled_unless_its_host_shuts_down_and_ends_it(
     units: Path, tmp_path: Path, status: str, goes_down: bool, disabled: bool
 ) -> None:
-    """The unit's own command, done here with a systemctl that writes down what it is called for."""
+    """The unit's own command runs here with a systemctl that writes down its arguments."""
     text = (units / "psfleet-worker@.service").read_text().replace("\\\n", "")
     (command,) = (line for line in text.splitlines() if line.startswith("ExecStopPost=+"))
     shutdown, calls = tmp_path / "shutdown", tmp_path / "calls"
@@ -145,8 +145,8 @@ def test_a_task_starts_at_the_next_boot_unless_it_has_ended_or_was_stopped(
         assert calls.read_text() == "--no-reload --quiet disable %n\n"
 
 
-def test_root_reads_through_no_link_of_who_writes_the_metrics(units: Path, tmp_path: Path) -> None:
-    """The unit's own copying, done here with a link in place of what was written."""
+def test_root_copies_a_link_in_place_of_the_metrics_as_a_link(units: Path, tmp_path: Path) -> None:
+    """The unit's own cp command runs here with a link in place of the metrics."""
     unit = (units / "psfleet-metrics.service").read_text()
     (command,) = (line for line in unit.splitlines() if line.startswith("ExecStartPost=!/bin/cp "))
     written, taken = tmp_path / "psfleet-metrics" / "psfleet.prom", tmp_path / "taken"
@@ -158,12 +158,12 @@ def test_root_reads_through_no_link_of_who_writes_the_metrics(units: Path, tmp_p
     assert taken.is_symlink(), "who reads it does so with rights of its own"
 
 
-def test_the_timer_may_come_every_second(units: Path) -> None:
+def test_the_metrics_timer_may_elapse_every_second(units: Path) -> None:
     """By default systemd gives up a unit that is started more than 5 times in 10 s."""
     assert "StartLimitIntervalSec=0\n" in (units / "psfleet-metrics.service").read_text()
 
 
-def test_what_computes_with_a_task_of_its_host_stops_before_it(units: Path) -> None:
+def test_tasks_stop_before_the_tasks_of_their_host_that_they_depend_on(units: Path) -> None:
     def after(job: str) -> list[str]:
         lines = (units / f"psfleet-{job}@.service").read_text().splitlines()
         return [line.removeprefix("After=") for line in lines if line.startswith("After=psfleet-")]
@@ -174,7 +174,7 @@ def test_what_computes_with_a_task_of_its_host_stops_before_it(units: Path) -> N
     assert after("chief") == ["psfleet-ps@0.service", "psfleet-worker@1.service"]
 
 
-def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(units: Path) -> None:
+def test_a_server_has_the_environment_file_of_its_worker(units: Path) -> None:
     text = (units / "psfleet-server@.service").read_text()
     assert "EnvironmentFile=/etc/psfleet/tasks/worker-%i.env\n" in text
     assert "EnvironmentFile=/etc/psfleet/run/server-%i.env\n" in text
@@ -183,7 +183,7 @@ def test_a_server_is_told_of_the_cluster_what_its_worker_is_told(units: Path) ->
 
 @with_systemd
 @pytest.mark.parametrize("unit", ["worker@1", "server@1", "doctor@worker-1"])
-def test_a_unit_with_gpus_is_one_that_systemd_takes(units: Path, unit: str) -> None:
+def test_systemd_verifies_the_unit_of_a_gpu_task(units: Path, unit: str) -> None:
     drop_in = units / f"psfleet-{unit}.service.d" / "gpu.conf"
     assert verify(units, f"psfleet-{unit}.service") == ""
     drop_in.write_text(drop_in.read_text().replace("DevicePolicy=", "DevicePolicies="))
@@ -191,7 +191,7 @@ def test_a_unit_with_gpus_is_one_that_systemd_takes(units: Path, unit: str) -> N
 
 
 @with_systemd
-def test_a_unit_with_gpus_is_exposed_no_more_than_promised(units: Path) -> None:
+def test_the_exposure_level_of_a_unit_with_gpus_is_bounded(units: Path) -> None:
     drop_in = units / "psfleet-worker@1.service.d" / "gpu.conf"
     shutil.copy(units / "psfleet-worker@.service", units / "psfleet-worker@1.service")
     seen = exposure(units / "psfleet-worker@1.service")
@@ -202,8 +202,8 @@ def test_a_unit_with_gpus_is_exposed_no_more_than_promised(units: Path) -> None:
 
 @with_systemd
 @pytest.mark.parametrize("job", RUN_JOBS)
-def test_no_task_starts_without_the_fence(units: Path, tmp_path: Path, job: str) -> None:
-    """As systemd reads what a deployment writes."""
+def test_no_task_starts_without_the_unit_of_the_fence(units: Path, tmp_path: Path, job: str) -> None:
+    """Systemd verifies the drop-in that a deployment writes."""
     fence = Fence("a", "psfleet", (Endpoint("a", "[fd00::1]", 2222),), ("10.0.0.0/8:443",))
     (drop_in,) = [path for path in PortFence(tmp_path, units).of_tasks if f"-{job}@" in str(path)]
     drop_in.parent.mkdir()
@@ -214,7 +214,7 @@ def test_no_task_starts_without_the_fence(units: Path, tmp_path: Path, job: str)
 
 
 def exposure(unit: Path) -> int:
-    """Return what `systemd-analyze security` says of a unit, in tenths: 0 is best, 100 worst."""
+    """Return the exposure level of a unit by `systemd-analyze security`, in tenths: 0 is best, 100 worst."""
     command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figure = re.search(r"exposure level for \S+: ([0-9.]+)", done.stdout)
@@ -222,7 +222,7 @@ def exposure(unit: Path) -> int:
     return round(10 * float(figure[1]))
 
 
-def test_units_of_tasks_that_left_the_plan_are_found() -> None:
+def test_units_of_tasks_that_left_the_plan_are_listed() -> None:
     printed = (
         "psfleet-ps@0.service loaded active running psfleet: ps 0\n"
         "psfleet-worker@1.service loaded active running psfleet: worker 1\n"

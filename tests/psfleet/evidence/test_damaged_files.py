@@ -55,7 +55,7 @@ def forge_the_plan(run: Path) -> None:
 
 
 def swell(run: Path, name: str) -> None:
-    """Let a file be said to have a terabyte, which takes no room on the disk."""
+    """Make a file a terabyte long without using disk space."""
     os.truncate(run / name, 2**40)
 
 
@@ -64,12 +64,12 @@ def put_many_values(run: Path) -> None:
 
 
 @cases("damaged_files", globals())
-def test_damage_is_named_and_judged(run: Path, case: Case) -> None:
+def test_each_damage_gets_its_expected_verdict_and_message(run: Path, case: Case) -> None:
     case.hold(run)
 
 
 @pytest.mark.parametrize("damage", [lose_the_chief, lose_the_events, put_only_garbage])
-def test_without_the_chief_or_all_records_nothing_is_proven(
+def test_a_run_without_the_chiefs_or_any_readable_records_is_not_proven(
     run: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(run)
@@ -79,10 +79,10 @@ def test_without_the_chief_or_all_records_nothing_is_proven(
 
 
 @pytest.mark.parametrize("task", ["ps0", "worker0", "worker1", "evaluator0"])
-def test_a_file_that_is_cut_short_leaves_the_question_open_wherever_it_is_cut(run: Path, task: str) -> None:
-    """What is left of a file never speaks against the run: the other files do, where there is something.
+def test_a_file_that_is_cut_at_any_place_leaves_the_verdict_open(run: Path, task: str) -> None:
+    """The rest of a cut file never contradicts the run.
 
-    It is cut within a line, and just where that line begins: then nothing but its end is missing.
+    The file is cut within a line, and exactly at the beginning of that line.
     """
     content = events(run, task).read_bytes()
     within = range(0, len(content) - 1, max(len(content) // 30, 1))
@@ -93,7 +93,7 @@ def test_a_file_that_is_cut_short_leaves_the_question_open_wherever_it_is_cut(ru
         assert verdict.exit_code == 2, (end, verdict.failing)
 
 
-def test_the_records_of_all_tasks_together_take_no_more_memory_than_is_said(
+def test_the_records_of_a_run_are_read_up_to_a_limit_for_all_tasks_together(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = [events(run, task).stat().st_size for task in ("ps0", "worker0", "worker1")]
@@ -106,7 +106,7 @@ def test_the_records_of_all_tasks_together_take_no_more_memory_than_is_said(
     assert "(of all tasks" in detail(verdict, "records_complete")
 
 
-def test_a_chief_that_is_cut_short_does_not_hide_that_another_trained_alone(
+def test_a_cut_file_of_the_chief_does_not_hide_a_worker_that_trained_alone(
     split_brain: Path, run: Path
 ) -> None:
     shutil.copytree(split_brain, run, dirs_exist_ok=True)
@@ -120,14 +120,14 @@ def test_a_chief_that_is_cut_short_does_not_hide_that_another_trained_alone(
 
 
 @pytest.mark.parametrize("task", ["ps0", "worker0", "worker1", "evaluator0"])
-def test_no_single_line_can_be_lost_without_notice(run: Path, task: str) -> None:
-    """The run must stay proven only where the line says nothing that a check needs."""
+def test_the_loss_of_any_necessary_line_is_noticed(run: Path, task: str) -> None:
+    """The run stays proven only if no check needs the line."""
     every = records(run, task)
-    # One look at the gradients is as good as the next.
+    # Any single gradient test may be missing.
     spare = {"restored"} if task == "evaluator0" else {"gradients"}
     for number, lost in enumerate(every):
         if number > 6 and lost["event"] == "step" and number % 10:
-            continue  # one window is as good as the next
+            continue  # the other windows are alike
         rewrite(run, task, [*every[:number], *every[number + 1 :]])
         first = lost["event"] == "checkpointed" and not lost["global_step"]  # another one came after it
         assert (verdict_of(run).exit_code == 0) == (first or lost["event"] in spare), lost

@@ -22,7 +22,7 @@ def lines(run: Path) -> dict[str, str]:
 
 
 def test_a_worker_that_waits_for_others_is_no_straggler(run: Path) -> None:
-    """In each step the one computes for four seconds, and the other for one and waits for three."""
+    """In each step worker 1 computes for four seconds; worker 0 computes for one and waits for three."""
     for task, waiting in {"worker0": 3.0, "worker1": 0.0}.items():
         edit(run, task, "step", seconds=4.0, steps=1, waiting_seconds=waiting)
     found = figures(run)
@@ -49,7 +49,7 @@ def test_staleness_is_counted_over_all_workers(run: Path) -> None:
     assert f"at most 7; {2 * windows[0]} gradients missed their worker's own last" in lines(run)["staleness"]
 
 
-def test_gradients_that_were_dropped_are_no_examples_learned(copy_of: Callable[[str], Path]) -> None:
+def test_examples_of_dropped_gradients_do_not_count(copy_of: Callable[[str], Path]) -> None:
     run = copy_of(SYNC)
     found = figures(run)
     assert found["examples"] == pytest.approx(2 * STEPS * 100, abs=3)  # two gradients of 100 examples a step
@@ -59,7 +59,7 @@ def test_gradients_that_were_dropped_are_no_examples_learned(copy_of: Callable[[
         assert now[rate] == pytest.approx(was[rate] / 2, rel=0.02)
 
 
-def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path) -> None:
+def test_figures_are_empty_if_old_or_invalid_records_lack_their_fields(run: Path) -> None:
     new = "staleness_mean staleness_max staleness_histogram waiting_seconds"
     leave_out(run, "worker0 worker1", new)
     edit(run, "worker0 worker1", "", program="p")
@@ -70,12 +70,12 @@ def test_records_of_before_these_figures_and_of_no_use_leave_them_open(run: Path
     assert found["workers"]["worker1"]["staleness_mean"] is None
 
 
-def test_a_run_without_steps_has_no_figures_that_could_mislead() -> None:
+def test_a_run_without_steps_has_no_speeds() -> None:
     assert speeds_of(Run(Path(), "none")) == {}
     assert figures_of(Run(Path(), "none"))["seconds"] == 0
 
 
-def test_of_synchronous_steps_it_is_said_what_becomes_of_stale_gradients(
+def test_the_staleness_of_a_synchronous_run_is_shown_with_the_fate_of_stale_gradients(
     copy_of: Callable[[str], Path],
 ) -> None:
     run = copy_of(SYNC)
@@ -86,13 +86,13 @@ def test_of_synchronous_steps_it_is_said_what_becomes_of_stale_gradients(
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.0005, " 2,000 a second"), (0.01, " 100 a second"), (0.3, " 3.33 a second")]
 )
-def test_a_rate_is_a_plain_number(run: Path, seconds: float, said: str) -> None:
+def test_a_rate_is_shown_as_a_plain_number(run: Path, seconds: float, said: str) -> None:
     edit(run, "worker0", "step", seconds=seconds, steps=1)
     assert said in lines(run)["worker0"]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 110])
-def test_a_narrow_terminal_gets_lines_that_end_between_words(run: Path, columns: int) -> None:
+def test_lines_are_wrapped_between_words_for_a_narrow_terminal(run: Path, columns: int) -> None:
     verdict, folder = (
         verdict_of(run),
         Path("/a/path/of/a/run/that/is/longer/than/any/terminal/has/columns" * 2),

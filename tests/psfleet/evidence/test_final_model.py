@@ -22,7 +22,7 @@ OTHER = "0123456789abcdef"
 
 
 def found(run: Path, **metrics: float) -> None:
-    """Let the process that took no part have found other metrics."""
+    """Let the evaluator have found other metrics."""
     (evaluated,), _ = steps_and_others(run, "evaluator0", "evaluated")
     edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
 
@@ -47,11 +47,11 @@ def restore(run: Path, fingerprint: str) -> None:
 
 
 @cases("final_model", globals())
-def test_what_speaks_against_the_final_model_or_lacks_is_said(run: Path, case: Case) -> None:
+def test_each_contradiction_or_gap_about_the_final_model_is_named(run: Path, case: Case) -> None:
     case.hold(run)
 
 
-def test_another_machine_may_find_the_same_a_little_differently(run: Path) -> None:
+def test_metrics_of_the_evaluator_may_differ_within_a_tolerance(run: Path) -> None:
     weight = records(run, "evaluator0")[-2]["metrics"]["weight"]
     found(run, weight=weight * 1.0009)
     assert verdict_of(run).exit_code == 0
@@ -60,7 +60,7 @@ def test_another_machine_may_find_the_same_a_little_differently(run: Path) -> No
     assert checks(verdict_of(run), False) == {"evaluated_apart"}
 
 
-def test_one_example_more_or_less_of_a_small_test_is_no_other_model(run: Path) -> None:
+def test_the_accuracy_on_a_small_test_set_may_differ_by_one_example(run: Path) -> None:
     find_in_the_model(run, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.11, "accuracy": 0.95})
     edit(run, "evaluator0", "evaluated", examples=100)
     found(run, accuracy=0.96)
@@ -69,14 +69,14 @@ def test_one_example_more_or_less_of_a_small_test_is_no_other_model(run: Path) -
     assert checks(verdict_of(run), False) == {"evaluated_apart"}
 
 
-def test_goals_are_asked_of_what_was_found_apart(run: Path) -> None:
+def test_goals_are_compared_with_the_evaluators_metrics(run: Path) -> None:
     find_in_the_model(run, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.11})
     edit(run, "evaluator0", "evaluated", metrics={"weight": 1.2, "bias": 10.0, "loss": 0.11})
     assert checks(verdict_of(run), False) == {"evaluated_apart", "model_converged"}
     assert verdict_of(run).figures["metrics"]["weight"] == 1.2
 
 
-def test_the_last_evaluation_counts(run: Path) -> None:
+def test_only_the_last_evaluation_counts(run: Path) -> None:
     every = records(run, "evaluator0")
     bad = [record | {"fingerprint": OTHER} if "fingerprint" in record else record for record in every]
     again = [record | {"pid": record["pid"] + 100_000, "monotonic": 1e9} for record in every]
@@ -84,20 +84,20 @@ def test_the_last_evaluation_counts(run: Path) -> None:
     assert verdict_of(run).exit_code == 0
 
 
-def test_an_id_that_a_process_of_a_worker_had_before_is_not_held_against_who_evaluated(run: Path) -> None:
+def test_an_evaluator_may_have_the_process_id_of_an_ended_worker(run: Path) -> None:
     edit(run, "evaluator0", "", pid=records(run, "worker1")[0]["pid"])
     assert verdict_of(run).exit_code == 0
 
 
 @pytest.mark.parametrize("written", [1, 2, 3], ids=["started", "restored", "evaluated"])
-def test_who_watched_too_may_have_just_begun_to_evaluate_anew(run: Path, written: int) -> None:
+def test_an_unfinished_second_evaluation_is_ignored(run: Path, written: int) -> None:
     every = records(run, "evaluator0")
     anew = [record | {"pid": 99999} for record in every[:written]]
     rewrite(run, "evaluator0", [*every, anew[0] | {"nonce": 7}, *anew[1:]])
     assert verdict_of(run).exit_code == 0
 
 
-def test_an_evaluation_before_the_run_went_on_is_none_of_its_final_model(run: Path) -> None:
+def test_an_evaluation_from_before_a_resumed_run_does_not_count(run: Path) -> None:
     every = records(run, "evaluator0")
     edit(run, "evaluator0", "evaluated", global_step=100)
     earlier = records(run, "evaluator0")

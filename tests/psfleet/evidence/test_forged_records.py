@@ -63,7 +63,7 @@ def fall_back_without_a_checkpoint(run: Path) -> None:
 
 
 def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path) -> None:
-    """Ten minutes from the others', and a monotonic clock that began anew."""
+    """The clock differs by ten minutes from the others', and the monotonic clock has another origin."""
     before = verdict_of(run)
     for task in ("ps0", "worker0", "evaluator0"):
         shifted = [
@@ -75,7 +75,7 @@ def test_the_clock_of_the_chiefs_host_changes_no_answer_and_no_figure(run: Path)
 
 
 def alternate(run: Path, loss: float) -> None:
-    """Losses of both signs, whose medians are anything."""
+    """Let losses alternate in sign, so that their medians are arbitrary."""
     for task in ("worker0", "worker1"):
         changed = records(run, task)
         steps = [record for record in changed if record["event"] == "step"]
@@ -85,7 +85,7 @@ def alternate(run: Path, loss: float) -> None:
 
 
 @cases("forged_records", globals())
-def test_a_contradiction_is_named_and_judged(run: Path, case: Case) -> None:
+def test_each_contradiction_gets_its_expected_verdict_and_message(run: Path, case: Case) -> None:
     case.hold(run)
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_joins_at_the_very_end_has_no_share(run: Path) -> None:
     assert "expected at least 50.0%" in detail(verdict, "workers_overlap")
 
 
-def test_of_a_worker_that_was_lost_it_is_not_said_that_it_shared_nothing(
+def test_a_lost_worker_is_reported_as_lost_and_not_as_one_that_shared_nothing(
     copy_of: Callable[[str], Path],
 ) -> None:
     run, shares = copy_of("slow"), {"minimum_share": 0.9}

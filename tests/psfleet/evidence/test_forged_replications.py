@@ -32,14 +32,14 @@ def put_another_beside_it(run: Path) -> None:
 
 
 @cases("forged_replications", globals())
-def test_a_contradiction_is_found(copy_of: Callable[[str], Path], case: Case) -> None:
+def test_each_contradiction_is_found_by_its_check(copy_of: Callable[[str], Path], case: Case) -> None:
     case.hold(copy_of(case.kind))
 
 
 def test_workers_that_each_trained_alone_are_not_synchronous(
     split_brain: Path, copy_of: Callable[[str], Path]
 ) -> None:
-    """Two clusters of one worker, told as if they were one that trains synchronously."""
+    """The records of two clusters of one worker claim to be one synchronous cluster."""
     run = Path(shutil.copytree(split_brain, copy_of(SYNC).parent / "split"))
     tell_settings(run, replication="sync")
     begin_with(run, "worker0 worker1", replication="sync", replicas_to_aggregate=2)

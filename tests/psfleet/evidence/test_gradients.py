@@ -36,17 +36,19 @@ def run_of(*, norm: float = 1.0, **looks: list[tuple[float, float]]) -> Any:  # 
     ],
 )
 @pytest.mark.parametrize("loss", [2.0, pytest.param(-2.0, id="below 0, as a likelihood may be")])
-def test_noise_is_found_whatever_the_losses(honest: list[tuple[float, float]], loss: float) -> None:
+def test_gradients_of_noise_are_found_whatever_the_losses(
+    honest: list[tuple[float, float]], loss: float
+) -> None:
     answer = gradients_fit_loss(run_of(worker0=honest, worker1=[(loss, 0.02)] * LOOKS))
     assert answer.ok is False
     assert answer.detail.startswith("what worker1 pushed are not the gradients of its loss")
 
 
-def test_of_few_looks_one_may_be_at_a_kink_and_two_may_not() -> None:
+def test_one_of_three_gradient_tests_may_be_at_a_kink_and_two_may_not() -> None:
     assert gradients_fit_loss(run_of(worker0=[(2.0, 1.0), (2.0, 0.4), (2.0, 1.0)])).ok
     assert gradients_fit_loss(run_of(worker0=[(2.0, 1.0), (2.0, 0.4), (2.0, 0.4)])).ok is False
 
 
-def test_where_nothing_is_left_to_learn_gradients_are_0_and_else_they_are_not() -> None:
+def test_zero_gradients_are_accepted_only_at_a_loss_of_zero() -> None:
     assert gradients_fit_loss(run_of(norm=0.0, worker0=[(0.0, 0.0)] * LOOKS)).ok
     assert gradients_fit_loss(run_of(norm=0.0, worker0=[(2.0, 0.0)] * LOOKS)).ok is False

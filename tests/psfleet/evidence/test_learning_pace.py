@@ -35,7 +35,7 @@ def run_of(
     program: dict[str, Any] | None = None,
     told: Mapping[str, object] = MappingProxyType({}),
 ) -> Run:
-    """A run in which each worker told these windows; worker 0 was told some settings otherwise."""
+    """Return a run in which each worker recorded these windows; worker 0 may have other settings."""
     settings = TrainingSettings(model=MODEL).as_dict()
     tasks = {}
     for index in range(workers):
@@ -71,7 +71,7 @@ def windows_of(curve: learning_pace.Curve, slower: float = 1.0, wide: int = 2) -
     ]
 
 
-def test_a_run_like_one_process_is_as_fast() -> None:
+def test_a_run_that_learns_like_one_process_has_its_pace() -> None:
     pace = pace_of(run_of(windows_of(ALONE[3])))
     assert pace is not None
     assert pace.loss < 0.5  # it went on to a fraction of the target
@@ -80,14 +80,14 @@ def test_a_run_like_one_process_is_as_fast() -> None:
     assert abs(math.log(pace.one_process / pace.examples)) < math.log(pace.most / pace.one_process)
 
 
-def test_a_run_that_needs_more_examples_is_slower_by_so_many() -> None:
+def test_a_run_that_needs_more_examples_is_slower_in_proportion() -> None:
     pace = pace_of(run_of(windows_of(ALONE[3], slower=1.5)))
     assert pace is not None
     assert pace.examples > pace.most
     assert pace.examples / pace.one_process == pytest.approx(1.5, rel=0.1)
 
 
-def test_beside_it_stands_what_is_usual_for_so_many_workers() -> None:
+def test_the_usual_pace_is_given_for_known_numbers_of_workers() -> None:
     two, other = pace_of(run_of(windows_of(ALONE[0]))), pace_of(run_of(windows_of(ALONE[0]), workers=7))
     assert two is not None and two.usual is not None and two.usual > two.one_process
     assert other is not None and other.usual is None
@@ -105,17 +105,17 @@ def test_beside_it_stands_what_is_usual_for_so_many_workers() -> None:
     ],
     ids=str,
 )
-def test_a_run_that_was_told_otherwise_is_compared_with_nothing(told: dict[str, object]) -> None:
+def test_a_run_with_other_settings_has_no_pace(told: dict[str, object]) -> None:
     run = run_of(windows_of(ALONE[0]), told=told)
     assert pace_of(run) is None
     assert one_process_curves(run) == []
 
 
-def test_nor_is_a_program_of_ones_own_that_calls_its_model_alike() -> None:
+def test_a_program_whose_model_has_the_name_of_a_built_in_model_has_no_pace() -> None:
     assert pace_of(run_of(windows_of(ALONE[0]), program={"file": "train.py"})) is None
 
 
-def test_nor_one_whose_windows_are_too_long_to_tell_where_the_loss_fell() -> None:
+def test_a_run_with_windows_that_are_too_long_has_no_pace() -> None:
     assert pace_of(run_of(windows_of(ALONE[0], wide=1000))) is None
 
 
@@ -132,13 +132,13 @@ def test_nor_one_whose_windows_are_too_long_to_tell_where_the_loss_fell() -> Non
     ],
     ids=str,
 )
-def test_an_odd_window_moves_nothing(odd: dict[str, object]) -> None:
+def test_a_single_odd_window_does_not_change_the_pace(odd: dict[str, object]) -> None:
     windows = windows_of(ALONE[0])
     assert pace_of(run_of([*windows, dict(windows[len(windows) // 2]) | odd])) == pace_of(run_of(windows))
 
 
-def test_the_same_seed_goes_the_way_that_its_reference_went(trained: Callable[[str], Path]) -> None:
-    """Where it does not, the model, its data or its rates have changed: `make references`."""
+def test_a_run_with_the_seed_of_a_reference_learns_at_its_pace(trained: Callable[[str], Path]) -> None:
+    """If this fails, the model, its data or its rates have changed: run `make references`."""
     run = read_run(trained(LOCAL))
     reference = learning_pace._references("linear")["local", 1, BATCH][0]
     own = learning_pace.curve_of(run, BATCH)
@@ -177,7 +177,7 @@ def test_towers_are_compared_with_one_process_of_all_their_examples(trained: Cal
         ),
     ],
 )
-def test_it_is_said_in_words(
+def test_the_pace_is_shown_in_words(
     examples: int, replication: str, usual: int | None, said: str, healthy: Path
 ) -> None:
     pace = {"loss": 0.25, "examples": examples, "one_process": 10_000, "most": 10_300, "usual": usual}
@@ -216,7 +216,7 @@ def test_the_docs_have_the_means_of_the_references(model: str) -> None:
         assert f"{math.exp(sum(needed) / len(needed)):,.0f}" == mean
 
 
-def test_the_quantile_is_students() -> None:
+def test_the_quantile_is_that_of_students_distribution() -> None:
     """One part in a hundred of its density lies beyond; by Simpson's rule up to where nothing is left."""
     freedom, steps, end = SEEDS - 1, 20_000, 400.0
     scale = math.gamma((freedom + 1) / 2) / (math.sqrt(freedom * math.pi) * math.gamma(freedom / 2))

@@ -14,7 +14,7 @@ PATTERN = {"tasks": "worker*", "pattern": r"weight: ([0-9.]+)", "minimum": 1.8, 
 nothing_at_all = Path.exists
 
 
-def test_a_pattern_in_every_log_is_asked_for(silent: Path) -> None:
+def test_a_pattern_that_every_log_matches_passes(silent: Path) -> None:
     verdict = verdict_of(silent, log_patterns=[PATTERN])
     assert verdict.verdict == "completed"
     assert "log_patterns" in checks(verdict, True)
@@ -55,7 +55,7 @@ def never_printed(run: Path) -> None:
         ),
     ],
 )
-def test_what_logs_say_is_judged(
+def test_logs_that_do_not_match_a_pattern_give_the_expected_verdict(
     silent: Path, damage: Callable[[Path], None], changes: dict[str, object], exit_code: int, said: str
 ) -> None:
     damage(silent)
@@ -68,14 +68,14 @@ def test_what_logs_say_is_judged(
         )
 
 
-def test_a_line_without_an_end_is_looked_at_in_parts(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_long_line_is_searched_in_parts(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_patterns, "LONGEST_LINE", 10)
     print_more(silent, b"7" * 24)
     verdict = verdict_of(silent, log_patterns=[PATTERN | {"pattern": r"(7+)$"}])
     assert "worker1 printed '7777': 7777, expected" in detail(verdict, "log_patterns")
 
 
-def test_patterns_are_asked_of_our_own_models_too(run: Path) -> None:
+def test_patterns_also_apply_to_built_in_models(run: Path) -> None:
     (run / "logs").mkdir()
     (run / "logs/worker0.out").write_text("Training finished\n")
     asked = [{"tasks": "worker0", "pattern": "finished"}]
@@ -83,7 +83,9 @@ def test_patterns_are_asked_of_our_own_models_too(run: Path) -> None:
     assert verdict_of(run, log_patterns=[asked[0] | {"pattern": "never"}]).exit_code == 1
 
 
-def test_a_pattern_that_takes_for_ever_is_given_up(silent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_an_exponential_pattern_is_abandoned(
+    silent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_patterns, "SECONDS_FOR_A_LOG", 1)
     (silent / "logs" / "worker0.out").write_text("a" * 100 + "b\n")
     verdict = verdict_of(silent, log_patterns=[{"tasks": "worker0", "pattern": "(a+)+$"}])

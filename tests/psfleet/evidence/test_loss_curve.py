@@ -1,4 +1,4 @@
-"""Whether a loss fell, beyond its noise: few flat ones are taken for falling, and a small fall is found."""
+"""Whether a loss fell beyond its noise: few flat losses count as falling, and a small fall is found."""
 
 import math
 import random
@@ -42,7 +42,7 @@ def changes(make: Callable[[random.Random], Losses]) -> list[Change]:
 
 
 def with_memory(chance: random.Random, windows: int, memory: float) -> Losses:
-    """A loss around 1 that forgets so little of what it was a window ago."""
+    """Return losses around 1 with this autocorrelation from window to window."""
     left, losses = 0.0, []
     for _ in range(windows):
         left = memory * left + chance.gauss(0, 0.1 * math.sqrt(1 - memory**2))
@@ -66,10 +66,10 @@ FLAT: dict[str, Callable[[random.Random], Losses]] = {
 
 
 @pytest.mark.parametrize("flat", FLAT.values(), ids=list(FLAT))
-def test_a_loss_that_stands_still_is_seldom_taken_for_one_that_fell_or_rose(
+def test_a_flat_loss_seldom_counts_as_fallen_or_risen(
     flat: Callable[[random.Random], Losses],
 ) -> None:
-    """Two in a hundred at most, where the level is two in a thousand: noise with memory has fewer parts."""
+    """Two in a hundred at most; the level is two in a thousand, but correlated noise has fewer parts."""
     found = changes(flat)
     assert sum(change.fell for change in found) <= 2
     assert sum(change.rose for change in found) <= 2
@@ -108,7 +108,7 @@ FELL = [(of_a_recommender(number / 100), 1) for number in range(100)]
 STILL = [(1.0 + 0.01 * (number % 3), 1) for number in range(100)]
 
 
-def test_how_far_it_falls_is_asked_by_who_sets_a_goal() -> None:
+def test_a_minimum_reduction_of_the_loss_counts_only_if_it_is_set() -> None:
     assert answer(FELL) == (True, "from 0.6797 to 0.5603, beyond its noise")
     ok, told = answer(FELL, minimum_loss_reduction=0.2)
     assert (ok, "expected a fall by 20%; training_evidence_minimum" in told) == (False, True)
@@ -117,7 +117,7 @@ def test_how_far_it_falls_is_asked_by_who_sets_a_goal() -> None:
     assert answer(FELL, target_loss=0.5)[0] is False
 
 
-def test_one_that_stands_still_speaks_against_a_model_and_says_nothing_of_a_program() -> None:
+def test_a_flat_loss_contradicts_a_built_in_model_and_leaves_a_program_open() -> None:
     program: dict[str, object] = {"release": "x"}
     said = "so it did not fall beyond its noise"
     for of, ok in ((None, False), (program, None)):
@@ -128,7 +128,7 @@ def test_one_that_stands_still_speaks_against_a_model_and_says_nothing_of_a_prog
     assert (ok, "the loss rose from" in told) == (False, True)
 
 
-def test_too_few_windows_tell_nothing() -> None:
+def test_too_few_windows_leave_the_fall_open() -> None:
     assert answer(STILL[:5]) == (
         None,
         "the loss went from 1 to 1.01, so it did not fall beyond its noise, and 5 windows are too few to "

@@ -1,4 +1,4 @@
-"""The loss at the end of a run: noise is no matter, a plateau above the target or a rise is."""
+"""The loss at the end of a run: noise is accepted; a plateau above the target or a rise is not."""
 
 import math
 import random
@@ -62,7 +62,7 @@ def test_a_loss_that_fell_to_its_target_has_settled_whatever_its_noise(run: Path
     assert "loss_settled" in checks(verdict, True), detail(verdict, "loss_settled")
 
 
-def test_a_few_windows_that_stand_out_do_not_matter(run: Path) -> None:
+def test_a_few_outlying_windows_do_not_matter(run: Path) -> None:
     shape_losses(run, lambda done: 1000.0 if done * 100 % 10 > 9 else falling(done))
     assert "loss_settled" in checks(verdict_of(run), True)
 
@@ -76,7 +76,7 @@ def test_a_plateau_above_the_target_is_not_proven(run: Path, noise: float) -> No
     assert verdict_of(run, target_loss=0.6).exit_code == 0
 
 
-def test_the_target_must_hold_for_as_long_as_patience_asks(run: Path) -> None:
+def test_the_loss_must_stay_below_its_target_for_the_patience(run: Path) -> None:
     shape_losses(run, late)
     assert "loss_settled" in checks(verdict_of(run, loss_patience=0.8), False)
     assert "loss_settled" in checks(verdict_of(run, loss_patience=0.1), True)
@@ -85,14 +85,14 @@ def test_the_target_must_hold_for_as_long_as_patience_asks(run: Path) -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_a_loss_that_rises_again_is_found_below_its_target_too(run: Path, noise: float) -> None:
+def test_a_rising_loss_is_found_also_below_its_target(run: Path, noise: float) -> None:
     shape_losses(run, rising, noise)
     verdict = verdict_of(run)
     assert checks(verdict, False) == {"loss_settled"}
     assert "the loss rises: 1." in detail(verdict, "loss_settled")
 
 
-def test_rounding_errors_of_a_model_that_fits_are_no_rise() -> None:
+def test_rounding_errors_of_a_fitted_model_are_no_rise() -> None:
     losses = [(step, 1e-18 * math.exp(step / 100)) for step in range(300)]
     assert trend_of(losses, None).rises
     assert not trend_of(losses, 0.01).rises
@@ -107,7 +107,7 @@ def test_two_windows_are_enough_to_compare(run: Path) -> None:
     assert smoothed_loss(read_run(run)) == (5.0, 1.0)
 
 
-def test_a_small_rise_is_no_matter_however_sure_it_is() -> None:
+def test_a_small_rise_is_accepted_even_without_noise() -> None:
     def trend(rise: float) -> bool:
         return trend_of([(step, 1 + rise * step / 300) for step in range(300)], None).rises
 
@@ -115,8 +115,8 @@ def test_a_small_rise_is_no_matter_however_sure_it_is() -> None:
     assert trend(0.6)
 
 
-def test_noise_alone_is_seldom_taken_for_a_rise() -> None:
-    """Of a thousand runs that stand still, not more than one in a hundred."""
+def test_noise_alone_seldom_counts_as_a_rise() -> None:
+    """At most ten of a thousand flat losses count as rising."""
     random_number = random.Random(1)
     taken = 0
     for _ in range(1000):
@@ -125,13 +125,13 @@ def test_noise_alone_is_seldom_taken_for_a_rise() -> None:
     assert taken <= 10
 
 
-def test_where_no_target_is_known_the_loss_must_only_not_rise(run: Path) -> None:
+def test_a_loss_without_a_target_must_only_not_rise(run: Path) -> None:
     train_another_model(run, "my_model")
     shape_losses(run, plateau, 0.1)
     assert "loss_settled" in checks(verdict_of(run), True)
 
 
-def test_what_is_lost_leaves_the_question_open(run: Path) -> None:
+def test_missing_records_leave_the_question_open(run: Path) -> None:
     shape_losses(run, plateau)
     rewrite(run, "worker1", records(run, "worker1")[:-1])
     assert "loss_settled" in checks(verdict_of(run), None)

@@ -29,7 +29,7 @@ def lost(copy_of: Callable[[str], Path]) -> Path:
     return run
 
 
-def test_the_workers_that_were_there_are_proven_and_it_is_said_who_was_lost_when(
+def test_a_run_without_a_lost_worker_is_proven_and_names_the_worker_and_the_step_of_its_loss(
     lost: Path, trained: Callable[[str], Path]
 ) -> None:
     verdict = verdict_of(lost)
@@ -51,7 +51,7 @@ def test_the_workers_that_were_there_are_proven_and_it_is_said_who_was_lost_when
 @pytest.mark.parametrize(
     ("success", "proven"), [("chief", True), (1, True), (2, True), (3, False), ("all_workers", False)]
 )
-def test_as_many_workers_must_have_finished_as_the_policy_asks(
+def test_the_policy_decides_how_many_workers_must_have_finished(
     lost: Path, success: str | int, proven: bool
 ) -> None:
     settings = json.loads((lost / "settings.json").read_text())
@@ -62,7 +62,7 @@ def test_as_many_workers_must_have_finished_as_the_policy_asks(
         assert verdict.headline.endswith(": worker2 was lost with host3")
 
 
-def test_what_a_lost_worker_recorded_is_judged(lost: Path, trained: Callable[[str], Path]) -> None:
+def test_the_records_of_a_lost_worker_are_judged(lost: Path, trained: Callable[[str], Path]) -> None:
     rewrite(lost, "worker2", records(trained("lost_for_good"), "worker2"))
     verdict = verdict_of(lost)
     assert verdict.verdict == "proven", verdict.failing
@@ -73,7 +73,7 @@ def test_what_a_lost_worker_recorded_is_judged(lost: Path, trained: Callable[[st
     assert detail(verdict_of(lost), "same_parameter_servers") == "worker2 met another ps0 than the chief"
 
 
-def test_without_an_account_of_how_tasks_ended_nobody_counts_as_lost(lost: Path) -> None:
+def test_no_worker_counts_as_lost_without_a_valid_tasks_json(lost: Path) -> None:
     (lost / "tasks.json").unlink()
     assert verdict_of(lost).exit_code == 2
     for text in ("[3]", "[]"):
@@ -81,7 +81,7 @@ def test_without_an_account_of_how_tasks_ended_nobody_counts_as_lost(lost: Path)
         assert read_run(lost).lost == ()
 
 
-def test_a_worker_that_ended_by_itself_is_not_lost_because_its_file_is_cut(
+def test_a_worker_that_ended_by_itself_does_not_count_as_lost_if_its_file_is_cut(
     lost: Path, trained: Callable[[str], Path]
 ) -> None:
     entry = {"name": "worker2", "alive": False, "failed": False, "exit_code": 0, "ended_by": "itself"}
@@ -98,28 +98,28 @@ def test_a_lost_chief_is_not_excused(lost: Path) -> None:
     assert "worker0" not in {task.name for task in read_run(lost).lost}
 
 
-def test_a_task_that_systemd_gave_up_is_named_with_how_it_ended(lost: Path) -> None:
+def test_a_task_that_systemd_gave_up_is_named_with_its_exit_code(lost: Path) -> None:
     entry = {"name": "worker2", "alive": False, "failed": True, "exit_code": 9, "ended_by": "itself"}
     write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
     assert "; worker2 failed with exit code 9 on host3 after" in verdict_of(lost).headline
 
 
-def test_steps_of_a_stranger_are_not_those_of_a_lost_worker(lost: Path) -> None:
-    """The counts of the ps say how many steps it took: more must have been made by somebody else."""
+def test_steps_of_an_unknown_process_do_not_count_as_those_of_a_lost_worker(lost: Path) -> None:
+    """The ps counted how many steps the worker took; any more must be those of another process."""
     counted = records(lost, "worker0")[-1]["contributions"]
     edit(lost, "worker0", "finished", contributions=counted | {"worker2": 60})
     assert checks(verdict_of(lost), False) == {"contributions_add_up", "steps_accounted"}
 
 
-def test_two_that_were_there_must_have_shared_with_each_other(lost: Path) -> None:
-    """If all steps that one saw may be those of the lost one, it is not shown that the two shared."""
+def test_two_remaining_workers_must_be_shown_to_share_with_each_other(lost: Path) -> None:
+    """If all foreign steps that a worker saw may be the lost worker's, sharing is not shown."""
     every = records(lost, "worker0")
     counted = every[-1]["contributions"]
     edit(lost, "worker0", "finished", contributions=counted | {"worker2": counted["worker2"] + 800})
     assert "steps_interleave" in checks(verdict_of(lost), None)
 
 
-def test_settings_with_another_policy_than_there_is_are_not_judged(lost: Path) -> None:
+def test_settings_with_an_unknown_policy_leave_the_verdict_open(lost: Path) -> None:
     settings = json.loads((lost / "settings.json").read_text())
     write(lost, "settings.json", json.dumps(settings | {"success": "most"}))
     verdict = verdict_of(lost)
@@ -127,7 +127,7 @@ def test_settings_with_another_policy_than_there_is_are_not_judged(lost: Path) -
     assert "success is 'most'; expected all_workers, chief, or the number" in verdict.checks[0].detail
 
 
-def test_the_moment_is_unknown_where_the_model_was_restored(lost: Path) -> None:
+def test_the_step_of_a_loss_is_unknown_if_the_model_was_restored(lost: Path) -> None:
     every = records(lost, "worker0")
     begun = next(number for number, record in enumerate(every) if record["event"] == "initialised")
     restored = every[begun] | {"event": "restored", "checkpoint": "x", "monotonic": 1e6}

@@ -47,7 +47,7 @@ def unchanged(run: Path) -> tuple[bool | None, str]:
     return found.ok, found.detail
 
 
-def test_the_manifest_names_what_the_verdict_rests_on_with_its_hashes(collected: Path) -> None:
+def test_the_manifest_lists_the_collected_evidence_with_its_hashes_and_sizes(collected: Path) -> None:
     written = (collected / "manifest.json").read_text()
     content = json.loads(written)
     assert written == json.dumps(content, indent=2) + "\n"
@@ -73,7 +73,7 @@ def test_the_manifest_names_what_the_verdict_rests_on_with_its_hashes(collected:
     }
 
 
-def test_a_folder_that_was_not_touched_is_proven(collected: Path) -> None:
+def test_an_unchanged_folder_is_proven(collected: Path) -> None:
     verdict = verdict_of(collected)
     assert verdict.exit_code == 0
     assert detail(verdict, "files_unchanged").startswith("12 files of ")
@@ -90,14 +90,14 @@ def ask_for_less(run: Path) -> None:
 
 
 def tell(run: Path, name: str, **entry: object) -> None:
-    """Let the manifest tell something else of a file, else what it tells of the plan."""
+    """Change the entry of a file in the manifest; the other fields are those of the plan."""
     content = json.loads((run / "manifest.json").read_text())
     content["files"][name] = content["files"]["plan.json"] | entry
     (run / "manifest.json").write_text(json.dumps(content))
 
 
 def tell_a_size(run: Path, name: str, digits: int) -> None:
-    """A number that can be read, and of which no sum can be written."""
+    """Claim a size that Python can parse although it cannot print a sum with it."""
     tell(run, name, bytes=int("9" * digits))
 
 
@@ -112,7 +112,7 @@ def name_a_file_outside(run: Path) -> None:
     tell(run, "../secret")
 
 
-def test_without_a_manifest_it_is_said_that_nobody_knows_what_was_collected(collected: Path) -> None:
+def test_without_a_manifest_it_is_not_shown_that_the_files_are_the_collected_ones(collected: Path) -> None:
     (collected / "manifest.json").unlink()
     verdict = verdict_of(collected)
     assert verdict.verdict == "proven"
@@ -138,11 +138,11 @@ def lead_nowhere(run: Path) -> None:
 
 
 @cases("manifest", globals())
-def test_what_was_changed_or_lacks_is_named(collected: Path, case: Case) -> None:
+def test_changed_and_missing_files_are_named(collected: Path, case: Case) -> None:
     case.hold(collected)
 
 
-def test_what_the_first_judging_notes_in_the_settings_is_no_change(collected: Path) -> None:
+def test_thresholds_noted_by_the_first_verdict_are_no_change(collected: Path) -> None:
     record_settings(collected, EvidenceSettings())
     assert "evidence" in json.loads((collected / "settings.json").read_text())
     assert unchanged(collected)[0] is True
@@ -166,7 +166,7 @@ def test_a_note_does_not_hide_that_the_settings_were_changed_before(collected: P
 
 
 def stranger(place: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What somebody gets who has the two packages and the folder: nothing installed, no Ansible."""
+    """Judge with only the two packages and the folder: without installed packages or Ansible."""
     for package in ("psfleet", "trainer"):
         shutil.copytree(ROOT / package, place / package, dirs_exist_ok=True)
     program = [sys.executable, "-S", "-m", "psfleet.evidence", str(folder), *arguments]
@@ -175,7 +175,9 @@ def stranger(place: Path, folder: Path, *arguments: str) -> subprocess.Completed
 
 
 @pytest.mark.slow
-def test_a_stranger_gets_the_same_verdict_and_sees_one_changed_byte(collected: Path, tmp_path: Path) -> None:
+def test_a_stranger_gets_the_same_verdict_and_detects_one_changed_byte(
+    collected: Path, tmp_path: Path
+) -> None:
     archive = tmp_path / "run.tar.gz"
     assert main([str(collected), "--pack", str(archive)]) == 0
     ours = json.loads((collected / "verdict.json").read_text())
@@ -193,7 +195,9 @@ def test_a_stranger_gets_the_same_verdict_and_sees_one_changed_byte(collected: P
     assert "FAILED  files unchanged         events/worker1.jsonl was changed after it was" in done.stdout
 
 
-def test_the_same_files_are_packed_alike_whenever_and_by_whomever(collected: Path, tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_archive_at_any_time_for_any_user(
+    collected: Path, tmp_path: Path
+) -> None:
     again = Path(shutil.copytree(collected, tmp_path / "copy" / RUN_ID))
     os.utime(events(again, "ps0"), (1, 1))
     events(again, "ps0").chmod(0o600)
@@ -212,7 +216,7 @@ def test_the_same_files_are_packed_alike_whenever_and_by_whomever(collected: Pat
     }
 
 
-def test_packing_replaces_no_file(
+def test_packing_does_not_replace_a_file(
     collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(collected), "--pack", str(tmp_path / "new.tar.gz")]) == 0
@@ -236,7 +240,7 @@ def test_a_run_that_was_never_collected_is_not_packed(
     assert not (tmp_path / "x.tar.gz").exists()
 
 
-def test_a_run_that_is_not_proven_is_packed_and_says_so(collected: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_not_proven_is_packed_with_exit_code_1(collected: Path, tmp_path: Path) -> None:
     edit(collected, "worker1", "finished", fingerprint="0" * 16)
     assert main([str(collected), "--pack", str(tmp_path / "x.tar.gz")]) == 1
     assert (tmp_path / "x.tar.gz").exists()

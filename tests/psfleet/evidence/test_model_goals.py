@@ -27,18 +27,18 @@ def evaluate_too_early(run: Path) -> None:
 
 
 @cases("model_goals", globals())
-def test_what_was_learned_is_judged(run: Path, case: Case) -> None:
+def test_each_change_of_the_learned_model_gets_its_expected_verdict(run: Path, case: Case) -> None:
     case.hold(run)
 
 
-def test_a_loss_that_is_no_number_is_not_compared_with_others(run: Path) -> None:
+def test_a_non_finite_loss_is_not_compared_with_other_losses(run: Path) -> None:
     lose_a_number_in_the_loss(run)
     assert checks(verdict_of(run), None) == {"loss_fell", "loss_settled"}
     assert verdict_of(run).figures["loss_first"] is None
     assert verdict_of(run).headline == "NOT PROVEN: training diverged"
 
 
-def test_goals_that_people_set_are_asked_of_any_model(run: Path) -> None:
+def test_configured_goals_apply_to_any_model(run: Path) -> None:
     asked = {"loss": {"maximum": 0.05}}
     assert checks(verdict_of(run, goals=asked), False) == {"model_converged"}
     train_another_model(run, "my_model")
@@ -46,6 +46,6 @@ def test_goals_that_people_set_are_asked_of_any_model(run: Path) -> None:
     assert checks(verdict_of(run, goals=asked), False) == {"model_converged"}
 
 
-def test_a_goal_that_people_set_counts_instead_of_the_models_own(run: Path) -> None:
+def test_a_configured_goal_replaces_the_models_own(run: Path) -> None:
     miss_the_line(run)
     assert verdict_of(run, goals={"weight": {"minimum": 1, "maximum": 1.5}}).exit_code == 0

@@ -34,7 +34,9 @@ def observed(trained: Callable[[str], Path], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["tutorial", "tutorial_synchronous"])
-def test_a_program_that_knows_nothing_of_psfleet_is_proven(trained: Callable[[str], Path], kind: str) -> None:
+def test_a_program_without_any_use_of_psfleet_is_proven_by_observation(
+    trained: Callable[[str], Path], kind: str
+) -> None:
     verdict = verdict_of(trained(kind))
     assert verdict.headline == (
         "PROVEN: by what psfleet saw of the program 2 workers trained one model together through 1 ps, and it"
@@ -58,17 +60,17 @@ def forget(run: Path, task: str, field: str) -> None:
 
 
 def stay(run: Path, task: str) -> None:
-    """Let the loss of a task be what the untrained model has."""
+    """Let the loss of a task stay that of the untrained model."""
     edit(run, task, "step", loss=0.7, loss_mean=0.7)
 
 
 @cases("observed_programs", globals())
-def test_what_contradicts_it_is_found(observed: Path, case: Case) -> None:
+def test_each_contradiction_of_an_observed_program_is_found(observed: Path, case: Case) -> None:
     case.hold(observed)
 
 
-def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
-    """A chief that hands out all steps, whose workers and ps know of none."""
+def test_the_contributions_that_a_coordinator_recorded_are_judged(observed: Path) -> None:
+    """A coordinator hands out all steps; its workers and ps have no records."""
     for task in ("worker1", "ps0"):
         (observed / "events" / f"{task}.jsonl").unlink()
 
@@ -85,7 +87,7 @@ def test_a_coordinator_tells_what_each_worker_has_done(observed: Path) -> None:
     assert "worker1 had done its work" not in "".join(verdict_of(observed).not_shown)
     end_with(worker0=799, worker1=1)
     assert checks(verdict_of(observed), False) == {"fair_shares"}
-    # It handed out what changes no variable of the model, as where it trains alone.
+    # Its functions change no variable of the model, as if it trained alone.
     end_with(worker0=0, worker1=0)
     verdict = verdict_of(observed)
     assert verdict.verdict == "completed", verdict.failing
@@ -111,7 +113,7 @@ def test_shares_are_the_same_in_checks_and_in_figures(observed: Path) -> None:
     assert shares == {"chief0": 0.0, "worker0": 0.4875, "worker1": 0.5125}
 
 
-def test_of_synchronous_gradients_only_those_count_that_cannot_all_have_come_too_late(
+def test_only_workers_whose_gradients_cannot_all_have_been_late_count_as_sharing(
     trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(trained("tutorial_synchronous"), tmp_path / RUN_ID))
@@ -126,7 +128,7 @@ def test_of_synchronous_gradients_only_those_count_that_cannot_all_have_come_too
     moved = max(own[-1]["global_step_after"] for own in steps.values()) - before
     told = "\n".join(verdict.not_shown)
     named = {name for name in steps if f"gradients of {name} counted: it computed" in told}
-    # Which of the two took more steps is the scheduler's matter: the other may have made all that counted.
+    # Which worker took more steps depends on the scheduler; it may have made all steps that counted.
     assert named == {
         name
         for name, other in (("worker0", "worker1"), ("worker1", "worker0"))
@@ -134,7 +136,7 @@ def test_of_synchronous_gradients_only_those_count_that_cannot_all_have_come_too
     }
 
 
-def test_a_goal_that_was_reached_is_learned_enough_whatever_the_losses_do(observed: Path) -> None:
+def test_a_reached_goal_proves_learning_whatever_the_losses(observed: Path) -> None:
     changed = records(observed, "worker0")
     found = {"event": "evaluated", "global_step": 10_000, "metrics": {"score": 9.0}}
     rewrite(observed, "worker0", [*changed[:-1], changed[-1] | found, changed[-1]])

@@ -25,7 +25,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_packed_run_is_judged_as_its_folder_and_left_as_it_is(
+def test_a_packed_run_gets_the_verdict_of_its_folder_and_stays_unchanged(
     run: Path, tmp_path: Path, temporary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Manifest.of(run).write(run)
@@ -38,7 +38,7 @@ def test_a_packed_run_is_judged_as_its_folder_and_left_as_it_is(
     assert main([str(archive), "--pack", str(tmp_path / "again.tar.gz")]) == 64
 
 
-def test_thresholds_that_cannot_be_used_are_told_as_of_a_folder(
+def test_invalid_thresholds_of_a_packed_run_are_reported_as_for_a_folder(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / "settings.json").write_text('{"training": {}, "evidence": {"minimum_share": "much"}}')
@@ -67,7 +67,7 @@ def tar_of(*entries: tarfile.TarInfo) -> bytes:
 
 
 def long_header() -> bytes:
-    """A further header that says it has 9 GB."""
+    """Return an extended header that claims 9 GB."""
     header = tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 9_000_000_000
     return header.tobuf(tarfile.GNU_FORMAT)
@@ -95,7 +95,7 @@ PLAN = entry("r/plan.json")
         (long_header, "a header of 9,000,000,000 bytes"),
     ],
 )
-def test_what_is_no_packed_run_is_refused(
+def test_an_archive_that_is_no_packed_run_is_refused(
     tmp_path: Path,
     temporary: Path,
     capsys: pytest.CaptureFixture[str],
@@ -111,7 +111,7 @@ def test_what_is_no_packed_run_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_disk_is_not_filled(
+def test_the_unpacked_size_is_limited(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = tmp_path / "large.tar.gz"

@@ -1,4 +1,4 @@
-"""Runs that went on with another number of workers: each part is judged with the workers that it had."""
+"""Runs that were resumed with another number of workers: each part is judged with its own workers."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def resized(copy_of: Callable[[str], Path]) -> Path:
     return copy_of("resized")
 
 
-def test_a_run_is_proven_with_the_workers_that_each_part_had(resized: Path) -> None:
+def test_a_resized_run_is_proven_with_the_workers_of_each_part(resized: Path) -> None:
     verdict = verdict_of(resized)
     assert verdict.verdict == "proven", verdict.failing
     assert verdict.headline.endswith("; its workers were 2, then 3, then 2")
@@ -37,7 +37,7 @@ def test_a_run_is_proven_with_the_workers_that_each_part_had(resized: Path) -> N
     assert "part 2 (3 workers): 3 workers found each other's nonces" in detail(verdict, "workers_met")
 
 
-def test_synchronous_steps_take_as_many_gradients_as_the_part_has_workers(
+def test_synchronous_steps_aggregate_as_many_gradients_as_the_part_has_workers(
     copy_of: Callable[[str], Path],
 ) -> None:
     verdict = verdict_of(copy_of("resized_sync"))
@@ -52,7 +52,7 @@ def test_an_earlier_part_needs_the_records_of_its_workers(resized: Path) -> None
     assert detail(verdict, "same_plan_and_release") == "part 2 (3 workers): worker2 left no records"
 
 
-def test_a_worker_that_was_lost_in_an_earlier_part_is_excused_by_the_policy(resized: Path) -> None:
+def test_the_policy_excuses_a_worker_that_was_lost_in_an_earlier_part(resized: Path) -> None:
     lose(resized, "worker2")
     plan = json.loads((resized / "plan.json").read_text())
     well = {"alive": False, "failed": False, "exit_code": 0, "ended_by": "psfleet"}
@@ -88,8 +88,8 @@ def test_the_counts_of_each_part_must_add_up(resized: Path) -> None:
     assert "contributions_add_up" in checks(verdict_of(resized), None)
 
 
-def test_steps_that_a_part_recorded_and_the_ps_did_not_count_are_found(resized: Path) -> None:
-    """The restore that began the part undid none of its steps."""
+def test_recorded_steps_of_a_part_that_the_ps_did_not_count_are_found(resized: Path) -> None:
+    """The restore at the beginning of the part undid none of its steps."""
     counts = records(resized, "worker0")[-1]["contributions"]
     changed = {"worker0": counts["worker0"] + 7, "worker1": counts["worker1"] - 7}
     every = records(resized, "worker0")
@@ -99,7 +99,7 @@ def test_steps_that_a_part_recorded_and_the_ps_did_not_count_are_found(resized: 
     assert "worker1: the chief counted" in found
 
 
-def test_steps_after_the_checkpoint_from_which_the_next_part_goes_on_are_lost(resized: Path) -> None:
+def test_steps_after_the_checkpoint_that_the_next_part_restored_do_not_count(resized: Path) -> None:
     """The chief of the first part failed five steps after its last save."""
     every = records(resized, "worker0")
     end = next(number for number, record in enumerate(every) if record["event"] == "finished")
@@ -115,8 +115,8 @@ def test_steps_after_the_checkpoint_from_which_the_next_part_goes_on_are_lost(re
     assert verdict.figures["parts"][0]["last_step"] == step
 
 
-def test_a_worker_that_slept_through_a_part_is_found(resized: Path) -> None:
-    """Its share of the whole run would do; that of the part does not."""
+def test_a_worker_without_steps_in_a_part_is_found(resized: Path) -> None:
+    """Its share of the whole run would be enough; its share of the part is not."""
     every = records(resized, "worker1")
     second = json.loads((resized / "plan.json").read_text())["earlier"][1]["plan"]["hash"]
     kept = [record for record in every if record["event"] != "step" or record["plan_hash"] != second]

@@ -1,4 +1,4 @@
-"""The price of faults: what a restore took back, how long nobody trained, and what part was useful."""
+"""The price of faults: steps that restores undid, seconds without training, the useful part of the time."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from trainer.contract.run_tasks import RunTask
 
 @dataclass
 class _Worker:
-    """A worker's records, whose times are seconds of its own clock."""
+    """The records of a worker, with times in seconds of its own clock."""
 
     index: int
     records: list[Record] = field(default_factory=list)
@@ -54,8 +54,8 @@ def test_a_run_without_faults_has_no_price() -> None:
     assert _price(one, other) == {"steps_lost": 0, "still_seconds": 0.0, "goodput": 1.0, "restores": []}
 
 
-def test_what_a_restore_took_back_was_trained_in_vain() -> None:
-    # The other worker's clock is another, and it saw ten steps more.
+def test_steps_undone_by_a_restore_count_as_lost() -> None:
+    # The other worker has another clock, and saw ten more steps.
     other = _Worker(1).step(1010, 10, 0, 110).step(1042, 20, 55, 250)
     found = _price(_chief_that_lost_a_ps(), other)
     assert found["restores"] == [{"global_step": 50, "steps_lost": 60, "damaged": ("model.ckpt-80",)}]
@@ -65,7 +65,7 @@ def test_what_a_restore_took_back_was_trained_in_vain() -> None:
     assert found["goodput"] == pytest.approx((30 + 30 - lost_seconds) / (2 * 42), abs=1e-4)
 
 
-def test_a_worker_that_is_lost_alone_leaves_the_others_at_work() -> None:
+def test_the_loss_of_one_worker_reduces_only_its_own_time() -> None:
     chief = _Worker(0).step(10, 10, 0, 100).step(40, 30, 100, 400)
     other = _Worker(1).step(10, 10, 0, 100)
     found = _price(chief, other)
@@ -73,20 +73,22 @@ def test_a_worker_that_is_lost_alone_leaves_the_others_at_work() -> None:
     assert found["goodput"] == pytest.approx(50 / 80)
 
 
-def test_a_chief_that_is_lost_ends_nobody_elses_time() -> None:
+def test_the_loss_of_the_chief_does_not_end_the_time_of_the_others() -> None:
     chief = _Worker(0).step(10, 10, 0, 100)
     found = _price(chief, _Worker(1).step(10, 10, 0, 100).step(40, 30, 100, 400))
     assert found["goodput"] == pytest.approx(50 / 80)
 
 
 @pytest.mark.parametrize(("replication", "goodput"), [("async", (16 + 20) / 40), ("sync", (16 + 16) / 40)])
-def test_saves_stop_the_chief_and_with_it_those_that_wait_for_it(replication: str, goodput: float) -> None:
+def test_a_save_stops_the_chief_and_in_a_synchronous_run_also_the_others(
+    replication: str, goodput: float
+) -> None:
     chief = _Worker(0).write("checkpointed", 10, global_step=50, path="", seconds=5.0, stopped_seconds=4.0)
     chief.step(20, 20, 0, 100)
     assert _price(chief, _Worker(1).step(20, 20, 0, 100), replication=replication)["goodput"] == goodput
 
 
-def test_the_time_of_a_run_that_people_stopped_is_not_its_fault() -> None:
+def test_the_time_while_people_had_stopped_the_run_does_not_count() -> None:
     chief = _Worker(0).step(10, 10, 0, 100).write("finished", 10, reason="stopped")
     chief.pid = 2
     chief.write("started", 1000, nonce=2).write("restored", 1001, global_step=100)
@@ -94,7 +96,7 @@ def test_the_time_of_a_run_that_people_stopped_is_not_its_fault() -> None:
     assert (found["still_seconds"], found["restores"]) == (2.0, [])
 
 
-def test_a_verdict_tells_the_price(run: Path) -> None:
+def test_a_verdict_contains_the_price_of_faults(run: Path) -> None:
     assert 0.5 < verdict_of(run).figures["faults"]["goodput"] <= 1
     chief = records(run, "worker0")
     steps = [record["global_step_after"] for record in chief if record["event"] == "step"]

@@ -36,7 +36,7 @@ WITH_RECORDS = {
 }
 
 
-def test_a_program_that_recorded_its_steps_is_proven_by_them(together: Path) -> None:
+def test_a_program_is_proven_by_its_recorded_steps(together: Path) -> None:
     verdict = verdict_of(together, goals=GOALS)
     assert (verdict.verdict, verdict.exit_code) == ("proven", 0), verdict.failing
     assert checks(verdict, True) == WITH_RECORDS | {"goals_reached"}
@@ -50,7 +50,7 @@ def test_a_program_that_recorded_its_steps_is_proven_by_them(together: Path) -> 
     assert verdict.figures["global_steps"] >= 400
 
 
-def test_workers_that_each_trained_a_model_of_their_own_are_found_out(alone: Path) -> None:
+def test_workers_that_each_trained_their_own_model_are_not_proven(alone: Path) -> None:
     verdict = verdict_of(alone)
     assert verdict.exit_code == 1
     assert "steps_interleave" in checks(verdict, False)
@@ -58,7 +58,7 @@ def test_workers_that_each_trained_a_model_of_their_own_are_found_out(alone: Pat
     assert verdict.headline == "NOT PROVEN: nothing shows that the workers trained one model together"
 
 
-def test_goals_are_asked_of_the_last_evaluation(recorded: Path) -> None:
+def test_goals_are_compared_with_the_last_evaluation(recorded: Path) -> None:
     assert checks(verdict_of(recorded, goals={"weight": {"maximum": 1}}), False) == {"goals_reached"}
     missed = verdict_of(
         recorded, goals={"weight": {"maximum": 1}}, log_patterns=[{"tasks": "*", "pattern": "x y"}]
@@ -78,7 +78,7 @@ def test_an_evaluation_of_an_earlier_step_does_not_count(recorded: Path) -> None
     assert "goals_reached" in checks(verdict_of(recorded, goals=GOALS), True)
 
 
-def test_the_last_step_is_the_last_that_any_worker_saw(recorded: Path) -> None:
+def test_the_last_step_is_the_highest_that_any_worker_recorded(recorded: Path) -> None:
     edit(recorded, "worker0", "finished", global_step=10)
     verdict = verdict_of(recorded)
     assert verdict.verdict == "proven", verdict.failing
@@ -111,7 +111,7 @@ tell_no_losses = partial(leave_out, fields="loss loss_mean")
         ),
     ],
 )
-def test_what_records_do_not_tell_is_named_and_never_passed(
+def test_missing_records_are_named_and_no_check_passes_without_them(
     recorded: Path, damage: Callable[[Path], None], missing: set[str], said: str
 ) -> None:
     damage(recorded)
@@ -121,7 +121,7 @@ def test_what_records_do_not_tell_is_named_and_never_passed(
     assert said in "\n".join(found.not_shown)
 
 
-def test_a_program_that_goes_on_from_what_it_has_learned_is_proven_by_a_goal(recorded: Path) -> None:
+def test_a_program_that_resumes_a_trained_model_is_proven_by_a_goal(recorded: Path) -> None:
     rest(recorded, after=0, at=1e-12)
     assert verdict_of(recorded).verdict == "completed"
     verdict = verdict_of(recorded, goals=GOALS)
@@ -157,11 +157,11 @@ def rest(run: Path, after: int, at: float) -> None:
 
 
 @cases("program_records", globals())
-def test_what_records_contradict_is_found(recorded: Path, case: Case) -> None:
+def test_each_contradiction_of_a_programs_records_is_found(recorded: Path, case: Case) -> None:
     case.hold(recorded)
 
 
-def test_a_program_may_tell_the_losses_of_one_worker_only(recorded: Path) -> None:
+def test_a_program_may_record_losses_of_one_worker_only(recorded: Path) -> None:
     tell_no_losses(recorded, tasks="worker1")
     verdict = verdict_of(recorded)
     assert verdict.verdict == "proven", verdict.failing
@@ -169,7 +169,7 @@ def test_a_program_may_tell_the_losses_of_one_worker_only(recorded: Path) -> Non
     assert detail(verdict, "loss_finite") == f"finite in all {len(windows)} windows of steps"
 
 
-def test_a_restarted_program_counts_its_steps_anew_also_without_saying_that_it_started(
+def test_a_restarted_program_counts_its_steps_from_zero_also_without_a_started_record(
     recorded: Path,
 ) -> None:
     steps, (begun, *_) = steps_and_others(recorded, "worker1")

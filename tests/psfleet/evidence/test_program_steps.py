@@ -45,7 +45,7 @@ def tell_every(run: Path, nth: int, windows: int, window_steps: int = 2) -> None
 
 
 def tell_alone(run: Path, *moves: list[int]) -> None:
-    """Let each worker move a global step of its own: by so much, of which it records one step each time."""
+    """Let each worker move its own global step by these amounts, and record one step for each."""
     for worker, own in zip(WORKERS, moves, strict=True):
         (step, *_), others = steps_and_others(run, worker)
         told, reached = [], 0
@@ -66,14 +66,14 @@ def tell_alone(run: Path, *moves: list[int]) -> None:
         rewrite(run, worker, [others[0], *told, *others[1:-1], last])
 
 
-# A worker of its own ps, which records all steps but one; and one with two optimizers, of which each step of
-# the one or the other counts twice, or not at all.
+# Workers with their own ps that record all steps but one; and workers with two optimizers, where a step
+# of either may count twice, or not at all.
 BUT_ONE = [[1] * 499 + [2] + [1] * 499] * 2
 UNEVEN = [[random.Random(seed).choice([1, 2, 3]) for _ in range(500)] for seed in (1, 2)]
 
 
 @pytest.mark.parametrize("moves", [BUT_ONE, UNEVEN], ids=["but one", "uneven"])
-def test_workers_that_train_alone_record_more_steps_of_some_range_than_it_has(
+def test_workers_that_train_alone_record_too_many_steps_in_some_range(
     recorded: Path, moves: list[list[int]]
 ) -> None:
     tell_alone(recorded, *moves)
@@ -85,14 +85,14 @@ def test_workers_that_train_alone_record_more_steps_of_some_range_than_it_has(
 
 
 @pytest.mark.parametrize("workers", [2, 3, 8])
-def test_no_order_of_steps_that_workers_share_leaves_a_step_without_a_number(workers: int) -> None:
+def test_shared_steps_in_any_order_all_have_a_number(workers: int) -> None:
     for seed in range(25):
         run = Simulation(seed, workers, faults=False).run(1000)
         lives = [process.windows for worker in run.workers for process in worker.processes]
         assert first_beyond(span for windows in lives for span in spans_of(windows)) is None, seed
 
 
-def test_a_step_finds_no_number_where_all_are_given() -> None:
+def test_the_first_range_with_more_steps_than_numbers_is_found() -> None:
     assert first_beyond([(0, 4, 2), (0, 4, 2)]) is None
     assert first_beyond([(0, 4, 2), (0, 4, 3)]) == 4
     assert first_beyond([(0, 10, 5), (2, 4, 2), (2, 4, 1)]) == 4
@@ -102,12 +102,12 @@ def test_a_step_finds_no_number_where_all_are_given() -> None:
 
 
 def windows(*told: tuple[int, int, int, int]) -> list[Window]:
-    """Return windows from, to, of so many steps, of which so many are not placed."""
+    """Return windows of (before, after, steps, unplaced steps)."""
     unknown = (0, 1.0, None, None, None, None, None, 0, None)
     return [Window(0, steps, before, after, *unknown, unplaced) for before, after, steps, unplaced in told]
 
 
-def test_a_step_that_is_not_placed_is_in_a_window_beside_its_own_or_in_it() -> None:
+def test_a_step_without_a_place_counts_for_its_window_or_a_neighbouring_one() -> None:
     assert list(spans_of(windows((0, 1, 1, 0), (1, 9, 5, 2), (9, 12, 3, 3)))) == [
         (0, 1, 1),
         (1, 9, 3),
@@ -115,10 +115,10 @@ def test_a_step_that_is_not_placed_is_in_a_window_beside_its_own_or_in_it() -> N
         (9, 12, 0),
     ]
     assert list(spans_of(windows((0, 1, 1, 2), (1, 9, 5, 0)))) == [(0, 1, 0), (1, 9, 5)]
-    # A value that is fetched with a step is that before it or after it: 0, 2, 3 for the steps 1, 3, 4.
+    # A counter fetched with a step has the value before or after it: 0, 2, 3 for the steps 1, 3, 4.
     fetched = [(0, 0, 1, 1), (0, 2, 1, 1), (2, 3, 1, 1), (3, 4, 1, 1)]
     assert first_beyond(spans_of(windows(*fetched))) is None
-    # Two that count for themselves have twice as many steps, whichever they read.
+    # Two workers that each count alone have twice as many steps, whichever value they read.
     alone = [(max(step - 1, 0), step, 1, 1) for step in range(30)]
     assert first_beyond([*spans_of(windows(*alone)), *spans_of(windows(*alone))]) is not None
 
@@ -133,7 +133,7 @@ def test_a_step_that_is_not_placed_is_in_a_window_beside_its_own_or_in_it() -> N
         (2, 3, "worker0 recorded only 6 of 11 steps: too few to distinguish"),
     ],
 )
-def test_workers_that_train_alone_and_tell_only_some_steps_are_not_proven(
+def test_workers_that_train_alone_and_record_only_some_steps_are_not_proven(
     recorded: Path, nth: int, windows: int, said: str
 ) -> None:
     tell_every(recorded, nth, windows)
@@ -148,7 +148,7 @@ def again(every: list[Record]) -> list[Record]:
     return [record | {"pid": 99999, "monotonic": record["monotonic"] + 1e6} for record in every]
 
 
-def test_a_program_that_began_anew_is_not_proven_by_what_it_had_reached_before(recorded: Path) -> None:
+def test_a_program_that_started_over_is_not_proven_by_its_earlier_evaluation(recorded: Path) -> None:
     """The first process evaluated well at a higher global step; the model that is left did not learn."""
     for worker in WORKERS:
         every = records(recorded, worker)
@@ -164,7 +164,7 @@ def test_a_program_that_began_anew_is_not_proven_by_what_it_had_reached_before(r
     )
 
 
-def test_metrics_of_one_global_step_are_taken_together_and_the_later_counts(recorded: Path) -> None:
+def test_metrics_of_one_global_step_are_merged_and_the_later_value_counts(recorded: Path) -> None:
     (evaluated,), others = steps_and_others(recorded, "worker1", "evaluated")
     told = [
         evaluated | {"global_step": 10_000, "metrics": metrics}

@@ -19,7 +19,7 @@ def not_shown(run: Path, **settings: object) -> str:
     return "\n".join(verdict_of(run, **settings).not_shown)
 
 
-def test_without_records_a_program_completes_and_the_rest_is_named(silent: Path) -> None:
+def test_a_program_without_records_is_completed_and_the_open_questions_are_named(silent: Path) -> None:
     verdict = verdict_of(silent)
     assert (verdict.verdict, verdict.exit_code) == ("completed", 0), verdict.failing
     assert checks(verdict, True) == WITHOUT_RECORDS
@@ -51,11 +51,11 @@ def spoil_an_entry(run: Path) -> None:
 
 
 @cases("programs", globals())
-def test_how_tasks_ended_is_judged(silent: Path, case: Case) -> None:
+def test_each_way_in_which_tasks_ended_gets_its_expected_verdict(silent: Path, case: Case) -> None:
     case.hold(silent)
 
 
-def test_bytes_that_nobody_counted_are_named_and_not_asked_for(silent: Path) -> None:
+def test_missing_byte_counts_are_named_and_not_required(silent: Path) -> None:
     end(silent, "worker1", bytes_received=None, bytes_sent=None)
     assert "It is not shown that worker1 exchanged anything" in not_shown(silent)
     assert "tasks_exchanged" in checks(verdict_of(silent), True)
@@ -67,12 +67,12 @@ def test_bytes_that_nobody_counted_are_named_and_not_asked_for(silent: Path) -> 
     assert "exchanged anything with the others: systemd did not count the bytes" in not_shown(silent)
 
 
-def test_the_least_that_a_task_exchanges_can_be_set(silent: Path) -> None:
+def test_the_minimum_of_exchanged_bytes_can_be_set(silent: Path) -> None:
     end(silent, "worker1", bytes_received=120)
     assert verdict_of(silent, minimum_exchanged_bytes=120).exit_code == 0
 
 
-def test_work_that_was_cut_off_or_begun_anew_is_named(silent: Path) -> None:
+def test_interrupted_and_restarted_work_is_named(silent: Path) -> None:
     end(silent, "worker1", exit_code=143, restarts=2)
     said = not_shown(silent)
     assert "worker1 had done its work: it still ran, and a playbook ended it" in said
@@ -86,7 +86,9 @@ def test_work_that_was_cut_off_or_begun_anew_is_named(silent: Path) -> None:
 REBOOTED = "its host went down, and was booted since; the last step that it recorded is 400"
 
 
-def test_a_worker_whose_host_went_down_was_lost_and_nobody_ended_it(silent: Path) -> None:
+def test_a_worker_on_a_host_that_went_down_counts_as_lost_and_not_as_ended_by_a_playbook(
+    silent: Path,
+) -> None:
     end(silent, "worker1", exit_code=143, failed=True, ended_by="host", reason=REBOOTED)
     verdict = verdict_of(silent)
     assert verdict.exit_code == 1
@@ -94,15 +96,15 @@ def test_a_worker_whose_host_went_down_was_lost_and_nobody_ended_it(silent: Path
     assert "worker1 had done its work" not in not_shown(silent)
 
 
-def test_sigterm_of_somebody_else_is_not_said_to_be_a_playbooks(silent: Path) -> None:
+def test_a_sigterm_that_no_playbook_sent_is_reported_as_such(silent: Path) -> None:
     end(silent, "worker1", exit_code=143, ended_by="itself")
     said = "worker1 had done its work: it was ended by SIGTERM, which no playbook sent"
     assert said in not_shown(silent)
     assert said.partition(": it ")[2] in detail(verdict_of(silent), "tasks_ended_well")
 
 
-def test_a_chief_is_the_lead_of_the_tasks(silent: Path) -> None:
-    """Where there is a chief, its end is the run's, and a worker may be ended by train.yml."""
+def test_chief0_must_end_by_itself_and_workers_need_not(silent: Path) -> None:
+    """If there is a chief0, the run ends with it, and train.yml may end the workers."""
     tasks = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
     chief = PlannedTask("chief", 0, "host9", "127.0.0.1", 1)
     (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (*tasks, chief)).to_json()))
@@ -135,11 +137,11 @@ SIZES |= {4 * 10**6: "4 MB", 7 * 10**9: "7 GB", 10**18: "1e+06 TB", 10**400: "1e
 
 
 @pytest.mark.parametrize(("count", "said"), SIZES.items())
-def test_bytes_are_said_as_people_read_them(count: object, said: str) -> None:
+def test_bytes_are_shown_with_units(count: object, said: str) -> None:
     assert size(count) == said
 
 
-def test_a_plan_of_a_chief_and_ps_alone_is_enough(silent: Path) -> None:
+def test_a_plan_of_a_chief_and_a_ps_without_workers_is_judged(silent: Path) -> None:
     ps, *_ = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
     chief = PlannedTask("chief", 0, "host9", "127.0.0.1", 1)
     (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps, chief)).to_json()))

@@ -1,4 +1,4 @@
-"""The verdict on real runs: shared, each for itself, and with a worker that slept."""
+"""The verdict on real runs: with a shared model, with separate models, and with a suspended worker."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def test_a_healthy_run_is_proven(healthy: Path) -> None:
     assert verdict.figures["examples_per_second"] > 0
 
 
-def test_workers_on_ps_of_their_own_are_not_proven_though_both_converged(split_brain: Path) -> None:
+def test_workers_with_separate_ps_are_not_proven_although_both_converged(split_brain: Path) -> None:
     verdict = verdict_of(split_brain)
     assert verdict.exit_code == 1
     assert checks(verdict, False) == SHARING
@@ -36,7 +36,7 @@ def test_workers_on_ps_of_their_own_are_not_proven_though_both_converged(split_b
     assert "worker1 moved the global step alone" in detail(verdict, "steps_interleave")
 
 
-def test_a_worker_that_slept_has_no_fair_share(asleep: Path) -> None:
+def test_a_suspended_worker_has_no_fair_share(asleep: Path) -> None:
     verdict = verdict_of(asleep)
     assert checks(verdict, False) == {"fair_shares"}
     assert checks(verdict, None) == set()
@@ -60,7 +60,9 @@ def test_the_program_needs_nothing_but_python_and_the_folder(run: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_of_steps_that_pull_ahead_nobody_takes_his_own_for_others(tmp_path: Path, workers: int) -> None:
+def test_a_run_that_pulls_ahead_is_proven_and_does_not_count_own_steps_as_staleness(
+    tmp_path: Path, workers: int
+) -> None:
     run = train(tmp_path, workers, ["--model=linear", "--steps=1000", "--pull_ahead=true"])
     verdict = verdict_of(run)
     assert verdict.verdict == "proven", verdict.failing

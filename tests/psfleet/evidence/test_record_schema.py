@@ -38,7 +38,7 @@ COMMON = {
 WHO = [("ps", 0), ("worker", 0), ("worker", 1), ("chief", 0), ("evaluator", 0), ("server", 2)]
 
 
-def test_it_is_a_schema() -> None:
+def test_the_file_is_a_valid_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
@@ -53,7 +53,7 @@ def damaged(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("program", [True, False])
 @pytest.mark.parametrize("event", list(EVENTS))
-def test_it_takes_the_records_that_the_code_takes_and_no_others(event: str, program: bool) -> None:
+def test_the_schema_accepts_exactly_the_records_that_the_code_accepts(event: str, program: bool) -> None:
     validator = jsonschema.Draft202012Validator(json.loads(FILE.read_text(encoding="utf-8")))
     taken = refused = 0
     for job, index in WHO:

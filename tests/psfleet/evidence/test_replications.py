@@ -1,4 +1,4 @@
-"""Real runs of each replication are proven, each by what its own records must show."""
+"""Real runs of each replication are proven by the records that this replication must leave."""
 
 import random
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def test_a_real_run_is_proven(trained: Callable[[str], Path], kind: str) -> None
         assert "the client of all 3 workers met" in detail(verdict, "same_parameter_servers")
 
 
-def test_a_local_run_shares_with_nobody_and_says_so(trained: Callable[[str], Path]) -> None:
+def test_the_checks_of_a_local_run_state_that_nothing_is_shared(trained: Callable[[str], Path]) -> None:
     verdict = verdict_of(trained(LOCAL))
     for name in (
         "same_parameter_servers",
@@ -70,7 +70,7 @@ def test_a_slow_backup_needs_no_share(copy_of: Callable[[str], Path]) -> None:
 
 
 def take_one_gradient_to_a_step(run: Path) -> None:
-    """Every worker offers a gradient in each step, and one of them is taken."""
+    """Let every worker offer a gradient in each step, which aggregates only one."""
     tell_settings(run, replicas_to_aggregate=1)
     whole = {"local_step": STEPS, "steps": STEPS, "global_step_before": 0, "global_step_after": STEPS}
     for worker in ("worker0", "worker1", "worker2"):
@@ -79,7 +79,7 @@ def take_one_gradient_to_a_step(run: Path) -> None:
         begin_with(run, worker, replicas_to_aggregate=1)
 
 
-def test_with_one_gradient_to_a_step_two_workers_must_still_do_their_part(
+def test_with_one_gradient_in_a_step_two_workers_must_still_contribute(
     copy_of: Callable[[str], Path],
 ) -> None:
     run = copy_of(SYNC)
@@ -104,7 +104,7 @@ def test_with_one_gradient_to_a_step_two_workers_must_still_do_their_part(
         ({"existing_servers": "perhaps"}, "existing_servers is 'perhaps'; expected true or false"),
     ],
 )
-def test_settings_that_name_no_replication_leave_everything_open(
+def test_invalid_settings_of_the_replication_leave_everything_open(
     copy_of: Callable[[str], Path], training: dict[str, object], said: str
 ) -> None:
     run = copy_of(SYNC)
@@ -115,13 +115,15 @@ def test_settings_that_name_no_replication_leave_everything_open(
     assert said in detail(verdict, "workers_met")
 
 
-def test_without_settings_the_chief_tells_the_replication(copy_of: Callable[[str], Path]) -> None:
+def test_without_settings_the_replication_is_read_from_the_chiefs_records(
+    copy_of: Callable[[str], Path],
+) -> None:
     run = copy_of(SYNC)
     (run / "settings.json").unlink()
     assert verdict_of(run).headline == HEADLINES[SYNC]
 
 
-def test_a_run_of_before_there_were_replications_is_judged_as_ever(run: Path) -> None:
+def test_a_run_without_a_recorded_replication_is_judged_as_asynchronous(run: Path) -> None:
     tell_settings(run)
     (run / "settings.json").write_text('{"training": {"model": "linear"}, "tasks": {}}')
     edit(run, "worker0 worker1", "started", settings={"model": "linear"})
@@ -156,7 +158,7 @@ def test_a_backup_may_be_slow(every: int) -> None:
     "steps",
     [[(0, 1), (1, 300)], [(0, 1), (1, 2), (2, 3), (3, 290), (290, 291)], [(0, 1), (299, 300)]],
 )
-def test_a_backup_that_slept_was_not_there(steps: list[tuple[int, int]]) -> None:
+def test_a_backup_without_steps_for_most_of_the_run_fails_the_check(steps: list[tuple[int, int]]) -> None:
     check = fair_shares(with_a_backup(*steps), EvidenceSettings())
     assert check.ok is False
     assert "worker2, a backup, made no step during 9" in check.detail

@@ -1,4 +1,4 @@
-"""Where the ps counted other steps than a worker recorded: accepted only if the records explain it."""
+"""A difference between the steps that the ps counted and a worker recorded must have a recorded cause."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +16,13 @@ from tests.psfleet.evidence.run_folders import (
 )
 
 
-def test_a_session_of_the_client_that_broke_may_have_left_a_tower_uncounted(
+def test_a_broken_session_of_the_client_may_leave_a_tower_unrecorded(
     copy_of: Callable[[str], Path],
 ) -> None:
-    """The step was made, and the worker could not count its tower any more."""
+    """The step was applied, but the worker could no longer count its tower."""
     run = copy_of(IN_GRAPH)
     every = records(run, "worker1")
-    # Its last window may be of one step, and none is of no step.
+    # Its last window may have one step, and no window may have none.
     last = max(number for number, record in enumerate(every) if record.get("steps", 0) > 1)
     every[last]["steps"] -= 1
     for record in every[last:]:
@@ -47,16 +47,14 @@ def test_a_session_of_the_client_that_broke_may_have_left_a_tower_uncounted(
         for kind in CAME_BACK
     ],
 )
-def test_a_task_that_was_killed_and_came_back_leaves_a_run_that_is_proven(
-    trained: Callable[[str], Path], kind: str
-) -> None:
-    """Real tasks: what their records and counts then tell of each other must be what is accepted."""
+def test_a_run_with_a_killed_and_restarted_task_is_proven(trained: Callable[[str], Path], kind: str) -> None:
+    """The records and counts of real restarted tasks must be accepted."""
     verdict = verdict_of(trained(kind))
     assert checks(verdict, False, None) == set(), verdict.failing
     assert f"started again: {CAME_BACK[kind][1]} 1 time" in detail(verdict, "ended_well")
 
 
-def test_a_run_that_was_stopped_and_goes_on_was_not_started_again(run: Path) -> None:
+def test_a_resumed_run_counts_as_resumed_and_not_as_restarted(run: Path) -> None:
     for task in ("worker0", "worker1", "ps0"):
         first, *more, last = records(run, task)
         stopped, later = last | {"reason": "stopped"}, {"nonce": 7, "pid": 99999}
@@ -66,10 +64,10 @@ def test_a_run_that_was_stopped_and_goes_on_was_not_started_again(run: Path) -> 
     assert "started again" not in "".join(check.detail for check in verdict.checks)
 
 
-def test_a_life_that_was_stopped_before_it_met_anyone_is_not_the_last_word(
+def test_a_process_that_was_stopped_before_it_met_the_others_is_ignored(
     copy_of: Callable[[str], Path],
 ) -> None:
-    """As where systemd starts a task again that has done its work, and train.yml ends that life."""
+    """Systemd may restart a task that has finished, until train.yml ends that process."""
     run = copy_of(IN_GRAPH)
     every = records(run, "worker0")
     later = {"nonce": 7, "pid": 99999, "monotonic": 1.0}

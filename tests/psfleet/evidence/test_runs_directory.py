@@ -1,4 +1,4 @@
-"""Which run is judged: the newest or the one that is named, once it is over."""
+"""The newest or the named run is judged, once it is over."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def make(runs: Path, *names: str) -> None:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A runs directory with two runs, of which `test` is the newer, and a folder that is no run."""
+    """A runs directory with the runs `zoo` and `test`, which is newer, and a folder that is no run."""
     make(tmp_path, "zoo", "test")
     os.utime(tmp_path / "test" / "plan.json", (2, 2))
     (tmp_path / "none").mkdir()
@@ -37,7 +37,7 @@ def test_a_run_id_that_breaks_the_rule_is_refused(runs: Path, run_id: str) -> No
     assert refusal(runs, run_id) == f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {there}"
 
 
-def test_a_run_that_does_not_exist_is_refused_with_the_newest_of_those_that_do(runs: Path) -> None:
+def test_an_unknown_run_is_refused_with_a_list_of_the_newest_runs(runs: Path) -> None:
     there = "there is no run 'other'. The runs that exist are test, zoo"
     make(runs, *"abcdefgh")
     assert refusal(runs, "other") == f"{there}, h, g, f, e, d, c, b, a (in {runs})"
@@ -46,7 +46,7 @@ def test_a_run_that_does_not_exist_is_refused_with_the_newest_of_those_that_do(r
     assert refusal(runs, "other") == f"{there}, j, i, h, g, f, e, d, c and 2 more (in {runs})"
 
 
-def test_without_any_run_train_is_named(tmp_path: Path) -> None:
+def test_without_any_run_the_refusal_names_train_yml(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "absent"):
         said = f"There is no run in {directory} yet: ansible-playbook train.yml makes one"
         assert refusal(directory, None) == said

@@ -24,7 +24,7 @@ def checkpoint(prefix: str, parts: int = 1) -> list[str]:
     return [f"{prefix}.index", *(f"{prefix}.data-{part:05}-of-{parts:05}" for part in range(parts))]
 
 
-def test_each_kind_is_told_with_its_size_and_how_it_is_loaded(tmp_path: Path) -> None:
+def test_each_kind_of_model_is_shown_with_its_size_and_the_call_that_loads_it(tmp_path: Path) -> None:
     export = "saved/worker0/tmp/export"
     names = [f"{export}/saved_model.pb", *checkpoint(f"{export}/variables/variables"), "saved/chief0/m.keras"]
     names += [*checkpoint("checkpoints/model.ckpt-9"), *checkpoint("checkpoints/model.ckpt-10", 2)]
@@ -41,7 +41,7 @@ def test_each_kind_is_told_with_its_size_and_how_it_is_loaded(tmp_path: Path) ->
     ]
 
 
-def test_beside_a_model_in_a_folder_of_everybody_others_are_told(tmp_path: Path) -> None:
+def test_other_models_in_a_shared_folder_are_also_shown(tmp_path: Path) -> None:
     tmp = "saved/worker0/tmp"
     names = [f"{tmp}/saved_model.pb", *checkpoint(f"{tmp}/variables/variables"), f"{tmp}/junk"]
     assert lines(made(tmp_path, *names, *checkpoint(f"{tmp}/logs/a-1"), f"{tmp}/b.keras")) == [
@@ -51,7 +51,7 @@ def test_beside_a_model_in_a_folder_of_everybody_others_are_told(tmp_path: Path)
     ]
 
 
-def test_a_checkpoint_that_lacks_a_part_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_not_listed(tmp_path: Path) -> None:
     made(
         tmp_path,
         "checkpoints/a-2.data-00000-of-00002",
@@ -62,7 +62,7 @@ def test_a_checkpoint_that_lacks_a_part_is_none(tmp_path: Path) -> None:
     assert [model.path for model in find_models(tmp_path)] == ["checkpoints/a-1"]
 
 
-def test_those_of_other_hosts_come_last_and_of_many_the_first_are_told(tmp_path: Path) -> None:
+def test_models_of_other_hosts_come_last_and_long_lists_are_shortened(tmp_path: Path) -> None:
     made(tmp_path, "other_hosts/n2/output/a.keras", *(f"saved/worker1/{name}.weights.h5" for name in "abcd"))
     told = lines(tmp_path)
     assert [line.partition(",")[0] for line, _ in told] == ["Keras weights"] * 4 + [
@@ -100,7 +100,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
         ([("gs://bucket/m", "SavedModel")], "worker0 saved to gs://bucket/m", True),
     ],
 )
-def test_where_none_came_it_is_said_what_became_of_it(
+def test_a_run_without_a_collected_model_gets_an_explanation(
     tmp_path: Path, places: list[tuple[str, str]], said: str, *, is_good: bool
 ) -> None:
     (tmp_path / "saves").mkdir()

@@ -14,7 +14,7 @@ from tests.repository import ROOT
 
 
 def patterns(**changes: object) -> dict[str, object]:
-    """Two patterns, the second of which is changed."""
+    """Return two patterns, the second with changes."""
     good = {"tasks": "worker*", "pattern": "a"}
     return {"log_patterns": [good, good | changes]}
 
@@ -27,7 +27,7 @@ def test_the_role_has_the_same_thresholds_with_the_same_defaults() -> None:
     assert thresholds == EvidenceSettings().as_dict()
 
 
-def test_text_from_the_command_line_is_taken_for_the_number_it_means() -> None:
+def test_text_from_the_command_line_is_converted_to_numbers() -> None:
     settings = EvidenceSettings.from_mapping({"minimum_share": "0.5", "target_loss": "", "bias_tolerance": 1})
     assert (settings.minimum_share, settings.target_loss, settings.bias_tolerance) == (0.5, None, 1.0)
 
@@ -67,13 +67,13 @@ def test_text_from_the_command_line_is_taken_for_the_number_it_means() -> None:
         ({"x": 1, "minimum_share": 9}, "; training_evidence_minimum_share is 9"),
     ],
 )
-def test_what_cannot_be_a_threshold_is_refused_by_name(values: dict[str, object], said: str) -> None:
+def test_an_invalid_threshold_is_refused_with_its_name(values: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match="training_evidence_") as refusal:
         EvidenceSettings.from_mapping(values, "training_evidence_")
     assert said in str(refusal.value)
 
 
-def test_what_is_asked_for_is_kept_as_people_write_it() -> None:
+def test_goals_and_patterns_survive_a_round_trip() -> None:
     asked = {
         "goals": {"accuracy": {"minimum": 0.9, "maximum": None}},
         "log_patterns": [{"tasks": "ps*", "pattern": "(a)", "minimum": None, "maximum": 2.0}],
@@ -84,10 +84,10 @@ def test_what_is_asked_for_is_kept_as_people_write_it() -> None:
     assert EvidenceSettings.from_mapping({"goals": None, "log_patterns": None}) == EvidenceSettings()
 
 
-def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> None:
+def test_a_run_is_judged_again_by_its_noted_thresholds(run: Path) -> None:
     assert main([str(run)]) == 0
     record_settings(run, EvidenceSettings(weight_tolerance=0.0))
-    record_settings(run, EvidenceSettings())  # what is noted stays
+    record_settings(run, EvidenceSettings())  # the noted thresholds are not replaced
     noted = json.loads((run / "settings.json").read_text())
     assert (run / "settings.json").read_text() == json.dumps(noted, indent=4) + "\n"
     assert noted["training"]["model"] == "linear"
@@ -109,7 +109,7 @@ def test_a_run_is_judged_again_by_the_thresholds_that_were_noted(run: Path) -> N
         ("[", "not JSON (Expecting value: line 1 column 2 (char 1))"),
     ],
 )
-def test_settings_that_cannot_be_used_are_named_with_their_file(
+def test_invalid_settings_are_named_with_their_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
 ) -> None:
     (tmp_path / "settings.json").write_text(content)
@@ -118,7 +118,7 @@ def test_settings_that_cannot_be_used_are_named_with_their_file(
 
 
 @pytest.mark.parametrize("content", ["[]", "["])
-def test_settings_that_are_no_object_stay_as_they_are(tmp_path: Path, content: str) -> None:
+def test_settings_that_are_no_object_stay_unchanged(tmp_path: Path, content: str) -> None:
     (tmp_path / "settings.json").write_text(content)
     record_settings(tmp_path, EvidenceSettings())
     assert (tmp_path / "settings.json").read_text() == content
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_written_still_gets_its_verdict(
     assert "verdict.json was not written" in capsys.readouterr().err
 
 
-def test_each_threshold_bites(run: Path) -> None:
+def test_a_stricter_threshold_fails_the_run(run: Path) -> None:
     for name, value in {"bias_tolerance": 0, "weight_tolerance": 0, "minimum_overlap": 1}.items():
         assert verdict_of(run, **{name: value}).exit_code == 1, name
     assert verdict_of(run, minimum_loss_reduction=1, target_loss=0).exit_code == 1

@@ -40,24 +40,24 @@ def test_no_order_of_steps_and_no_fault_contradicts_true_records(workers: int, *
     ("seed", "workers", "turns"),
     [(257, 3, 1000), (841, 2, 1000), (4743, 3, 1000), (321, 2, 1000), (997, 2, 1000), (88, 2, 1500)],
 )
-def test_what_is_hidden_where_the_model_was_set_back_contradicts_nothing(
+def test_steps_hidden_by_a_restore_do_not_contradict_true_records(
     seed: int, workers: int, turns: int
 ) -> None:
-    """Seldom cases: the global step went back within a window, or behind a process that had been killed."""
+    """Rare cases: the global step went back within a window, or after the death of a process."""
     check = steps_accounted(Simulation(seed, workers, faults=True).run(turns))
     assert check.ok, check.detail
 
 
 @pytest.mark.parametrize(("workers", "replicas"), [(2, 2), (3, 2), (5, 2)])
-def test_late_gradients_contradict_nothing(workers: int, replicas: int) -> None:
+def test_late_gradients_do_not_contradict_true_records(workers: int, replicas: int) -> None:
     for seed in SEEDS[:8]:
         check = steps_accounted(synchronous_run(seed, workers, replicas))
         assert check.ok, (seed, check.detail)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-def test_a_stranger_who_moves_the_global_step_is_found(workers: int) -> None:
-    """One that takes a twentieth of all steps in each of some runs of two thousand steps."""
+def test_an_unrecorded_process_that_moves_the_global_step_is_found(workers: int) -> None:
+    """The process takes a twentieth of all steps in each run of about two thousand steps."""
     for seed in SEEDS[:8]:
         check = steps_accounted(Simulation(seed, workers, faults=False, stranger=0.02).run(6000))
         assert check.ok is False, seed
@@ -81,9 +81,7 @@ def forge_the_steps_of_others(run: Path, factor: int) -> None:
     ("factor", "said"),
     [(3, r"worker0 saw \d+ steps .* at most"), (1, "saw 0 steps of others, which recorded .* at least")],
 )
-def test_counters_of_workers_that_train_alone_are_found_however_they_are_forged(
-    run: Path, factor: int, said: str
-) -> None:
+def test_forged_counters_of_workers_that_train_alone_are_found(run: Path, factor: int, said: str) -> None:
     forge_the_steps_of_others(run, factor)
     check = judged(run)
     assert check.ok is False
@@ -91,7 +89,7 @@ def test_counters_of_workers_that_train_alone_are_found_however_they_are_forged(
 
 
 def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
-    """Whatever there is to say, it takes no more lines than for two workers, and no line is endless."""
+    """The verdict has no more lines than for two workers, and each line has a limited length."""
     run = Simulation(1, 300, faults=False).run(10_000)
     servers = tuple(RunTask("ps", index, "host") for index in range(40))
     verdict = judge_run(replace(run, expected=run.expected + servers), EvidenceSettings())
@@ -101,8 +99,8 @@ def test_a_verdict_on_three_hundred_workers_stays_readable() -> None:
     assert max(map(len, lines)) < 400
 
 
-# What a worker tells in turn: a window (before, after, steps), the step of a restored checkpoint, that it was
-# stopped, that its session broke, or that it began as a new process.
+# The records of a worker in order: a window (before, after, steps), the step of a restored checkpoint, a
+# stop, a broken session, or the start of a new process.
 Story = list[tuple[int, int, int] | int | str]
 
 
@@ -117,9 +115,9 @@ def told(
     settings: Fields | None = None,
     **counted: int,
 ) -> Run:
-    """A run of workers, chief first, that tell this; each then ends well, at the step that the counts add to.
+    """Return a run of workers, chief first, with these records; each ends well, at the sum of the counts.
 
-    `gradients` are those that make up a step of this `replication`; 0 is an asynchronous run.
+    `gradients` is the number of gradients in a step of this `replication`; 0 is an asynchronous run.
     """
     workers = [Worker(index, random.Random(1), settings=settings or {}) for index in range(len(stories))]
     last = sum(counted.values()) // (gradients or 1)
@@ -153,23 +151,23 @@ def told(
 @pytest.mark.parametrize(
     ("stories", "gradients", "accepted"),
     [
-        # Of 20 steps one worker took 10, so the other took 10: not one more or less.
+        # One worker took 10 of 20 steps, so the other must have taken exactly 10.
         ([[(0, 20, 10)], [(0, 20, 10)]], 0, True),
         ([[(0, 20, 10)], [(0, 20, 9)]], 0, False),
         ([[(0, 20, 10)], [(0, 20, 11)]], 0, False),
         ([[(0, 20, 10)], []], 0, False),
-        # The sum is right, but in the first half of its windows the chief saw steps that came in the second.
+        # The sum is right, but the chief saw steps in its first windows that happened only later.
         ([[*((n, n + 20, 10) for n in range(0, 80, 20)), *tens(80, 120)], [(80, 160, 40)]], 0, False),
         # Ten steps of two gradients: others offered at least as many as the worker did not.
         ([[(0, 10, 10)], [(0, 10, 5)], [(0, 10, 5)]], 2, True),
         ([[(0, 10, 10)], [(0, 10, 5)], [(0, 10, 4)]], 2, False),
-        # More than one to a step came too late: they stand neither for others' steps nor for one's own.
+        # Late gradients count neither as others' steps nor as the worker's own.
         ([[(0, 10, 4), "lost", (10, 20, 10)], [(0, 20, 26)], [(0, 10, 4), "lost", (10, 20, 10)]], 2, False),
         ([[(0, 10, 5), "lost", (10, 20, 10)], [(0, 20, 26)], [(0, 10, 5), "lost", (10, 20, 10)]], 2, True),
         ([[(0, 10, 20), "lost", (10, 20, 10)], [(10, 20, 10)], [(10, 20, 10)]], 2, False),
     ],
 )
-def test_what_others_took_is_neither_more_nor_less_than_they_tell(
+def test_steps_seen_of_others_must_equal_the_steps_that_these_recorded(
     stories: list[Story], gradients: int, *, accepted: bool
 ) -> None:
     check = steps_accounted(told(*stories, gradients=gradients))
@@ -186,17 +184,17 @@ def test_what_others_took_is_neither_more_nor_less_than_they_tell(
         (4, 2, 0, False),
         (None, 9, 0, False),
         (None, 10, 0, True),
-        # Nothing that can be asked for, and nothing where each step waits for others.
+        # Impossible settings of steps_per_call, and a synchronous run, allow no unrecorded step.
         (33, 1, 0, False),
         ("10", 1, 0, False),
         (-10, 9, 0, False),
         (10, 1, 2, False),
     ],
 )
-def test_a_session_that_broke_may_have_taken_as_many_steps_as_a_call_has(
+def test_a_broken_session_may_leave_one_call_of_steps_unrecorded(
     told_per_call: object, sessions: int, gradients: int, *, accepted: bool
 ) -> None:
-    """Of 20 steps that the chief saw others take, or of as many gradients, the other recorded 10."""
+    """The chief saw 20 steps or gradients of the other worker, which recorded 10."""
     settings = {} if told_per_call is None else {"steps_per_call": told_per_call}
     chief: Story = [(0, 20, 20)] if gradients else [(0, 30, 10)]
     other: Story = [(0, 20, 10), *["lost"] * sessions]
@@ -210,7 +208,7 @@ def test_a_session_that_broke_may_have_taken_as_many_steps_as_a_call_has(
     ("before", "after", "at_least", "at_most"),
     [(10, 20, 10, 10), (5, 25, 10, 30), (12, 18, 0, 10), (9, 20, 10, 20), (10, 21, 10, 20), (30, 40, 0, 0)],
 )
-def test_windows_that_end_where_a_range_begins_are_not_of_it(
+def test_windows_that_only_touch_a_range_are_not_counted_in_it(
     before: int, after: int, at_least: int, at_most: int
 ) -> None:
     """Three windows of ten steps, (0, 10], (10, 20] and (20, 30]."""
@@ -221,7 +219,7 @@ def test_windows_that_end_where_a_range_begins_are_not_of_it(
 @pytest.mark.parametrize(
     ("chief", "other", "counted", "accepted"),
     [
-        # 20 steps were undone, and 71 by two restored checkpoints; but not 50 of before.
+        # 20 steps were undone, and 71 by two restored checkpoints; but no earlier 50 steps.
         ([*tens(0, 100), 80, *tens(80, 120)], [], (120, 0), True),
         ([*tens(0, 80), 10, *tens(10, 100), 99, (99, 120, 21)], [], (120, 0), True),
         ([(0, 70, 170), *tens(70, 100), 80, *tens(80, 120)], [], (120, 0), False),
@@ -238,7 +236,7 @@ def test_windows_that_end_where_a_range_begins_are_not_of_it(
         (tens(0, 50), [*tens(50, 90), "lost", (92, 100, 8)], (50, 50), False),
     ],
 )
-def test_counts_differ_from_records_by_what_these_explain(
+def test_counts_may_differ_from_records_only_by_explained_steps(
     chief: Story, other: Story, counted: tuple[int, int], *, accepted: bool
 ) -> None:
     answer = contributions_add_up(told(chief, other, worker0=counted[0], worker1=counted[1]))
@@ -246,16 +244,14 @@ def test_counts_differ_from_records_by_what_these_explain(
 
 
 @pytest.mark.parametrize(("ended", "accepted"), [("stopped", True), ("last step", False)])
-def test_only_towers_behind_the_last_look_of_a_stopped_server_may_be_unrecorded(
-    ended: str, *, accepted: bool
-) -> None:
+def test_only_the_last_towers_of_a_stopped_server_may_be_unrecorded(ended: str, *, accepted: bool) -> None:
     other: Story = [(0, 45, 45), ended, "began anew", (50, 100, 50)]
     run = told([(0, 100, 100)], other, gradients=2, replication="in_graph", worker0=100, worker1=100)
     assert contributions_add_up(run).ok is accepted
 
 
 @pytest.mark.parametrize(("towers", "said"), [(12, "12 at least"), (8, "8 at most")])
-def test_a_tower_more_or_less_than_the_client_asked_for_is_found(towers: int, said: str) -> None:
+def test_a_difference_in_towers_between_client_and_worker_is_found(towers: int, said: str) -> None:
     run = told([(0, 10, 10)], [(0, 10, towers)], gradients=2, replication="in_graph")
     assert f"saw 10 steps of worker1, which recorded {said}" in steps_accounted(run).detail
 
@@ -272,7 +268,7 @@ BACK = "worker0: the global step went back from 100 to 80, and no checkpoint exp
         ([*tens(0, 100), *tens(80, 120)], False, BACK),
     ],
 )
-def test_only_a_checkpoint_explains_that_the_global_step_went_back(
+def test_only_a_restored_checkpoint_explains_a_lower_global_step(
     story: Story, *, ok: bool, said: str
 ) -> None:
     run = told(story)
@@ -282,8 +278,8 @@ def test_only_a_checkpoint_explains_that_the_global_step_went_back(
     assert no_restart_from_zero(damaged).ok is (ok or None)
 
 
-def test_steps_of_a_killed_process_are_looked_for_behind_one_that_never_met_the_others() -> None:
-    """Worker 1 is killed with 20 steps unwritten, is stopped while it waits for the others, and goes on."""
+def test_unwritten_steps_of_a_killed_process_are_accepted_also_before_a_process_that_met_no_others() -> None:
+    """Worker 1 is killed with 20 unwritten steps, is stopped while it waits, and is resumed."""
     chief: Story = [*tens(0, 80), (100, 200, 50)]
     run = told(chief, ["waited in vain", "began anew", (100, 200, 50)], worker0=130, worker1=70)
     assert steps_accounted(run).ok, steps_accounted(run).detail

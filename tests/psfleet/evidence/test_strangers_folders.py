@@ -38,7 +38,7 @@ def test_a_link_in_the_folder_is_not_written_through(folder: Path, secret: Path,
     assert not (folder / "verdict.json").is_symlink()
 
 
-def test_a_link_that_foresees_the_process_is_not_followed(
+def test_a_link_at_the_name_of_the_temporary_file_is_not_followed(
     folder: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.getpid", lambda: 7)
@@ -48,14 +48,14 @@ def test_a_link_that_foresees_the_process_is_not_followed(
     assert secret.read_text() == "precious"
 
 
-def test_what_was_begun_is_removed_where_it_cannot_be_written(folder: Path) -> None:
+def test_the_temporary_file_is_removed_if_the_file_cannot_be_written(folder: Path) -> None:
     (folder / "file").mkdir()
     with pytest.raises(OSError, match="directory"):
         write_whole(folder / "file", b"new")
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_links_bring_no_files_of_elsewhere_into_a_pack(folder: Path, secret: Path) -> None:
+def test_links_do_not_bring_other_files_into_an_archive(folder: Path, secret: Path) -> None:
     (folder / "events").symlink_to(secret.parent)
     (folder / "logs" / "ps0.out").symlink_to(secret)
     (folder / "report.html").symlink_to(secret)
@@ -63,7 +63,7 @@ def test_links_bring_no_files_of_elsewhere_into_a_pack(folder: Path, secret: Pat
     assert pack(folder, folder.parent / "run.tar.gz") == ["manifest.json", "plan.json"]
 
 
-def test_names_of_files_do_not_steer_the_terminal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_files_are_made_printable(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Manifest.of(folder).write(folder)
     (folder / "logs" / "\x1b[31m\udcffred.out").write_text("")
     main([str(folder)])
@@ -72,7 +72,7 @@ def test_names_of_files_do_not_steer_the_terminal(folder: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", ["settings.json", "manifest.json", "events/worker0.jsonl"])
-def test_what_has_no_end_is_not_waited_for(folder: Path, name: str) -> None:
+def test_a_fifo_in_the_folder_does_not_block_the_verdict(folder: Path, name: str) -> None:
     (folder / "events").mkdir()
     os.mkfifo(folder / name)
     command = [sys.executable, "-m", "psfleet.evidence", str(folder)]
@@ -109,7 +109,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_what_is_no_run_is_said_in_a_line_and_is_no_verdict(
+def test_a_path_without_a_run_is_refused_in_one_line_without_a_verdict(
     runs: Path, capsys: pytest.CaptureFixture[str], given: str, code: int, says: str
 ) -> None:
     assert main([given]) == code
@@ -118,14 +118,14 @@ def test_what_is_no_run_is_said_in_a_line_and_is_no_verdict(
     assert not list(runs.rglob("verdict.json"))
 
 
-def test_words_that_are_no_options_are_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_options_are_refused_with_exit_code_64(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["run", "--jsno"])
     assert (left.value.code, "unrecognized arguments: --jsno" in capsys.readouterr().err) == (64, True)
 
 
 def judged_by_daemon(folder: Path, *redirected: str) -> subprocess.CompletedProcess[str]:
-    """Judge a folder as a user who may read what all may, by a shell that redirects its output."""
+    """Judge a folder as an unprivileged user, in a shell that redirects the output."""
     line = f'exec "$0" -m psfleet.evidence "$1" {" ".join(redirected)}'
     account = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups"]
     command = [*account, "sh", "-c", line, sys.executable, str(folder)]
@@ -133,7 +133,7 @@ def judged_by_daemon(folder: Path, *redirected: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("closed", ["run", "run/events", "."])
-def test_a_folder_of_another_user_is_no_traceback(open_folder: Path, closed: str) -> None:
+def test_a_folder_of_another_user_gives_no_traceback(open_folder: Path, closed: str) -> None:
     (open_folder / "run" / "events").mkdir(parents=True)
     (open_folder / "run" / "plan.json").touch()
     (open_folder / closed).chmod(0o700)
@@ -145,7 +145,7 @@ def test_a_folder_of_another_user_is_no_traceback(open_folder: Path, closed: str
 
 
 @pytest.mark.parametrize(("redirected", "code"), [(">&-", 74), (">/dev/full", 74), ("2>&-", 2)])
-def test_an_output_that_takes_nothing_is_no_verdict(
+def test_an_unwritable_output_gives_an_exit_code_and_no_traceback(
     folder: Path, open_folder: Path, redirected: str, code: int
 ) -> None:
     shutil.copytree(folder, open_folder / "run")
@@ -154,7 +154,9 @@ def test_an_output_that_takes_nothing_is_no_verdict(
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
 
 
-def test_an_output_that_is_not_utf_8_shows_what_it_can(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_other_than_utf_8_gets_escaped_characters(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = folder.parent / "l\xe4uft"
     shutil.copytree(folder, named)
     (named / "events").mkdir()
@@ -171,7 +173,7 @@ def test_a_run_is_not_packed_into_itself(folder: Path, capsys: pytest.CaptureFix
     assert not list((folder / "logs").iterdir())
 
 
-def test_where_the_verdict_cannot_be_written_an_older_one_is_not_packed(
+def test_no_older_verdict_is_packed_if_the_new_one_cannot_be_written(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Manifest.of(folder).write(folder)
@@ -182,7 +184,7 @@ def test_where_the_verdict_cannot_be_written_an_older_one_is_not_packed(
     assert not (folder.parent / "run.tar.gz").exists()
 
 
-def test_a_python_that_is_too_old_is_named_and_nothing_else_said() -> None:
+def test_a_python_that_is_too_old_gives_only_one_message() -> None:
     older = "import sys, runpy; sys.version_info = (3, 10, 9); sys.version = '3.10.9 (main)'"
     command = [sys.executable, "-c", f"{older}; runpy.run_module('psfleet.evidence', run_name='__main__')"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

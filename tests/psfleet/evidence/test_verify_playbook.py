@@ -47,12 +47,12 @@ def test_the_newest_run_is_judged_and_proven_with_a_report(runs: Path) -> None:
     assert png_size(runs / "test/loss.png")[0] > 1000
 
 
-def test_a_run_that_is_not_proven_fails_with_its_checks_named(runs: Path) -> None:
+def test_a_run_that_is_not_proven_fails_and_its_failed_checks_are_named(runs: Path) -> None:
     (runs / "bad" / "logs").mkdir(exist_ok=True)
     done = verify(runs, "-e", "run_id=bad", "--limit", "node2")
     assert done.status == 2
     assert f"What the tasks have printed is in {runs}/bad/logs" in done.output
-    # It is no matter of the first host.
+    # The failure is not reported for the first host.
     assert "FAILED   training_evidence : Judge the run from its records\n" in done.output
     (check,) = (line for line in done.output.splitlines() if "model converged" in line)
     assert check.split(maxsplit=3)[0] == "FAILED"
@@ -66,7 +66,7 @@ def test_check_mode_judges_and_writes_nothing(runs: Path) -> None:
         assert not (runs / "test" / name).exists()
 
 
-def test_thresholds_that_are_none_are_refused_all_at_once(runs: Path) -> None:
+def test_all_invalid_thresholds_are_refused_at_once(runs: Path) -> None:
     patterns = '{"training_evidence_log_patterns": [{"tasks": "worker*", "pattern": "("}]}'
     done = verify(runs, "-e", "training_evidence_minimum_share=7", "-e", patterns)
     assert done.status == 2
@@ -75,14 +75,14 @@ def test_thresholds_that_are_none_are_refused_all_at_once(runs: Path) -> None:
     assert "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e" in done.output
 
 
-def test_goals_reach_the_verdict(runs: Path) -> None:
+def test_goals_of_the_inventory_are_checked(runs: Path) -> None:
     done = verify(runs, "-e", '{"training_evidence_goals": {"loss": {"maximum": 0.01}}}')
     assert done.status == 2
     assert "expected at most 0.01" in done.output
 
 
-def test_a_program_that_completed_ends_well_and_shows_what_is_not_shown(runs: Path) -> None:
-    """The same folder, as if a program without records had left it."""
+def test_a_completed_program_succeeds_and_its_open_questions_are_listed(runs: Path) -> None:
+    """The folder is changed as if a program without records had left it."""
     run = runs / "test"
     shutil.rmtree(run / "events")
     (run / "logs").mkdir()
@@ -98,14 +98,14 @@ def test_a_program_that_completed_ends_well_and_shows_what_is_not_shown(runs: Pa
     assert json.loads((run / "verdict.json").read_text())["verdict"] == "completed"
 
 
-def test_a_blank_run_id_is_not_taken_for_the_newest_run(runs: Path) -> None:
+def test_a_blank_run_id_is_refused(runs: Path) -> None:
     done = verify(runs, "-e", "run_id=")
     assert done.status == 2
     assert "run_id is ''; expected lower case letters, digits and dashes" in done.output
     assert "The runs that exist are test, bad" in done.output
 
 
-def test_a_report_that_cannot_be_drawn_is_a_warning_and_none_of_an_earlier_verdict_is_left(
+def test_a_report_that_cannot_be_drawn_gives_a_warning_and_the_old_report_is_removed(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MPLBACKEND", "none that there is")

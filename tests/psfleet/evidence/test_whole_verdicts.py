@@ -39,7 +39,7 @@ def train_well(run: Path, workers: int, **of_steps: object) -> None:
 
 
 def look_at_gradients(run: Path, workers: int) -> None:
-    """Each worker's gradients were looked at three times before its first step, and are those of its loss."""
+    """Let each worker record three gradient tests before its first step, which fit its loss."""
     for number in range(workers):
         name = f"worker{number}"
         told = records(run, name)
@@ -50,7 +50,7 @@ def look_at_gradients(run: Path, workers: int) -> None:
 
 
 def proven(run: Path) -> None:
-    """Three workers, two ps: worker 1 is killed at half its way and comes back, worker 2 is slow."""
+    """Three workers and two ps: worker 1 is killed half-way and restarted, worker 2 is slow."""
     plan, found = make_plan(workers=3, ps=2), {"weight": 2.0, "bias": 10.0, "mean_error": 0.25}
     make_run(run, plan)
     train_well(run, 3, examples=250)
@@ -79,7 +79,7 @@ def proven(run: Path) -> None:
 
 
 def completed(run: Path) -> None:
-    """A program of two workers that told its steps, but not how stale they were; one began again."""
+    """A program of two workers recorded its steps without their staleness; one worker was restarted."""
     make_run(run)
     train_well(run, 2, staleness_mean=None, staleness_max=None, waiting_seconds=0.0)
     edit(run, "ps0 worker0 worker1", "", program="c0ffee")
@@ -97,7 +97,7 @@ def completed(run: Path) -> None:
 
 
 def not_proven(run: Path) -> None:
-    """Of ten workers one left nothing, another was not counted, and what was found is no number."""
+    """One of ten workers left no records, another was not counted, and a metric is not a number."""
     make_run(run, make_plan(workers=10), windows=3)
     train_well(run, 10)
     events(run, "worker9").unlink()
@@ -112,7 +112,7 @@ def not_proven(run: Path) -> None:
 
 
 def no_step(run: Path) -> None:
-    """No worker finds its data: TensorFlow says so of each in 60 lines, and the ps ends by their word."""
+    """No worker finds its data: TensorFlow prints 60 lines for each, and the ps ends with their reason."""
     make_run(run, windows=0)
     error = exception_in(PRINTED.read_text()).removeprefix("tensorflow.python.framework.errors_impl.")
     for name, whose in {"worker0": "", "worker1": "", "ps0": "worker0: "}.items():
@@ -124,7 +124,7 @@ def no_step(run: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [proven, completed, not_proven, no_step])
-def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
+def test_the_whole_text_and_json_of_a_verdict_are_as_expected(
     make: Callable[[Path], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,7 +142,7 @@ def test_a_verdict_is_said_and_written_from_the_first_word_to_the_last(
     assert capsys.readouterr().out == written
 
 
-def test_the_command_says_what_it_does(
+def test_the_help_of_the_command_is_as_expected(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     expect_text: Callable[[Path, str], None],

@@ -30,7 +30,7 @@ CHOSEN = settings(
 
 @CHOSEN
 @given(any_inventory())
-def test_it_gives_a_whole_plan_or_says_all_that_is_wrong(drawn: dict[str, Any]) -> None:
+def test_any_inventory_gives_a_complete_plan_or_clear_problems(drawn: dict[str, Any]) -> None:
     inventory = made(drawn)
     try:
         facts = cluster_facts(inventory)
@@ -43,7 +43,7 @@ def test_it_gives_a_whole_plan_or_says_all_that_is_wrong(drawn: dict[str, Any]) 
 
 
 def require_clear(error: InventoryError, inventory: Inventory) -> None:
-    """Each problem names in a line what it is about and what is expected; no bad value is passed over."""
+    """Assert that each problem names its subject and the expected value, and that no bad value is missed."""
     named = {*inventory.groups, *inventory.variables, *inventory.children, *JOBS, "tf_cluster"}
     for problem in error.problems:
         about = {*([problem.variable] if problem.variable else named), *problem.hosts}
@@ -58,7 +58,7 @@ def require_clear(error: InventoryError, inventory: Inventory) -> None:
             "a chief",
         )
         assert any(word in problem.what for word in advice), problem
-        # Where it is to be mended is looked up by these.
+        # These fields locate the place to edit.
         variable = problem.variable.partition(".")[0]
         assert not variable or problem.hosts or variable in inventory.command_line, problem
     told = describe(error.problems, lambda _: "edit x").split("\n")
@@ -69,7 +69,7 @@ def require_clear(error: InventoryError, inventory: Inventory) -> None:
 
 
 def refused_values(inventory: Inventory) -> set[str]:
-    """The variables to which a host gives a value that their rule does not take."""
+    """Return the variables for which a host has a value that their rule refuses."""
 
     def refused(name: str, value: object) -> bool:
         try:
@@ -102,13 +102,13 @@ def require_whole(facts: Mapping[str, Any], inventory: Inventory) -> None:
 
 
 def asked(inventory: Inventory, host: str, job: str) -> int:
-    """How many tasks of a job the host is asked to run."""
+    """Return the number of tasks of a job that the inventory gives the host."""
     tasks = inventory.variables[host].get(f"trainer_{job}_tasks", 1) if job != "chief" else 1
     return len(tasks) if isinstance(tasks, list) else int(str(tasks))
 
 
 def reordered(inventory: Inventory) -> Inventory:
-    """The same inventory, but for the order of its mappings, which means nothing."""
+    """Return the same inventory with another order in its mappings, which must not matter."""
     variables = {host: backwards(own) for host, own in backwards(inventory.variables).items()}
     return replace(inventory, groups=backwards(inventory.groups), variables=variables)
 
@@ -118,7 +118,7 @@ def backwards(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_by_tasks(plan: ClusterPlan, told: Mapping[str, Any]) -> None:
-    """What each task is told of the cluster and of its settings is what it reads, and is of this plan."""
+    """Assert that the task files and flags give each task this plan and its settings."""
     environments = task_environments(
         [task.to_json() for task in plan.tasks], "", plan.to_json(), "r", {"CUDA": "x"}
     )
@@ -151,7 +151,7 @@ def read_by_tasks(plan: ClusterPlan, told: Mapping[str, Any]) -> None:
 
 @settings(CHOSEN, max_examples=30)
 @given(any_inventory())
-def test_as_files_it_is_read_by_ansible_and_each_problem_says_where_to_mend_it(drawn: dict[str, Any]) -> None:
+def test_each_problem_of_an_inventory_in_files_names_the_place_to_edit(drawn: dict[str, Any]) -> None:
     own = {
         host: {name: written_as(value) for name, value in of.items()}
         for host, of in drawn["variables"].items()

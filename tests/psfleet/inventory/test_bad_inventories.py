@@ -1,6 +1,6 @@
-"""Bad inventories are refused, with what is wrong and where to mend it: a file each in bad/, with its answer.
+"""Bad inventories, each a file in bad/ with its answer, are refused with the problem and the place to edit.
 
-Ansible reads each in this process; the playbooks themselves are started for what only they do.
+Ansible reads each in this process; playbooks are started only for behaviour of their own.
 """
 
 import json
@@ -29,7 +29,7 @@ def test_a_bad_inventory_is_refused(case: Path, tmp_path: Path, monkeypatch: pyt
     assert f"{refusal}\n" == content["says"]
 
 
-def test_a_playbook_says_it_whatever_the_limit_and_ends(preflight: Preflight) -> None:
+def test_a_playbook_reports_all_problems_whatever_the_limit_and_ends(preflight: Preflight) -> None:
     tree = hosts_file({"node1": {}}, {"node1": {"trainer_threads": "many"}})
     run = preflight(
         {"hosts.yml": tree}, "--limit", "node1", "-e", '{"trainer_worker_tasks": [{"port": 22}, {"gpu": 0}]}'
@@ -67,7 +67,7 @@ SHOW = """---
     ("options", "hosts"),
     [((), {"localhost", "node1", "node2", "node3"}), (("--limit", "node2", "--check"), {"node2"})],
 )
-def test_every_host_has_the_whole_plan(
+def test_every_host_gets_the_whole_plan(
     tmp_path: Path, preflight: Preflight, options: tuple[str, ...], hosts: set[str]
 ) -> None:
     playbook = tmp_path / "show.yml"
@@ -90,7 +90,9 @@ BOUNDS = [{"oldest": "2.19", "first_unsupported": "2.19.0"}, {"oldest": "9.0", "
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight, bounds: dict[str, str]) -> None:
+def test_an_ansible_that_is_too_new_or_too_old_is_refused(
+    preflight: Preflight, bounds: dict[str, str]
+) -> None:
     variables = json.dumps({"preflight_versions": {"ansible-core": bounds}})
     run = preflight({"hosts.yml": GOOD}, "-e", variables)
     assert run.status == 2
@@ -98,13 +100,13 @@ def test_an_ansible_that_is_too_new_or_too_old(preflight: Preflight, bounds: dic
     assert re.search(rf"ansible-core is 2\.\d+\.\d+\S*; {re.escape(expected)}", run.output)
 
 
-def test_tags_which_would_leave_out_what_others_rely_on_are_refused(preflight: Preflight) -> None:
+def test_tags_are_refused(preflight: Preflight) -> None:
     run = preflight({"hosts.yml": GOOD}, "--tags", "trainer", playbook=str(ROOT / "deploy.yml"))
     assert run.status == 2
     assert "--tags is trainer; the playbooks have no parts to choose from" in run.output
 
 
-def test_a_collection_that_does_not_fit_is_named(
+def test_an_unsupported_version_of_a_collection_is_named(
     preflight: Preflight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collection = tmp_path / "collections/ansible_collections/containers/podman"
@@ -146,7 +148,7 @@ exec(sys.stdin.read())"
 """
 
 
-def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone(
+def test_unusable_hosts_are_listed_together_and_no_host_is_changed(
     preflight: Preflight, tmp_path: Path
 ) -> None:
     (tmp_path / "python3.9").write_text(OLD)
@@ -182,7 +184,7 @@ def test_hosts_that_cannot_be_used_are_listed_together_and_the_others_left_alone
     assert re.search(rf"^- node6, user \w+: {no_root}", run.output, re.MULTILINE)
 
 
-def test_only_the_hosts_of_the_limit_are_asked(preflight: Preflight) -> None:
+def test_only_hosts_within_the_limit_are_contacted(preflight: Preflight) -> None:
     tree = hosts_file({"node1": REFUSING}, {"node2": LOCAL | {"ansible_become": False}})
     files: dict[str, object] = {"hosts.yml": tree}
     run = preflight(files, "--limit", "node2", "--check", playbook="preflight.yml")

@@ -20,7 +20,7 @@ def with_variables(folder: Path, **variables: object) -> Path:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder with a program, and with what does not belong to it."""
+    """A folder with a program, and with files that do not belong to it."""
     folder = tmp_path / "program"
     for name in ("main.py", "layers/dense.py", ".git/config", "__pycache__/main.pyc", ".venv/pyvenv.cfg"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def program(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_path: Path) -> None:
+def test_a_program_folder_gives_its_release_and_its_settings(program: Path, tmp_path: Path) -> None:
     requirements = program.parent / "requirements.txt"
     requirements.write_text("rich==14.0.0\n", encoding="utf-8")
     inventory = with_variables(
@@ -67,7 +67,7 @@ def test_a_folder_gives_its_hash_and_what_the_tasks_are_told(program: Path, tmp_
     assert facts(inventory)["cluster_programs"][0]["release"] != before[0]["release"]
 
 
-def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
+def test_a_program_file_data_and_a_chief_give_the_expected_facts(tmp_path: Path) -> None:
     program, data = tmp_path / "train.py", tmp_path / "digits.npz"
     program.write_text("print('hello')\n", encoding="utf-8")
     data.write_text("0 1 2\n", encoding="utf-8")
@@ -86,7 +86,9 @@ def test_a_file_its_data_and_a_chief(tmp_path: Path) -> None:
     }
 
 
-def test_paths_are_those_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_and_home_are_resolved_as_by_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)  # `ansible-playbook` is typed there, and the inventory is elsewhere
     exit_codes = "trainer/contract/exit_codes.py"
     shown = facts(with_variables(tmp_path, trainer_program=f"./{exit_codes}", trainer_data_source="~"))
@@ -94,7 +96,7 @@ def test_paths_are_those_of_the_shell(tmp_path: Path, monkeypatch: pytest.Monkey
     assert shown["cluster_data"]["source"] == str(Path.home())
 
 
-def test_without_program_and_data_there_is_nothing_to_carry(tmp_path: Path) -> None:
+def test_nothing_is_carried_without_a_program_and_data(tmp_path: Path) -> None:
     shown = facts(with_variables(tmp_path))
     assert (shown["cluster_programs"], shown["cluster_data"]) == (
         [],
@@ -102,7 +104,7 @@ def test_without_program_and_data_there_is_nothing_to_carry(tmp_path: Path) -> N
     )
 
 
-def test_everything_wrong_with_the_files_is_said_with_what_else_is_wrong(
+def test_problems_of_files_are_reported_with_all_other_problems(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -139,7 +141,7 @@ in it
     )
 
 
-def test_files_that_are_not_there(program: Path, tmp_path: Path) -> None:
+def test_missing_files_are_refused_with_their_variables(program: Path, tmp_path: Path) -> None:
     nowhere = with_variables(tmp_path, trainer_program="nowhere/train.py")
     refusal = checked(nowhere, {"trainer_data_source": "/nowhere"})[1]
     assert refusal.startswith("The inventory has 2 problems")
@@ -157,7 +159,7 @@ def test_files_that_are_not_there(program: Path, tmp_path: Path) -> None:
     assert f"trainer_program_entry is 'main.py', and there is no file {program}/main.py; expected" in refusal
 
 
-def test_what_cannot_be_carried_is_no_program(program: Path, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_carried_is_refused(program: Path, tmp_path: Path) -> None:
     inventory = with_variables(tmp_path, trainer_program=str(program))
     (program / "data").symlink_to("/tmp")
     what = (

@@ -10,7 +10,7 @@ from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 PROGRAM = "train.py"
 
 
-def test_no_more_replicas_than_workers() -> None:
+def test_replicas_to_aggregate_above_the_number_of_workers_are_refused() -> None:
     sync = {"trainer_replication": "sync", "trainer_replicas_to_aggregate": "4"}
     assert problems(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 2}}, **sync) == [
         "trainer_replicas_to_aggregate is 4; expected at most 3, the number of workers"
@@ -19,7 +19,7 @@ def test_no_more_replicas_than_workers() -> None:
     assert "expected an integer >= 1" in problems(["a"], ["b"], trainer_replicas_to_aggregate=0)[0]
 
 
-def test_no_more_workers_must_finish_than_there_are() -> None:
+def test_a_success_policy_above_the_number_of_workers_is_refused() -> None:
     assert problems(["a"], ["a", "b"], {}, training_run_success="3") == [
         "training_run_success is 3; expected at most 2, the number of workers"
     ]
@@ -33,7 +33,7 @@ def test_no_more_workers_must_finish_than_there_are() -> None:
     )
 
 
-def test_a_chief_coordinates_a_program_and_nothing_else() -> None:
+def test_a_group_chief_needs_a_program_and_exactly_one_host() -> None:
     assert problems(["a"], ["b"], {}, ["c"]) == [
         "the group chief holds c, and trainer_program is empty; expected no such group: worker0 is the chief "
         "of the trainer's own models"
@@ -53,7 +53,7 @@ def test_a_program_may_do_without_ps_but_not_without_workers() -> None:
     assert "there is no group ps" in problems([], ["a"], trainer_replication="local")[0]
 
 
-def test_data_that_are_carried_are_read_where_they_are_put() -> None:
+def test_carried_data_are_read_in_the_hosts_data_directory() -> None:
     hosts: Hosts = {
         "b": {"trainer_data_dir": "/srv/mnist"},
         "c": {"trainer_worker_tasks": [{"data_dir": "/d"}]},
@@ -67,7 +67,7 @@ def test_data_that_are_carried_are_read_where_they_are_put() -> None:
     ]
 
 
-def test_data_that_are_not_carried_may_lie_in_two_places_on_a_host() -> None:
+def test_data_that_are_not_carried_may_be_in_two_folders_of_a_host() -> None:
     of_hosts = {
         "a": {"trainer_worker_tasks": [{"data_dir": "/d"}, {"data_dir": "/e"}, {"data_dir": "/d"}, {}]}
     }
@@ -76,7 +76,7 @@ def test_data_that_are_not_carried_may_lie_in_two_places_on_a_host() -> None:
 
 
 @pytest.mark.parametrize("directory", ["/home/me/mnist", "/root", "/tmp/mnist/"])
-def test_data_where_no_task_sees_them(directory: str) -> None:
+def test_a_data_directory_that_tasks_cannot_see_is_refused(directory: str) -> None:
     expected = "expected one outside of /home, /root, /run/user, /tmp, /var/tmp, which tasks do not see"
     of_host = {"a": {"trainer_data_dir": directory, "trainer_worker_tasks": 2}}
     assert problems(["a"], ["a"], of_host) == [f"the data_dir of a is {directory!r}; {expected}"]
@@ -93,12 +93,12 @@ def test_data_where_no_task_sees_them(directory: str) -> None:
         ([], []),
     ],
 )
-def test_arguments_of_a_program_are_texts(given: object, arguments: list[str]) -> None:
+def test_arguments_of_a_program_are_converted_to_text(given: object, arguments: list[str]) -> None:
     values = inventory(["a"], ["b"], trainer_program_arguments=given).converted[0]["a"]
     assert values["trainer_program_arguments"] == arguments
 
 
-def test_arguments_are_a_list_but_on_the_command_line() -> None:
+def test_arguments_are_a_list_except_on_the_command_line() -> None:
     name, text = "trainer_program_arguments", "--layers 3 --name 'two words'"
     (told,) = problems(["a"], ["b"], trainer_program_arguments=text)
     line = 'trainer_program_arguments: ["--layers", "3", "--name", "two words"]'
@@ -107,7 +107,7 @@ def test_arguments_are_a_list_but_on_the_command_line() -> None:
     assert read_inventory(replace(given, command_line={name: text}))
 
 
-def test_arguments_have_only_placeholders_that_are_filled_in() -> None:
+def test_arguments_with_unknown_or_empty_placeholders_are_refused() -> None:
     name = "trainer_program_arguments"
     (told,) = problems(["a"], ["b"], trainer_program_arguments=["--data={datadir}"])
     expected = r"expected {data_dir}, or \{datadir} to pass it on as it is"
@@ -120,10 +120,10 @@ def test_arguments_have_only_placeholders_that_are_filled_in() -> None:
 
 
 @pytest.mark.parametrize("host", ["a", "b"])
-def test_everything_of_the_program_is_the_whole_cluster_s(host: str) -> None:
+def test_all_settings_of_the_program_apply_to_the_whole_cluster(host: str) -> None:
     (problem,) = problems(["a"], ["b"], {host: {"trainer_program": "x.py"}})
     assert "expected one value for the whole cluster" in problem
 
 
-def test_model_partition_is_trained_by_servers_that_exist_before_it() -> None:
+def test_the_model_partition_can_be_trained_with_existing_servers() -> None:
     assert read(["a"], ["b", "c"], trainer_model="partition", trainer_existing_servers=True)

@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "inventory.md").read_text(encoding="utf-8")
 SECTIONS = {part.partition("\n")[0].strip("# "): part for part in PAGE.split("\n## ")}
 EXAMPLE = re.compile(r"```yaml\n# inventory/cluster/(\S+)\n(.*?)```", re.DOTALL)
 PLACE = re.compile(r"`((?:ps|worker|chief)\d)`\s+on\s+(node\d:\d+)(?:\s+with\s+(GPU \d(?:,\d)*))?")
-# What the page says of each example, so that none is left out.
+# The number of places on the page for each example, so that no example is left out.
 PLACES = {"The inventory": 4, "Several tasks on a host": 5, "GPUs": 3, "A chief": 4}
 
 
@@ -32,10 +32,10 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize("title", [title for title, body in SECTIONS.items() if EXAMPLE.search(body)])
-def test_an_example_gives_the_tasks_that_the_page_says(
+def test_an_example_gives_the_tasks_on_the_page(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of the first example are the hosts where a section shows none.
+    # A section without hosts uses those of the first example.
     files: dict[str, object] = dict(EXAMPLE.findall(SECTIONS["The inventory"]))
     del files["group_vars/tf_cluster.yml"]
     files |= dict(EXAMPLE.findall(SECTIONS[title]))

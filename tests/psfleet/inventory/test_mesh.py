@@ -33,13 +33,13 @@ def test_tasks_have_the_addresses_of_the_mesh_and_wireguard_those_of_the_invento
     }
 
 
-def test_without_encryption_there_is_no_mesh() -> None:
+def test_the_plan_has_no_mesh_without_encryption() -> None:
     shown = facts()
     assert (shown["cluster_mesh"], shown["cluster_plan"]["ps_hosts"]) == ({}, "10.0.0.1:2222")
     assert shown["cluster_plan"]["hash"] != facts(**ENCRYPTED)["cluster_plan"]["hash"]
 
 
-def test_a_host_has_one_address_of_its_clusters_network() -> None:
+def test_each_host_has_its_own_address_in_the_network_of_its_cluster() -> None:
     addresses = {cluster: [mesh_address(cluster, host) for host in "abc"] for cluster in "xy"}
     networks = [{ip_network(f"{each}/64", strict=False) for each in found} for found in addresses.values()]
     assert [len({*found}) for found in addresses.values()] == [3, 3]
@@ -49,7 +49,7 @@ def test_a_host_has_one_address_of_its_clusters_network() -> None:
     assert mesh_address("x", "A") == mesh_address("x", "a") == addresses["x"][0]
 
 
-def test_it_is_one_for_the_whole_cluster() -> None:
+def test_encryption_has_one_valid_value_for_the_whole_cluster() -> None:
     assert problems(["a"], ["b"], trainer_encryption="tls") == [
         "trainer_encryption is 'tls'; expected one of none, wireguard"
     ]
@@ -58,7 +58,7 @@ def test_it_is_one_for_the_whole_cluster() -> None:
     ]
 
 
-def test_it_is_nothing_without_the_fence() -> None:
+def test_encryption_without_the_fence_is_refused() -> None:
     hosts = {"a": ENCRYPTED, "b": {**ENCRYPTED, "port_fence_enabled": "no"}}
     given = replace(inventory(["a"], ["b"], hosts), rules={**RULES, "port_fence_enabled": BOOLEAN})
     with pytest.raises(InventoryError) as caught:

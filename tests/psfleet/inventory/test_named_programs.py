@@ -32,18 +32,18 @@ def inventory(of_all: Mapping[str, object] | None = None, **programs: object) ->
 
 
 def program_of(place: Path, **command_line: object) -> dict[str, Any]:
-    """Return what the tasks of a run are told of its program."""
+    """Return the description of the program that the tasks of a run get."""
     program = facts(place, command_line)["cluster_settings"]["program"]
     assert program is None or isinstance(program, dict)
     return program or {}
 
 
-def test_a_program_may_say_all_that_the_inventory_says_of_all_but_where_tasks_may_go() -> None:
+def test_a_named_program_has_every_setting_of_a_program_except_may_reach() -> None:
     variables = {name for name in RULES if f"{name}_".startswith("trainer_program_")}
     assert variables == {*PROGRAM_KEYS.values(), "trainer_program_may_reach"}
 
 
-def test_all_are_carried_and_each_is_what_it_says_or_what_the_inventory_says_of_all() -> None:
+def test_all_named_programs_are_carried_with_their_own_settings_or_those_for_all() -> None:
     place = inventory({"trainer_program_arguments": ["--all"], "trainer_program_requirements": "all.txt"})
     mnist, clicks = facts(place)["cluster_programs"]
     assert [each["name"] for each in (mnist, clicks)] == ["mnist", "clicks"]
@@ -59,7 +59,7 @@ def test_all_are_carried_and_each_is_what_it_says_or_what_the_inventory_says_of_
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_the_one_that_is_chosen_runs(name: str) -> None:
+def test_the_chosen_program_runs(name: str) -> None:
     chosen = facts(inventory(), {"program": name})
     program = next(each for each in chosen["cluster_programs"] if each["name"] == name)
     told = chosen["cluster_settings"]["program"]
@@ -69,7 +69,7 @@ def test_the_one_that_is_chosen_runs(name: str) -> None:
     assert chosen["cluster_programs"] == facts(inventory())["cluster_programs"], "the other one stays"
 
 
-def test_one_of_several_has_to_be_chosen_where_the_inventory_says_none() -> None:
+def test_a_choice_is_required_only_among_several_named_programs() -> None:
     for of_all, programs, name, unchosen in (
         ({}, NAMED, "mnist", ["mnist", "clicks"]),
         ({}, {"clicks": NAMED["clicks"]}, "clicks", []),
@@ -83,12 +83,12 @@ def test_one_of_several_has_to_be_chosen_where_the_inventory_says_none() -> None
     assert program_of(inventory(), trainer_program="own.py")["file"].endswith("/own.py")
 
 
-def test_a_proof_is_of_none_and_asks_for_none() -> None:
+def test_a_proof_needs_no_chosen_program() -> None:
     settings = facts(inventory(), proof="async")["cluster_settings"]
     assert (settings["program"], settings["unchosen"]) == (None, [])
 
 
-def test_what_is_given_on_the_command_line_wins_for_the_one_that_runs() -> None:
+def test_values_of_the_command_line_override_those_of_the_chosen_program() -> None:
     given = {"trainer_program_arguments": "--steps 9", "trainer_program_tensorflow1": "no"}
     given |= {"trainer_program_entry": "main.py"}
     chosen = facts(inventory(), {"program": "mnist", **given})
@@ -100,7 +100,7 @@ def test_what_is_given_on_the_command_line_wins_for_the_one_that_runs() -> None:
     }
 
 
-def test_the_entry_of_the_one_that_runs_is_not_looked_for_in_the_others() -> None:
+def test_the_entry_of_the_chosen_program_is_not_required_of_the_others() -> None:
     place = inventory({"trainer_program_entry": "train.py"}, mnist={"path": "mnist"}, all={"path": "."})
     lacking = f"trainer_program_entry is 'train.py', and there is no file {Path.cwd()}/train.py; expected a"
     assert (
@@ -110,13 +110,13 @@ def test_the_entry_of_the_one_that_runs_is_not_looked_for_in_the_others() -> Non
     assert chosen["file"].endswith("/main.py")
 
 
-def test_a_cluster_of_named_programs_has_a_chief_and_no_ps() -> None:
+def test_a_cluster_of_named_programs_may_have_a_chief_and_no_ps() -> None:
     hosts: Any = {"tf_cluster": {"children": {job: {"hosts": {"n1": {}}} for job in ("chief", "worker")}}}
     place = written(inventory(), {"hosts.yml": hosts})
     assert list(facts(place)["cluster_settings"]["tasks"]) == ["worker0", "chief0"]
 
 
-def test_what_is_wrong_with_files_is_said_of_the_program_or_once_of_all() -> None:
+def test_problems_of_files_are_reported_for_their_program_or_once_for_all() -> None:
     place = inventory(
         {"trainer_program_requirements": "nowhere.txt"},
         mnist={"path": "cluster", "requirements": "neither.txt", "arguments": ["{data_dir}", "{taskindex}"]},
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_files_is_said_of_the_program_or_once_of_all() -> Non
         assert edit == f"   edit cluster/group_vars/tf_cluster.yml:{line}"
 
 
-def test_a_line_is_that_of_the_program_whose_name_it_has() -> None:
+def test_a_problem_names_the_line_of_its_own_program() -> None:
     refusal = checked(inventory(**{"v1.2": {"path": "nowhere"}, "v1": {"path": "nowhere"}}))[1]
     assert "trainer_programs.v1.2.path is 'nowhere'" in refusal
     assert refusal.splitlines()[2::2] == [
@@ -147,7 +147,7 @@ def test_a_line_is_that_of_the_program_whose_name_it_has() -> None:
     ]
 
 
-def test_what_is_wrong_on_the_command_line_is_said_to_be_there() -> None:
+def test_a_problem_on_the_command_line_is_located_there() -> None:
     refusal = checked(inventory(), {"trainer_programs": {"clicks": {"path": "nowhere"}}})[1]
     assert "trainer_programs.clicks.path is 'nowhere'" in refusal
     assert refusal.endswith("\n   given with -e on the command line")

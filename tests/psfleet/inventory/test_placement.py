@@ -19,7 +19,7 @@ def ports(plan: ClusterPlan) -> dict[str, int]:
     return {task.name: task.port for task in plan.tasks}
 
 
-def test_a_number_of_tasks_counts_on_over_the_hosts() -> None:
+def test_indices_of_several_tasks_continue_over_the_hosts() -> None:
     hosts: Hosts = {"a": {"trainer_worker_tasks": "2"}, "b": {"trainer_ps_tasks": 2}}
     plan = read(["b", "a"], ["a", "b"], hosts)
     assert [(task.name, task.host, task.port) for task in plan.tasks] == [
@@ -32,12 +32,12 @@ def test_a_number_of_tasks_counts_on_over_the_hosts() -> None:
     ]
 
 
-def test_one_task_each_gives_the_plan_that_it_always_gave() -> None:
-    # A deployed plan is compared by its hash: an inventory that asks for nothing new keeps its own.
+def test_the_hash_of_a_plan_with_one_task_on_each_host_has_not_changed() -> None:
+    # Deployed plans are compared by hash: an unchanged inventory must keep its hash.
     assert read(["a"], ["a", "b"], {"a": {"trainer_worker_gpus": [1, 0]}}).hash == "96d4f4c054a3"
 
 
-def test_a_host_of_every_job_takes_its_ports_in_their_order() -> None:
+def test_a_host_with_every_job_assigns_its_ports_in_the_order_of_the_jobs() -> None:
     plan = read(["a"], ["a"], {"a": {"trainer_worker_tasks": 2}}, ["a"], trainer_program=PROGRAM)
     assert ports(plan) == {"ps0": 2222, "worker0": 2223, "worker1": 2224, "chief0": 2225}
 
@@ -58,7 +58,7 @@ def test_a_host_of_every_job_takes_its_ports_in_their_order() -> None:
         ({"trainer_base_port": 65533}, (65533, 65534, 65535)),
     ],
 )
-def test_explicit_ports_anywhere(variables: dict[str, object], expected: tuple[int, ...]) -> None:
+def test_explicit_ports_may_be_anywhere(variables: dict[str, object], expected: tuple[int, ...]) -> None:
     plan = read(["a"], ["a"], {"a": {"trainer_worker_tasks": 2, **variables}})
     assert tuple(task.port for task in plan.tasks) == expected
 
@@ -100,11 +100,11 @@ def test_ports_never_collide_on_any_placement() -> None:
         ({"trainer_worker_tasks": 3, "trainer_base_port": 65533}, "worker2 on a would get port 65536"),
     ],
 )
-def test_a_port_for_two_tasks_or_above_the_range(variables: dict[str, object], what: str) -> None:
+def test_a_port_of_two_tasks_or_above_the_range_is_refused(variables: dict[str, object], what: str) -> None:
     assert problems(["a"], ["a"], {"a": variables})[0].startswith(what)
 
 
-def test_explicit_indices_are_kept_and_the_others_fill_the_free_ones_in_order() -> None:
+def test_explicit_indices_are_kept_and_free_ones_are_assigned_in_order() -> None:
     hosts: Hosts = {
         "a": {"trainer_worker_tasks": [{"index": 3}, {}]},
         "b": {"trainer_worker_tasks": [{"index": "0"}]},
@@ -127,7 +127,7 @@ def test_explicit_indices_are_kept_and_the_others_fill_the_free_ones_in_order() 
         ([{"index": 0}, {"index": 1}], [{"index": 3}], "0 on a, 1 on a, 3 on b"),
     ],
 )
-def test_an_index_twice_or_with_a_gap(of_a: object, of_b: object, seen: str) -> None:
+def test_a_repeated_index_or_a_gap_is_refused(of_a: object, of_b: object, seen: str) -> None:
     hosts = {"a": {"trainer_worker_tasks": of_a}, "b": {"trainer_worker_tasks": of_b}}
     assert problems(["a"], ["a", "b"], hosts) == [
         f"the indices in trainer_worker_tasks are {seen}; expected each index from 0 to 2 once, because "
@@ -135,7 +135,7 @@ def test_an_index_twice_or_with_a_gap(of_a: object, of_b: object, seen: str) -> 
     ]
 
 
-def test_gpus_are_dealt_evenly_in_order_and_a_task_may_have_its_own() -> None:
+def test_gpus_are_divided_evenly_in_order_and_a_task_may_have_its_own() -> None:
     hosts: Hosts = {
         "a": {"trainer_worker_tasks": 2, "trainer_worker_gpus": "[3, 1, 0, 2]"},
         "b": {"trainer_worker_tasks": [{"gpus": [7]}, {}, {}], "trainer_worker_gpus": [0, 1]},
@@ -145,7 +145,7 @@ def test_gpus_are_dealt_evenly_in_order_and_a_task_may_have_its_own() -> None:
     assert [task.gpus for task in plan.tasks] == [(), (3, 1), (0, 2), (7,), (0,), (1,), (), (0,)]
 
 
-def test_a_gpu_for_two_tasks_of_a_host_but_not_of_two_hosts() -> None:
+def test_a_gpu_of_two_tasks_of_one_host_is_refused() -> None:
     twice = {"trainer_worker_tasks": [{"gpus": [0]}, {"gpus": [1, 0]}]}
     once = {"trainer_worker_tasks": [{"gpus": [0]}]}
     assert problems(["a"], ["b", "a"], {"a": twice, "b": once}) == [
@@ -161,7 +161,9 @@ def test_a_gpu_for_two_tasks_of_a_host_but_not_of_two_hosts() -> None:
         ({"trainer_ps_tasks": [{"gpus": [0]}]}, "trainer_ps_tasks of a asks for GPUs"),
     ],
 )
-def test_a_ps_has_gpus_only_where_the_switch_says_so(variables: dict[str, object], found: str) -> None:
+def test_a_ps_has_gpus_only_if_trainer_ps_may_use_gpus_is_true(
+    variables: dict[str, object], found: str
+) -> None:
     expected = "expected none, because a ps leaves them to the workers, or trainer_ps_may_use_gpus: true"
     assert problems(["a"], ["a"], {"a": variables}) == [f"{found}; {expected}"]
     plan = read(["a"], ["a"], {"a": variables}, trainer_ps_may_use_gpus="true")
@@ -169,7 +171,7 @@ def test_a_ps_has_gpus_only_where_the_switch_says_so(variables: dict[str, object
     assert plan.tasks_of("worker")[0].gpus == ()
 
 
-def test_gpus_of_the_ps_are_dealt_as_those_of_the_workers() -> None:
+def test_gpus_of_the_ps_are_divided_like_those_of_the_workers() -> None:
     hosts: Hosts = {
         "a": {"trainer_ps_tasks": 2, "trainer_ps_gpus": [3, 1], "trainer_worker_gpus": [0, 2]},
         "b": {"trainer_ps_tasks": [{"gpus": [7]}, {}]},
@@ -188,7 +190,7 @@ def test_gpus_of_the_ps_are_dealt_as_those_of_the_workers() -> None:
     ("of_worker", "variable"),
     [({"trainer_worker_gpus": [0]}, "trainer_worker_gpus"), ({"trainer_worker_tasks": [{"gpus": [0]}]}, "")],
 )
-def test_a_gpu_of_a_ps_and_of_a_worker(of_worker: dict[str, object], variable: str) -> None:
+def test_a_gpu_of_a_ps_and_of_a_worker_is_refused(of_worker: dict[str, object], variable: str) -> None:
     both = {"trainer_ps_gpus": [0], **of_worker}
     with pytest.raises(InventoryError) as caught:
         read_inventory(inventory(["a"], ["a"], {"a": both}, trainer_ps_may_use_gpus=True))
@@ -197,7 +199,7 @@ def test_a_gpu_of_a_ps_and_of_a_worker(of_worker: dict[str, object], variable: s
     assert problem.variable == (variable or "trainer_worker_tasks")
 
 
-def test_a_task_s_own_value_wins_over_its_host_s() -> None:
+def test_a_value_of_a_task_overrides_the_value_of_its_host() -> None:
     own = {
         "trainer_worker_tasks": [{"batch_size": 32, "threads": "2", "data_dir": "/data"}, {"threads": None}],
         "trainer_batch_size": 64,
@@ -214,7 +216,7 @@ def test_a_task_s_own_value_wins_over_its_host_s() -> None:
 
 @pytest.mark.parametrize("number", [0, -1, "many", 1.5, True, None, "", [], {}, 1025])
 @pytest.mark.parametrize("name", ["trainer_ps_tasks", "trainer_worker_tasks"])
-def test_a_number_of_tasks_that_is_none(name: str, number: object) -> None:
+def test_an_invalid_number_of_tasks_is_refused(name: str, number: object) -> None:
     (problem,) = problems(["a"], ["a"], {"a": {name: number}})
     expected = "expected an integer from 1 to 1024, or a list with a mapping for each task, of index, port"
     assert problem.startswith(f"{name} is {number!r}; {expected}")
@@ -236,12 +238,12 @@ def test_a_number_of_tasks_that_is_none(name: str, number: object) -> None:
         ({"data_dir": "mnist"}, ".data_dir is 'mnist'; expected an absolute path on the hosts"),
     ],
 )
-def test_a_task_with_a_wrong_part(task: object, problem: str) -> None:
+def test_a_task_with_an_invalid_field_is_refused(task: object, problem: str) -> None:
     (found,) = problems(["a"], ["a"], {"a": {"trainer_worker_tasks": [{}, task]}})
     assert found.startswith(f"trainer_worker_tasks[1]{problem}")
 
 
-def test_a_list_of_tasks_is_taken_whole_or_each_wrong_part_is_named() -> None:
+def test_a_list_of_tasks_is_accepted_or_each_invalid_field_is_named() -> None:
     rule = tasks_rule("worker", {"index": integer(0), "batch_size": integer(1)})
     assert rule.convert("2") == (RequestedTask(), RequestedTask())
     seventh = RequestedTask(7, settings={"batch_size": 3})
@@ -261,7 +263,7 @@ def test_a_list_of_tasks_is_taken_whole_or_each_wrong_part_is_named() -> None:
         rule.convert([])
 
 
-def test_every_wrong_part_is_found_at_once_and_alike_ones_are_told_together() -> None:
+def test_all_invalid_fields_are_reported_at_once_and_equal_ones_together() -> None:
     wrong = {"trainer_worker_tasks": [{"batch_size": 0, "port": 1}]}
     hosts = {name: {**wrong, "trainer_ps_tasks": [{"batch_size": 7}]} for name in "ab"}
     assert problems(["a", "b"], ["a", "b", "c"], hosts) == [

@@ -22,7 +22,7 @@ def plan(ps: int, workers: int) -> ClusterPlan:
     return ClusterPlan("psfleet", tuple(tasks))
 
 
-def test_a_proof_keeps_what_is_the_cluster_s_and_replaces_what_is_the_training_s() -> None:
+def test_a_proof_keeps_settings_of_the_cluster_and_replaces_those_of_the_training() -> None:
     own = TrainingSettings(
         model="cnn",
         replication="sync",
@@ -49,12 +49,12 @@ def test_a_proof_keeps_what_is_the_cluster_s_and_replaces_what_is_the_training_s
 
 
 @pytest.mark.parametrize(("workers", "steps"), [(2, 2000), (10, 2000), (300, 60_000)])
-def test_asynchronous_steps_grow_with_the_workers_synchronous_ones_do_not(workers: int, steps: int) -> None:
+def test_only_the_steps_of_the_asynchronous_proof_grow_with_the_workers(workers: int, steps: int) -> None:
     assert proof_settings(TrainingSettings(), "async", plan(1, workers)).steps == steps
     assert proof_settings(TrainingSettings(), "sync", plan(1, workers)).steps == 200
 
 
-def test_a_cluster_that_cannot_be_proven_is_refused_with_all_that_is_in_the_way() -> None:
+def test_a_cluster_that_cannot_be_proven_is_refused_with_all_reasons() -> None:
     require_provable(plan(1, 2), {"run_id", "trainer_barrier_deadline_seconds"})
     with pytest.raises(InventoryError) as refusal:
         require_provable(plan(0, 1), {"trainer_model", "trainer_steps"})
@@ -86,7 +86,7 @@ def lines(cluster: ClusterPlan, *runs: ProofRun) -> list[str]:
 PROVEN = ProofRun("async", "runs/p-async", verdict({"workers_met": True}, parts_found=4.0, parts=4.0))
 
 
-def test_what_was_proven_is_said_with_seconds_and_folders() -> None:
+def test_proven_runs_are_listed_with_their_seconds_and_folders() -> None:
     both = lines(plan(2, 4), PROVEN, ProofRun("sync", "runs/p-sync", PROVEN.verdict))
     assert both == [
         "PROVEN      asynchronously  200 global steps in 3.1 s  runs/p-async",
@@ -113,7 +113,7 @@ def test_a_run_that_is_not_proven_is_named_with_its_reasons() -> None:
     ]
 
 
-def test_what_hosts_say_does_not_steer_the_terminal() -> None:
+def test_texts_of_hosts_cannot_steer_the_terminal() -> None:
     judged = verdict({"ended_well": False})
     judged["checks"][0]["detail"] = "worker1 failed: \x1b[2J"
     said = lines(plan(1, 4), ProofRun("async", "runs/p-async", judged))
@@ -135,6 +135,8 @@ def test_what_hosts_say_does_not_steer_the_terminal() -> None:
         ),
     ],
 )
-def test_why_a_run_is_not_proven_is_said_in_few_lines(judged: dict[str, Any], reasons: list[str]) -> None:
+def test_the_reasons_against_a_proof_are_shown_in_few_lines(
+    judged: dict[str, Any], reasons: list[str]
+) -> None:
     said = lines(plan(1, 4), ProofRun("async", "runs/p-async", judged))
     assert [line for line in said if line.startswith("  -")] == reasons

@@ -12,7 +12,7 @@ from tests.repository import ROOT
 PLAYBOOK = ROOT / "playbooks" / "prove.yml"
 
 
-def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(tmp_path: Path) -> None:
+def test_the_proof_replaces_the_training_of_the_inventory(tmp_path: Path) -> None:
     own = {
         "trainer_program": __file__,
         "trainer_existing_servers": True,
@@ -33,8 +33,8 @@ def test_the_proof_takes_the_place_of_whatever_the_inventory_trains(tmp_path: Pa
         assert tasks["worker1"]["values"][name] == value
 
 
-def test_what_the_inventory_asks_of_its_own_training_is_not_asked_of_a_proof() -> None:
-    """Nor does a tolerance for another model let a weight pass that nobody told."""
+def test_goals_and_tolerances_of_the_inventory_do_not_apply_to_a_proof() -> None:
+    """A tolerance for another model must not let a wrong weight pass."""
     plays = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
     runs = [play["vars"] for play in plays if play.get("ansible.builtin.import_playbook") == "train.yml"]
     own = EvidenceSettings()
@@ -42,7 +42,7 @@ def test_what_the_inventory_asks_of_its_own_training_is_not_asked_of_a_proof() -
         assert [run[f"training_evidence_{name}"] for run in runs] == [getattr(own, name)] * 2
 
 
-def test_a_cluster_of_one_worker_has_nobody_to_share_with(preflight: Preflight) -> None:
+def test_a_cluster_with_one_worker_is_refused(preflight: Preflight) -> None:
     files: dict[str, object] = {"hosts.yml": hosts_file({"node1": {}}, {"node2": {}})}
     run = preflight(files, "-e", "trainer_model=linear", playbook="prove.yml")
     assert run.status == 2, run.output

@@ -22,7 +22,7 @@ def test_indices_follow_the_order_of_the_groups() -> None:
     ]
 
 
-def test_a_host_in_both_groups_takes_two_ports_in_the_order_ps_worker() -> None:
+def test_a_host_in_both_groups_has_two_ports_first_for_the_ps() -> None:
     plan = read(["a"], ["a", "b"])
     assert plan.ps_hosts == "a:2222"
     assert plan.worker_hosts == "a:2223,b:2222"
@@ -38,7 +38,9 @@ def test_a_host_in_both_groups_takes_two_ports_in_the_order_ps_worker() -> None:
         ({"trainer_address": "[FD00:0::1]"}, "[fd00::1]"),
     ],
 )
-def test_where_the_others_reach_a_host(variables: dict[str, object], address: str) -> None:
+def test_the_address_of_a_host_is_trainer_address_or_ansible_host_or_its_name(
+    variables: dict[str, object], address: str
+) -> None:
     assert read(["a"], ["b"], {"a": variables}).tasks[0].address == address
 
 
@@ -51,12 +53,12 @@ def test_where_the_others_reach_a_host(variables: dict[str, object], address: st
         for value in rule["values"]
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_expected(name: str, expected: str, value: object) -> None:
+def test_a_wrong_value_is_refused_with_the_expected_form(name: str, expected: str, value: object) -> None:
     told = problems(["a"], ["b"], {host: {name: value} for host in "ab"})
     assert told == [f"{name} is {value!r}; expected {expected}"]
 
 
-def test_hosts_may_differ_in_what_is_theirs() -> None:
+def test_settings_of_hosts_may_differ() -> None:
     own = {"trainer_batch_size": "7", "trainer_data_dir": "/data", "trainer_base_port": 3000}
     plan, settings = read_inventory(inventory(["a"], ["b", "c"], {"b": own}, trainer_steps="40"))
     assert (settings["worker0"].batch_size, settings["worker1"].batch_size) == (7, 100)
@@ -64,12 +66,12 @@ def test_hosts_may_differ_in_what_is_theirs() -> None:
     assert {value.steps for value in settings.values()} == {40}
 
 
-def test_the_cluster_has_one_value_of_everything_else() -> None:
+def test_all_other_settings_have_one_value_for_the_cluster() -> None:
     (problem,) = problems(["a"], ["b", "c"], {"b": {"trainer_steps": 5}, "c": {"trainer_steps": "5"}})
     assert problem == "trainer_steps is 2000 on a, 5 on b, c; expected one value for the whole cluster"
 
 
-def test_flags_of_each_task() -> None:
+def test_each_task_gets_flags_with_its_own_values() -> None:
     plan, settings = read_inventory(inventory(["a"], ["b", "c"], {"c": {"trainer_batch_size": 7}}))
     found = run_settings(plan, settings)
     assert found["cluster"]["batch_size"] == 100
@@ -80,6 +82,6 @@ def test_flags_of_each_task() -> None:
     assert flags["batch_size"] == "7"
 
 
-def test_every_default_obeys_its_own_rule_and_only_root_is_no_user_of_tasks() -> None:
+def test_every_default_satisfies_its_own_rule() -> None:
     plan = read(["a"], ["b"], {}, **DEFAULTS)
     assert plan == read(["a"], ["b"]) == read(["a"], ["b"], trainer_user="rooter")

@@ -30,24 +30,24 @@ PLACED = {
 }
 
 
-def test_every_shape_is_known_here_and_in_the_readme() -> None:
+def test_every_sample_is_tested_and_listed_in_the_readme() -> None:
     text = (SAMPLES / "README.md").read_text(encoding="utf-8")
     shapes = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
     assert shapes == sorted(PLACED) == sorted(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
 
 
 @pytest.mark.parametrize("shape", PLACED)
-def test_a_shape_gives_the_tasks_that_it_says(shape: str) -> None:
+def test_a_sample_gives_the_expected_tasks(shape: str) -> None:
     shown = facts(SAMPLES / shape)
     assert placed(shown) == PLACED[shape]
-    # Addresses for documentation: nobody's machine is reached by a sample that was not edited.
+    # Addresses reserved for documentation: an unedited sample reaches no machine.
     assert {task["address"].rsplit(".", 1)[0] for task in shown["cluster_plan"]["tasks"]} == {"192.0.2"}
     batch_size = 256 if shape == "four_machines_four_gpus" else 100
     assert shown["cluster_settings"]["tasks"]["worker0"]["values"]["batch_size"] == batch_size
 
 
 @pytest.mark.parametrize("shape", PLACED)
-def test_a_shape_is_good_with_every_line_that_it_offers(shape: str, tmp_path: Path) -> None:
+def test_a_sample_is_valid_with_every_commented_line_enabled(shape: str, tmp_path: Path) -> None:
     files: dict[str, object] = {
         name: re.sub(r"# (trainer_)", r"\1", (SAMPLES / shape / name).read_text(encoding="utf-8"))
         for name in ("hosts.yml", "group_vars/tf_cluster.yml")

@@ -13,8 +13,8 @@ def command(*arguments: str, options: tuple[str, ...] = ()) -> subprocess.Comple
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_without_matplotlib_it_says_what_is_needed(tmp_path: Path) -> None:
-    """-S: Python without any installed package, as on the machine of somebody who was given a run."""
+def test_without_matplotlib_the_command_names_the_needed_packages(tmp_path: Path) -> None:
+    """The option -S hides all installed packages, as on the machine of a stranger."""
     done = command(str(make_run(tmp_path / "run", windows=2)), options=("-S",))
     assert done.returncode == 1
     assert (
@@ -25,13 +25,13 @@ def test_without_matplotlib_it_says_what_is_needed(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_is_no_folder_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     done = command(str(tmp_path / "absent"))
     assert done.returncode == 2
     assert done.stderr == f"{tmp_path}/absent is not a folder; expected that of a run, such as runs/ID\n"
 
 
-def test_settings_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+def test_invalid_settings_are_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", windows=2)
     (run / "settings.json").write_text('{"evidence": {"minimum_share": 7}}')
     done = command(str(run))
@@ -39,7 +39,7 @@ def test_settings_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     assert "minimum_share is 7; expected a number from 0 to 1" in done.stderr
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_report_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", windows=2)
     (run / "report.html").mkdir()
     done = command(str(run))

@@ -13,7 +13,7 @@ def test_a_damaged_report_is_named(tmp_path: Path, text: str) -> None:
     assert f"{tmp_path}/devices/worker0.json cannot be read" in render(tmp_path)
 
 
-def test_a_report_without_an_end_is_named(tmp_path: Path) -> None:
+def test_a_report_that_is_too_large_is_named(tmp_path: Path) -> None:
     (tmp_path / "devices").mkdir()
     (tmp_path / "devices" / "worker0.json").touch()
     os.truncate(tmp_path / "devices" / "worker0.json", 2**40)

@@ -1,4 +1,4 @@
-"""report.html and loss.png of runs that were written for it."""
+"""report.html and loss.png, drawn of runs that were written for these tests."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def run(drawn: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(drawn, tmp_path / "night-1"))
 
 
-def test_every_section_and_picture_is_there_and_the_verdict_is_first(drawn: Path) -> None:
+def test_the_page_has_every_section_and_picture_and_begins_with_the_verdict(drawn: Path) -> None:
     page = page_of(drawn)
     assert {*SECTIONS, *PICTURES, "verify"} <= set(page.ids)
     assert page.tags.count("svg") == len(PICTURES)
@@ -48,7 +48,7 @@ def test_every_section_and_picture_is_there_and_the_verdict_is_first(drawn: Path
         assert f"{check.check.replace('_', ' ')} {check.detail}" in page.text
 
 
-def test_failed_checks_come_before_the_others_and_each_says_what_to_do(run: Path) -> None:
+def test_failed_checks_come_first_and_have_advice(run: Path) -> None:
     plan = make_plan()
     records = worker_records(plan, 1, 20)
     records[-1] = {"event": "failed", "class": "diverged", "reason": "the loss was nan"}
@@ -61,7 +61,7 @@ def test_failed_checks_come_before_the_others_and_each_says_what_to_do(run: Path
     assert "Lower trainer_learning_rate" in page.text
 
 
-def test_there_is_advice_of_its_own_for_every_check(run: Path) -> None:
+def test_every_check_has_its_own_advice(run: Path) -> None:
     wanted = {"log_patterns": [{"tasks": "*", "pattern": "x"}], "goals": {"loss": {"maximum": 1}}}
     settings = EvidenceSettings.from_mapping(wanted)
     (run / "manifest.json").write_text('{"version": 1, "run_id": "night-1", "files": {}}')
@@ -89,14 +89,14 @@ def test_the_page_needs_no_network_and_no_script(drawn: Path) -> None:
     assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
 
 
-def test_what_elements_refer_to_is_in_the_page_once(drawn: Path) -> None:
+def test_each_id_that_is_referred_to_exists_once_in_the_page(drawn: Path) -> None:
     page = page_of(drawn)
     assert len(page.ids) == len(set(page.ids))
     used = re.findall(r"url\(#([^)]+)\)", (drawn / "report.html").read_text())
     assert {*used, *(reference[1:] for reference in page.references)} <= set(page.ids)
 
 
-def test_pictures_are_described_for_those_who_do_not_see_them(drawn: Path) -> None:
+def test_each_picture_has_a_description_for_screen_readers(drawn: Path) -> None:
     pictures = [(name, value) for tag, name, value in page_of(drawn).attributes if tag == "svg"]
     assert [value for name, value in pictures if name == "role"] == ["img"] * len(PICTURES)
     described = [value for name, value in pictures if name == "aria-label"]
@@ -104,7 +104,7 @@ def test_pictures_are_described_for_those_who_do_not_see_them(drawn: Path) -> No
     assert any(value.startswith("Loss. The mean loss of each window") for value in described)
 
 
-def test_texts_in_pictures_stay_texts(drawn: Path) -> None:
+def test_texts_in_pictures_are_text_elements(drawn: Path) -> None:
     texts = [data for tag, data in page_of(drawn).texts if tag == "text"]
     assert {"worker0", "worker1", "global step", "target loss", "4-7"} - set(texts) == {"4-7"}
 
@@ -161,7 +161,7 @@ def in_logs_and_endings(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [in_plan, in_records, in_settings, in_logs_and_endings])
-def test_hostile_texts_are_shown_and_do_nothing(run: Path, where: Callable[[Path], None]) -> None:
+def test_hostile_texts_are_shown_without_any_effect(run: Path, where: Callable[[Path], None]) -> None:
     clean = page_of(run)
     where(run)
     page = report(run)
@@ -172,13 +172,13 @@ def test_hostile_texts_are_shown_and_do_nothing(run: Path, where: Callable[[Path
     assert not re.search("[\u202e\x1b\x00\ud800]", (run / "report.html").read_text())
 
 
-def test_a_name_is_no_formula(tmp_path: Path) -> None:
+def test_a_name_is_not_drawn_as_a_formula(tmp_path: Path) -> None:
     run = make_run(tmp_path / "$\\frac{1$ <b>", windows=2)
     assert "Run $\\frac{1$ <b>" in report(run).text
     assert png_size(run / "loss.png")
 
 
-def test_a_task_that_says_far_too_much_makes_no_page_that_is_too_large(run: Path) -> None:
+def test_the_size_of_the_page_is_limited_whatever_a_task_recorded(run: Path) -> None:
     plan = make_plan()
     records = worker_records(plan, 0, 20)
     records[-2]["metrics"] = {f"metric{number}": 1.0 for number in range(5000)}
@@ -195,7 +195,7 @@ def test_a_task_that_says_far_too_much_makes_no_page_that_is_too_large(run: Path
     assert "more rows" in page.text
 
 
-def test_numbers_that_no_run_has_are_survived(run: Path) -> None:
+def test_impossible_numbers_do_not_prevent_the_page(run: Path) -> None:
     plan = make_plan()
     records = worker_records(plan, 1, 20)
     records[3] |= {"global_step_after": 10**300, "seconds": 1e-300, "monotonic": 1e300}
@@ -207,7 +207,7 @@ def test_numbers_that_no_run_has_are_survived(run: Path) -> None:
     assert "1 window with a loss that was not finite" in page.text
 
 
-def test_an_empty_folder_says_what_is_missing_where_it_would_be(tmp_path: Path) -> None:
+def test_the_page_of_an_empty_folder_names_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "loss.png").write_bytes(b"of an earlier run")
     page = report(tmp_path)
     assert {*SECTIONS, *PICTURES} <= set(page.ids)
@@ -243,7 +243,7 @@ def test_a_damaged_folder_gives_a_page(run: Path, file: str, content: bytes | No
     assert {*SECTIONS, *PICTURES} <= set(report(run).ids)
 
 
-def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Path) -> None:
+def test_the_page_of_a_program_without_records_shows_the_ends_of_its_tasks_and_its_log(run: Path) -> None:
     shutil.rmtree(run / "events")
     program = {"name": "clicks", "file": "train.py"}
     (run / "settings.json").write_text(json.dumps({"training": {}, "program": program}))
@@ -268,14 +268,14 @@ def test_a_program_without_records_shows_how_its_tasks_ended_and_its_log(run: Pa
     assert "A user's program does not know the staleness" in page.text
 
 
-def test_a_log_that_points_elsewhere_is_not_read(run: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_log_is_not_read(run: Path, tmp_path: Path) -> None:
     (run / "logs").mkdir()
     (tmp_path / "secret").write_text("of the reader's machine\n")
     (run / "logs/worker0.out").symlink_to(tmp_path / "secret")
     assert "of the reader's machine" not in report(run).text
 
 
-def test_hundreds_of_workers_make_a_page_that_can_be_read(tmp_path: Path) -> None:
+def test_the_page_of_300_workers_is_small_and_summarises_them(tmp_path: Path) -> None:
     plan = make_plan(workers=300, ps=2)
     folder = make_run(tmp_path / "wide", plan, windows=8)
     write(folder, plan, plan.tasks[9], [*worker_records(plan, 7, 4), started(5, pid=101, monotonic=9.0)])

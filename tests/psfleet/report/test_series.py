@@ -48,7 +48,7 @@ def test_loss_is_drawn_over_the_global_step_after_each_window(folder: Path) -> N
     ]
 
 
-def test_a_line_breaks_where_the_global_step_went_back(folder: Path) -> None:
+def test_a_line_is_interrupted_if_the_global_step_went_back(folder: Path) -> None:
     records = worker_records(PLAN, 1, 4)
     back = step(1, 2, 1, local_step=30)
     run = runs_of(folder, [*records[:5], back, *records[5:]])
@@ -66,7 +66,7 @@ def test_speed_is_steps_per_second_of_each_window_from_its_start_to_its_end(fold
     ]
 
 
-def test_speed_breaks_where_the_cluster_broke_and_not_at_a_checkpoint(folder: Path) -> None:
+def test_the_speed_is_interrupted_by_a_lost_cluster_and_not_by_a_checkpoint(folder: Path) -> None:
     records = worker_records(PLAN, 1, 4)
     saved = {"event": "checkpoint_failed", "global_step": 30, "reason": "full", "monotonic": 3.0}
     lost = {"event": "recovering", "reason": "ps0 went away", "monotonic": 3.5}
@@ -75,7 +75,7 @@ def test_speed_breaks_where_the_cluster_broke_and_not_at_a_checkpoint(folder: Pa
     assert breaks == [True, True, *6 * [False], True, False, False]
 
 
-def test_another_clock_of_a_host_changes_nothing(folder: Path) -> None:
+def test_an_offset_of_a_hosts_clock_changes_nothing(folder: Path) -> None:
     before = series.rate_curves(read_run(folder), ()), timeline.rows(read_run(folder))
     shifted = [
         {**record, "monotonic": float(str(record["monotonic"])) + 600, "wall": 1.7e9}
@@ -85,7 +85,7 @@ def test_another_clock_of_a_host_changes_nothing(folder: Path) -> None:
     assert repr((series.rate_curves(after, ()), timeline.rows(after))) == repr(before)
 
 
-def test_the_time_of_a_host_that_was_started_again_goes_on(folder: Path) -> None:
+def test_times_continue_after_a_reboot_of_the_host(folder: Path) -> None:
     records = worker_records(PLAN, 1, 4)
     for place, record in enumerate(records[4:]):
         record["monotonic"] = 0.1 + SECONDS_PER_WINDOW * place  # a new clock, from the third window on
@@ -95,7 +95,7 @@ def test_the_time_of_a_host_that_was_started_again_goes_on(folder: Path) -> None
     assert times[-1] < 10
 
 
-def test_many_workers_are_a_band_of_their_means_and_the_named_ones_lines() -> None:
+def test_many_workers_are_drawn_as_a_band_and_only_notable_ones_as_lines() -> None:
     steady = [Line(f"worker{index}", ((0.0, 1.0 + index), (100.0, 1.0 + index))) for index in range(13)]
     curves = series._curves(steady, ["worker12"])
     assert [line.name for line in curves.lines] == ["worker12"]
@@ -104,7 +104,7 @@ def test_many_workers_are_a_band_of_their_means_and_the_named_ones_lines() -> No
     assert len(series._curves(steady[:12], []).lines) == 12
 
 
-def test_a_program_that_records_every_step_has_a_line_of_bounded_length() -> None:
+def test_a_line_of_many_points_is_averaged_to_a_bounded_length() -> None:
     course = tuple((float(x), float(x % 2)) for x in range(6000))
     (line,) = series._curves([Line("worker0", (*course, (math.nan, math.nan), (6001.0, 5.0)))], ()).lines
     assert 500 < len(line.points) < 700
@@ -112,7 +112,7 @@ def test_a_program_that_records_every_step_has_a_line_of_bounded_length() -> Non
     assert sum(math.isnan(x) for x, _ in line.points) == 1
 
 
-def test_a_band_has_the_mean_of_each_worker_within_a_part_of_the_course() -> None:
+def test_a_band_is_computed_from_the_mean_of_each_worker_in_each_interval() -> None:
     noisy = Line("worker0", ((0.0, 0.0), (0.1, 20.0), (100.0, 10.0)))
     others = [Line(f"worker{index}", ((0.0, 10.0), (100.0, 10.0))) for index in range(1, 13)]
     band = series._curves([noisy, *others], []).band
@@ -120,7 +120,7 @@ def test_a_band_has_the_mean_of_each_worker_within_a_part_of_the_course() -> Non
     assert (band.low, band.high) == ((10.0, 10.0), (10.0, 10.0))
 
 
-def test_losses_that_are_no_numbers_are_named_and_not_drawn(folder: Path) -> None:
+def test_non_finite_losses_are_listed_and_not_drawn(folder: Path) -> None:
     records = worker_records(PLAN, 1, 4)
     records[3] |= {"loss": None, "loss_mean": None}
     run = runs_of(folder, records)
@@ -134,7 +134,7 @@ def test_staleness_has_a_bar_for_each_power_of_two() -> None:
     assert series.staleness_buckets({}) == series.staleness_buckets({"staleness": None}) == ()
 
 
-def test_notable_are_stragglers_then_who_was_restarted(folder: Path) -> None:
+def test_notable_workers_are_stragglers_and_then_restarted_ones(folder: Path) -> None:
     records = worker_records(PLAN, 1, 4)
     run = runs_of(folder, [*records[:3], {**records[0], "pid": 7}])
     assert series.notable_workers(run, {"stragglers": ["worker0"]}) == ("worker0", "worker1")

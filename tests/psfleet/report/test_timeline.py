@@ -28,7 +28,7 @@ def row(folder: Path, event: str) -> Row:
     return found
 
 
-def test_events_are_ordered_by_global_step_and_alike_ones_of_all_tasks_are_one_row(tmp_path: Path) -> None:
+def test_events_are_ordered_by_global_step_and_equal_events_of_tasks_share_a_row(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=4)
     assert [(one.event, one.tasks) for one in rows(read_run(folder))] == [
         ("started", "ps0, worker0, worker1"),
@@ -42,7 +42,7 @@ def test_events_are_ordered_by_global_step_and_alike_ones_of_all_tasks_are_one_r
     assert row(folder, "evaluated").steps == "80"
 
 
-def test_what_follows_a_restored_checkpoint_stays_after_it(tmp_path: Path) -> None:
+def test_events_after_a_restored_checkpoint_stay_after_it(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=4)
     records = worker_records(PLAN, 0, 4)
     again = (
@@ -66,7 +66,7 @@ def test_what_follows_a_restored_checkpoint_stays_after_it(tmp_path: Path) -> No
     assert row(folder, "restored").text == "restored the checkpoint model-20; 20 steps lost"
 
 
-def test_all_lose_the_cluster_before_one_restores_it_at_a_lower_step(tmp_path: Path) -> None:
+def test_losses_of_the_cluster_are_ordered_before_the_restore_at_a_lower_step(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=4)
     lost = {"event": "recovering", "reason": "ps0 went away"}
     restored = {"event": "restored", "checkpoint": "/x/model-20", "global_step": 20}
@@ -81,8 +81,8 @@ def test_all_lose_the_cluster_before_one_restores_it_at_a_lower_step(tmp_path: P
     ]
 
 
-def test_a_ps_that_was_started_again_is_placed_by_how_long_it_had_run(tmp_path: Path) -> None:
-    """Its clock is an hour ahead, which must not matter."""
+def test_the_restart_of_a_ps_is_placed_by_the_time_since_its_start(tmp_path: Path) -> None:
+    """The clock of the ps is an hour ahead, which must not matter."""
     folder = make_run(tmp_path / "made", PLAN, windows=4)
     times = (3601.0, 3603.1, 3630.0)
     records = [ps_records()[0], started(2, pid=7), ps_records()[1]]
@@ -95,7 +95,7 @@ def test_a_ps_that_was_started_again_is_placed_by_how_long_it_had_run(tmp_path: 
     assert lane.lost == ((0.0, 2.1),) or abs(lane.lost[0][1] - 2.1) < 1e-6
 
 
-def test_many_checkpoints_in_a_row_are_one_row(tmp_path: Path) -> None:
+def test_successive_checkpoints_share_a_row(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=4)
     records = worker_records(PLAN, 0, 4)
     saved = [
@@ -113,7 +113,7 @@ def test_many_checkpoints_in_a_row_are_one_row(tmp_path: Path) -> None:
     assert row(folder, "checkpointed").text == "wrote 5 checkpoints, the last: model-5"
 
 
-def test_of_many_tasks_those_with_a_part_of_their_own_have_lanes(tmp_path: Path) -> None:
+def test_only_notable_tasks_of_many_have_lanes(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", make_plan(workers=40), windows=2)
     drawn, others = lanes(read_run(folder), ["worker33"])
     assert [lane.name for lane in drawn] == ["ps0", "worker0", "worker33"]
@@ -122,7 +122,7 @@ def test_of_many_tasks_those_with_a_part_of_their_own_have_lanes(tmp_path: Path)
     assert (len(every), others) == (MOST_LANES, 0)
 
 
-def test_who_evaluated_and_took_no_part_comes_last(tmp_path: Path) -> None:
+def test_the_evaluator_comes_last(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=2)
     whose = {"job": "evaluator", "index": 0}
     metrics = {"metrics": {"weight": 2.0}, "fingerprint": "0" * 16, "examples": 7}

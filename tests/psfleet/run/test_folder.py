@@ -30,7 +30,7 @@ def test_a_damaged_file_of_a_run_counts_as_absent(tmp_path: Path, text: str) -> 
     assert begun_settings(tmp_path) == {}
 
 
-def test_what_a_run_began_with_is_read_from_its_folder(tmp_path: Path) -> None:
+def test_the_settings_of_a_run_are_read_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {"a": 1}, "tasks": {}}')
     assert begun_settings(tmp_path) == {
         "cluster": {"a": 1},
@@ -46,19 +46,19 @@ def tasks(
     return tasks_of_run(plan.to_json(), {"cluster": training, "program": program})
 
 
-def test_a_task_is_described_as_playbooks_take_it() -> None:
+def test_a_task_is_described_with_its_host_role_and_address() -> None:
     named = {"name": "worker0", "job": "worker", "index": 0}
     placed = {"host": "n1", "role": "client", "address": "10.0.0.1:2222"}
     assert tasks(PLAN)[1] == named | placed
 
 
-def test_the_chief_of_a_program_leads() -> None:
+def test_chief0_is_the_lead_of_a_program_and_else_worker0() -> None:
     assert lead_of(tasks(WITH_CHIEF, {"release": "abc"}))["name"] == "chief0"
     assert lead_of(tasks(PLAN, {"release": "abc"}))["name"] == "worker0"
     assert lead_of(tasks(PLAN, replication="local"))["host"] == "n1"
 
 
-def test_what_nobody_has_collected_is_of_this_cluster_and_was_begun_here(tmp_path: Path) -> None:
+def test_uncollected_lists_only_running_runs_of_this_cluster(tmp_path: Path) -> None:
     left = {
         "r3": ("running", "lab"),
         "r1": ("running", "lab"),
@@ -97,7 +97,7 @@ def test_what_nobody_has_collected_is_of_this_cluster_and_was_begun_here(tmp_pat
         ("{", "lab", False),
     ],
 )
-def test_hosts_may_forget_what_has_ended_and_is_here_entire(
+def test_only_a_completely_collected_run_of_this_cluster_counts_as_whole(
     tmp_path: Path, state: str, cluster: str, whole: bool
 ) -> None:
     (tmp_path / "state.json").write_text(state)
@@ -120,7 +120,7 @@ def test_hosts_may_forget_what_has_ended_and_is_here_entire(
         ),
     ],
 )
-def test_a_run_with_damaged_settings_does_not_go_on_by_others(
+def test_a_run_with_damaged_settings_is_not_resumed(
     tmp_path: Path, content: dict[str, Any], said: str
 ) -> None:
     write_json(tmp_path / "settings.json", content)
@@ -128,7 +128,7 @@ def test_a_run_with_damaged_settings_does_not_go_on_by_others(
         begun_settings(tmp_path)
 
 
-def test_a_run_that_goes_on_keeps_who_began_it_and_what_it_was_judged_by(tmp_path: Path) -> None:
+def test_a_resumed_run_keeps_its_noted_beginning_and_thresholds(tmp_path: Path) -> None:
     noted = {"begun": "ana@desk, 2026-11-25 09:12 UTC", "evidence": {"minimum_share": 0.1}}
     values = {
         "cluster": {"steps": 7},
@@ -144,7 +144,7 @@ def test_a_run_that_goes_on_keeps_who_began_it_and_what_it_was_judged_by(tmp_pat
     assert begun_settings(tmp_path) == values
 
 
-def test_a_run_that_goes_on_with_another_plan_keeps_the_plans_and_endings_before(tmp_path: Path) -> None:
+def test_a_resumed_run_with_another_plan_keeps_earlier_plans_and_endings(tmp_path: Path) -> None:
     run, ended = {"folder": str(tmp_path / "r"), "settings": {}, "action": "start"}, [{"name": "worker0"}]
     one: dict[str, Any] = {"hash": "aaa", "tasks": []}
     other: dict[str, Any] = {"hash": "bbb", "tasks": []}

@@ -83,7 +83,7 @@ OF_ALL: dict[str, Any] = {
 }
 PRINTED = ROOT / "tests" / "trainer" / "host" / "printed" / "missing_file_session.txt"
 MARK = "touch /nowhere"
-# What Ansible makes of an answer beside what its module says; some of it acts on the controller.
+# Fields of an answer with a meaning to Ansible itself; some of them act on the controller.
 SPECIAL: dict[str, Any] = {
     "add_host": {"host_name": "node1", "groups": ["ps"], "host_vars": {"ansible_ssh_common_args": MARK}},
     "add_group": "ps",
@@ -140,17 +140,17 @@ def looked_at(module: str, change: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("module", ANSWERS)
-def test_an_answer_is_taken_as_it_is(module: str) -> None:
+def test_a_valid_answer_is_accepted_unchanged(module: str) -> None:
     assert looked_at(module, {}) == ANSWERS[module]
 
 
 @pytest.mark.parametrize("module", ANSWERS)
-def test_of_an_answer_no_more_is_kept_than_its_module_may_say(module: str) -> None:
+def test_only_described_fields_of_an_answer_are_kept(module: str) -> None:
     told = OF_ALL | ANSWERS[module]
     assert looked_at(module, {**SPECIAL, **told}) == told
     failed = OF_ALL | {"failed": True}
     assert looked_at(module, {**SPECIAL, **failed}) == failed
-    # Who fails need say nothing else.
+    # An answer that reports a failure needs no other field.
     name, _, state = module.partition(" ")
     assert checked(name, SPECIAL | {"failed": True}, ASKED | {"state": state}).keys() == {"failed", "msg"}
 
@@ -164,8 +164,8 @@ TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
 @pytest.mark.parametrize(
     "module", sorted(path.stem for path in (ROOT / "plugins" / "module_utils" / "steps").glob("*.py"))
 )
-def test_what_is_kept_is_what_a_module_says_that_it_returns(module: str) -> None:
-    """A module whose answers are not described here is refused: a new one cannot forget it."""
+def test_the_kept_fields_of_a_module_equal_those_of_its_return(module: str) -> None:
+    """Answers of an undescribed module are refused, so a new module must be described."""
     states = [name for name in KEPT if name.partition(" ")[0] == module]
     kept = {
         field: TYPES.get(kind, "list")
@@ -182,14 +182,14 @@ def test_what_is_kept_is_what_a_module_says_that_it_returns(module: str) -> None
         assert {name for name in kept if not name.endswith("?")} == always
 
 
-def test_a_module_of_which_nothing_is_said_is_refused() -> None:
+def test_an_answer_of_an_undescribed_module_is_refused() -> None:
     with pytest.raises(
         UnusableError, match=r"^psfleet has no description of what ansible.builtin.setup answers$"
     ):
         checked("ansible.builtin.setup", {"ansible_facts": {}}, {})
 
 
-def test_a_host_that_is_not_asked_for_details_need_not_tell_them() -> None:
+def test_fields_of_details_are_required_only_if_details_were_requested() -> None:
     few = {name: WORKER[name] for name in WORKER if name not in {"log", "progress"}}
     answer = ANSWERS["trainer_tasks"] | {"tasks": [few]}
     assert "log_end" not in checked("trainer_tasks", answer, ASKED | {"details": False})["tasks"][0]
@@ -255,7 +255,9 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("module", "change", "problem"), INVALID)
-def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], problem: str) -> None:
+def test_an_invalid_answer_is_refused_with_the_name_of_its_field(
+    module: str, change: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(UnusableError) as error:
         looked_at(module, change)
     assert str(error.value).endswith(problem)
@@ -274,14 +276,16 @@ def test_what_no_module_answers_is_named(module: str, change: dict[str, Any], pr
         ({"name": "worker1", "index": 1}, "name is 'worker1', a task that was not asked for"),
     ],
 )
-def test_what_no_task_is_is_named(change: dict[str, Any], problem: str) -> None:
+def test_an_invalid_task_in_an_answer_is_refused_with_the_name_of_its_field(
+    change: dict[str, Any], problem: str
+) -> None:
     answer = ANSWERS["trainer_tasks"] | {"tasks": [WORKER, WORKER | change]}
     with pytest.raises(UnusableError) as error:
         checked("trainer_tasks", answer, ASKED)
     assert str(error.value) == f"tasks[1].{problem}"
 
 
-def test_a_host_that_is_asked_for_others_may_tell_of_any_task() -> None:
+def test_an_answer_may_contain_any_valid_task_if_other_tasks_were_requested() -> None:
     others = {"tasks": [], "others": True, "details": True}
     answer = ANSWERS["trainer_tasks"] | {"tasks": [WORKER | {"name": "server3", "job": "server", "index": 3}]}
     assert checked("trainer_tasks", answer, others) == answer
@@ -290,7 +294,7 @@ def test_a_host_that_is_asked_for_others_may_tell_of_any_task() -> None:
         checked("trainer_tasks", answer, others)
 
 
-def test_of_the_plan_that_was_asked_for_its_hash_is_enough() -> None:
+def test_the_hash_of_the_requested_plan_is_accepted_for_the_plan() -> None:
     answer = ANSWERS["trainer_tasks"] | {"deployed": {"hash": PLAN["hash"]}}
     assert checked("trainer_tasks", answer, ASKED | {"plan_hash": PLAN["hash"]}) == answer
     for other in ("", "0" * 12):
@@ -298,12 +302,12 @@ def test_of_the_plan_that_was_asked_for_its_hash_is_enough() -> None:
 
 
 @pytest.mark.parametrize("plan", [{"hash": PLAN["hash"]}, PLAN | {"tasks": []}, {}])
-def test_a_plan_that_is_none_counts_as_not_deployed(plan: dict[str, Any]) -> None:
+def test_an_invalid_plan_counts_as_not_deployed(plan: dict[str, Any]) -> None:
     answer = ANSWERS["trainer_tasks"] | {"deployed": plan}
     assert checked("trainer_tasks", answer, ASKED)["deployed"] == {}
 
 
-def test_a_reason_is_a_few_lines_whatever_the_host_says() -> None:
+def test_a_long_reason_of_a_host_is_shortened() -> None:
     told = {**ANSWERS["trainer_tasks"], "tasks": [{**WORKER, "reason": exception_in(PRINTED.read_text())}]}
     (worker,) = checked("trainer_tasks", told, ASKED)["tasks"]
     assert worker["reason"] == "NotFoundError: /data/mnist/train.csv; No such file or directory"

@@ -20,7 +20,7 @@ ANA = "ana@desk, 2026-11-25 09:12 UTC"
         ("ä" * 99, "", "_" * 80),
     ],
 )
-def test_who_types_is_named_in_letters_that_steer_nothing(
+def test_the_person_at_the_controller_is_named_with_safe_characters_only(
     monkeypatch: pytest.MonkeyPatch, login: str, came: str, named: str
 ) -> None:
     monkeypatch.setenv("LOGNAME", login)
@@ -41,7 +41,7 @@ def test_who_types_is_named_in_letters_that_steer_nothing(
         ({"begun": 'ana@desk, "\n'}, "ana@desk", ANA),
     ],
 )
-def test_a_run_that_goes_on_was_begun_by_who_lets_it_go_on(
+def test_the_person_who_resumes_a_run_is_recorded_as_its_beginner(
     settings: dict[str, object], by: str, told: str
 ) -> None:
     assert beginning(settings, by, NOW) == told

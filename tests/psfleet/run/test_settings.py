@@ -31,7 +31,7 @@ def settings(program: dict[str, Any] | None = None, **values: object) -> dict[st
     return run_settings(PLAN, {"ps0": of_all, "worker0": of_all}, run_program(program or {}, "/opt/psfleet"))
 
 
-def test_a_ps_knows_who_takes_part_and_what_it_may_use_and_nothing_of_what_is_trained() -> None:
+def test_a_ps_gets_only_flags_of_the_replication_resources_and_deadlines() -> None:
     own: dict[str, Any] = {"replicas_to_aggregate": 1, "threads": 2, "gpu_memory_fraction": 0.5}
     assert settings(model="linear", replication="sync", **own)["tasks"]["ps0"]["flags"] == (
         "--replication=sync --replicas_to_aggregate=1 --existing_servers=false --checkpoints_to_keep=3 "
@@ -45,7 +45,7 @@ def test_a_run_has_the_tasks_of_its_replication() -> None:
     assert list(settings()["tasks"]) == ["ps0", "worker0"]
 
 
-def test_a_task_has_settings_of_its_own_and_a_server_those_of_its_worker() -> None:
+def test_each_task_keeps_its_own_settings_and_a_server_has_those_of_its_worker() -> None:
     plan = ClusterPlan("psfleet", (*PLAN.tasks, PlannedTask("worker", 1, "n3", "10.0.0.3", 2222)))
 
     def run_with(*threads: int) -> dict[str, Any]:
@@ -61,13 +61,13 @@ def test_a_task_has_settings_of_its_own_and_a_server_those_of_its_worker() -> No
     assert threads(resumed_settings(plan, begun, today, chosen=["threads"])) == threads(today)
 
 
-def test_every_task_of_a_program_is_told_all_settings() -> None:
+def test_every_task_of_a_program_gets_all_settings() -> None:
     tasks = settings(PROGRAM, batch_size=7)["tasks"]
     assert tasks["ps0"] == tasks["worker0"]
     assert "--batch_size=7" in tasks["ps0"]["flags"]
 
 
-def test_the_hosts_are_told_where_the_program_lies() -> None:
+def test_the_settings_contain_the_path_of_the_program_on_the_hosts() -> None:
     assert settings(PROGRAM)["program"] == {
         "name": "",
         "release": "abc",
@@ -83,7 +83,7 @@ def test_the_hosts_are_told_where_the_program_lies() -> None:
     assert settings()["program"] is None
 
 
-def test_a_run_goes_on_with_its_own_tasks() -> None:
+def test_a_resumed_run_keeps_its_tasks_and_replication() -> None:
     begun, today = settings(batch_size=10), settings(replication="local", steps=9999)
     resumed = resumed_settings(PLAN, begun, today, chosen=["steps"])
     assert list(resumed["tasks"]) == ["ps0", "worker0"]
@@ -91,7 +91,7 @@ def test_a_run_goes_on_with_its_own_tasks() -> None:
     assert resumed["tasks"]["worker0"]["values"]["steps"] == 9999
 
 
-def test_a_run_of_an_older_release_goes_on() -> None:
+def test_a_run_of_an_older_release_can_be_resumed() -> None:
     begun, today = settings(model="linear"), settings()
     del begun["program"]
     for name in ("replication", "threads"):
@@ -102,7 +102,7 @@ def test_a_run_of_an_older_release_goes_on() -> None:
     assert "--barrier_deadline_seconds=5" in resumed["tasks"]["ps0"]["flags"]
 
 
-def test_what_is_chosen_anew_is_taken() -> None:
+def test_only_newly_chosen_settings_replace_those_of_a_resumed_run() -> None:
     begun = settings(model="linear", steps=9000)
     today = settings(model="linear", steps=9999, batch_size=7, seed=8)
     resumed = resumed_settings(PLAN, begun, today, chosen=["steps", "seed", "run_id"])
@@ -111,7 +111,7 @@ def test_what_is_chosen_anew_is_taken() -> None:
     assert "--steps=9999" in resumed["tasks"]["worker0"]["flags"]
 
 
-def test_a_run_keeps_its_model() -> None:
+def test_a_resumed_run_with_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match="it trains linear, and a run keeps its model"):
         resumed_settings(PLAN, settings(model="linear"), settings(model="mnist_mlp"), chosen=["model"])
 
@@ -120,7 +120,7 @@ def test_a_run_keeps_its_model() -> None:
     ("name", "value"),
     [("replication", "sync"), ("replicas_to_aggregate", 2), ("shard_data", True), ("existing_servers", True)],
 )
-def test_a_run_keeps_how_it_trains(name: str, value: object) -> None:
+def test_a_resumed_run_with_another_kind_of_training_is_refused(name: str, value: object) -> None:
     today = run_settings(
         PLAN, dict.fromkeys(["ps0", "worker0"], TrainingSettings.from_mapping({name: value}))
     )
@@ -128,13 +128,13 @@ def test_a_run_keeps_how_it_trains(name: str, value: object) -> None:
         resumed_settings(PLAN, settings(), today, chosen=[name])
 
 
-def test_a_run_keeps_its_program_when_the_inventory_has_another() -> None:
+def test_a_resumed_run_keeps_its_program_if_the_inventory_has_another() -> None:
     begun, today = settings(PROGRAM), settings({**PROGRAM, "release": "def", "arguments": []})
     assert resumed_settings(PLAN, begun, today, chosen=()) == begun
     assert resumed_settings(PLAN, begun, settings(), chosen=()) == begun
 
 
-def test_a_run_of_an_older_release_keeps_its_program() -> None:
+def test_a_resumed_run_of_an_older_release_keeps_its_program() -> None:
     begun = settings(PROGRAM)
     for name in ("name", "collect", "end_deadline_minutes"):
         del begun["program"][name]
@@ -152,13 +152,13 @@ def test_a_run_of_an_older_release_keeps_its_program() -> None:
         ({**PROGRAM, "file": "/x", "collect": "all"}, "collect is 'all'; expected a list of texts"),
     ],
 )
-def test_a_run_whose_program_is_damaged_does_not_go_on(damaged: Any, said: str) -> None:  # noqa: ANN401
+def test_a_run_with_a_damaged_program_is_not_resumed(damaged: Any, said: str) -> None:  # noqa: ANN401
     begun = settings(PROGRAM) | {"program": damaged}
     with pytest.raises(ValueError, match=f"^{said}$"):
         resumed_settings(PLAN, begun, settings(PROGRAM), chosen=())
 
 
-def test_arguments_of_a_program_may_be_chosen_anew() -> None:
+def test_arguments_and_environment_of_a_resumed_program_may_be_changed() -> None:
     new = {"arguments": ["--rate", "0.01"], "environment": {"A": "2"}}
     begun, today = settings(PROGRAM), settings({**PROGRAM, **new})
     chosen = ["program", "program_arguments", "program_environment"]
@@ -179,14 +179,14 @@ CLICKS = {**PROGRAM, "name": "clicks"}
         (None, PROGRAM, r"trainer_program is train.py \(release abc\) now"),
     ],
 )
-def test_a_run_keeps_its_program(
+def test_a_resumed_run_with_another_program_is_refused(
     begun: dict[str, Any] | None, today: dict[str, Any] | None, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
         resumed_settings(PLAN, settings(begun), settings(today), chosen=["program"])
 
 
-def test_a_resumed_run_keeps_its_success_policy_unless_it_is_chosen_anew() -> None:
+def test_a_resumed_run_keeps_its_success_policy_unless_a_new_one_is_given() -> None:
     begun, today = settings() | {"success": 1}, settings() | {"success": "chief"}
     assert resumed_settings(PLAN, begun, today, chosen=())["success"] == 1
     assert resumed_settings(PLAN, begun, today, chosen=["training_run_success"])["success"] == "chief"
@@ -203,12 +203,12 @@ def test_a_resumed_run_keeps_its_success_policy_unless_it_is_chosen_anew() -> No
         ({"model": "partition"}, False),
     ],
 )
-def test_models_that_share_go_on_with_another_number_of_workers(given: dict[str, Any], can: bool) -> None:
+def test_only_runs_of_shared_models_can_be_resized(given: dict[str, Any], can: bool) -> None:
     assert can_resize(settings(**given)) is can
     assert not can_resize(settings(**given) | {"program": {"file": "x"}})
 
 
-def test_a_resumed_run_still_has_the_workers_that_its_steps_need() -> None:
+def test_a_resumed_run_with_too_few_workers_for_its_steps_is_refused() -> None:
     begun = settings(replication="sync", replicas_to_aggregate=len(PLAN.tasks_of("worker")) + 1)
     with pytest.raises(ValueError, match=r"expected at most 1, the number of workers"):
         resumed_settings(PLAN, begun, begun, chosen=())

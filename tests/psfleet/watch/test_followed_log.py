@@ -12,7 +12,7 @@ ALIVE, ENDED = "ActiveState=active\n", "ActiveState=inactive\n"
 
 
 def ask(log: FollowedLog, state: str = ALIVE) -> list[str]:
-    """Ask the shell of this host, whose systemd knows of no task: the test says what it would say."""
+    """Run the command in a shell of this host; the state of the unit comes from the test."""
     printed = subprocess.run(["sh", "-c", log.command], capture_output=True, text=True, check=False).stdout
     return log.read(state + printed)
 
@@ -31,7 +31,7 @@ def followed(path: Path, lines: int = 3) -> FollowedLog:
 
 
 @as_root
-def test_the_last_lines_come_first_and_then_what_is_added(file: Path) -> None:
+def test_the_last_lines_come_first_and_then_new_lines(file: Path) -> None:
     log = followed(file)
     assert ask(log) == ["line 6", "line 7", "line 8"]
     assert ask(log) == []
@@ -49,7 +49,7 @@ def test_the_last_lines_come_first_and_then_what_is_added(file: Path) -> None:
 
 
 @as_root
-def test_a_log_that_was_cut_is_shown_from_where_it_begins_now(file: Path) -> None:
+def test_a_truncated_log_is_shown_from_its_new_beginning(file: Path) -> None:
     log = followed(file, lines=1)
     assert ask(log) == ["line 8"]
     file.write_text("cut here\n")
@@ -57,7 +57,7 @@ def test_a_log_that_was_cut_is_shown_from_where_it_begins_now(file: Path) -> Non
 
 
 @as_root
-def test_a_long_log_comes_in_pieces_and_loses_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_log_comes_in_pieces_without_a_loss(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_log, "MOST_BYTES", 20)
     log = followed(file, lines=100)
     told: list[str] = []
@@ -70,7 +70,7 @@ def test_a_long_log_comes_in_pieces_and_loses_nothing(file: Path, monkeypatch: p
 
 
 @as_root
-def test_what_is_printed_steers_no_terminal(file: Path) -> None:
+def test_lines_of_a_log_are_made_printable(file: Path) -> None:
     log = followed(file, lines=2)
     file.write_bytes(b"\x1b[2J 10%\r\x1b[31m 20%\r\n\ttwo \xff\x07\n")
     assert ask(log) + ask(log) == [" 20%", " two \ufffd "]
@@ -78,7 +78,7 @@ def test_what_is_printed_steers_no_terminal(file: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("kind", ["absent", "secret", "link"])
-def test_a_log_that_is_none_or_that_tasks_may_not_read_is_refused(file: Path, kind: str) -> None:
+def test_a_missing_log_and_one_that_tasks_may_not_read_are_refused(file: Path, kind: str) -> None:
     if kind == "absent":
         file.unlink()
     else:
@@ -109,7 +109,7 @@ NO_ANSWERS = [
 
 
 @pytest.mark.parametrize("answer", NO_ANSWERS)
-def test_what_is_no_answer_is_refused(answer: str) -> None:
+def test_an_invalid_answer_is_refused(answer: str) -> None:
     log = FollowedLog("/log", "psfleet-worker@1.service", "daemon", 3)
     log.read("--psfleet--\n0\n")
     with pytest.raises(ValueError, match=r"."):

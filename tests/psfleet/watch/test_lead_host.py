@@ -18,7 +18,7 @@ def answer_of(worker: str, below: str = "running") -> str:
 
 
 def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str = "") -> list[str]:
-    """Let the lead's host be silent for so long, while node1 says how worker1 is, or is silent as well."""
+    """Let the lead's host be silent for this time; node1 answers the state of worker1, or is silent, too."""
     told = []
     for at in range(int(seconds) + 1):
         if worker1 is not None and at % ASK == 0:
@@ -31,7 +31,7 @@ def silent(view: WatchedRun, seconds: float, worker1: str | None, problem: str =
 
 @pytest.fixture
 def view() -> WatchedRun:
-    """Return a run of two workers, ps and lead on node0, whose lead was read last at `BEGIN`."""
+    """Return a run of two workers with ps and lead on node0, last read at `BEGIN`."""
     view = WatchedRun(decided_run(2, recovery_deadline_seconds=PATIENCE))
     view.add_reading(Reading(progress()), BEGIN)
     return view
@@ -48,7 +48,7 @@ def view() -> WatchedRun:
         (None, "unwatched"),
     ],
 )
-def test_a_run_is_over_where_its_lead_is_silent_and_nobody_else_computes(
+def test_a_run_with_a_silent_lead_is_over_if_no_other_task_runs(
     view: WatchedRun, worker1: str | None, fate: str
 ) -> None:
     told = silent(view, PATIENCE, worker1)
@@ -56,14 +56,14 @@ def test_a_run_is_over_where_its_lead_is_silent_and_nobody_else_computes(
     assert view.fate(BEGIN + PATIENCE, ASK) == fate
 
 
-def test_where_all_were_lost_at_once_the_watchers_own_network_is_away(view: WatchedRun) -> None:
-    """Nothing is ended then: what node1 said last, just before, is no word on the run."""
+def test_simultaneous_silence_of_all_hosts_counts_as_the_watchers_own_network_loss(view: WatchedRun) -> None:
+    """The run is not ended: the last answer of node1, from just before, does not decide about the run."""
     view.add_units("node1", answer_of("inactive", "dead"), BEGIN + 2)
     silent(view, PATIENCE, None)
     assert view.fate(BEGIN + PATIENCE, ASK) == "unwatched"
 
 
-def test_the_first_reason_is_told_at_once_and_that_it_answers_again(view: WatchedRun) -> None:
+def test_a_silent_lead_and_its_return_are_each_reported_once(view: WatchedRun) -> None:
     first, *others = silent(view, 5, None, "Connection refused\x1b[2J\nby it")
     assert first == "the host of worker0, node0, does not answer: Connection refused [2J by it"
     assert others == []

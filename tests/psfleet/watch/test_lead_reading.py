@@ -57,27 +57,27 @@ def test_a_reading_has_progress_state_time_and_output() -> None:
 
 
 @pytest.mark.parametrize(("job", "alive"), [("", False), ("Job=12\n", True)])
-def test_a_lead_that_has_not_written_yet_is_starting_and_alive_where_it_waits_for_another_unit(
+def test_a_lead_without_progress_is_starting_and_alive_if_its_start_job_is_queued(
     job: str, alive: bool
 ) -> None:
     reading = said("\n", UNIT.replace("=active", "=inactive") + job)
     assert (reading.alive, reading.progress.phase, reading.progress.last_line) == (alive, "starting", "")
 
 
-def test_a_word_that_is_nested_too_deeply_is_none() -> None:
+def test_progress_that_is_nested_too_deeply_is_ignored() -> None:
     deep = "[" * 65536 + "\n"
     reading = said(deep, UNIT, deep)
     assert (reading.progress.phase, reading.records) == ("starting", ())
 
 
 @pytest.mark.parametrize("uptime", ["inf", "nan", "1e300", ""])
-def test_a_time_that_is_none_is_not_known(uptime: str) -> None:
+def test_an_invalid_uptime_gives_no_elapsed_time(uptime: str) -> None:
     reading = Reading.of("--psfleet--".join([UNIT, uptime]))
     assert (reading.progress.elapsed, reading.restarts) == (None, 2)
 
 
 @pytest.mark.parametrize("count", ["9" * 400, "9" * 5000, "x"])
-def test_counts_that_are_none_are_not_believed(count: str) -> None:
+def test_invalid_counts_are_refused_or_ignored(count: str) -> None:
     with suppress(ValueError):  # as where the host does not answer
         reading = Reading.of(f"ActiveState=active NRestarts={count} ExecMainStartTimestampMonotonic={count}")
         assert (reading.progress.elapsed, reading.restarts) == (None, 0)
@@ -86,11 +86,11 @@ def test_counts_that_are_none_are_not_believed(count: str) -> None:
 @pytest.mark.parametrize(
     "answer", ['{"wall": NaN}\n9', '{"wall": []}\n9', '{"wall": 1}\ninf', '{"wall": 1}\nx', '{"wall":\n9', ""]
 )
-def test_without_a_time_of_its_start_a_run_is_as_old_as_its_process(answer: str) -> None:
+def test_without_a_valid_start_time_a_run_has_the_age_of_its_process(answer: str) -> None:
     assert age_of(answer, Reading(Progress("training", elapsed=7.0))) == 7.0
 
 
-def test_an_answer_without_the_unit_is_none() -> None:
+def test_an_answer_without_the_unit_is_refused() -> None:
     with pytest.raises(ValueError, match="systemctl printed nothing"):
         Reading.of('\n--psfleet--\n--psfleet--{"phase": "training"}\n')
 
@@ -111,7 +111,7 @@ def written(open_folder: Path) -> Path:
 
 
 def told(state: Path) -> tuple[Reading, str]:
-    """Return what the shell of a host tells root of the run, and of its age."""
+    """Return the reading of the run and its age from commands run as root in this host's shell."""
     paths = {**PATHS, "state_directory": str(state), "log_directory": str(state)}
     answers = [
         subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout
@@ -126,7 +126,7 @@ def told(state: Path) -> tuple[Reading, str]:
 
 
 @as_root
-def test_the_shell_of_a_host_gives_what_a_reading_needs(written: Path) -> None:
+def test_the_command_of_a_reading_gives_all_its_parts_on_a_host(written: Path) -> None:
     (written / "r1").mkdir()
     (written / "r1" / "chief0.out").write_text("the last line\n")
     reading, aged = told(written)
@@ -138,7 +138,7 @@ def test_the_shell_of_a_host_gives_what_a_reading_needs(written: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("link", ["symbolic", "hard", "of a folder"])
-def test_root_reads_nothing_for_the_tasks_that_they_may_not_read(written: Path, link: str) -> None:
+def test_root_does_not_read_files_that_the_tasks_may_not_read(written: Path, link: str) -> None:
     secrets, run_directory = written.parent / "secrets", written / "runs" / "r1"
     run_directory.rename(secrets)
     (secrets / "chief0.out").write_text("a secret\n")
@@ -159,12 +159,12 @@ def test_root_reads_nothing_for_the_tasks_that_they_may_not_read(written: Path, 
     assert len(aged.splitlines()) == 1  # the time alone
 
 
-def test_what_the_tasks_wrote_is_not_taken_for_a_word_of_systemd() -> None:
+def test_text_of_the_tasks_is_not_taken_for_output_of_systemd() -> None:
     reading = said(f'"--psfleet--{UNIT.replace("=active", "=failed")}--psfleet--\n', UNIT)
     assert reading.alive
 
 
-def test_the_age_of_a_run_is_of_the_first_process_of_its_present_part() -> None:
+def test_the_age_of_a_run_is_that_of_the_first_process_of_its_present_part() -> None:
     starts = [json.dumps({"event": "started", "wall": wall}) for wall in (100.0, 900.0, 950.0)]
     reading = Reading(Progress("training", elapsed=30.0), restarts=1)
     assert age_of("\n".join([*starts, "1000.0"]), reading) == 100.0
@@ -172,7 +172,7 @@ def test_the_age_of_a_run_is_of_the_first_process_of_its_present_part() -> None:
     assert age_of("", reading) == 30.0
 
 
-def test_the_last_word_of_an_earlier_part_is_none_of_this_one() -> None:
+def test_progress_of_an_earlier_part_is_ignored_while_the_lead_is_alive() -> None:
     stale = Progress("stopped", wall=5.0, global_step=100)
     assert without_stale_progress(Reading(stale), stale).progress.phase == "starting"
     assert without_stale_progress(Reading(stale, alive=False), stale).progress.phase == "stopped"
@@ -180,7 +180,7 @@ def test_the_last_word_of_an_earlier_part_is_none_of_this_one() -> None:
     assert without_stale_progress(later, stale) == later
 
 
-def test_the_logs_are_named_by_host() -> None:
+def test_logs_are_listed_by_host() -> None:
     tasks = [{"name": "ps0", "host": "node1"}, {"name": "worker0", "host": "node1"}]
     assert places({**run(), "tasks": [*tasks, {"name": "worker1", "host": "node2"}]}, PATHS) == [
         "logs: node1:/var/log/psfleet/r1/<task>.out of ps0, worker0",

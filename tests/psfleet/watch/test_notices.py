@@ -18,7 +18,7 @@ def record(event: str, number: int, **fields: object) -> dict[str, object]:
     return {"event": event, "pid": 1, "monotonic": float(number), **fields}
 
 
-def test_a_straggler_is_told_of_once_and_again_when_it_recovers() -> None:
+def test_a_straggler_and_its_recovery_are_each_reported_once() -> None:
     run = steady_run(3)
     (slow,) = run.goes_on(60, [50, 50, 5])
     assert slow == "worker2 is slow: 5 steps/s (median of the others: 50/s)"
@@ -29,7 +29,7 @@ def test_a_straggler_is_told_of_once_and_again_when_it_recovers() -> None:
 
 def test_short_pauses_make_no_straggler() -> None:
     run = steady_run(3)
-    # Nor do many of them, one after the other.
+    # Many short pauses in succession do not make a straggler, either.
     for _ in range(6):
         assert run.goes_on(3, [50, 50, 0]) + run.goes_on(15, [50, 50, 50]) == []
 
@@ -45,7 +45,7 @@ def test_workers_that_are_all_slow_are_no_stragglers() -> None:
     assert run.goes_on(60, [2, 2, 2]) == []
 
 
-def test_a_worker_at_the_limit_is_not_told_of_again_and_again() -> None:
+def test_a_worker_near_the_limit_is_reported_once() -> None:
     run = steady_run(3)
     run.goes_on(20, [50, 50, 24])
     for _ in range(4):
@@ -60,21 +60,21 @@ def test_a_synchronous_run_counts_gradients() -> None:
     assert note == "worker2 is slow: 1 gradients/s (median of the others: 50/s)"
 
 
-def test_each_restart_is_told_of_with_how_many_there_were() -> None:
+def test_each_restart_is_reported_with_the_number_of_restarts() -> None:
     run = PlayedRun(decided_run(2))
     counts = [0, 0], [0, 1], [0, 1], [0, 3]
     heard = [note for restarts in counts for note in _restarted(run, restarts)]
     assert heard == ["worker1 was restarted (1 time so far)", "worker1 was restarted (3 times so far)"]
 
 
-def test_a_chief_that_counts_anew_does_not_make_restarts_forgotten() -> None:
+def test_earlier_restarts_still_count_after_a_restart_of_the_chief() -> None:
     run = PlayedRun(decided_run(2))
     _restarted(run, [0, 2])
     assert _restarted(run, [0, 0], of_lead=1) == ["worker0 was restarted (1 time so far)"]
     assert _restarted(run, [0, 1], of_lead=1) == ["worker1 was restarted (3 times so far)"]
 
 
-def test_a_step_that_stands_is_told_of_once_with_who_is_waited_for() -> None:
+def test_a_standstill_is_reported_once_with_the_missing_tasks() -> None:
     run = steady_run(2)
     (note,) = run.goes_on(120, [0, 0], phase="waiting", missing=[MISSING])
     assert note == (
@@ -84,18 +84,18 @@ def test_a_step_that_stands_is_told_of_once_with_who_is_waited_for() -> None:
     assert again == "steps go on after 2:01, at step 2100"
 
 
-def test_a_lead_that_says_nothing_more_is_noticed() -> None:
+def test_a_lead_that_stops_reporting_progress_is_reported() -> None:
     run = steady_run(2)
     assert run.goes_on(40, [0, 0], wall=1e9 + 20) == ["no step for 0:30, still at step 2000"]
 
 
-def test_a_program_that_tells_no_steps_stands_still_where_it_prints_nothing_either() -> None:
+def test_a_program_without_steps_stands_still_if_it_also_prints_nothing() -> None:
     run, printed = WatchedRun(decided_run(1, program={"release": "abc"})), 0
     notes = []
     for second in range(400):
         printed += second < 200
         now = replace(progress(last_step=0), last_line=f"epoch {printed}")
-        # Its hosts answer: of these nobody is to hear here.
+        # The hosts answer: no notice about silent hosts is wanted here.
         run.units.hosts = {}
         notes += [note.text for note in run.add_reading(Reading(now), float(second))]
     assert notes == ['no step for 2:00, still "epoch 200"']
@@ -105,14 +105,14 @@ def test_a_program_that_tells_no_steps_stands_still_where_it_prints_nothing_eith
     assert notes[1:] == ["steps go on after 3:21, at step 7", "no step for 0:30, still at step 7"]
 
 
-def test_a_program_that_says_nothing_at_all_is_told_of() -> None:
+def test_a_program_without_any_output_is_reported() -> None:
     run = WatchedRun(decided_run(1, program={"release": "abc"}))
     run.units.hosts = {}
     notes = [run.add_reading(Reading(progress(last_step=0)), float(second)) for second in range(200)]
     assert [note.text for told in notes for note in told] == ["no step for 2:00, and nothing was printed"]
 
 
-def test_steps_that_take_long_are_waited_for() -> None:
+def test_long_steps_are_no_standstill() -> None:
     run = PlayedRun(decided_run(2))
     # Ten steps of ten seconds are a hundred.
     run.goes_on(400, [0.05, 0.05])
@@ -121,14 +121,14 @@ def test_steps_that_take_long_are_waited_for() -> None:
     assert note.startswith("no step for 1:3")
 
 
-def test_tasks_that_are_starting_are_no_step_that_stands() -> None:
+def test_waiting_tasks_before_the_first_step_are_no_standstill() -> None:
     run = PlayedRun(decided_run(2))
     assert run.goes_on(300, [0, 0], phase="waiting", missing=[MISSING]) == []
     (note,) = run.goes_on(130, [0, 0])
     assert note.startswith("no step for 2:00")
 
 
-def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
+def test_new_records_of_the_lead_are_reported_once_and_old_ones_are_not() -> None:
     run = PlayedRun(decided_run(2))
     old = [record("checkpointed", 1, global_step=40), record("recovering", 2, reason="old")]
     assert run.goes_on(5, [50, 50], records=old) == []
@@ -150,13 +150,13 @@ def test_the_leads_records_are_told_once_and_old_ones_not() -> None:
     assert [note.good for note in run.notes] == [False, False, False, True]
 
 
-def test_a_look_that_shows_no_records_makes_none_new() -> None:
+def test_records_stay_old_after_a_reading_without_records() -> None:
     run = PlayedRun(decided_run(2))
     old = [record("recovering", 2, reason="old")]
     assert [run.goes_on(1, [50, 50], records=shown) for shown in (old, [], old)] == [[], [], []]
 
 
-def test_records_without_end_take_no_memory_without_end() -> None:
+def test_memory_for_records_is_bounded() -> None:
     told = LeadRecords("worker0")
     tracemalloc.start()
     for number in range(100):
@@ -165,7 +165,7 @@ def test_records_without_end_take_no_memory_without_end() -> None:
     tracemalloc.stop()
 
 
-def test_a_reason_of_one_line_is_told_as_it_is() -> None:
+def test_a_reason_of_one_line_is_shown_and_shortened() -> None:
     run = PlayedRun(decided_run(2))
     run.goes_on(5, [50, 50], records=[])
     lost = record("recovering", 1, reason="the host went away " + 200 * "x")
@@ -174,7 +174,7 @@ def test_a_reason_of_one_line_is_told_as_it_is() -> None:
     assert note.endswith("x...")
 
 
-def test_a_run_that_begins_anew_says_what_is_lost() -> None:
+def test_a_run_that_starts_over_is_reported_with_the_lost_steps() -> None:
     run = PlayedRun(decided_run(2))
     run.goes_on(5, [50, 50], records=[])
     (note,) = run.goes_on(1, [0, 0], records=[record("initialised", 9, global_step=0)])
@@ -187,14 +187,14 @@ def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[st
     return [note.text for note in run.view.add_reading(reading, float(run.seconds))]
 
 
-def test_where_the_disk_is_full_a_step_that_is_not_told_of_does_not_stand_still() -> None:
+def test_a_full_disk_is_reported_instead_of_a_standstill() -> None:
     run, now = steady_run(2), progress(wall=1e9, global_step=2000, last_step=9000)
     heard = [run.view.add_reading(Reading(now, free_bytes=0.0), 20.0 + second) for second in range(50)]
     (told,) = [note.text for notes in heard for note in notes if "does not answer" not in note.text]
     assert told.startswith("No space left for the run on node0")
 
 
-def test_a_disk_that_fills_is_told_of_and_stays_in_the_block() -> None:
+def test_a_full_disk_is_reported_once_and_stays_in_the_block() -> None:
     run = WatchedRun(decided_run(1))
     heard = []
     for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):

@@ -17,7 +17,7 @@ def history(*rates: float, seconds: int = 12, last_step: int = 400) -> RunHistor
     return seen
 
 
-def test_rates_are_of_each_worker_and_the_time_left_is_by_global_steps() -> None:
+def test_each_worker_has_a_rate_and_the_time_left_follows_the_global_steps() -> None:
     pace = history(20, 10).pace()
     assert pace.rates == pytest.approx((20, 10))
     assert pace.steps_per_second == pytest.approx(30)
@@ -26,20 +26,20 @@ def test_rates_are_of_each_worker_and_the_time_left_is_by_global_steps() -> None
 
 
 @pytest.mark.parametrize("contributions", [[100, 100, 0], [50, 50, 50]])
-def test_the_time_left_is_by_global_steps_whatever_went_into_them(contributions: list[int]) -> None:
+def test_the_time_left_follows_the_global_steps_whatever_the_contributions(contributions: list[int]) -> None:
     seen = RunHistory()
     seen.add(progress(wall=10.0, global_step=100, contributions=[0, 0, 0]))
     seen.add(progress(wall=20.0, global_step=200, contributions=contributions))
     assert seen.pace().seconds_left == pytest.approx(20)
 
 
-def test_the_time_left_is_not_told_by_the_first_steps() -> None:
+def test_the_time_left_is_unknown_during_the_first_steps() -> None:
     assert history(0.5, seconds=12, last_step=100_000).pace().seconds_left is None, "six steps"
     assert history(500, seconds=9, last_step=100_000).pace().seconds_left is None, "nine seconds"
     assert history(500, seconds=10, last_step=100_000).pace().seconds_left == pytest.approx(190)
 
 
-def test_a_worker_that_stopped_shows_within_seconds() -> None:
+def test_the_rate_of_a_stopped_worker_falls_to_zero_within_seconds() -> None:
     seen = history(50, 50, seconds=100)
     for second in range(1, 7):
         counts = [5000 + 50 * second, 5000]
@@ -62,14 +62,14 @@ def test_a_reading_seen_twice_keeps_the_rates() -> None:
     assert seen.pace() == before
 
 
-def test_the_steps_of_a_restored_checkpoint_are_no_rate() -> None:
+def test_steps_of_a_restored_checkpoint_do_not_count_in_the_rate() -> None:
     seen = RunHistory()
     seen.add(progress(phase="waiting", wall=1.0, contributions=[0, 0]))
     seen.add(progress(wall=2.0, global_step=10000, contributions=[5000, 5000]))
     assert seen.pace().rates == ()
 
 
-def test_a_run_that_went_back_is_measured_anew() -> None:
+def test_rates_are_measured_anew_after_the_global_step_went_back() -> None:
     seen = history(20, 10)
     seen.add(progress(wall=120.0, global_step=100, contributions=[60, 40]))
     assert seen.pace().rates == ()
@@ -87,7 +87,7 @@ def test_the_memory_of_a_long_run_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(("factor", "trend"), [(0.97, "falling"), (1.03, "rising"), (1.0, "level")])
-def test_the_trend_of_the_loss_is_told_through_its_noise(factor: float, trend: str) -> None:
+def test_the_trend_of_the_loss_is_found_despite_its_noise(factor: float, trend: str) -> None:
     noise = random.Random(7)
     seen = RunHistory()
     for second in range(40):

@@ -20,7 +20,7 @@ def address(number: int) -> str:
 
 
 def cluster(size: int) -> Answers:
-    """Return what so many hosts say, of which each reaches all others."""
+    """Return the answers of a cluster of this size in which each host reaches all others."""
     numbers = range(1, size + 1)
     return {
         host(own): {
@@ -62,7 +62,7 @@ def plan(size: int) -> dict[str, Any]:
 
 
 def wrong(answers: Answers, size: int = 0) -> dict[str, list[str]]:
-    """Return what failed, by host."""
+    """Return the findings of failed checks, by host."""
     checks = peer_checks(plan(size or len(answers)), answers)
     assert set(checks) <= set(answers)
     return {
@@ -76,7 +76,7 @@ def remedies(answers: Answers) -> str:
     )
 
 
-def test_all_reach_all() -> None:
+def test_all_hosts_pass_if_all_ports_are_reached() -> None:
     answers = cluster(3)
     answers["node1"]["peers"]["listening"]["free"] = [PORT, 2223]
     for own in (2, 3):
@@ -87,7 +87,7 @@ def test_all_reach_all() -> None:
     assert found["node2"].found == "reaches 3 of 3 ports of 2 other hosts, and is reached"
 
 
-def test_a_host_that_none_reaches_is_told_once_and_a_pair_at_who_does_not_reach() -> None:
+def test_an_unreached_host_is_reported_once_and_a_single_connection_at_its_source() -> None:
     answers = cluster(300)
     for own in range(1, 301):
         change(answers, own, 7, outcome=SILENT)
@@ -104,7 +104,7 @@ def test_a_host_that_none_reaches_is_told_once_and_a_pair_at_who_does_not_reach(
     assert "a cloud's security group" in remedies(answers)
 
 
-def test_of_a_host_that_most_do_not_reach_those_are_named() -> None:
+def test_hosts_that_do_not_reach_a_host_are_named_at_that_host() -> None:
     answers = cluster(9)
     for own in range(2, 9):
         change(answers, own, 1, outcome=REFUSED)
@@ -116,14 +116,14 @@ def test_of_a_host_that_most_do_not_reach_those_are_named() -> None:
     ]
 
 
-def test_two_hosts() -> None:
+def test_two_hosts_report_a_broken_connection() -> None:
     answers = cluster(2)
     change(answers, 1, 2, outcome="no route to host")
     assert wrong(answers) == {"node2": ["from node1 to port 2222: no route to host"]}
     assert "no route leads there" in remedies(answers)
 
 
-def test_one_port_of_several() -> None:
+def test_unreached_ports_of_a_host_are_named_together() -> None:
     answers = cluster(3)
     answers["node1"]["peers"]["listening"] |= {"free": [PORT, 2223, 2224], "held": [2225]}
     for own in (2, 3):
@@ -133,7 +133,7 @@ def test_one_port_of_several() -> None:
 
 
 @pytest.mark.parametrize(("deployed", "words"), [("", "rejects it"), ("2.21.0", "deploy.yml` on all hosts")])
-def test_a_fence_refuses_only_where_one_was_deployed(deployed: str, words: str) -> None:
+def test_a_fence_is_named_as_the_cause_only_if_one_is_deployed(deployed: str, words: str) -> None:
     answers = cluster(3)
     answers["node1"]["deployed"] = deployed
     change(answers, 2, 1, outcome=REFUSED)
@@ -142,7 +142,7 @@ def test_a_fence_refuses_only_where_one_was_deployed(deployed: str, words: str) 
     assert ("fence" in remedies(answers)) == bool(deployed)
 
 
-def test_where_a_mesh_leads_nowhere_its_own_port_is_named() -> None:
+def test_a_silent_peer_in_a_mesh_gives_advice_about_the_port_of_the_mesh() -> None:
     answers = cluster(3)
     for answer in answers.values():
         answer["mesh"] = 51820
@@ -153,7 +153,7 @@ def test_where_a_mesh_leads_nowhere_its_own_port_is_named() -> None:
     assert "UDP" not in remedies(answers)
 
 
-def test_another_address_than_the_plans() -> None:
+def test_a_source_address_other_than_the_plans_is_reported() -> None:
     answers = cluster(3)
     for other in (1, 3):
         change(answers, 2, other, source="::ffff:10.0.9.7")
@@ -171,7 +171,7 @@ def test_another_address_than_the_plans() -> None:
     assert not wrong(answers), "without a fence nobody asks"
 
 
-def test_an_address_is_compared_with_what_the_other_host_takes_the_name_for() -> None:
+def test_a_source_address_is_compared_with_the_name_as_the_other_host_resolves_it() -> None:
     answers, names = cluster(2), plan(2)
     names["tasks"][1]["address"] = "two.example"
     assert not any(check.state == "failed" for check in peer_checks(names, answers)["node2"]), "not known"
@@ -181,7 +181,7 @@ def test_an_address_is_compared_with_what_the_other_host_takes_the_name_for() ->
     assert "and the plan has two.example" in peer_checks(names, answers)["node2"][0].found
 
 
-def test_hosts_on_one_machine_come_to_each_other_by_loopback() -> None:
+def test_a_loopback_source_address_is_accepted_on_one_machine() -> None:
     answers = cluster(2)
     change(answers, 1, 2, source="127.0.0.1")
     assert not wrong(answers)
@@ -198,13 +198,15 @@ def test_hosts_on_one_machine_come_to_each_other_by_loopback() -> None:
         ({"outcome": UNKNOWN, "source": ""}, "the name is not found"),
     ],
 )
-def test_who_was_reached_and_how_it_is_called(changes: dict[str, str], words: str) -> None:
+def test_a_wrong_process_or_machine_behind_an_address_is_reported(
+    changes: dict[str, str], words: str
+) -> None:
     answers = cluster(3)
     change(answers, 2, 1, **changes)
     assert wrong(answers) == {"node2": [f"to node1 at port 2222: {words}"]}
 
 
-def test_of_a_port_that_somebody_holds_it_is_enough_that_it_answers() -> None:
+def test_a_port_in_use_only_has_to_accept_connections() -> None:
     answers = cluster(2)
     answers["node1"]["peers"]["listening"] |= {"free": [], "held": [PORT]}
     change(answers, 2, 1, outcome=OPEN)
@@ -213,7 +215,7 @@ def test_of_a_port_that_somebody_holds_it_is_enough_that_it_answers() -> None:
     assert wrong(answers) == {"node1": ["from node2 to port 2222: no answer within 5 s"]}
 
 
-def test_nothing_is_said_of_ports_where_nobody_listens_nor_of_hosts_that_gave_no_answer() -> None:
+def test_ports_without_a_listener_and_hosts_without_an_answer_are_not_judged() -> None:
     answers = cluster(3)
     answers["node1"]["peers"]["listening"]["free"] = []
     answers["node2"] |= {"problem": "could not log in", "peers": {}}
@@ -228,12 +230,12 @@ def test_nothing_is_said_of_ports_where_nobody_listens_nor_of_hosts_that_gave_no
     assert set(found) == {"node1", "node3"}
 
 
-def test_hosts_that_were_not_asked() -> None:
+def test_hosts_without_probes_have_no_findings() -> None:
     answers: Answers = {"node1": {"problem": "", "deployed": "", "peers": {}}, "node2": {}}
     assert not peer_checks(plan(2), answers)
 
 
-def test_the_table_has_a_column_and_says_whom_it_leaves_out() -> None:
+def test_the_table_has_a_column_for_peers_and_a_note_about_hosts_left_out() -> None:
     answers = cluster(2)
     for name in answers:
         answers[name] = doctor_answer(**{**answers[name], "deployed": "2.21.0"})

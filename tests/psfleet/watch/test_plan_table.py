@@ -23,7 +23,7 @@ def test_each_task_has_a_row() -> None:
     ]
 
 
-def test_of_many_tasks_the_first_have_one() -> None:
+def test_only_the_first_of_many_tasks_have_a_row() -> None:
     *rows, last = shown(PS, *(worker(index) for index in range(MOST_TASKS + 6)))
     assert len(rows) == MOST_TASKS + 1
     assert last == "and 7 tasks more; each host has the plan"

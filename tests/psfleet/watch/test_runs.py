@@ -47,7 +47,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_here_is_read_from_each_folder_newest_first(here: Path) -> None:
+def test_runs_on_the_controller_are_read_from_their_folders_newest_first(here: Path) -> None:
     rows = [
         (row.run_id, row.trains, row.steps, row.verdict, row.collected, row.style) for row in runs_here(here)
     ]
@@ -64,7 +64,7 @@ def test_what_is_here_is_read_from_each_folder_newest_first(here: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"training": 3, "program": [], "figures": 2, "verdict": []}']
 )
-def test_a_damaged_folder_counts_as_not_known(here: Path, text: str) -> None:
+def test_fields_of_a_damaged_folder_are_unknown(here: Path, text: str) -> None:
     for name in ("settings", "verdict", "state"):
         (here / "first" / f"{name}.json").write_text(text)
     row = runs_here(here)[-1]
@@ -77,7 +77,7 @@ def test_a_damaged_folder_counts_as_not_known(here: Path, text: str) -> None:
     )
 
 
-def test_runs_here_and_on_hosts_are_one_list(here: Path) -> None:
+def test_runs_on_the_controller_and_on_hosts_are_merged_into_one_list(here: Path) -> None:
     answers = {
         "node1": answer(told("first", 1000, 2.9e9, 700), told("theirs", 500, 2.2e9), told("third", step=30)),
         "node2": answer(told("first", 3000), told("theirs", 700, 2.1e9, 9), told("third", step=20)),
@@ -93,7 +93,7 @@ def test_runs_here_and_on_hosts_are_one_list(here: Path) -> None:
     assert (found.notes, found.failure) == ((), "")
 
 
-def test_a_host_that_gives_no_answer_is_named(here: Path) -> None:
+def test_a_host_without_an_answer_is_named(here: Path) -> None:
     answers = {"node1": answer(), "node2": answer(problem="could not log in"), "node3": {}}
     found = RunList.of(runs_here(here), answers)
     assert found.notes == (
@@ -106,7 +106,7 @@ def test_a_host_that_gives_no_answer_is_named(here: Path) -> None:
     assert silent.failure.startswith("no host answered")
 
 
-def test_the_table_has_what_the_terminal_has_room_for(here: Path) -> None:
+def test_the_columns_of_the_table_fit_the_terminal(here: Path) -> None:
     found = RunList.of(runs_here(here), {f"node{number}": answer(told("first")) for number in range(5)})
     wide, lines = shown(found), shown(found, 79)
     assert wide[0].split("  ")[0] == "RUN"
@@ -120,7 +120,7 @@ def test_the_table_has_what_the_terminal_has_room_for(here: Path) -> None:
     assert "first on node4: 2.0 MB" in shown(found, verbose=True)
 
 
-def test_steps_that_nobody_has_seen_are_not_told_as_none() -> None:
+def test_unknown_steps_are_shown_as_a_dash_and_not_as_0() -> None:
     found = RunList.of([], {"node1": answer(told("silent", step=0.0), told("first", step=7.0))})
     silent, first = (
         next(line for line in shown(found) if line.startswith(run)) for run in ("silent", "first")
@@ -129,12 +129,12 @@ def test_steps_that_nobody_has_seen_are_not_told_as_none() -> None:
 
 
 @pytest.mark.parametrize("moment", [9e18, 1e300])
-def test_a_time_that_no_calendar_has_is_not_known(moment: float) -> None:
+def test_an_impossible_time_is_not_shown(moment: float) -> None:
     (_, row, *_) = shown(RunList.of([], {"node1": answer(told("theirs", changed=moment))}))
     assert row.split() == ["theirs", "not", "here", "2.0", "MB", "node1"]
 
 
-def test_without_runs_one_is_told_how_to_begin() -> None:
+def test_without_runs_the_list_names_train_yml() -> None:
     assert shown(RunList.of([], {"node1": answer()})) == [
         "No run yet: `ansible-playbook train.yml` starts one."
     ]

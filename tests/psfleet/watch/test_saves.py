@@ -7,7 +7,7 @@ from tests.psfleet.watch.test_lead_reading import PATHS
 from trainer.host.saved_places import SavedPlace
 
 
-def test_a_place_is_told_once_and_the_usual_ones_are_not() -> None:
+def test_each_unusual_place_of_saves_is_reported_once() -> None:
     saves = Saves()
     usual = [SavedPlace("checkpoints"), SavedPlace("output/x"), SavedPlace("gs://bucket/x")]
     assert list(saves.update("worker0", usual)) == []
@@ -27,14 +27,14 @@ def test_a_place_is_told_once_and_the_usual_ones_are_not() -> None:
     assert other.text.startswith("worker1 saves to /tmp/logs")
 
 
-def test_a_host_fills_no_screen() -> None:
+def test_notices_of_a_host_are_limited() -> None:
     hostile = [SavedPlace(f"/tmp/\x1b[2J{'x' * 900}{number}") for number in range(100)]
     told = list(Saves().update("worker0", hostile))
     assert len(told) == 5
     assert all(note.text.isprintable() and len(note.text) < 400 for note in told)
 
 
-def test_of_a_program_each_host_is_asked_where_its_tasks_save_and_the_block_tells() -> None:
+def test_places_of_saves_are_read_from_the_hosts_of_a_program_and_reported() -> None:
     run = decided_run(2, program={"release": "abc"})
     assert "/var/lib/psfleet/runs/night/saves/worker1.jsonl" in unit_commands(run, PATHS, "psfleet")["node1"]
     assert "saves" not in unit_commands(decided_run(2), PATHS, "psfleet")["node1"]

@@ -93,15 +93,15 @@ def test_the_block_is_rewritten_in_place() -> None:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 24), (2, 2), (19, 1)])
-def test_a_terminal_that_shows_next_to_nothing_does_not_end_the_watching(columns: int, rows: int) -> None:
-    # What a host says steers no terminal: this one knows no such sequence.
+def test_a_tiny_terminal_does_not_end_the_watching(columns: int, rows: int) -> None:
+    # The note must be made printable: this terminal knows no such sequence.
     drawn = Drawn("view=100", "note=worker1 is slow\x1b[2J", "view=200", columns=columns, rows=rows)
     drawn.to_end()
     assert "slow" in drawn.bytes
 
 
 @pytest.mark.parametrize("rows", [3, 6, 10])
-def test_at_the_bottom_of_a_low_terminal_nothing_is_left_behind(rows: int) -> None:
+def test_scrolling_in_a_low_terminal_leaves_no_remains_of_the_block(rows: int) -> None:
     notes = [f"note=worker1 is slow {number}" for number in range(9)]
     shown = Drawn("view=100", *notes, "view=200", "view=300", rows=rows).to_end()
     assert len(bars(shown)) == 1
@@ -119,7 +119,7 @@ def test_a_note_stays_above_the_block_and_is_wrapped_by_words() -> None:
     assert "step 200/1000" in bars(rows)[0]
 
 
-def test_what_others_write_stays_and_the_block_is_drawn_anew_below() -> None:
+def test_output_of_ansible_stays_and_the_block_is_redrawn_below_it() -> None:
     rows = Drawn("view=100", "other=[WARNING]: something of Ansible's", "view=200", "view=300").to_end()
     assert rows[2] == "[WARNING]: something of Ansible's"
     assert len(bars(rows)) == 1
@@ -134,8 +134,8 @@ def test_a_terminal_that_changes_its_width_keeps_one_block(columns: int) -> None
     assert not [row for row in rows if "15%" in row]
 
 
-def test_a_row_that_is_too_wide_after_all_is_cut() -> None:
-    # As where the terminal became narrower while its size was read.
+def test_a_row_wider_than_the_terminal_is_cut() -> None:
+    # The terminal became narrower after its size was read.
     drawn = Drawn("view=100", "view=200", columns=80)
     drawn.terminal = Terminal(60, 24)
     rows = drawn.to_end()
@@ -143,7 +143,7 @@ def test_a_row_that_is_too_wide_after_all_is_cut() -> None:
     assert not [row for row in rows if "10%" in row]
 
 
-def test_ctrl_c_leaves_the_terminal_in_order_and_says_how_to_go_on() -> None:
+def test_ctrl_c_restores_the_terminal_and_names_the_command_to_watch_again() -> None:
     drawn = Drawn("view=100", "view=200", "wait", "view=300")
     rows = drawn.until_pause().type("\x03").to_end()
     assert len(bars(rows)) == 1
@@ -152,7 +152,7 @@ def test_ctrl_c_leaves_the_terminal_in_order_and_says_how_to_go_on() -> None:
     assert drawn.terminal.text[-1] == "$"
 
 
-def test_without_colours_there_are_none() -> None:
+def test_no_color_disables_colours() -> None:
     coloured = Drawn("view=100", "note=slow")
     coloured.to_end()
     plain = Drawn("view=100", "note=slow", NO_COLOR="1")
@@ -201,7 +201,7 @@ def test_a_log_gets_whole_lines_without_control_characters(tmp_path: Path) -> No
         ({}, "utf-8", "ascii"),
     ],
 )
-def test_only_a_terminal_of_utf_8_gets_other_characters(
+def test_only_a_utf_8_terminal_gets_non_ascii_characters(
     environment: dict[str, str], writes: str, encoding: str
 ) -> None:
     assert encoding_for(environment, io.TextIOWrapper(io.BytesIO(), writes)) == encoding

@@ -79,7 +79,7 @@ def lines(shown: ClusterStatus, columns: int = 0, *, verbose: bool = False) -> l
     return console.lines(*status_table(shown, console, verbose=verbose))
 
 
-def test_a_run_that_goes_on() -> None:
+def test_a_run_that_is_going_on_is_shown_with_its_tasks_and_progress() -> None:
     shown = status(answer(task("ps0"), task("worker0", **stepping(progress=TRAINING))))
     assert states(shown) == {"ps0": "running", "worker0": "running", "worker1": "running"}
     lead = row_of(shown, "worker0")
@@ -93,14 +93,14 @@ def test_a_run_that_goes_on() -> None:
     assert status(answer(lead_task)).run == f"{expected}, begun by {begun}"
 
 
-def test_of_many_that_the_run_waits_for_their_number_is_told_and_the_reason_still_fits() -> None:
+def test_many_missing_tasks_are_abbreviated_before_the_reason() -> None:
     missing = [{"task": f"worker{index}", "address": "", "reason": "refused"} for index in range(1, 300)]
     progress = {**TRAINING, "phase": "waiting", "missing": missing, "reason": "the barrier's word"}
     run = status(answer(task("worker0", progress=progress))).run
     assert "worker4 (refused) and 295 more, the barrier's word" in run
 
 
-def test_the_price_of_the_faults_so_far_is_told() -> None:
+def test_lost_steps_and_time_without_training_are_shown() -> None:
     progress = {**TRAINING, "steps_lost": 948, "still_seconds": 12.4}
     run = status(answer(task("worker0", progress=progress))).run
     assert "led by worker0 on node1, 948 steps lost by faults, 12 s without training" in run
@@ -108,7 +108,7 @@ def test_the_price_of_the_faults_so_far_is_told() -> None:
     assert "faults" not in status(answer(task("worker0", progress=free))).run
 
 
-def test_a_task_that_gives_systemd_no_sign_of_life_is_hung_and_has_no_rate() -> None:
+def test_a_task_without_a_sign_of_life_is_hung_and_has_no_rate() -> None:
     shown = row_of(status(answer(task("worker0", **stepping(sign_of_life_age_seconds=12.0)))), "worker0")
     assert (shown.state, shown.style) == ("hung", "bad")
     assert shown.figures["steps_per_second"] is None
@@ -117,7 +117,7 @@ def test_a_task_that_gives_systemd_no_sign_of_life_is_hung_and_has_no_rate() -> 
     assert (quick.state, quick.figures["steps_per_second"]) == ("running", 12.0)
 
 
-def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:
+def test_a_worker_that_stands_still_has_no_rate_and_shows_the_duration() -> None:
     shown = row_of(status(answer(task("worker0", **stepping(age=200.0)))), "worker0")
     assert [shown.figures[name] for name in STEP] == [48, 0.5, None]
     assert shown.message == "no step for 3m; the last line"
@@ -134,7 +134,7 @@ def test_a_worker_that_stands_still_has_no_rate_and_says_since_when() -> None:
         (9, "oom-kill", "last", "oom-kill: last"),
     ],
 )
-def test_a_failed_task_says_why(code: int, result: str, reason: str, message: str) -> None:
+def test_a_failed_task_shows_the_reason(code: int, result: str, reason: str, message: str) -> None:
     ended = {"failed": True, "exit_code": code, "result": result, "reason": reason}
     shown = row_of(status(answer(task("worker0", "failed (failed)", **ended))), "worker0")
     assert (shown.state, shown.style, shown.message) == ("failed", "bad", message)
@@ -152,25 +152,25 @@ def test_a_failed_task_says_why(code: int, result: str, reason: str, message: st
         (task("worker0", "inactive (dead)", run_id=""), "no run yet"),
     ],
 )
-def test_the_state_of_a_task_in_a_word(found: dict[str, Any], state: str) -> None:
+def test_each_state_of_a_task_has_its_word(found: dict[str, Any], state: str) -> None:
     assert states(status(answer(found)))["worker0"] == state
 
 
-def test_a_restarting_task_says_how_it_ended_before() -> None:
+def test_a_restarting_task_shows_its_last_exit_code() -> None:
     found = task("worker0", "activating (auto-restart)", exit_code=75, result="exit-code")
     assert row_of(status(answer(found)), "worker0").message == (
         "after exit code 75 (cluster_broke): the last line"
     )
 
 
-def test_a_host_that_gives_no_answer_does_not_hide_the_others() -> None:
+def test_a_host_without_an_answer_does_not_hide_the_others() -> None:
     shown = status(answer(task("ps0"), task("worker0")), {"problem": "could not log in: refused"})
     assert states(shown) == {"ps0": "running", "worker0": "running", "worker1": "unreachable"}
     assert shown.notes == ("node2 gave no answer: could not log in: refused",)
     assert not shown.failure
 
 
-def test_no_host_answers() -> None:
+def test_a_cluster_without_answers_is_a_failure_with_a_remedy() -> None:
     silent = {"problem": "could not log in: Host key verification failed."}
     shown = ClusterStatus.of(PLAN, {"node1": silent, "node2": silent})
     told, remedy = shown.notes
@@ -181,7 +181,7 @@ def test_no_host_answers() -> None:
     assert shown.run == ""
 
 
-def test_before_any_deployment() -> None:
+def test_without_a_deployment_the_status_names_deploy_yml() -> None:
     missing = {"failed": True, "run_id": "", "reason": "its unit is not-found"}
     bare = answer(task("worker1", "inactive (dead)", **missing), deployed={})
     shown = status(answer(task("ps0", "inactive (dead)", **missing), deployed={}), bare)
@@ -190,7 +190,7 @@ def test_before_any_deployment() -> None:
     assert shown.run == ""
 
 
-def test_connections_that_the_fence_refused_are_told_for_each_task() -> None:
+def test_refused_connections_are_shown_for_each_task() -> None:
     shown = status(
         answer(task("ps0", refused=3), task("worker0", refused=0)), answer(task("worker1", refused=1))
     )
@@ -199,7 +199,7 @@ def test_connections_that_the_fence_refused_are_told_for_each_task() -> None:
     )
 
 
-def test_a_task_that_is_new_in_the_inventory() -> None:
+def test_a_new_task_of_the_inventory_needs_a_deployment() -> None:
     new = task("worker1", "inactive (dead)", failed=True, run_id="", reason="its unit is not-found")
     shown = status(answer(), answer(new, deployed={"hash": "bbbbbbbbbbbb"}))
     assert row_of(shown, "worker1").message == "its unit is not-found; deploy.yml writes it"
@@ -208,19 +208,19 @@ def test_a_task_that_is_new_in_the_inventory() -> None:
     )
 
 
-def test_no_run_yet() -> None:
+def test_without_a_run_the_status_names_train_yml() -> None:
     idle = task("worker0", "inactive (dead)", run_id="")
     shown = status(answer(idle), answer(task("worker1", "inactive (dead)", run_id="")))
     assert shown.run == "No run yet: `ansible-playbook train.yml` starts one."
 
 
-def test_a_task_of_an_earlier_run_takes_no_part_in_this_one() -> None:
+def test_a_task_of_an_earlier_run_is_shown_as_not_in_this_run() -> None:
     old = task("ps0", "inactive (dead)", run_id="old", **stepping())
     shown = row_of(status(answer(old, task("worker0", progress=TRAINING))), "ps0")
     assert (shown.message, shown.figures.get("global_step")) == ("not in this run; its last was old", None)
 
 
-def test_tasks_beside_the_plan_are_shown_where_they_belong_to_the_run_or_are_alive() -> None:
+def test_tasks_beside_the_plan_are_shown_if_they_are_alive_or_in_the_run() -> None:
     others = [
         task("server0", "inactive (dead)"),
         task("server1", "inactive (dead)", run_id="old"),
@@ -236,25 +236,25 @@ def test_the_run_of_a_program_is_led_by_its_chief() -> None:
     assert status(answer(worker, chief)).run == "Run night-1: training, led by chief0 on node1"
 
 
-def test_a_lead_that_ended_before_it_said_so() -> None:
+def test_a_run_with_a_failed_lead_is_shown_as_training_until_its_failure() -> None:
     found = task("worker0", "failed (failed)", failed=True, result="signal", exit_code=9, progress=TRAINING)
     assert status(answer(found)).run.startswith("Run night-1: training until worker0 failed, step 50")
 
 
-def test_the_lead_may_be_left_out_by_limit() -> None:
+def test_the_status_states_that_limit_leaves_out_the_lead() -> None:
     shown = ClusterStatus.of(PLAN, {"node2": answer(task("worker1"))})
     assert shown.run == "Run night-1: --limit leaves out the task that leads it"
     assert shown.notes == ("Left out by --limit: node1.",)
     assert [row.task for row in shown.rows] == ["worker1"]
 
 
-def test_what_a_host_says_does_not_steer_the_terminal() -> None:
+def test_texts_of_a_host_are_made_printable() -> None:
     bad = task("worker0", log_end="\x1b[2Jboo\x07\n", run_id="x\x1b[2J", progress={"phase": "\x1b[2J"})
     shown = lines(status(answer(bad), {"problem": "\x1b[2J"}), 80, verbose=True)
     assert all(line.isprintable() for line in shown)
 
 
-def test_no_word_of_a_host_fills_the_screen() -> None:
+def test_texts_of_a_host_are_shortened() -> None:
     long = task("worker0", log="/x" * 50_000, log_end="x" * 100_000, run_id="x" * 100_000)
     assert sum(map(len, lines(status(answer(long)), 80, verbose=True))) < 10_000
 
@@ -264,7 +264,7 @@ def shown_80() -> ClusterStatus:
     return status(answer(task("ps0"), worker), {"problem": "could not log in: refused by its sshd"})
 
 
-def test_the_table_as_people_see_it() -> None:
+def test_the_table_has_the_columns_that_have_values_and_fit() -> None:
     assert lines(shown_80(), 80)[:5] == [
         "TASK     HOST   STATE        SINCE  RESTARTS  STEP  LOSS  STEPS/S  LAST MESSAGE",
         "ps0      node1  running         1m         -     -     -        -  the last line",
@@ -272,8 +272,8 @@ def test_the_table_as_people_see_it() -> None:
         "worker1  node2  unreachable      -         -     -     -        -  could not lo…",
         "",
     ]
-    assert "worker1 on node2" not in "\n".join(lines(shown_80(), 80))  # it is said of the host
-    # Nobody was started again; and of a message nothing worth reading would fit.
+    assert "worker1 on node2" not in "\n".join(lines(shown_80(), 80))  # its host has a note
+    # No task was restarted, and too little of a message would fit.
     assert lines(status(answer(task("worker0", **stepping()))), 54)[0].split() == [
         *("TASK", "HOST", "STATE", "SINCE", "STEP", "LOSS", "STEPS/S")
     ]
@@ -318,19 +318,19 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     assert len(shown) < 301 + 50
 
 
-def test_a_reason_of_many_tasks_is_said_once_below_the_table() -> None:
+def test_a_reason_of_many_tasks_is_shown_once_below_the_table() -> None:
     shown = " ".join(" ".join(lines(many(12, alike=True), 80)).split())
     assert shown.count("the learning rate is 100000") == 1
     assert "worker9 on node9.lab.example.org and 2 more failed: exit code 65: diverged: loss is nan" in shown
 
 
-def test_without_a_terminal_nothing_is_cut_or_said_twice() -> None:
+def test_without_a_terminal_messages_are_complete_and_not_repeated() -> None:
     shown = "\n".join(lines(many(2)))
     assert shown.count("node1.lab.example.org  failed") == 1
     assert shown.count("the learning rate is 100000") == 2
 
 
-def test_a_reason_that_the_table_cuts_is_said_in_full() -> None:
+def test_a_reason_that_the_table_cuts_is_shown_in_full_below() -> None:
     cut = " ".join(" ".join(lines(many(1), 80)).split())
     assert (
         "worker0 on node0.lab.example.org failed: exit code 65: diverged: loss is nan at local step 4" in cut
@@ -338,7 +338,7 @@ def test_a_reason_that_the_table_cuts_is_said_in_full() -> None:
     assert cut.endswith("the learning rate is 100000 1 task on 1 host: 1 failed")
 
 
-def test_more_of_each_task_where_it_is_asked_for() -> None:
+def test_verbose_output_shows_memory_cpu_unit_and_log_of_each_task() -> None:
     found = task("worker0", memory_bytes=2**29, cpu_seconds=12.34)
     (shown,) = (line for line in lines(status(answer(found)), verbose=True) if "psfleet-worker@0" in line)
     log = "/var/log/psfleet/night-1/worker0.out"
@@ -351,11 +351,11 @@ def test_more_of_each_task_where_it_is_asked_for() -> None:
     ("seconds", "said"),
     [(0.4, "0s"), (59.9, "59s"), (60, "1m"), (3600, "1h00m"), (90061, "1d01h"), (-5, "0s")],
 )
-def test_how_long(seconds: float, said: str) -> None:
+def test_durations_are_shown_with_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_runs_that_nobody_has_collected_are_named_unless_they_go_on() -> None:
+def test_uncollected_runs_are_named_unless_they_are_going_on() -> None:
     answers = {"node1": answer(task("worker0")), "node2": answer()}
     shown = ClusterStatus.of(PLAN, answers, {"monday": [], "night-1": []})
     told = "Run monday is over and not collected: ansible-playbook train.yml -e run_id=monday"

@@ -22,7 +22,7 @@ def worker1(state: str, below: str, *, code: int = 0, restarts: int = 0, why: st
 
 
 def played() -> PlayedRun:
-    """Return a run of a program that tells no steps: ps0 and worker0 on node0, worker1 on node1."""
+    """Return a run of a program without steps: ps0 and worker0 on node0, worker1 on node1."""
     return PlayedRun(decided_run(2, program={"release": "abc"}), silent=True)
 
 
@@ -39,7 +39,7 @@ def troubles(run: PlayedRun) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_a_host_tells_of_each_of_its_tasks_also_where_sudo_has_a_terminal(line_end: str) -> None:
+def test_the_answer_of_a_host_is_parsed_with_either_kind_of_line_end(line_end: str) -> None:
     tasks = decided_run(1)["tasks"]
     failed = unit("ps", 0, "failed", "failed", code=70, restarts=2)
     log = "ps0: the program failed: ValueError: boom (exit code 70)"
@@ -50,7 +50,7 @@ def test_a_host_tells_of_each_of_its_tasks_also_where_sudo_has_a_terminal(line_e
     assert (states["worker0"].trouble, states["worker0"].why) == ("", "")
 
 
-def test_each_host_is_asked_of_its_own_tasks() -> None:
+def test_the_command_for_a_host_names_only_its_own_tasks() -> None:
     commands = unit_commands(decided_run(2), PATHS, "psfleet")
     assert set(commands) == {"node0", "node1"}
     assert "psfleet-ps@0.service psfleet-worker@0.service" in commands["node0"]
@@ -58,7 +58,7 @@ def test_each_host_is_asked_of_its_own_tasks() -> None:
     assert "worker1" not in commands["node0"]
 
 
-def test_a_task_that_systemd_gave_up_is_told_of_once_with_its_reason() -> None:
+def test_a_task_that_systemd_gave_up_is_reported_once_with_its_reason() -> None:
     run = played()
     assert heard(run, worker1("active", "running")) == []
     failed = worker1("failed", "failed", code=70, why="RuntimeError: boom")
@@ -71,7 +71,7 @@ def test_a_task_that_systemd_gave_up_is_told_of_once_with_its_reason() -> None:
     assert (run.view.units.given_up, troubles(run)) == ("", {})
 
 
-def test_a_reason_of_two_tasks_is_told_once_with_the_names_of_both() -> None:
+def test_a_reason_of_two_tasks_is_shown_once_with_both_names() -> None:
     run = played()
     why = "NotFoundError: /data/mnist/train.csv; No such file or directory"
     units = "\n\n".join(unit(job, 0, "failed", "failed", code=70) for job in ("ps", "worker"))
@@ -90,7 +90,7 @@ def test_a_reason_of_two_tasks_is_told_once_with_the_names_of_both() -> None:
     ]
 
 
-def test_a_restart_is_told_of_with_why() -> None:
+def test_a_restart_is_reported_with_its_reason() -> None:
     run = played()
     (note,) = heard(run, worker1("activating", "auto-restart", code=75, restarts=1, why="Unavailable: ps0"))
     assert note == "worker1 was restarted (1 time so far): Unavailable: ps0"
@@ -100,7 +100,7 @@ def test_a_restart_is_told_of_with_why() -> None:
 
 
 @pytest.mark.parametrize("program", [None, {"release": "abc"}])
-def test_a_task_that_hangs_is_told_of_once_and_shown_until_it_is_back(program: object) -> None:
+def test_a_hung_task_is_reported_once_and_shown_until_it_recovers(program: object) -> None:
     run = PlayedRun(decided_run(2, program=program), silent=True)
     run.goes_on(1, [5, 5])
 
@@ -135,14 +135,14 @@ def test_a_task_without_a_watchdog_or_process_does_not_hang() -> None:
     assert unit_states(tasks, restarting)["ps0"].trouble == "restarting"
 
 
-def test_restarts_of_the_lead_are_counted_where_it_is_read() -> None:
+def test_restarts_of_the_lead_are_not_reported_from_its_unit() -> None:
     run = played()
     answer = f"{unit('ps', 0)}\n{unit('worker', 0, restarts=3)}\n--psfleet--\n\n--psfleet--\n"
     assert heard(run, answer, "node0") == []
 
 
 @pytest.mark.parametrize("answer", ["", "sudo: no", unit("worker", 0), "Id=psfleet-worker@1.service\n"])
-def test_a_host_that_tells_nothing_of_its_tasks_counts_as_silent(answer: str) -> None:
+def test_a_host_without_a_valid_answer_about_its_tasks_counts_as_silent(answer: str) -> None:
     run = played()
     notes = []
     for _ in range(int(SILENT_SECONDS) + 5):
@@ -154,7 +154,7 @@ def test_a_host_that_tells_nothing_of_its_tasks_counts_as_silent(answer: str) ->
     assert heard(run, worker1("active", "running")) == ["the host node1 answers again"]
 
 
-def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> None:
+def test_states_of_a_built_in_model_come_from_systemd_for_ps_and_from_the_chief_for_workers() -> None:
     run = PlayedRun(decided_run(2), silent=True)
     answer = f"{unit('ps', 0, restarts=1)}\n{unit('worker', 0)}\n--psfleet--\n\n--psfleet--\n"
     assert heard(run, answer, "node0") == ["ps0 was restarted (1 time so far)"]
@@ -178,7 +178,7 @@ def test_of_a_model_systemd_tells_of_servers_and_the_chief_of_its_workers() -> N
 
 
 @pytest.mark.parametrize("program", [None, {"release": "abc"}])
-def test_a_task_whose_host_was_rebooted_is_told_of_once_also_of_a_program(program: object) -> None:
+def test_a_task_on_a_rebooted_host_is_reported_once(program: object) -> None:
     run = PlayedRun(decided_run(2, program=program), silent=True)
     run.goes_on(1, [20, 20])
     gone = f"/etc/psfleet/run/worker-1.boot\n\n{worker1('inactive', 'dead')}"
@@ -202,14 +202,14 @@ def with_step(answer: str, *, age: float = 2.0, **changes: object) -> str:
     return separated.join([answer.partition("\n--psfleet--")[0], "", "", f"{NOW}\n{json.dumps(record)}\n"])
 
 
-def test_the_rate_of_a_worker_of_a_program_is_that_of_its_own_newest_record() -> None:
+def test_the_rate_of_a_programs_worker_is_that_of_its_newest_record() -> None:
     run = played()
     runs = worker1("active", "running")
     assert heard(run, with_step(runs)) == []
     (other, worker) = run_workers(run)
     assert (worker.name, worker.rate, worker.share) == ("worker1", 15.0, None)
     assert (other.name, other.rate) == ("worker0", None)
-    # One that takes no more has recorded nothing since: what is shown falls.
+    # A worker that takes no more steps records nothing: its shown rate falls.
     heard(run, with_step(runs, age=60))
     assert [worker.rate for worker in run_workers(run)] == [None, 1.0]
     heard(run, with_step(worker1("activating", "auto-restart")))
@@ -218,7 +218,7 @@ def test_the_rate_of_a_worker_of_a_program_is_that_of_its_own_newest_record() ->
     assert run_workers(run) == ()
 
 
-def test_the_rate_of_the_lead_is_shown_as_those_of_others() -> None:
+def test_the_rate_of_the_lead_is_shown_like_those_of_others() -> None:
     run = played()
     (step,) = with_step(worker1("active", "running")).split("\n--psfleet--\n")[-1:]
     none = f"{NOW}\n"
@@ -231,7 +231,7 @@ def test_the_rate_of_the_lead_is_shown_as_those_of_others() -> None:
     "changes",
     [{"steps": "60"}, {"steps": -1}, {"seconds": 0.0, "age": 0.0}, {"wall": None}, {"steps": 1e300}],
 )
-def test_a_record_that_is_none_shows_no_rate(changes: dict[str, Any]) -> None:
+def test_an_invalid_record_gives_no_rate(changes: dict[str, Any]) -> None:
     run = played()
     heard(run, with_step(worker1("active", "running"), **changes))
     assert run_workers(run) == ()
@@ -244,7 +244,7 @@ def test_the_rates_of_a_silent_host_are_not_shown() -> None:
     assert [task.rate for task in run_workers(run) if task.name == "worker1"] == [None]
 
 
-def test_what_a_host_is_asked_tells_the_newest_steps_of_each_task(tmp_path: Path) -> None:
+def test_the_command_for_a_host_prints_the_newest_step_record_of_each_task(tmp_path: Path) -> None:
     run = decided_run(2, program={"release": "abc"})
     events = tmp_path / "runs" / "night" / "events"
     events.mkdir(parents=True)
@@ -267,8 +267,8 @@ def run_workers(run: PlayedRun) -> tuple[TaskState, ...]:
     return run.view.now.workers
 
 
-def test_a_task_that_is_away_is_told_in_the_block_while_it_is() -> None:
-    """Also while the run waits for it, and while its host is silent."""
+def test_a_missing_task_is_shown_in_the_block_until_it_runs_again() -> None:
+    """The block shows it also while the run waits for it and while its host is silent."""
     run = PlayedRun(decided_run(2), silent=True)
     gone = f"/etc/psfleet/run/worker-1.boot\n\n{worker1('inactive', 'dead')}"
     run.view.add_units("node1", worker1("active", "running"), 1.0)
@@ -287,7 +287,7 @@ def test_a_task_that_is_away_is_told_in_the_block_while_it_is() -> None:
     assert "worker1 is not running" not in line(run.view.now)
 
 
-def test_no_built_in_run_goes_on_without_its_parameter_servers() -> None:
+def test_the_loss_of_a_ps_ends_a_run_of_a_built_in_model() -> None:
     run = PlayedRun(decided_run(2), silent=True)
     heard(run, worker1("failed", "failed", code=70))
     assert run.view.parameters_lost == ""
@@ -298,7 +298,7 @@ def test_no_built_in_run_goes_on_without_its_parameter_servers() -> None:
     assert run.view.parameters_lost.startswith("ps0 on node0 failed, exit code 70")
 
 
-def test_the_lead_is_not_away_any_more_once_its_host_answers() -> None:
+def test_the_lead_is_no_longer_shown_as_missing_once_its_host_answers() -> None:
     run = PlayedRun(decided_run(2), silent=True)
     answer = f"{unit('ps', 0)}\n{unit('worker', 0)}\n--psfleet--\n\n--psfleet--\n"
     run.view.add_units("node0", answer, 1.0)

@@ -4,7 +4,7 @@ from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, pro
 from trainer.contract.progress import Progress
 
 
-def test_a_worker_is_known_with_its_rate_share_and_host() -> None:
+def test_a_worker_has_its_rate_share_and_host() -> None:
     run = PlayedRun(decided_run(2))
     run.goes_on(20, [30, 20])
     (first, second) = run.view.now.workers
@@ -12,7 +12,7 @@ def test_a_worker_is_known_with_its_rate_share_and_host() -> None:
     assert (second.contributed, second.trouble, second.runs) == (400, "", False)
 
 
-def test_the_trouble_of_a_worker_is_told_in_a_word() -> None:
+def test_the_trouble_of_a_worker_has_a_word() -> None:
     run = steady_run(3)
     run.goes_on(20, [50, 50, 5])
     assert [worker.trouble for worker in run.view.now.workers] == ["", "", "slow"]
@@ -28,27 +28,27 @@ def test_a_worker_that_was_restarted_keeps_its_count() -> None:
     assert [worker.restarts for worker in run.view.now.workers] == [0, 2]
 
 
-def test_the_time_into_the_run_goes_on_where_the_lead_is_restarted() -> None:
+def test_the_elapsed_time_continues_after_a_restart_of_the_lead() -> None:
     view = WatchedRun(decided_run(1))
     view.add_reading(Reading(Progress("training", elapsed=100.0)), 1000.0)
     view.add_reading(Reading(Progress("starting", elapsed=2.0), restarts=1), 1050.0)
     assert view.now.elapsed == 150.0
 
 
-def test_a_watch_that_begins_late_may_be_told_when_the_run_began() -> None:
+def test_the_elapsed_time_counts_from_the_beginning_of_the_run_if_it_is_known() -> None:
     view = WatchedRun(decided_run(1))
     view.began = 400.0
     view.add_reading(Reading(progress(), restarts=2), 1000.0)
     assert view.elapsed(1000.0) == 600.0
 
 
-def test_an_in_graph_run_counts_a_gradient_of_each_worker() -> None:
+def test_an_in_graph_run_is_shown_in_gradients() -> None:
     now = PlayedRun(decided_run(3, replication="in_graph"))
     now.goes_on(1, [1, 1, 1])
     assert now.view.now.unit == "gradients"
 
 
-def test_of_a_program_no_workers_are_counted() -> None:
+def test_workers_of_a_program_without_contributions_are_not_listed() -> None:
     run = PlayedRun(decided_run(2, program={"release": "abc"}))
     run.goes_on(3, [0, 0], contributions=[], last_step=0)
     assert (run.view.now.workers, run.view.now.serving[0].runs) == ((), False)

@@ -14,13 +14,13 @@ PLAN = ClusterPlan(
 )
 
 
-def test_tasks_are_found_by_job() -> None:
+def test_tasks_of_lists_the_tasks_of_one_job() -> None:
     assert (PLAN.ps_hosts, PLAN.worker_hosts) == ("10.0.0.1:2222", "10.0.0.1:2223,[fd00::2]:2222")
     assert [task.name for task in PLAN.tasks_of("worker")] == ["worker0", "worker1"]
     assert PLAN.chief.name == "worker0"
 
 
-def test_tf_config_is_what_tensorflow_documents_and_names_no_job_without_tasks() -> None:
+def test_tf_config_has_the_documented_form_and_omits_jobs_without_tasks() -> None:
     assert json.loads(PLAN.tf_config(PLAN.tasks[2])) == {
         "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
         "task": {"type": "worker", "index": 1},
@@ -32,14 +32,14 @@ def test_tf_config_is_what_tensorflow_documents_and_names_no_job_without_tasks()
     }
 
 
-def test_json_and_back() -> None:
+def test_a_plan_survives_a_round_trip_through_json() -> None:
     written = json.loads(json.dumps(PLAN.to_json()))
     task = {"job": "worker", "index": 1, "host": "node2", "address": "[fd00::2]", "port": 2222}
     assert written["tasks"][2] == task | {"gpus": [1, 2]}
     assert ClusterPlan.from_json({**written, "ps_hosts": PLAN.ps_hosts}) == PLAN
 
 
-def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
+def test_the_hash_depends_only_on_the_tasks_and_the_cluster_name() -> None:
     # Deployed plans are compared by it, so the way it is made must not change unnoticed.
     assert PLAN.hash == ClusterPlan("psfleet", PLAN.tasks).hash == "2cb490d71d99"
     assert ClusterPlan("other", PLAN.tasks).hash != PLAN.hash
@@ -69,6 +69,6 @@ def test_the_hash_follows_the_tasks_and_the_name_alone() -> None:
         ),
     ],
 )
-def test_a_plan_that_was_tampered_with_is_refused(change: dict[str, object], message: str) -> None:
+def test_a_tampered_plan_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ClusterPlan.from_json({**PLAN.to_json(), **change})

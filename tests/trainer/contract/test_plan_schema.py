@@ -24,7 +24,7 @@ def is_taken(content: dict[str, Any]) -> bool:
     return bool(jsonschema.Draft202012Validator(SCHEMA).is_valid(content))
 
 
-def test_what_the_code_writes_is_taken() -> None:
+def test_the_schema_accepts_a_plan_that_the_code_writes() -> None:
     assert is_taken(PLAN)
     assert ClusterPlan.from_json(PLAN).to_json() == PLAN
 
@@ -41,7 +41,7 @@ def test_what_the_code_writes_is_taken() -> None:
         {"tasks": [{name: value for name, value in PLAN["tasks"][0].items() if name != "address"}]},
     ],
 )
-def test_what_the_code_refuses_is_refused(change: dict[str, Any]) -> None:
+def test_the_schema_refuses_a_plan_that_the_code_refuses(change: dict[str, Any]) -> None:
     damaged = {**PLAN, **change}
     assert not is_taken(damaged)
     with pytest.raises(ValueError, match="plan"):

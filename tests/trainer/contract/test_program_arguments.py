@@ -18,7 +18,7 @@ VALUES = {"data_dir": "/data", "run_dir": "/var/lib/psfleet/runs/night", "task_i
         (r"\frac{a}{b} \{x} {{y}}", r"\frac{a}{b} \{x} {{y}}"),
     ],
 )
-def test_what_is_filled_in_and_what_stays(argument: str, given: str) -> None:
+def test_known_placeholders_are_filled_and_escaped_or_unknown_ones_stay(argument: str, given: str) -> None:
     assert filled(argument, VALUES) == given
 
 
@@ -31,7 +31,7 @@ def test_what_is_filled_in_and_what_stays(argument: str, given: str) -> None:
         ('{epoch} {task} {index} {run_id} {dir} {data} {batch_size} {"data_dirs": 1}', {}),
     ],
 )
-def test_a_name_is_misspelled_where_it_is_nearly_one_that_is_known(
+def test_a_placeholder_close_to_a_known_name_counts_as_misspelled(
     argument: str, meant: dict[str, str]
 ) -> None:
     assert misspelled(argument) == meant

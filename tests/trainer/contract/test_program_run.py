@@ -11,7 +11,7 @@ from trainer.contract.json_files import read_object, write_json
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 
 
-def test_a_file_is_replaced_whole_and_a_number_that_json_cannot_say_is_null(tmp_path: Path) -> None:
+def test_a_json_file_is_replaced_atomically_and_non_finite_numbers_become_null(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     file.write_text("as it was")
     file.with_name("beside").hardlink_to(file)
@@ -25,13 +25,13 @@ def test_a_file_is_replaced_whole_and_a_number_that_json_cannot_say_is_null(tmp_
 
 
 @pytest.mark.parametrize("text", [None, "", "[1]", '{"a": 1', "[" * 100_000])
-def test_what_is_no_whole_object_counts_as_none(tmp_path: Path, text: str | None) -> None:
+def test_a_missing_cut_or_invalid_object_reads_as_empty(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "x.json").write_text(text)
     assert read_object(tmp_path / "x.json") == {}
 
 
-def test_the_cluster_and_its_lead_are_those_of_tf_config() -> None:
+def test_the_cluster_and_its_lead_are_read_from_tf_config() -> None:
     cluster = cluster_of('{"cluster": {"worker": ["a:1", "b:2"], "chief": []}, "task": {}}')
     assert cluster == {"worker": ["a:1", "b:2"], "chief": []}
     assert (lead_task(cluster), lead_task({**cluster, "chief": ["c:3"]})) == ("worker0", "chief0")

@@ -3,7 +3,7 @@ import pytest
 from trainer.contract.progress import Progress, last_line_of
 
 
-def test_fields_are_read_as_they_are_written() -> None:
+def test_progress_fields_are_read_as_written() -> None:
     of_run = {"phase": "waiting", "wall": 1.5, "global_step": 7, "last_step": 9, "loss": 0.25, "reason": "x"}
     refused = {"task": "worker1", "address": "10.0.0.2:2222", "reason": "connection refused"}
     missing = [refused, {"task": "ps0", "reason": "started anew"}, "chief0"]
@@ -16,19 +16,19 @@ def test_fields_are_read_as_they_are_written() -> None:
     assert Progress.from_mapping({}) == Progress("starting")
 
 
-def test_a_run_is_over_when_its_lead_says_so() -> None:
+def test_a_run_is_over_in_the_phases_finished_stopped_and_failed() -> None:
     phases = ("starting", "waiting", "training", "ending", "finished", "stopped", "failed")
     assert [phase for phase in phases if Progress(phase).over] == ["finished", "stopped", "failed"]
 
 
-def test_a_lead_that_wrote_nothing_new_has_said_the_same_however_long_it_runs() -> None:
+def test_elapsed_time_and_the_last_line_do_not_make_progress_differ() -> None:
     told = Progress("training", wall=1.5, elapsed=3.0, last_line="a")
     assert told.same_word(Progress("training", wall=1.5, elapsed=4.0, last_line="b"))
     assert not told.same_word(Progress("training", wall=2.0, elapsed=3.0, last_line="a"))
 
 
 @pytest.mark.parametrize("value", [None, "12", {"worker0": 1}, True, float("nan"), float("inf"), 10**400])
-def test_what_is_of_a_wrong_type_or_only_damage_explains_is_not_known(value: object) -> None:
+def test_progress_values_of_a_wrong_type_or_range_count_as_unknown(value: object) -> None:
     numbers = dict.fromkeys(("wall", "global_step", "last_step", "loss"), value)
     lists = dict.fromkeys(("contributions", "missing", "restarts"), value)
     assert Progress.from_mapping(numbers | lists) == Progress("starting")
@@ -61,5 +61,5 @@ To enable the following instructions: AVX2 FMA, in other operations, rebuild Ten
         ("", ""),
     ],
 )
-def test_the_last_line_of_a_program_does_not_steer_the_terminal(printed: str, line: str) -> None:
+def test_the_last_line_of_a_program_is_made_printable(printed: str, line: str) -> None:
     assert last_line_of(printed) == line

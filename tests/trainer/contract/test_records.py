@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "worker1.jsonl"
 
 
-def test_what_is_written_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_records_are_read_back_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "runs" / "r1" / "events" / "worker1.jsonl"
     writer = open_records(tmp_path / "runs" / "r1", WORKER, pytest.fail)
     writer.write_started({"learning_rate": 0.5, "data": Path("/data")}, "2.21.0", "a:1", nonce=2**63 - 1)
@@ -55,7 +55,7 @@ def test_what_is_written_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         finished.integer("loss")
 
 
-def test_a_folder_that_takes_no_records_is_told_and_stops_nobody(tmp_path: Path) -> None:
+def test_an_unwritable_records_folder_is_reported_and_raises_no_error(tmp_path: Path) -> None:
     (tmp_path / "events").write_text("in the way")
     told: list[str] = []
     for folder in (tmp_path, None):
@@ -76,7 +76,9 @@ def test_a_folder_that_takes_no_records_is_told_and_stops_nobody(tmp_path: Path)
         (b'{"v":1,"event":"step"}', "run_id is missing; job is missing; index is missing; host is missing"),
     ],
 )
-def test_an_unreadable_line_is_named_and_the_others_are_read(path: Path, line: bytes, said: str) -> None:
+def test_an_unreadable_line_is_named_and_the_remaining_lines_are_read(
+    path: Path, line: bytes, said: str
+) -> None:
     writer = RecordWriter(path, WORKER)
     writer.write("recovering", {"reason": "first"})
     with path.open("ab") as file:
@@ -89,7 +91,7 @@ def test_an_unreadable_line_is_named_and_the_others_are_read(path: Path, line: b
     assert "cut short" not in complaints[0]
 
 
-def test_a_file_full_of_damage_is_complained_of_no_further_than_anybody_reads(path: Path) -> None:
+def test_complaints_about_a_damaged_file_stop_after_a_hundred_lines(path: Path) -> None:
     RecordWriter(path, WORKER).write("recovering", {"reason": "first"})
     with path.open("ab") as file:
         file.write(b"garbage\n" * 150)
@@ -101,7 +103,7 @@ def test_a_file_full_of_damage_is_complained_of_no_further_than_anybody_reads(pa
     assert after == f"{path}, from line 102 on: too much of it is damaged"
 
 
-def test_a_record_without_its_fields_is_refused_on_both_sides(path: Path) -> None:
+def test_a_record_with_missing_or_invalid_fields_is_refused_when_written_and_when_read(path: Path) -> None:
     writer = RecordWriter(path, WORKER)
     missing = "finished: contributions is missing; finished: last_step is missing"
     with pytest.raises(ValueError, match=f"^record 'finished': {missing}$"):
@@ -132,7 +134,7 @@ def test_a_record_without_its_fields_is_refused_on_both_sides(path: Path) -> Non
         ("stepped", "worker0", True, ""),
     ],
 )
-def test_what_a_record_must_hold_is_what_its_task_knows(
+def test_the_required_fields_depend_on_the_event_the_task_and_the_kind_of_run(
     event: str, task: str, program: bool, names: str
 ) -> None:
     found = required_fields(event, task[:-1], int(task[-1]), program=program)
@@ -140,7 +142,7 @@ def test_what_a_record_must_hold_is_what_its_task_knows(
 
 
 @pytest.mark.parametrize("job", ["ps", "worker", "chief"])
-def test_what_a_program_need_not_tell_is_of_its_kind_where_it_does(job: str) -> None:
+def test_an_optional_field_of_a_program_is_checked_where_it_is_present(job: str) -> None:
     writer = RecordWriter(None, TaskIdentity("r1", job, 1, program="abc"))
     writer.write("finished", {"reason": "last step", "local_step": 7, "loss": None})
     with pytest.raises(ValueError, match=r"local_step is '7\.5', expected int"):
@@ -148,7 +150,7 @@ def test_what_a_program_need_not_tell_is_of_its_kind_where_it_does(job: str) -> 
 
 
 @pytest.mark.parametrize("counts", [{"0": 1}, [1, "2"], [True], "12"])
-def test_a_histogram_is_a_list_of_counts(counts: object) -> None:
+def test_a_staleness_histogram_must_be_a_list_of_counts(counts: object) -> None:
     step = dict.fromkeys(("local_step", "steps", "global_step_before", "global_step_after", "examples"), 1)
     step |= dict.fromkeys(("loss", "loss_mean", "seconds", "staleness_mean", "staleness_max"), 1)
     writer = RecordWriter(None, WORKER)
@@ -160,7 +162,7 @@ def test_a_histogram_is_a_list_of_counts(counts: object) -> None:
 
 
 @pytest.mark.parametrize("cut", [b'{"v":1,"event":"st', b"{"])
-def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(path: Path, cut: bytes) -> None:
+def test_a_restarted_task_does_not_append_its_records_to_a_cut_line(path: Path, cut: bytes) -> None:
     path.write_bytes(cut)
     for _ in range(2):
         RecordWriter(path, WORKER).write("recovering", {"reason": "restarted"})
@@ -169,7 +171,7 @@ def test_a_restarted_task_does_not_glue_its_records_to_a_cut_line(path: Path, cu
     assert (len(complaints), path.read_bytes().count(b"\n")) == (1, 3)
 
 
-def test_a_file_that_lacks_and_a_last_line_that_is_cut_are_complaints(path: Path) -> None:
+def test_a_missing_file_and_a_cut_last_line_each_give_a_complaint(path: Path) -> None:
     records, complaints = read_records(path)
     assert (records, "No such file" in complaints[0]) == ([], True)
     RecordWriter(path, WORKER).write("recovering", {"reason": "whole"})
@@ -202,7 +204,7 @@ def test_while_the_disk_is_full_records_wait_and_a_cut_line_is_continued(
     assert capsys.readouterr().err == f"records are written again: {path}\n"
 
 
-def test_records_that_wait_without_end_take_no_memory_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_wait_for_disk_space_use_bounded_memory(capsys: pytest.CaptureFixture[str]) -> None:
     full = RecordWriter(Path("/dev/full"), WORKER)
     for _ in range(7):
         full.write("recovering", {"reason": "x" * 1_000_000})

@@ -22,11 +22,11 @@ WHOLE = RunProgram(
 LEAST = {"release": "abc", "file": "/main.py", "arguments": [], "flags": True, "observed": False}
 
 
-def test_a_program_is_read_as_it_was_written() -> None:
+def test_a_program_survives_a_round_trip_through_json() -> None:
     assert RunProgram.from_json(json.loads(json.dumps(WHOLE.to_json()))) == WHOLE
 
 
-def test_a_program_of_an_older_or_a_newer_release_is_taken() -> None:
+def test_a_program_written_by_an_older_or_newer_release_is_accepted() -> None:
     taken = RunProgram.from_json({**LEAST, "of_a_newer_release": 1})
     assert (taken.name, taken.environment, taken.end_deadline_minutes) == ("", {}, 60)
     assert "of_a_newer_release" not in taken.to_json()

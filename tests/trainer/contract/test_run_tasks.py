@@ -55,7 +55,9 @@ COORDINATED = f"{ONE_GRAPH.replace('client', 'server')} chief0=client@a:2223"
         ("local", False, "worker0=client@"),
     ],
 )
-def test_the_tasks_of_a_replication(replication: str, existing_servers: bool, tasks: str) -> None:
+def test_each_replication_has_its_tasks_roles_and_addresses(
+    replication: str, existing_servers: bool, tasks: str
+) -> None:
     settings = TrainingSettings(replication=replication, existing_servers=existing_servers)
     found = run_tasks(PLAN, settings, False)
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
@@ -78,6 +80,6 @@ def test_a_program_has_every_task_of_the_plan(plan: ClusterPlan, replication: st
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
 
 
-def test_each_job_of_a_run_has_units_and_so_has_the_evaluator() -> None:
+def test_each_job_of_a_run_and_the_evaluator_have_units() -> None:
     assert {*RUN_JOBS} == {*get_args(RunJob)}
     assert (*RUN_JOBS, EVALUATOR) == UNIT_JOBS

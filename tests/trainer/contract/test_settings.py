@@ -34,7 +34,7 @@ def short_text() -> Rule:
         (lambda: of.or_null(short_text(), "none"), "a short text, or null for none", {" NULL ": None}, [2]),
     ],
 )
-def test_a_rule_takes_what_it_says(
+def test_a_rule_converts_valid_values_and_refuses_invalid_ones(
     make: Callable[[], Rule], expected: str, taken: dict[object, object], refused: list[object]
 ) -> None:
     rule = make()
@@ -52,7 +52,7 @@ def test_a_setting_is_a_field_with_its_default_and_its_rule() -> None:
     assert TrainingSettings.from_mapping(given) == asked
 
 
-def test_every_problem_is_found_at_once() -> None:
+def test_all_invalid_settings_are_reported_in_one_error() -> None:
     given = {"steps": 0, "model": "resnet", "data_dir": "mnist", "barrier_deadline_seconds": -1}
     with pytest.raises(SettingsError) as caught:
         TrainingSettings.from_mapping({**given, "learning_rate": "fast", "batch_sise": 3})
@@ -67,7 +67,7 @@ def test_every_problem_is_found_at_once() -> None:
     ]
 
 
-def test_wrong_parts_of_values_are_named_behind_their_values() -> None:
+def test_an_invalid_part_of_a_value_is_named_after_its_setting() -> None:
     def refuse(value: object) -> object:
         raise SettingsError([SettingProblem(f"[{place}]", value, "a port") for place in range(2)])
 
@@ -88,7 +88,7 @@ def test_a_path_that_would_not_survive_the_command_line_is_refused(path: str) ->
         TrainingSettings.from_mapping({"data_dir": path})
 
 
-def test_flags_give_back_the_settings() -> None:
+def test_settings_survive_a_round_trip_through_flags() -> None:
     asked = TrainingSettings.from_mapping({"model": "linear", "learning_rate": 0.25, "shard_data": "yes"})
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in flags_of(asked.as_dict()))
     assert (flags["checkpoint_interval_seconds"], flags["shard_data"]) == ("60", "true")
@@ -97,7 +97,7 @@ def test_flags_give_back_the_settings() -> None:
 
 
 @pytest.mark.parametrize("replication", REPLICATIONS)
-def test_only_workers_that_wait_for_nobody_pull_ahead(replication: str) -> None:
+def test_pull_ahead_is_refused_unless_the_replication_is_async(replication: str) -> None:
     told = {"replication": replication, "pull_ahead": True}
     said = f"-pull_ahead is true with -replication {replication!r}; expected false, or -replication async"
     refused = {} if replication == "async" else {"pull_ahead": said}
@@ -124,7 +124,7 @@ NO_SERVERS = "-existing_servers is true with -replication 'local', which has no 
         (("local", 3, True), 2, 1, [NOT_SYNC.format("local"), f"{NO_SERVERS}another replication"]),
     ],
 )
-def test_a_replication_has_its_gradients_in_a_step_and_its_limits(
+def test_each_replication_has_its_number_of_gradients_in_a_step_and_its_limits(
     asked: tuple[object, ...], workers: int | None, gradients: int, said: list[str]
 ) -> None:
     told = dict(zip(("replication", "replicas_to_aggregate", "existing_servers"), asked, strict=True))

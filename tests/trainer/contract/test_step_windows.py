@@ -59,7 +59,7 @@ def test_the_histogram_counts_every_step_of_its_window(windows: StepWindows, pat
     assert (last.fields["waiting_seconds"], last.fields["staleness_mean"]) == (0.37037, 0.3333)
 
 
-def test_a_step_of_the_worker_itself_that_was_missed_is_no_staleness(
+def test_missed_steps_of_the_worker_itself_do_not_count_as_staleness(
     windows: StepWindows, path: Path
 ) -> None:
     # Its own are 11, 14, 18, 20 and 24. The third missed 14, and of others 13 and 15 to 17.
@@ -75,7 +75,7 @@ def test_a_step_of_the_worker_itself_that_was_missed_is_no_staleness(
     assert "own_steps_behind" not in last.fields
 
 
-def test_what_is_counted_together_is_in_one_window(windows: StepWindows, path: Path) -> None:
+def test_steps_of_one_call_are_in_one_window(windows: StepWindows, path: Path) -> None:
     for local_step in range(1, 26):
         windows.add(float(local_step), 2 * local_step, 2 * local_step + 1)
         if local_step % 8 == 0:
@@ -101,9 +101,7 @@ def test_a_window_ends_after_thirty_seconds(windows: StepWindows, path: Path, cl
     assert ended == [(2, 30.0), (2, 31.234568)]
 
 
-def test_steps_that_all_make_together_are_never_stale_and_their_waiting_is_not_known(
-    windows: StepWindows, path: Path
-) -> None:
+def test_steps_made_together_have_staleness_0_and_no_waiting_time(windows: StepWindows, path: Path) -> None:
     windows.add_made_together(_TAKEN + 4, 4, 1.0, 0, 4)
     windows.add_made_together(_TAKEN + 10, 6, 1.0, 4, 10)
     (together,) = _records(path)
@@ -112,7 +110,7 @@ def test_steps_that_all_make_together_are_never_stale_and_their_waiting_is_not_k
     assert "waiting_seconds" not in together.fields
 
 
-def test_windows_of_a_run_whose_length_is_known_may_grow_to_their_share_of_it(path: Path) -> None:
+def test_windows_of_a_run_of_known_length_grow_up_to_a_share_of_that_length(path: Path) -> None:
     identity = TaskIdentity("test", "worker", 0, program="0a1b2c3d4e5f")
     windows = StepWindows(RecordWriter(path, identity), 600)
     for step in range(200):
@@ -121,7 +119,7 @@ def test_windows_of_a_run_whose_length_is_known_may_grow_to_their_share_of_it(pa
     assert (sizes[:49], max(sizes), sizes[-20:]) == ([1] * 49, 3, [3] * 20)
 
 
-def test_what_a_program_tells_of_its_steps_has_neither(path: Path) -> None:
+def test_windows_of_a_program_have_no_staleness_and_no_waiting_time(path: Path) -> None:
     identity = TaskIdentity("test", "worker", 0, program="0a1b2c3d4e5f")
     windows = StepWindows(RecordWriter(path, identity), 0)
     for step in range(55):

@@ -14,10 +14,10 @@ from trainer.contract.task_names import lead_of, split_name
         ("x" + "9" * 5000, ("x" + "9" * 4991, 999999999)),  # more digits than Python reads
     ],
 )
-def test_a_name_in_its_parts_whatever_a_host_has_sent(name: str, parts: tuple[str, int]) -> None:
+def test_any_task_name_is_split_into_job_and_index(name: str, parts: tuple[str, int]) -> None:
     assert split_name(name) == parts
 
 
-def test_the_coordinator_of_a_program_leads_else_worker_0() -> None:
+def test_chief0_is_the_lead_if_it_exists_and_else_worker0() -> None:
     assert lead_of(["worker0", "chief0"]) == "chief0"
     assert lead_of({"worker0": 1, "ps0": 2}) == "worker0"

@@ -14,7 +14,7 @@ from trainer.coordination.bounded_calls import CallTookTooLong, call_within, run
 from trainer.process.port_probes import probe
 
 
-def test_a_session_to_a_server_that_has_gone_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_process_with_a_session_to_a_killed_server_ends(tmp_path: Path) -> None:
     # In a process that ends as tasks do: Python's own end closes what is open, and waits for ever.
     with Cluster(tmp_path, workers=1, servers=[0]) as cluster:
         cluster.start("server0")
@@ -25,7 +25,7 @@ def test_a_session_to_a_server_that_has_gone_holds_nobody_up(tmp_path: Path) -> 
         assert cluster.wait("worker0") == {"worker0": 0}, cluster.outputs()
 
 
-def test_a_call_that_is_left_behind_goes_no_further_once_it_is_let_go() -> None:
+def test_the_thread_of_an_abandoned_call_executes_nothing_more_once_it_is_released() -> None:
     held, went_on = Event(), Event()
     threads: list[Thread] = []
 
@@ -49,7 +49,7 @@ def test_a_call_that_is_left_behind_goes_no_further_once_it_is_let_go() -> None:
     assert not went_on.is_set()
 
 
-def test_a_call_that_is_taken_for_another_is_made_once_more() -> None:
+def test_a_call_refused_as_received_twice_is_repeated_once() -> None:
     twice = tf.errors.AbortedError(None, None, "The same RunGraph (Worker) request was received twice.")
     gone = tf.errors.AbortedError(None, None, "Graph handle is not found")
     answers: list[int | Exception] = [twice, 1, gone, 2, twice, twice]

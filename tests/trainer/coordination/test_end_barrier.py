@@ -81,7 +81,7 @@ def _soon(function: Callable[[], object]) -> Iterator[None]:
     timer.join()
 
 
-def test_it_ends_once_the_other_has_signed_off_and_does_not_wait_for_who_was_never_there(
+def test_the_barrier_ends_once_the_other_worker_has_signed_off_and_ignores_a_worker_that_never_joined(
     workers: _Workers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with _soon(lambda: workers.ledgers[1].mark(SIGNED_OFF)):
@@ -90,7 +90,7 @@ def test_it_ends_once_the_other_has_signed_off_and_does_not_wait_for_who_was_nev
     assert capsys.readouterr().out == ""
 
 
-def test_who_was_lost_is_waited_for_as_long_as_a_few_steps_take(
+def test_the_barrier_waits_for_a_lost_worker_as_long_as_a_few_steps_take(
     workers: _Workers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
@@ -103,7 +103,7 @@ def test_who_was_lost_is_waited_for_as_long_as_a_few_steps_take(
     assert time.monotonic() - began >= 10 * SOON
 
 
-def test_who_waits_hears_that_the_run_has_failed(workers: _Workers) -> None:
+def test_a_waiting_worker_ends_with_the_failure_of_the_run(workers: _Workers) -> None:
     def fail() -> None:
         workers.ledgers[1].request_stop(DIVERGED, "worker1: loss is nan")
         workers.ledgers[1].mark(SIGNED_OFF)
@@ -113,24 +113,24 @@ def test_who_waits_hears_that_the_run_has_failed(workers: _Workers) -> None:
     assert (ending.value.code, ending.value.reason) == (DIVERGED, "worker1: loss is nan")
 
 
-def test_who_waits_hears_that_the_chief_stops_the_run(workers: _Workers) -> None:
+def test_a_waiting_worker_ends_when_the_chief_stops_the_run(workers: _Workers) -> None:
     workers.ledgers[1].request_stop(STOPPED, "the chief was told to stop")
     with pytest.raises(RunEnding) as ending:
         workers.barrier.wait_for_last_steps(60.0)
     assert ending.value.code == STOPPED
 
 
-def test_who_waits_does_not_read_from_ps_that_are_told_to_end(workers: _Workers) -> None:
+def test_a_waiting_worker_does_not_read_from_ps_that_were_ended(workers: _Workers) -> None:
     workers.ledgers[1].end(RUN_OVER)
     assert not workers.barrier.wait_for_last_steps(60.0)
 
 
-def test_who_waits_ends_when_told_to(workers: _Workers) -> None:
+def test_a_waiting_worker_ends_at_a_stop_request(workers: _Workers) -> None:
     with _soon(workers.task.stop.set), pytest.raises(StopRequested):
         workers.barrier.wait_for_last_steps(60.0)
 
 
-def test_only_readers_are_waited_for(workers: _Workers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_barrier_waits_only_for_readers(workers: _Workers, capsys: pytest.CaptureFixture[str]) -> None:
     # Worker 1 has not signed off: it was lost, and all have waited for it already.
     workers.barrier.wait_for_readers(60.0)
     workers.ledgers[1].mark(SIGNED_OFF)
@@ -140,7 +140,7 @@ def test_only_readers_are_waited_for(workers: _Workers, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == ""
 
 
-def test_a_reader_that_was_lost_is_waited_for_as_long_as_readings_may_take(
+def test_the_barrier_waits_for_a_lost_reader_as_long_as_a_reading_may_take(
     workers: _Workers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(end_barrier, "SECONDS_TO_READ", 6 * SOON)
@@ -151,7 +151,7 @@ def test_a_reader_that_was_lost_is_waited_for_as_long_as_readings_may_take(
     assert "Ending without waiting longer for worker1.\n" in capsys.readouterr().out
 
 
-def test_all_line_up_before_the_first_step_and_who_was_lost_does_not_hold_them(
+def test_workers_line_up_before_the_first_step_and_do_not_wait_long_for_a_lost_one(
     workers: _Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     barrier = Barrier(workers.task)
@@ -165,7 +165,7 @@ def test_all_line_up_before_the_first_step_and_who_was_lost_does_not_hold_them(
     assert workers.ledgers[2].marks().at(AT_START) == [0]
 
 
-def test_a_worker_that_is_killed_does_not_hold_the_others(tmp_path: Path) -> None:
+def test_a_killed_worker_does_not_delay_the_end_of_the_others(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=3, flags=["--model=linear", "--steps=400"]) as cluster:
         cluster.start("ps0", "worker0", "worker1")
         cluster.start("worker2", program=Pace(kills_itself_at=1).program)
@@ -178,7 +178,7 @@ def test_a_worker_that_is_killed_does_not_hold_the_others(tmp_path: Path) -> Non
         assert cluster.progress()["restarts"] == [0, 0, 0]
 
 
-def test_no_model_is_read_while_a_worker_that_was_not_waited_for_may_take_a_step(tmp_path: Path) -> None:
+def test_no_fingerprint_is_taken_while_a_suspended_worker_may_still_take_a_step(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=["--model=linear", "--steps=400", "--steps_per_call=1"]) as cluster:
         cluster.start("ps0", "worker0")
         cluster.start("worker1", program=Pace(stops_itself_at=20).program)

@@ -35,14 +35,14 @@ def _task(*flags: str) -> RunningTask:
         (6, ["--job_name=worker", "--task_index=0", "--threads=9"], 9),
     ],
 )
-def test_the_tasks_of_a_host_share_its_cores(
+def test_the_tasks_of_a_host_share_its_cores_by_default(
     monkeypatch: pytest.MonkeyPatch, cores: int, flags: list[str], threads: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
     assert _task(*HOSTS, *flags).threads == threads
 
 
-def test_a_local_run_takes_all_that_it_may_use_and_its_server_is_told(
+def test_a_local_run_and_its_server_use_all_available_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(5)))
@@ -55,7 +55,7 @@ def test_a_local_run_takes_all_that_it_may_use_and_its_server_is_told(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's socket")
 def test_no_task_shares_its_port_with_another_user() -> None:
-    """TensorFlow would listen for IPv4 alone, and who comes by IPv6 would talk to the other."""
+    """TensorFlow would listen on IPv4 alone, and clients by IPv6 would reach the other user's process."""
     with socket_of(pwd.getpwnam("nobody").pw_uid, socket.AF_INET6) as stranger:
         stranger.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         stranger.bind(("::", 0))

@@ -91,7 +91,7 @@ def _take(session: SynchronousSession) -> StepResult:
 
 
 @pytest.mark.parametrize("run", [(2, ROUNDS)], indirect=True)
-def test_bells_alone_make_rounds_and_nobody_looks_in_vain(
+def test_workers_woken_by_bells_alone_complete_all_rounds_without_vain_polls(
     run: _Run, looks: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bells, "_LONGEST_WAIT", NEVER)
@@ -115,7 +115,7 @@ def test_bells_alone_make_rounds_and_nobody_looks_in_vain(
 
 
 @pytest.mark.parametrize("run", [(2, ENDLESS)], indirect=True)
-def test_who_waits_hears_a_stop_code_that_rings_no_bell_and_looks_little(
+def test_a_waiting_worker_sees_a_stop_code_without_a_bell_and_polls_seldom(
     run: _Run, looks: list[float]
 ) -> None:
     chief, _ = run.sessions
@@ -143,7 +143,7 @@ def test_who_waits_hears_a_stop_code_that_rings_no_bell_and_looks_little(
 
 
 @pytest.mark.parametrize("run", [(2, ENDLESS)], indirect=True)
-def test_who_waits_without_a_chief_is_asked_whether_to_stop(run: _Run) -> None:
+def test_a_worker_that_waits_without_a_chief_polls_its_stop_request(run: _Run) -> None:
     asked: list[float] = []
 
     def raise_if_stopping() -> None:
@@ -159,7 +159,7 @@ def test_who_waits_without_a_chief_is_asked_whether_to_stop(run: _Run) -> None:
 
 
 @pytest.mark.parametrize("run", [(2, 2)], indirect=True)
-def test_a_wait_that_a_process_has_left_on_the_ps_costs_its_successor_little(run: _Run) -> None:
+def test_a_wait_that_a_dead_process_left_on_the_ps_does_not_block_its_successor(run: _Run) -> None:
     chief, worker = run.sessions
     left = run.session(1)
     wait_of_gone = Thread(target=left.session.run, args=[run.graphs[2].rounds.wait], daemon=True)
@@ -180,7 +180,7 @@ def test_a_wait_that_a_process_has_left_on_the_ps_costs_its_successor_little(run
 
 
 @pytest.mark.parametrize("run", [(1, ROUNDS)], indirect=True)
-def test_the_bell_of_a_worker_that_is_gone_does_not_fill(run: _Run) -> None:
+def test_the_bell_of_a_lost_worker_holds_at_most_one_ring(run: _Run) -> None:
     chief, _ = run.sessions
     chief.begin()
     for _ in range(ROUNDS):

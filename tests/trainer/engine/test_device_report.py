@@ -68,14 +68,14 @@ def placed(cluster: tf.train.ClusterSpec, target: str) -> dict[str, Any]:
     return _report_of_a_step(cluster, target, "placement_demo")
 
 
-def test_variables_are_where_the_model_put_them(placed: dict[str, Any]) -> None:
+def test_the_report_places_variables_where_the_model_put_them(placed: dict[str, Any]) -> None:
     variables = placed["variables"]
     assert variables["matrix"] == variables["matrix/Adam"] == PS[0]
     assert variables["offset"] == variables["offset/Adam_1"] == PS[1]
     assert variables["psfleet/counters"] == PS[0]
 
 
-def test_operations_are_where_they_ran(placed: dict[str, Any]) -> None:
+def test_the_report_counts_operations_on_the_device_that_ran_them(placed: dict[str, Any]) -> None:
     operations = placed["operations"]
     assert set(operations) == {*PS, WORKER}
     assert operations[PS[0]]["multiplication_on_ps"] == 1
@@ -90,8 +90,8 @@ def test_operations_are_where_they_ran(placed: dict[str, Any]) -> None:
     assert operations[WORKER]["transfers"] > 4
 
 
-def test_an_addition_that_tensorflow_merged_is_counted_where_it_ran(target: str) -> None:
-    """TensorFlow adds a row to a product within the multiplication, whatever device it was asked to use."""
+def test_an_addition_that_tensorflow_merged_is_counted_on_the_device_that_ran_it(target: str) -> None:
+    """TensorFlow adds a row to a product within the multiplication, whatever device the graph requests."""
     with tf.Graph().as_default() as graph:
         with tf.device("/job:ps/task:0"):
             product = tf.matmul(v1.placeholder_with_default(tf.ones([2, 3]), [2, 3]), tf.ones([3, 4]))
@@ -127,7 +127,7 @@ def test_an_addition_that_tensorflow_merged_is_counted_where_it_ran(target: str)
         ("apply_grad", "ResourceAccumulatorApplyGradient", ["a"], "aggregation"),
     ],
 )
-def test_groups_say_what_an_operation_is_for(
+def test_an_operation_is_grouped_by_its_purpose(
     name: str, operation: str, inputs: list[str], group: str
 ) -> None:
     assert group_of(name, operation, inputs) == group
@@ -170,7 +170,7 @@ def test_the_text_shows_a_worker_that_differs_and_variables_that_are_not_shared(
 @pytest.mark.parametrize(
     "content", ["{", "[]", '{"task": "worker1"}', '{"task": "x", "variables": {}, "operations": {"d": 3}}']
 )
-def test_a_damaged_report_is_named_and_the_others_are_shown(
+def test_a_damaged_report_is_named_and_the_remaining_reports_are_shown(
     tmp_path: Path, placed: dict[str, Any], content: str
 ) -> None:
     write(tmp_path / "devices/worker1.json", placed)
@@ -200,12 +200,16 @@ def test_the_command_needs_no_tensorflow(tmp_path: Path, placed: dict[str, Any])
     assert shown.stdout == render(tmp_path)
 
 
-def test_a_folder_without_reports_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_a_folder_without_device_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([str(tmp_path)]) == 0
     assert "holds no device report" in capsys.readouterr().out
 
 
-def test_a_disk_that_refuses_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_cannot_be_written_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "devices").write_text("a file where the folder should be")
     write(tmp_path / "devices/worker0.json", {})
     assert "The device report cannot be written" in capsys.readouterr().out

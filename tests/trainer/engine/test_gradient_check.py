@@ -47,7 +47,7 @@ def look(target: str, replication: str, model: str) -> dict[str, GradientFit]:
 @pytest.mark.parametrize(
     ("replication", "model"), [*(("async", model) for model in REGISTRY), ("sync", "linear")]
 )
-def test_the_gradients_of_each_model_fit_its_loss(target: str, replication: str, model: str) -> None:
+def test_the_pushed_gradients_of_each_model_fit_its_loss(target: str, replication: str, model: str) -> None:
     (fit,) = look(target, replication, model).values()
     assert fit.loss > 0 < fit.norm
     assert abs(fit.fit - 1) < 0.1
@@ -57,7 +57,7 @@ def test_the_gradients_of_each_model_fit_its_loss(target: str, replication: str,
     ("replication", "fault"),
     [("async", "zeros"), ("async", "noise"), ("sync", "noise"), ("in_graph", "noise")],
 )
-def test_what_only_one_worker_pushes_is_found(
+def test_wrong_gradients_of_a_single_worker_do_not_fit_the_loss(
     target: str, replication: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In-graph, the last tower is broken, and the client's own is not."""
@@ -78,6 +78,6 @@ def test_what_only_one_worker_pushes_is_found(
     assert (bad.norm == 0) == (fault == "zeros")
 
 
-def test_a_loss_that_draws_random_numbers_tells_no_fit() -> None:
+def test_a_random_loss_gives_no_fit() -> None:
     assert math.isnan(GradientFit.of([2.0, 2.1, 2.2, 1.9, 1.0, 0.01]).fit)
     assert GradientFit.of([2.0, 2.0, 2.01, 1.99, 1.0, 0.01]).fit == pytest.approx(1)

@@ -55,7 +55,7 @@ def test_every_worker_computes_a_tower_in_every_step(tmp_path: Path, monkeypatch
         assert cluster.nothing_listens()
 
 
-def test_lost_tasks_come_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_path: Path) -> None:
+def test_lost_tasks_rejoin_and_a_stopped_run_resumes_at_its_last_step(tmp_path: Path) -> None:
     flags = [*LINEAR, "--checkpoint_interval_steps=100"]
     with Cluster(tmp_path, flags=flags) as cluster:
         cluster.start(flags=["--steps=1000000"])
@@ -102,7 +102,7 @@ def test_lost_tasks_come_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_pa
         assert cluster.records("worker1", "finished")[1].integer("local_step") == 100
 
 
-def test_a_missing_tower_is_named_and_all_end(tmp_path: Path) -> None:
+def test_a_missing_tower_is_named_and_all_tasks_end(tmp_path: Path) -> None:
     flags = [*LINEAR, "--barrier_deadline_seconds=4"]
     with Cluster(tmp_path, workers=3, flags=flags) as cluster:
         cluster.serve("ps0", "worker1")
@@ -115,7 +115,7 @@ def test_a_missing_tower_is_named_and_all_end(tmp_path: Path) -> None:
         assert cluster.progress()["phase"] == "failed"
 
 
-def test_a_worker_with_another_replication_is_named(tmp_path: Path) -> None:
+def test_a_worker_with_a_different_replication_ends_the_run(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=["--model=linear"]) as cluster:
         cluster.start("ps0")
         cluster.start("worker0", flags=["--replication=in_graph"])

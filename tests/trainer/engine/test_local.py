@@ -10,7 +10,7 @@ from trainer.contract.exit_codes import STOPPED
 LOCAL = ["--replication=local", "--model=linear"]
 
 
-def test_one_process_trains_stops_and_goes_on(tmp_path: Path) -> None:
+def test_a_local_run_trains_stops_and_resumes_in_one_process(tmp_path: Path) -> None:
     threads = 100 + 8 * (os.cpu_count() or 1)  # more than TensorFlow takes by itself
     with Cluster(tmp_path, ps=2, workers=3, flags=[*LOCAL, f"--threads={threads}"]) as cluster:
         cluster.start("worker0", flags=["--steps=1000000"])
@@ -24,7 +24,7 @@ def test_one_process_trains_stops_and_goes_on(tmp_path: Path) -> None:
         assert cluster.only("worker0", "finished").integer("global_step") == saved > 200
         assert cluster.progress()["phase"] == "stopped"
 
-        # As people type it; a unit also gives it the cluster's hosts, which it does not need.
+        # People type this command line; a unit also passes the cluster's hosts, which are not needed.
         cluster.hosts = {"ps": [], "worker": []}
         cluster.start("worker0", flags=[f"--steps={saved + 300}", "--job_name=local"])
         assert cluster.wait() == {"worker0": 0}

@@ -80,7 +80,7 @@ def test_in_graph_the_mean_is_weighted_by_the_examples_of_each_tower(targets: li
     assert found[0] == pytest.approx(weight - RATE * np.mean(2 * error * x), rel=1e-5)
     assert found[1] == pytest.approx(bias - RATE * np.mean(2 * error), rel=1e-5)
     assert list(told) == [0, 1, 0, 1, 1]
-    # The devices are those that the towers are named after.
+    # Each tower is on the device of its worker.
     places = [f"/job:worker/task:{worker}/device:CPU:0" for worker in (0, 1)]
     assert [features.device for features, _ in towers] == places
     towers_there, global_step, last_loss = counted.towers()

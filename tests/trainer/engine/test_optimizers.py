@@ -60,7 +60,9 @@ def _of_tensorflow(settings: TrainingSettings, first: Weights) -> tuple[Weights,
 @pytest.mark.parametrize(
     ("optimizer", "steps_per_call"), [*((optimizer, 7) for optimizer in OPTIMIZERS), ("adam", 1)]
 )
-def test_the_weights_are_those_of_tensorflow(tasks: Tasks, optimizer: str, steps_per_call: int) -> None:
+def test_packed_optimizers_compute_the_same_weights_as_tensorflow(
+    tasks: Tasks, optimizer: str, steps_per_call: int
+) -> None:
     settings = TrainingSettings(
         model="mnist_mlp", optimizer=optimizer, learning_rate=RATE, steps_per_call=steps_per_call
     )
@@ -75,11 +77,11 @@ def test_the_weights_are_those_of_tensorflow(tasks: Tasks, optimizer: str, steps
     session.close()
 
     expected, losses = _of_tensorflow(settings, first)
-    # The steps of a call are those that they would be alone.
+    # Steps of one call equal steps of separate calls.
     counted = [(step.global_step_before, step.counters) for step in taken]
     assert counted == [(step, (step + 1, 0, step + 1, 0)) for step in range(STEPS)]
     assert [step.loss for step in taken] == pytest.approx(losses, rel=1e-4)
-    # Each ps has its own of what is of no variable.
+    # Each ps has its own copy of values that belong to no variable.
     expected |= {f"{name}_1": value for name, value in expected.items() if name.endswith("_power")}
     assert set(found) == set(expected)
     for name, value in found.items():

@@ -27,7 +27,9 @@ def _held(variables: list[ToPlace], places: list[list[Piece]], ps: int) -> list[
 
 @CHOSEN
 @given(some.lists(FREE) | some.lists(ALIKE, min_size=30), some.integers(1, 16))
-def test_no_ps_holds_much_more_than_the_mean(variables: list[ToPlace], ps: int) -> None:
+def test_each_number_is_placed_once_and_no_ps_holds_much_more_than_the_mean(
+    variables: list[ToPlace], ps: int
+) -> None:
     places = place(variables, ps)
     for its, pieces in zip(variables, places, strict=True):
         # All of it, in order, each piece on a ps of its own.
@@ -54,7 +56,7 @@ def test_no_ps_holds_much_more_than_the_mean(variables: list[ToPlace], ps: int) 
         some.builds(ToPlace, NUMBERS, some.just(4), some.none() | some.integers(0, 3), some.booleans())
     )
 )
-def test_what_is_placed_or_whole_stays_so_and_the_others_fill_up(variables: list[ToPlace]) -> None:
+def test_placed_and_whole_variables_are_kept_and_the_rest_balance_the_ps(variables: list[ToPlace]) -> None:
     places = place(variables, 4)
     for its, pieces in zip(variables, places, strict=True):
         if its.ps is not None:
@@ -86,7 +88,7 @@ def test_what_is_placed_or_whole_stays_so_and_the_others_fill_up(variables: list
         ([30_000], 3, [[(0, 0, 10_000), (1, 10_000, 20_000), (2, 20_000, 30_000)]]),
     ],
 )
-def test_small_ones_stay_whole_and_large_ones_are_cut(
+def test_small_variables_stay_whole_and_large_ones_are_cut(
     sizes: list[int], ps: int, expected: list[list[tuple[int, ...]]]
 ) -> None:
     assert place([ToPlace(size, 4) for size in sizes], ps) == expected

@@ -30,14 +30,16 @@ def _counts_before(tensor: tf.Tensor, counters: tf.Variable) -> int:
 
 
 @pytest.mark.parametrize("pull_ahead", [False, True])
-def test_a_step_is_computed_without_the_count_of_the_step_before(tasks: Tasks, *, pull_ahead: bool) -> None:
+def test_with_pull_ahead_a_step_is_computed_without_the_count_of_the_step_before(
+    tasks: Tasks, *, pull_ahead: bool
+) -> None:
     graph, session = tasks.begin(0, TrainingSettings(steps_per_call=5, pull_ahead=pull_ahead))
     session.close()
     assert isinstance(graph, AsynchronousGraph)
     losses, counted = (list(stacked.op.inputs) for stacked in graph.calls[5])
     computed = [0, 0, 1, 2, 3] if pull_ahead else [0, 1, 2, 3, 4]
     assert [_counts_before(loss, graph.counters) for loss in losses] == computed
-    # But each is counted, and applied, after the one before.
+    # Each step is still counted and applied after the one before.
     assert [_counts_before(row, graph.counters) for row in counted] == [1, 2, 3, 4, 5]
 
 
@@ -45,7 +47,7 @@ def _taken(session: TrainingSession) -> list[list[StepResult]]:
     return [list(session.steps(10, lambda: None)) for _ in range(20)]
 
 
-def test_a_worker_alone_missed_no_step_but_its_own(tasks: Tasks) -> None:
+def test_a_single_worker_misses_only_its_own_previous_step(tasks: Tasks) -> None:
     session = tasks.begin(0, TrainingSettings(model="linear", pull_ahead=True))[1]
     session.initialise()
     calls = _taken(session)
@@ -59,7 +61,7 @@ def test_a_worker_alone_missed_no_step_but_its_own(tasks: Tasks) -> None:
     assert all(first.global_step_read == first.global_step_before for first, *_ in calls)
 
 
-def test_what_each_of_two_workers_missed_is_told_exactly(tasks: Tasks) -> None:
+def test_the_step_at_which_parameters_were_read_is_exact_with_two_workers(tasks: Tasks) -> None:
     settings = TrainingSettings(model="linear", pull_ahead=True)
     sessions = [tasks.begin(worker, settings)[1] for worker in (0, 1)]
     sessions[0].initialise()

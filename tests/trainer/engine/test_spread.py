@@ -63,7 +63,7 @@ def begun() -> tuple[TrainingGraph, TrainingSession]:
     return graph, session
 
 
-def test_what_a_model_has_placed_and_what_is_no_cut_stays_whole(
+def test_variables_that_are_placed_or_cannot_be_cut_stay_whole(
     begun: tuple[TrainingGraph, TrainingSession],
 ) -> None:
     graph, _ = begun
@@ -81,7 +81,7 @@ def test_what_a_model_has_placed_and_what_is_no_cut_stays_whole(
     assert max(held.values()) <= 1.05 * sum(held.values()) / 2
 
 
-def test_whoever_looks_from_outside_sees_whole_variables(
+def test_checkpoints_and_fingerprints_contain_whole_variables(
     begun: tuple[TrainingGraph, TrainingSession], tmp_path: Path
 ) -> None:
     graph, session = begun

@@ -47,7 +47,7 @@ def ended(every_worker: Cluster, real_runs: RealRuns) -> Ended:
     return {2: real_runs.tasks_of(SYNC), 3: every_worker}
 
 
-def test_each_step_is_of_as_many_gradients_as_asked_for(ended: Ended) -> None:
+def test_each_step_aggregates_the_requested_number_of_gradients(ended: Ended) -> None:
     for replicas, tasks in ended.items():
         finished = tasks.only("worker0", "finished")
         assert finished.text("reason") == "last step"
@@ -75,7 +75,7 @@ def test_the_model_learns(every_worker: Cluster, monkeypatch: pytest.MonkeyPatch
     assert_all_parts_found(every_worker, monkeypatch)
 
 
-def test_all_leave_after_the_last_step(every_worker: Cluster) -> None:
+def test_all_tasks_end_soon_after_the_last_step(every_worker: Cluster) -> None:
     assert every_worker.codes == dict.fromkeys(every_worker.tasks, 0)
     workers = every_worker.tasks[2:]
     last_step = max(every_worker.records(worker, "step")[-1].monotonic for worker in workers)
@@ -83,17 +83,17 @@ def test_all_leave_after_the_last_step(every_worker: Cluster) -> None:
     assert max(every_worker.ended.values()) - last_step < 60
 
 
-def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(ended: Ended) -> None:
+def test_all_workers_read_the_same_final_model_and_it_is_the_saved_one(ended: Ended) -> None:
     for tasks in ended.values():
         tasks.assert_one_fingerprint("worker0", "worker1", "worker2")
 
 
-def test_a_slow_worker_is_not_waited_for_where_there_is_a_backup(tmp_path: Path) -> None:
+def test_steps_do_not_wait_for_a_suspended_worker_if_there_is_a_backup(tmp_path: Path) -> None:
     with Cluster(tmp_path, ps=2, workers=3, flags=_sync(2, "--model=linear", ENDLESS)) as cluster:
         cluster.start()
         cluster.until_steps(30)
         cluster.signal("worker2", signal.SIGSTOP)
-        # Where it was stopped amid its gradients, one step is taken again, after 3 s.
+        # If it was suspended while it sent gradients, one step is repeated, after 3 s.
         cluster.until_steps(60)
         cluster.until(lambda: cluster.progress()["missing"] == [], "the chief to miss nobody")
         counted = cluster.progress()["contributions"]
@@ -105,7 +105,9 @@ def test_a_slow_worker_is_not_waited_for_where_there_is_a_backup(tmp_path: Path)
         _assert_exact(cluster.only("worker0", "finished"), replicas=2)
 
 
-def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(tmp_path: Path) -> None:
+def test_without_a_backup_steps_wait_for_a_suspended_worker_and_a_stopped_run_resumes_at_its_last_step(
+    tmp_path: Path,
+) -> None:
     with Cluster(tmp_path, flags=_sync(2, "--model=linear")) as cluster:
         cluster.start(flags=[ENDLESS])
         cluster.until_steps(30)
@@ -116,7 +118,7 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
         assert isinstance(missing, list)
         assert [entry["task"] for entry in missing] == ["worker1"]
         assert f"The step waits for worker1 at {cluster.hosts['worker'][1]} (" in cluster.output("worker0")
-        # The chief, which looks for a step four times a second, has told four times more and seen none.
+        # The chief checks four times a second and reports progress: after 2 s it has seen no step.
         cluster.until(lambda: cluster.wall() >= since + 2, "what the chief tells 2 s later, by its clock")
         assert cluster.global_step() == stood
         assert cluster.progress()["phase"] == "waiting"
@@ -143,7 +145,7 @@ def test_without_a_backup_all_wait_and_a_stopped_run_goes_on_at_that_very_step(t
         _assert_exact(finished, replicas=2)
 
 
-def test_a_killed_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> None:
+def test_a_killed_chief_and_killed_ps_rejoin_the_run(tmp_path: Path) -> None:
     """No backup here: a step is made once both take part again.
 
     A worker that is killed is one of the real runs: tests/psfleet/evidence/test_restarts.py.
@@ -166,7 +168,7 @@ def test_a_killed_chief_and_ps_come_back_into_the_run(tmp_path: Path) -> None:
         assert len(cluster.records("worker0", "restored")) >= 2
 
 
-def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -> None:
+def test_a_worker_that_dies_while_it_sends_gradients_costs_one_round(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=_sync(2, "--model=linear", "--steps=100")) as cluster:
         cluster.start("ps0", "worker0")
         cluster.start("worker1", program=[str(ROOT / "tests" / "trainer" / "dying_program.py")])
@@ -183,7 +185,7 @@ def test_a_worker_that_dies_amid_its_gradients_costs_one_round(tmp_path: Path) -
         assert cluster.only("worker1", "finished").integer("local_step") == 81
 
 
-def test_a_worker_killed_while_it_waits_comes_back_and_who_waits_holds_no_thread_of_a_ps(
+def test_a_worker_killed_while_it_waits_rejoins_through_a_ps_with_a_single_thread(
     tmp_path: Path,
 ) -> None:
     with Cluster(tmp_path, workers=3, flags=_sync(3, "--model=linear", ENDLESS)) as cluster:
@@ -203,7 +205,7 @@ def test_a_worker_killed_while_it_waits_comes_back_and_who_waits_holds_no_thread
         _assert_exact(cluster.only("worker0", "finished"), replicas=3)
 
 
-def test_a_run_whose_worker_never_comes_back_ends_and_names_it(tmp_path: Path) -> None:
+def test_a_run_with_a_permanently_lost_worker_ends_and_names_that_worker(tmp_path: Path) -> None:
     flags = _sync(2, "--model=linear", ENDLESS, "--recovery_deadline_seconds=8")
     with Cluster(tmp_path, flags=flags) as cluster:
         cluster.serve("ps0")

@@ -18,7 +18,7 @@ tasks_with = cache(Tasks)
 
 
 def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
-    """The graph of worker 0 and a session whose step waits for nobody."""
+    """Return the graph of worker 0 and a session in which a step waits for no other worker."""
     graph, session = tasks_with(ps).begin(0, settings)
     session.initialise()
     if isinstance(graph, SynchronousGraph):
@@ -58,7 +58,7 @@ def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingS
                 ("ps1", "ps0"): 2,
             },
         ),
-        # The mean is over the examples of both, which the client adds up; it tells the other of the step.
+        # The client sums the examples of both for the mean, and sends the step to the other worker.
         (
             "in_graph",
             1,
@@ -72,7 +72,7 @@ def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingS
         ),
     ],
 )
-def test_no_more_travels_in_a_step_than_must(
+def test_a_step_transfers_only_the_necessary_tensors(
     replication: str, ps: int, optimizer: str, expected: dict[tuple[str, str], int]
 ) -> None:
     settings = TrainingSettings(replication=replication, optimizer=optimizer)
@@ -81,8 +81,8 @@ def test_no_more_travels_in_a_step_than_must(
     session.close()
 
 
-def test_what_is_large_travels_by_itself() -> None:
-    """Of 2.6 MB of weights ps0 has 1.5, ps1 the rest, and three small variables beside."""
+def test_a_large_piece_travels_as_a_tensor_of_its_own() -> None:
+    """Ps0 holds 1.5 of the 2.6 MB of weights; ps1 holds the rest and three small variables."""
     graph, session = tasks_with(2).begin(0, TrainingSettings(hidden_units=10_000))
     session.initialise()
     assert transfers_of(session.session, graph.step) == {
@@ -114,7 +114,7 @@ def test_what_is_large_travels_by_itself() -> None:
         ),
     ],
 )
-def test_the_counts_of_a_call_come_together(
+def test_the_counts_of_all_steps_of_a_call_travel_in_one_tensor(
     ps: int, pull_ahead: bool, expected: dict[tuple[str, str], int]
 ) -> None:
     graph, session = tasks_with(ps).begin(0, TrainingSettings(steps_per_call=5, pull_ahead=pull_ahead))
@@ -126,9 +126,7 @@ def test_the_counts_of_a_call_come_together(
 
 
 @pytest.mark.parametrize(("replication", "workers"), [("async", 1), ("sync", 1), ("in_graph", 2)])
-def test_parameters_and_gradients_alone_travel_as_the_type_that_was_asked_for(
-    replication: str, workers: int
-) -> None:
+def test_only_parameters_and_gradients_travel_in_the_wire_dtype(replication: str, workers: int) -> None:
     def travelling(dtype: str) -> Counter[tuple[str, str, tf.DType]]:
         settings = TrainingSettings(replication=replication, wire_dtype=dtype)
         graph, session = begun(1, settings)
@@ -144,7 +142,7 @@ def test_parameters_and_gradients_alone_travel_as_the_type_that_was_asked_for(
     assert small - usual == {(*way, tf.bfloat16): 1 for way in ways}
 
 
-def test_a_model_learns_as_well_where_bfloat16_travels() -> None:
+def test_a_model_learns_equally_well_with_bfloat16_on_the_wire() -> None:
     def trained(dtype: str) -> tuple[dict[str, float], npt.NDArray[np.float32]]:
         graph, session = tasks_with(1).begin(0, TrainingSettings(wire_dtype=dtype))
         session.initialise()
@@ -159,5 +157,5 @@ def test_a_model_learns_as_well_where_bfloat16_travels() -> None:
     (usual, _), (small, weights) = trained("float32"), trained("bfloat16")
     assert usual["accuracy"] > 0.9
     assert small == pytest.approx(usual, abs=0.01)
-    # What the ps holds has the digits that do not travel.
+    # The weights on the ps keep the digits that are not sent.
     assert (weights != weights.astype(tf.bfloat16.as_numpy_dtype)).mean() > 0.9

@@ -29,7 +29,7 @@ def _packed(wire: Wire, variables: list[tf.Variable]) -> list[bool]:
     return [value is not variable for value, variable in zip(values, variables, strict=True)]
 
 
-def test_packed_are_the_variables_on_ps_but_those_that_travel_alone() -> None:
+def test_only_variables_on_ps_that_do_not_travel_alone_are_packed() -> None:
     with tf.Graph().as_default(), tf.device(WORKER):
         variables = [_variable("a", [2, 3]), _variable("table", [9]), _variable("b", [], PS[1])]
         assert _packed(Wire(variables, lambda its: its.op.name == "table"), variables) == [True, False, True]
@@ -60,7 +60,7 @@ def _loss(values: Sequence[tf.Variable | tf.Tensor]) -> tf.Tensor:
 
 
 @pytest.mark.parametrize(("alone", "dtype"), [("", "float32"), ("rows", "float32"), ("", "bfloat16")])
-def test_what_comes_back_are_the_gradients_of_the_variables(alone: str, dtype: str) -> None:
+def test_pushed_gradients_equal_those_of_the_variables(alone: str, dtype: str) -> None:
     draw = np.random.default_rng(1).normal
     with tf.Graph().as_default() as graph, tf.device(WORKER):
         variables = [
@@ -78,7 +78,7 @@ def test_what_comes_back_are_the_gradients_of_the_variables(alone: str, dtype: s
     assert [variable.op.name for _, variable in pushed] == ["weights", "biases", "rows"]
     gradients = [gradient for gradient, _ in pushed]
     assert [gradient.device for gradient in gradients[:2]] == [PS[0], PS[0]]
-    # Of a table that the model reads by itself only the rows that it has read go back.
+    # If the model reads a table itself, only the rows that it read are sent back.
     assert isinstance(gradients[2], tf.IndexedSlices) == (alone == "rows")
     with graph.as_default():
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
@@ -114,7 +114,7 @@ def test_a_cut_variable_is_pulled_whole_and_pushed_in_pieces(alone: Callable[[tf
     np.testing.assert_allclose(np.concatenate(gradients), expected, rtol=1e-6)
 
 
-def test_what_is_large_is_not_laid_beside_others() -> None:
+def test_a_large_variable_is_not_packed_with_others() -> None:
     with tf.Graph().as_default() as graph, tf.device(WORKER):
         sizes = [5, LARGE // 4, 6, LARGE // 4 - 1]
         variables = [_variable(f"v{place}", [size]) for place, size in enumerate(sizes)]

@@ -9,7 +9,7 @@ def account(name: str, comment: str) -> pwd.struct_passwd:
     return pwd.struct_passwd((name, "x", 1001, 1001, comment, f"/home/{name}", "/bin/bash"))
 
 
-def test_an_account_that_psfleet_has_not_made_is_refused_with_the_variable_that_names_it() -> None:
+def test_an_account_that_psfleet_did_not_create_is_refused_with_the_variable_that_names_it() -> None:
     found = read_accounts(NAMES)
     assert found == {"daemon": pwd.getpwnam("daemon"), "nobody": pwd.getpwnam("nobody")}
     finding = account_finding(NAMES, found)
@@ -21,7 +21,7 @@ def test_an_account_that_psfleet_has_not_made_is_refused_with_the_variable_that_
     assert "give ssh_mesh_user a name that no account of the host has" in finding.remedy
 
 
-def test_one_that_it_has_made_and_one_that_is_not_there_are_fine() -> None:
+def test_an_account_that_psfleet_created_and_a_missing_account_pass() -> None:
     names = {"lab": "trainer_user", "lab-ssh": "ssh_mesh_user"}
     assert account_finding(names, {"lab": account("lab", "psfleet trainer")}) == ("ok", "lab, lab-ssh", "")
     for comment in ("", "Alice,,,", "psfleeting", "psfleet", "x psfleet trainer"):

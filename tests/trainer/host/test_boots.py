@@ -22,7 +22,7 @@ def proc(folder: Path, boot: str, began: int, name: str = "systemd") -> Path:
     return folder
 
 
-def test_each_boot_is_another_also_of_a_container_on_the_same_machine(tmp_path: Path) -> None:
+def test_each_boot_of_a_host_or_container_has_its_own_id(tmp_path: Path) -> None:
     boots = [("a", 3, "systemd"), ("b", 3, "systemd"), ("a", 99, "systemd"), ("a", 99, "odd ) name")]
     told = [boot_of(proc(tmp_path / str(place), *boot)) for place, boot in enumerate(boots)]
     assert told == ["a 3", "b 3", "a 99", "a 99"]
@@ -31,10 +31,10 @@ def test_each_boot_is_another_also_of_a_container_on_the_same_machine(tmp_path: 
 @pytest.mark.parametrize(
     ("told", "rebooted"), [(None, False), ("", False), (boot_of(), False), ("other 7", True)]
 )
-def test_a_task_was_started_before_this_boot_where_another_one_was_noted(
+def test_a_task_with_the_id_of_another_boot_was_started_before_this_boot(
     tmp_path: Path, told: str | None, rebooted: bool
 ) -> None:
-    """Also by the shell of a host, which the watcher asks."""
+    """The shell command that the watcher runs on a host gives the same answer."""
     file = boot_file(tmp_path, "worker", 1)
     file.parent.mkdir()
     if told is not None:
@@ -51,7 +51,7 @@ def test_a_unit_writes_the_boot_in_which_it_starts(tmp_path: Path) -> None:
     assert file.read_text() == f"{boot_of()}\n"
 
 
-def test_a_host_that_goes_down_says_nothing_else(tmp_path: Path) -> None:
+def test_a_host_that_shuts_down_reports_only_its_shutdown(tmp_path: Path) -> None:
     shutdown = tmp_path / "shutdown"
     for exists in (False, True):
         if exists:

@@ -4,7 +4,7 @@ from trainer.host.check import Check, checks_of, failed, joined, reasons_of, ski
 from trainer.host.wording import counted, dotted, first_of, grouped
 
 
-def test_checks_come_back_from_what_a_module_answers() -> None:
+def test_a_check_survives_a_round_trip_through_json() -> None:
     check = Check("driver", "failed", "it is old", "install another")
     told = {
         "name": "driver",
@@ -17,14 +17,14 @@ def test_checks_come_back_from_what_a_module_answers() -> None:
     assert Check.from_json({"name": "bus", "state": "ok", "found": "1"}) == Check("bus", "ok", "1")
 
 
-def test_what_failed_is_numbered_or_joined_with_what_it_shares_once() -> None:
+def test_failed_findings_are_numbered_or_joined_without_repetition() -> None:
     several = [failed("a", "mend it"), failed("b", "mend it"), failed("b", "buy one")]
     assert joined(several) == failed("a; b", "mend it; buy one")
     findings = {"bus": several[0], "uvm": skipped("bus failed"), "gpus": several[2]}
     assert reasons_of(checks_of(findings)) == "1. a: mend it\n2. b: buy one"
 
 
-def test_words_for_lists_and_counts() -> None:
+def test_lists_and_counts_are_formatted() -> None:
     assert grouped([("b", 1), ("a", 2), ("b", 3)]) == {"b": [1, 3], "a": [2]}
     assert [counted(count, "time") for count in (0, 1, 2)] == ["0 times", "1 time", "2 times"]
     assert (counted(2, "ps"), dotted((2, 36))) == ("2 ps", "2.36")

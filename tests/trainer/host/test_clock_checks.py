@@ -14,7 +14,7 @@ from trainer.host.clock_checks import REMEDY, clock_check, clock_offset
         ((1000.0, 100.5, 101.5, 1002.0), -900.0, 0.5),
     ],
 )
-def test_all_that_the_way_takes_is_uncertainty(
+def test_the_offset_of_a_clock_is_uncertain_by_the_time_of_the_transfer(
     times: tuple[float, float, float, float], ahead: float, uncertainty: float
 ) -> None:
     assert clock_offset(*times) == (ahead, uncertainty)
@@ -46,5 +46,7 @@ REFUSED = ": SSH certificates are signed for clocks that are at most an hour apa
         ),
     ],
 )
-def test_what_a_difference_means(ahead: float, uncertainty: float, state: State, words: str) -> None:
+def test_a_clock_difference_is_judged_with_its_uncertainty(
+    ahead: float, uncertainty: float, state: State, words: str
+) -> None:
     assert clock_check(ahead, uncertainty) == Finding(state, words, REMEDY if state != "ok" else "")

@@ -35,12 +35,12 @@ def program(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_content_of_a_program_is_names_and_bytes_alone(program: Path) -> None:
+def test_the_content_hash_of_a_program_depends_only_on_names_and_bytes(program: Path) -> None:
     names = ["link.py", "main.py", "models/cnn.py", "models/linear.py"]
     assert [*content.content_files(program).items()] == [(name, program / name) for name in names]
     left_out = {".git/HEAD", ".hidden", "__pycache__/main.pyc", LOCK}
     assert {*files_below(program)} == {*names, *left_out}
-    # Releases on hosts are compared by it, so the way it is made must not change unnoticed.
+    # Releases on hosts are compared by this hash, so its computation must not change unnoticed.
     assert content_hash(program) == "d286a2555012"
     (program / ".git" / "HEAD").write_text("more")
     os.utime(program / "main.py", (1, 1))
@@ -56,7 +56,7 @@ def test_the_content_of_a_program_is_names_and_bytes_alone(program: Path) -> Non
     assert content_hash(alone) == content_hash(program / "models"), "as of a folder that holds it alone"
 
 
-def test_what_cannot_be_carried_as_it_is_is_refused(program: Path) -> None:
+def test_a_missing_source_a_link_to_a_folder_and_a_name_that_is_not_utf_8_are_refused(program: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files_below(program / "nowhere")
     (program / "models" / "library").symlink_to("/tmp")
@@ -77,7 +77,7 @@ def unpacked(folder: Path, name: str, mode: int = 0o600, kind: bytes = tarfile.R
     content.unpack(folder / "a.tar", folder / "there")
 
 
-def test_an_archive_is_written_as_files_that_all_may_read_and_not_beside_its_place(tmp_path: Path) -> None:
+def test_an_archive_unpacks_to_files_readable_by_all_and_never_outside_its_root(tmp_path: Path) -> None:
     for name, mode in (("bin/deep/tool", 0o700), ("bin/deep/text", 0o600), ("bin/deep/text", 0o600)):
         unpacked(tmp_path, name, mode)
     files = files_below(tmp_path / "there")
@@ -94,7 +94,9 @@ def test_an_archive_is_written_as_files_that_all_may_read_and_not_beside_its_pla
             unpacked(tmp_path, name, kind=kind)
 
 
-def test_a_link_is_never_away_while_it_is_turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_exists_at_every_moment_of_its_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")  # it may be on another disk
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -125,7 +127,7 @@ def test_a_directory_in_the_way_of_a_link_is_not_removed(tmp_path: Path) -> None
         point(tmp_path / "current", "a")
 
 
-def test_a_lock_that_is_held_is_waited_for_and_then_reported(tmp_path: Path) -> None:
+def test_a_held_lock_raises_a_timeout_that_names_the_lock(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     with locked(path, 1), pytest.raises(TimeoutError, match=r"\.lock"), locked(path, 0.1):
         pass

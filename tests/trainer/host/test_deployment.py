@@ -20,7 +20,7 @@ TODAY = Today(WHOLE.plan, WHOLE.release, WHOLE.environment)
 
 
 def deploy(folder: Path) -> tuple[Path, Path]:
-    """Leave what deploy.yml leaves, and return the directories of installation and configuration."""
+    """Write the files of a deployment, and return the directories of installation and configuration."""
     environment = folder / "opt" / "environments" / WHOLE.environment
     release = folder / "opt" / "releases" / WHOLE.release
     etc = folder / "etc"
@@ -33,7 +33,7 @@ def deploy(folder: Path) -> tuple[Path, Path]:
     return folder / "opt", etc
 
 
-def test_what_a_deployment_left_is_read_and_a_bare_host_is_not_deployed(tmp_path: Path) -> None:
+def test_the_state_of_a_deployment_is_read_and_a_bare_host_counts_as_not_deployed(tmp_path: Path) -> None:
     assert read_deployment(*deploy(tmp_path)) == WHOLE
     found = read_deployment(tmp_path / "other", tmp_path / "etc" / "other")
     assert found == Deployment()
@@ -53,7 +53,9 @@ MARKER = f"opt/environments/{WHOLE.environment}/.complete"
         ("opt/current", b"", "trainer"),
     ],
 )
-def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: bytes, lacking: str) -> None:
+def test_an_interrupted_deployment_fails_the_check(
+    tmp_path: Path, lost: str, other: bytes, lacking: str
+) -> None:
     directories = deploy(tmp_path)
     (tmp_path / lost).unlink()
     if other:
@@ -83,7 +85,7 @@ def test_half_a_deployment_is_no_deployment(tmp_path: Path, lost: str, other: by
         ({}, {"lock": ""}, False, ""),  # not supported: another check says so
     ],
 )
-def test_what_is_not_todays_deserves_a_warning(
+def test_a_deployment_that_differs_from_the_current_plan_or_release_gets_a_warning(
     found: dict[str, str], today: dict[str, str], installed: bool, other: str
 ) -> None:
     there = replace(WHOLE, **found)
@@ -93,7 +95,7 @@ def test_what_is_not_todays_deserves_a_warning(
     assert check == (warning(f"{told}{other}", remedy) if other else ok(told))
 
 
-def test_an_environment_that_is_half_installed_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_environment_does_not_count_as_installed(tmp_path: Path) -> None:
     install, _ = deploy(tmp_path)
     assert is_installed(install, WHOLE.environment)
     (install / "environments" / "eeeeeeeeeeee").mkdir()
@@ -101,7 +103,7 @@ def test_an_environment_that_is_half_installed_is_none(tmp_path: Path) -> None:
     assert not is_installed(install, "")
 
 
-def test_a_tensorflow_without_cuda_says_so_by_its_name(tmp_path: Path) -> None:
+def test_a_tensorflow_without_cuda_is_recognised_by_its_package_name(tmp_path: Path) -> None:
     install, _ = deploy(tmp_path)
     packages = install / "environment" / "lib" / "python3.13" / "site-packages"
     (packages / "tensorflow-2.21.0.dist-info").mkdir(parents=True)

@@ -12,7 +12,7 @@ from tests.repository import ROOT
 from trainer.host.disk_space import existing_parent, lacking_space, readable
 
 
-def test_paths_of_one_file_system_share_what_is_free_in_it(
+def test_paths_on_one_file_system_share_its_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = {tmp_path: 1000, Path("/proc"): 1000}
@@ -45,15 +45,15 @@ sys.exit(child({LOGIN.pw_uid}, lambda: child(0, lambda: child(0, look))))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
-def test_what_is_carried_comes_to_the_home_of_who_logged_in_however_that_became_root() -> None:
-    for user in ({}, {"SUDO_UID": "0"}):  # of another program that somebody ran by sudo
+def test_carried_files_need_space_in_the_home_of_the_login_user_also_after_becoming_root() -> None:
+    for user in ({}, {"SUDO_UID": "0"}):  # the second is set by an enclosing sudo
         ran = [sys.executable, "-c", BECOMES_ROOT]
         done = subprocess.run(ran, cwd=ROOT, env=user, stdout=subprocess.PIPE, text=True, check=True)
         assert done.stdout == f"{existing_parent(Path(LOGIN.pw_dir))}\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
-def test_who_is_not_root_has_logged_in_as_itself() -> None:
+def test_an_unprivileged_process_is_its_own_login_user() -> None:
     asked = "import os; from trainer.host.disk_space import login_user; os.setuid({}); print(login_user())"
     command = [sys.executable, "-c", asked.format(LOGIN.pw_uid)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)

@@ -25,7 +25,7 @@ FACTS = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, ke
 
 
 def plan_of(case: dict[str, Any]) -> DriverPackages:
-    """Return what an installation does: of Debian's driver on a host without one, if nothing else is told."""
+    """Return the planned installation; the default is Debian's driver on a host without one."""
     packages = case.get("packages", ["nvidia-kernel-dkms", "nvidia-smi"])
     unknown, chosen = case.get("unknown", []), case.get("chosen", False)
     facts = replace(FACTS, **told(case.get("facts", {})))
@@ -36,7 +36,7 @@ def plan_of(case: dict[str, Any]) -> DriverPackages:
 
 
 @cases("packages")
-def test_what_is_installed_or_why_not_is_said_before(case: dict[str, Any]) -> None:
+def test_the_packages_to_install_or_the_refusal_are_announced(case: dict[str, Any]) -> None:
     plan = plan_of(case)
     assert plan.refusal == case.get("refusal", "")
     assert plan.refusal or [*plan.says] == case["says"]
@@ -52,7 +52,7 @@ def test_what_is_installed_or_why_not_is_said_before(case: dict[str, Any]) -> No
         ("6.8-7-64-own", "64-own"),
     ],
 )
-def test_headers_are_of_the_kind_of_kernel(kernel: str, flavour: str) -> None:
+def test_kernel_headers_match_the_flavour_of_the_kernel(kernel: str, flavour: str) -> None:
     assert name_packages(kernel, DEBIAN.driver.packages)[-1] == f"linux-headers-{flavour}"
 
 
@@ -64,10 +64,10 @@ def test_headers_are_of_the_kind_of_kernel(kernel: str, flavour: str) -> None:
         (True, ["cuda-drivers"], []),
     ],
 )
-def test_the_headers_of_the_kernel_that_runs_come_along_where_the_sources_have_them(
+def test_headers_of_the_running_kernel_are_installed_if_the_sources_have_them(
     kernels_own: bool, chosen: list[str], headers: list[str]
 ) -> None:
-    """DKMS compiles for no kernel without them. These sources have all packages but perhaps that one."""
+    """DKMS cannot compile for a kernel without its headers; only that package may be missing here."""
 
     def lacking(packages: Sequence[str]) -> tuple[str, ...]:
         return () if kernels_own else tuple({f"linux-headers-{KERNEL}"} & {*packages})
@@ -78,7 +78,7 @@ def test_the_headers_of_the_kernel_that_runs_come_along_where_the_sources_have_t
     assert [package for package in plan.packages if "headers" in package] == headers
 
 
-def test_a_system_that_is_akin_gets_no_packages_but_those_that_somebody_names() -> None:
+def test_an_unknown_derivative_gets_only_driver_packages_named_in_the_inventory() -> None:
     found = Distribution("linuxmint", "22", ("ubuntu", "debian"), "Linux Mint 22")
     nothing = replace(UBUNTU, packages=replace(UBUNTU.packages, lacking=lambda _packages: ()))
     said = plan_installation(FACTS, found, nothing, [])
@@ -94,8 +94,8 @@ def test_a_system_that_is_akin_gets_no_packages_but_those_that_somebody_names() 
     )
 
 
-def test_what_apt_does_not_know_is_found() -> None:
-    """A package with a version, one that no source has any more, and one that apt says nothing of."""
+def test_packages_without_a_candidate_in_apt_are_listed() -> None:
+    """The policy has a package with a candidate and one without; apt prints nothing about the third."""
     policy = (
         "nvidia-smi:\n  Installed: (none)\n  Candidate: 535.309.01-0+deb12u1\n  Version table:\n"
         "     535.309.01-0+deb12u1 500\n        500 http://deb.debian.org/debian bookworm/non-free Packages\n"

@@ -8,12 +8,12 @@ from trainer.host.environment import HostEnvironment, every_environment, problem
 @pytest.mark.parametrize(
     "name", ["", "python3.11", "cpu-python3.11", "cpu-python-x86_64", "CPU-python3.11-x86_64"]
 )
-def test_a_name_that_is_none_is_refused_with_an_example(name: str) -> None:
+def test_an_invalid_environment_name_is_refused_with_an_example(name: str) -> None:
     with pytest.raises(ValueError, match=r"is no environment; expected one such as cpu-python3\.11-x86_64"):
         HostEnvironment.parse(name)
 
 
-def test_all_that_keeps_tensorflow_from_a_host_is_said_at_once() -> None:
+def test_all_reasons_against_an_environment_are_reported_at_once() -> None:
     python = "TensorFlow 2.21.0 has no wheel for Python 3.14, only for 3.10 to 3.13"
     gpu = "TensorFlow 2.21.0 has no GPU wheel for aarch64, only for x86_64"
     machine = "TensorFlow 2.21.0 has no wheel for riscv64, only for x86_64 and aarch64"
@@ -24,7 +24,7 @@ def test_all_that_keeps_tensorflow_from_a_host_is_said_at_once() -> None:
         HostEnvironment("gpu", "3.14", "aarch64")
 
 
-def test_every_environment_that_there_is_is_listed() -> None:
+def test_every_environment_lists_each_combination_once() -> None:
     names = [environment.name for environment in every_environment()]
     assert len(set(names)) == len(names) == 4 * len(("cpu", "cpu on aarch64", "gpu", "gpu-system"))
     assert {"cpu-python3.10-aarch64", "gpu-system-python3.13-x86_64"} < set(names)
@@ -39,6 +39,8 @@ def test_every_environment_that_there_is_is_listed() -> None:
         ("gpu-system-python3.10-x86_64", ("python3.10.txt", "tensorflow.txt")),
     ],
 )
-def test_only_an_environment_with_its_own_cuda_pays_for_it(name: str, locks: tuple[str, ...]) -> None:
+def test_only_an_environment_with_its_own_cuda_uses_the_lock_of_cuda(
+    name: str, locks: tuple[str, ...]
+) -> None:
     environment = HostEnvironment.parse(name)
     assert (environment.name, environment.locks) == (name, locks)

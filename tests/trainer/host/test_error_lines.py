@@ -1,6 +1,6 @@
-"""What people are told of texts that processes of TensorFlow 2.21 and Python printed when they failed.
+"""Texts that processes of TensorFlow 2.21 and Python printed when they failed are shortened for people.
 
-The files of printed/ are what real processes printed, but for where they and TensorFlow lay.
+The files of printed/ are the output of real processes; only their paths and those of TensorFlow are replaced.
 """
 
 import time
@@ -52,16 +52,16 @@ LOST = "Additional GRPC error information from remote target /job:ps/replica:0/t
         ("import", "ModuleNotFoundError: No module named 'mylayers'"),
     ],
 )
-def test_of_what_tensorflow_prints_of_an_error_its_own_line_is_told(file: str, told: str) -> None:
+def test_an_error_of_tensorflow_is_shortened_to_its_own_line(file: str, told: str) -> None:
     printed = (PRINTED / f"{file}.txt").read_text()
     assert in_short(exception_in(printed)) == told
-    assert in_short(told) == told  # what was told by one place is told by the next
-    # As a program records it with its message, and psfleet with the class of its exit code.
+    assert in_short(told) == told  # shortening is idempotent
+    # A program records the message, and psfleet adds the class of its exit code.
     message = exception_in(printed).removeprefix("tensorflow.python.framework.errors_impl.")
     assert in_short(f"program: {message}") == f"program: {told}"
 
 
-def test_what_follows_of_an_error_that_the_log_names_comes_after_it() -> None:
+def test_a_cause_named_in_the_log_comes_before_its_consequence() -> None:
     """A queue is closed where the thread that fills it has failed."""
     printed = (PRINTED / "missing_file_queues.txt").read_text()
     first = printed.partition("\nDuring handling of the above exception")[0]
@@ -70,14 +70,14 @@ def test_what_follows_of_an_error_that_the_log_names_comes_after_it() -> None:
     assert closed.startswith("OutOfRangeError: RandomShuffleQueue '_2_shuffle_batch/random_shuffle_queue'")
 
 
-def test_a_device_that_is_not_there_is_told_without_the_graph_that_asked_for_it() -> None:
+def test_the_error_about_a_missing_device_is_shown_without_the_graph() -> None:
     (told,) = in_short(exception_in((PRINTED / "no_such_device.txt").read_text())).splitlines()
     assert told.startswith("InvalidArgumentError: Cannot assign a device for operation w/Initializer")
     assert told.endswith("All available devices [/job:localhost/replica:0/task:0/device:CPU:0].")
     assert len(told) <= LONGEST_LINE
 
 
-def test_what_libraries_print_of_themselves_is_nobodys_last_word() -> None:
+def test_log_lines_of_libraries_are_not_taken_for_last_words() -> None:
     lines = (PRINTED / "absl_alone.txt").read_text().splitlines()
     assert len(lines) == 7
     assert exception_in("\n".join(lines)) == ""
@@ -88,7 +88,7 @@ def test_what_libraries_print_of_themselves_is_nobodys_last_word() -> None:
 @pytest.mark.parametrize(
     "text", ["", "the program ended with exit code 1", "loss is nan at step 7", "X: because\nof this"]
 )
-def test_what_is_no_error_of_tensorflow_stays_as_it_is(text: str) -> None:
+def test_a_text_without_a_tensorflow_error_stays_unchanged(text: str) -> None:
     assert in_short(text) == text
 
 
@@ -102,13 +102,13 @@ def test_no_text_is_longer_than_five_lines_of_300_characters() -> None:
 @pytest.mark.parametrize(
     "piece", [" ", "\n", "a\n", "a: ", "{{function_node ", "x.cc:1 ", "node {\n", "(0) A: "]
 )
-def test_what_a_host_makes_up_is_read_in_no_time(piece: str) -> None:
+def test_a_hostile_text_is_shortened_in_bounded_time(piece: str) -> None:
     text = f"XError: {piece * (MOST_BYTES // len(piece))}\nRecent warning and error logs:\n{piece * 10_000}"
     began = time.process_time()
     assert len(in_short(text)) <= MOST_LINES * (LONGEST_LINE + 1)
     assert time.process_time() - began < 5  # some 0.05 s; a pattern that goes back and forth takes minutes
 
 
-def test_an_exception_is_told_by_its_class_and_its_message() -> None:
+def test_an_exception_is_shown_with_its_class_and_its_message() -> None:
     assert error_in_short(OSError(2, LACKS, "/data/x")) == f"FileNotFoundError: [Errno 2] {LACKS}: '/data/x'"
     assert error_in_short(KeyError()) == "KeyError"

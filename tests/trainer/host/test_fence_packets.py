@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes netwo
 ROOT, TASKS, SOMEBODY = 0, 61001, 61002
 HERE, PEER, STRANGER = ("10.77.0.1", "fd77::1"), ("10.77.0.2", "fd77::2"), ("10.77.0.3", "fd77::3")
 OWN = ("127.0.0.1", "127.0.1.1", "::1", "::ffff:127.0.0.1", *HERE)
-# Of a task here and there; of one that does not listen; of others; of what a task should not have opened.
+# Ports of tasks on both hosts; of a task that does not listen; of SSH and others; of a forbidden listener.
 PORT, IDLE, SSH, OTHER, HIDDEN = 2222, 2223, 22, 9999, 7777
 LISTEN = ((PORT, TASKS), (SSH, ROOT), (OTHER, ROOT), (HIDDEN, TASKS))
 FENCE = Fence(
@@ -67,7 +67,7 @@ def fenced(networks: Networks, rules: Path) -> Networks:
     return networks
 
 
-def test_without_a_fence_all_of_this_is_open(networks: Networks) -> None:
+def test_without_a_fence_all_tested_ports_are_open(networks: Networks) -> None:
     networks.run("nft", "flush", "ruleset", at="here")
     for address in HERE:
         assert networks.tried("stranger", address, PORT) == "open"
@@ -79,20 +79,20 @@ def test_without_a_fence_all_of_this_is_open(networks: Networks) -> None:
 
 
 @pytest.mark.parametrize("address", HERE)
-def test_of_other_machines_those_of_the_plan_alone_reach_a_task(fenced: Networks, address: str) -> None:
+def test_only_machines_of_the_plan_reach_a_task(fenced: Networks, address: str) -> None:
     assert fenced.tried("stranger", address, PORT) == "ConnectionRefusedError"
     assert fenced.tried("peer", address, PORT) == "open"
     assert fenced.tried("stranger", address, OTHER) == "open", "not ours to close"
 
 
 @pytest.mark.parametrize("address", [*OWN, *PEER, "::ffff:10.77.0.2"])
-def test_of_the_users_here_root_and_the_tasks_alone_reach_a_task(fenced: Networks, address: str) -> None:
+def test_only_root_and_the_tasks_user_reach_a_task_of_their_host(fenced: Networks, address: str) -> None:
     assert fenced.tried("here", address, PORT, SOMEBODY) == "ConnectionRefusedError"
     assert fenced.tried("here", address, PORT, TASKS) == "open"
     assert fenced.tried("here", address, PORT, ROOT) == "open"
 
 
-def test_the_connections_that_it_refuses_are_counted_for_each_task(fenced: Networks) -> None:
+def test_refused_connections_are_counted_for_each_task(fenced: Networks) -> None:
     def counts() -> dict[int, int]:
         with fenced.inside("here"):
             return fence_state.refused_connections()
@@ -102,7 +102,7 @@ def test_the_connections_that_it_refuses_are_counted_for_each_task(fenced: Netwo
         fenced.tried("stranger", address, PORT)
         fenced.tried("here", address, PORT, SOMEBODY)
     fenced.tried("stranger", HERE[0], IDLE)
-    # Let in, or refused elsewhere: at a port of somebody else, or on the way to another host's task.
+    # These connections are allowed, or refused elsewhere: at another port, or on the way to another host.
     fenced.tried("peer", HERE[0], PORT)
     fenced.tried("stranger", HERE[0], OTHER)
     for user in (TASKS, ROOT):
@@ -118,7 +118,7 @@ def test_the_connections_that_it_refuses_are_counted_for_each_task(fenced: Netwo
 
 
 @pytest.mark.parametrize("address", [*PEER, *STRANGER, "::ffff:10.77.0.3"])
-def test_others_go_where_they_went(fenced: Networks, address: str) -> None:
+def test_other_users_connect_as_they_do_without_a_fence(fenced: Networks, address: str) -> None:
     for user in (SOMEBODY, ROOT):
         assert fenced.tried("here", address, SSH, user) == "open"
         assert fenced.tried("here", "127.0.0.1", SSH, user) == "open"
@@ -126,7 +126,7 @@ def test_others_go_where_they_went(fenced: Networks, address: str) -> None:
 
 
 @pytest.mark.parametrize("address", [*STRANGER, *PEER, "::ffff:10.77.0.3", *OWN])
-def test_a_task_goes_to_the_tasks_of_the_plan_and_nowhere_else(fenced: Networks, address: str) -> None:
+def test_a_task_connects_only_to_tasks_of_the_plan(fenced: Networks, address: str) -> None:
     for port in (SSH, OTHER):
         assert fenced.tried("here", address, port, TASKS) == "ConnectionRefusedError"
     if address in STRANGER:
@@ -149,14 +149,14 @@ def test_a_task_sends_no_datagrams(fenced: Networks, address: str) -> None:
 
 
 @pytest.mark.parametrize("address", HERE)
-def test_a_task_serves_at_no_port_but_the_plans(fenced: Networks, address: str) -> None:
+def test_a_task_serves_only_at_its_port_of_the_plan(fenced: Networks, address: str) -> None:
     assert fenced.tried("stranger", address, HIDDEN) == "TimeoutError"
     assert fenced.tried("peer", address, HIDDEN) == "TimeoutError"
     assert fenced.tried("here", address, HIDDEN, SOMEBODY) == "open", "for this host alone"
 
 
-def test_of_the_users_here_root_and_the_tasks_alone_answer_at_a_port_of_the_plan(fenced: Networks) -> None:
-    """Else whoever listens there while a ps is down passes for it."""
+def test_only_root_and_the_tasks_user_can_answer_at_a_port_of_the_plan(fenced: Networks) -> None:
+    """Otherwise another user's process could listen there while a ps is down, and pass for that ps."""
     ways = [("peer", address, ROOT) for address in HERE]
     ways += [("here", address, user) for address in OWN for user in (TASKS, ROOT)]
     for owner, answer in ((ROOT, "open"), (TASKS, "open"), (SOMEBODY, "TimeoutError")):
@@ -168,10 +168,10 @@ def test_of_the_users_here_root_and_the_tasks_alone_answer_at_a_port_of_the_plan
 
 
 @pytest.mark.parametrize(("place", "address"), [("peer", PEER[0]), ("peer", PEER[1]), ("here", "127.0.0.1")])
-def test_nobody_connects_back_to_a_task_that_asks_for_an_answer(
+def test_no_simultaneous_open_connects_to_a_task_that_has_sent_a_syn(
     fenced: Networks, place: str, address: str
 ) -> None:
-    """Who sends SYN himself, to a task that has sent one to a port where nobody answers, is connected."""
+    """TCP connects two sides that send a SYN to each other, as long as neither is answered."""
     unanswered = "add table inet quiet; add chain inet quiet in { type filter hook input priority -1; }"
     syn = f"tcp dport {IDLE} tcp flags & (syn | ack) == syn drop"
     fenced.run("nft", f"{unanswered}; add rule inet quiet in {syn}", at=place)
@@ -189,7 +189,9 @@ def test_nobody_connects_back_to_a_task_that_asks_for_an_answer(
         fenced.run("nft", "delete table inet quiet", at=place)
 
 
-def test_what_had_got_in_before_the_fence_is_cut_off(networks: Networks, rules: Path) -> None:
+def test_a_connection_from_before_the_fence_is_cut_off_unless_the_plan_allows_it(
+    networks: Networks, rules: Path
+) -> None:
     networks.run("nft", "flush", "ruleset", at="here")
     with networks.listen("here", IDLE, TASKS) as server:
         strange, ours = networks.connect("stranger", HERE[0], IDLE), networks.connect("peer", HERE[0], IDLE)
@@ -213,10 +215,10 @@ def test_what_had_got_in_before_the_fence_is_cut_off(networks: Networks, rules: 
 @pytest.mark.parametrize(
     ("server", "client", "address"), [("stranger", "here", STRANGER[0]), ("here", "peer", HERE[0])]
 )
-def test_other_programs_connect_from_a_port_of_the_plan(
+def test_other_programs_may_connect_from_a_port_of_the_plan(
     fenced: Networks, server: str, client: str, address: str
 ) -> None:
-    """Any connection may be given such a port, where it is one of those that the kernel gives away."""
+    """The kernel may give any connection such a port, if the port is in its ephemeral range."""
     with fenced.listen(server, 5555, SOMEBODY) as listening:
         begun = fenced.connect(client, address, 5555, SOMEBODY, from_port=IDLE)
         with fenced.inside(server, SOMEBODY):
@@ -233,10 +235,10 @@ def test_other_programs_connect_from_a_port_of_the_plan(
         (PEER[1], "fd78::1/64", "fd78::9/64", "net.ipv6.conf.all.forwarding=1"),
     ],
 )
-def test_a_container_of_a_host_does_not_pass_for_it(
+def test_a_container_on_a_host_does_not_pass_for_the_host(
     fenced: Networks, peer: str, gateway: str, container: str, setting: str
 ) -> None:
-    """It would come to the peer with this host's address, as all that a container sends does."""
+    """Packets of a container reach the peer with the address of the container's host."""
     own, _, _ = container.partition("/")
     fenced.run("sysctl", "--quiet", "--write", setting, at="here")
     for name, address in (("here", gateway), ("stranger", container)):
@@ -267,7 +269,7 @@ def test_a_container_of_a_host_does_not_pass_for_it(
         ("store.example", (STRANGER[1], SSH), (STRANGER[0], SSH)),
     ],
 )
-def test_a_program_reaches_what_the_inventory_says(
+def test_a_task_reaches_the_places_of_may_reach_and_no_others(
     networks: Networks, rules: Path, entry: str, opened: tuple[str, int], closed: tuple[str, int]
 ) -> None:
     names = {**FENCE.names, "store.example": (STRANGER[1],)}
@@ -278,7 +280,7 @@ def test_a_program_reaches_what_the_inventory_says(
 
 
 @pytest.mark.parametrize("resolver", STRANGER)
-def test_a_task_asks_for_names_where_the_plan_has_some(
+def test_a_task_reaches_a_resolver_only_if_the_plan_has_names(
     networks: Networks, rules: Path, resolver: str
 ) -> None:
     put_up(networks, rules, replace(FENCE, resolvers=(resolver,)))
@@ -290,7 +292,7 @@ def test_a_task_asks_for_names_where_the_plan_has_some(
         assert networks.tried("here", resolver, 53, TASKS) == "ConnectionRefusedError"
 
 
-def test_no_moment_of_a_change_is_without_a_fence(fenced: Networks, rules: Path) -> None:
+def test_the_fence_stands_at_every_moment_of_its_replacement(fenced: Networks, rules: Path) -> None:
     over, seen = threading.Event(), set()
 
     def knock() -> None:
@@ -308,7 +310,7 @@ def test_no_moment_of_a_change_is_without_a_fence(fenced: Networks, rules: Path)
     assert seen == {"ConnectionRefusedError"}
 
 
-def test_whether_the_fence_stands_is_seen(networks: Networks, rules: Path) -> None:
+def test_a_difference_from_the_deployed_rules_is_reported(networks: Networks, rules: Path) -> None:
     put_up(networks, rules)
     with networks.inside("here"):
         wanted = fence_state.listed_apart(rules)
@@ -328,7 +330,7 @@ def test_whether_the_fence_stands_is_seen(networks: Networks, rules: Path) -> No
         assert fence_state.difference(wanted, fence_state.listed()) == "the table inet psfleet is not there"
 
 
-def test_the_hosts_of_a_mesh_come_and_go_through_it_alone(networks: Networks, rules: Path) -> None:
+def test_hosts_of_a_mesh_connect_only_through_the_mesh(networks: Networks, rules: Path) -> None:
     put_up(networks, rules, replace(FENCE, mesh="eth0"))
     for address in PEER:
         assert networks.tried("here", address, PORT, TASKS) == "open"
@@ -355,7 +357,7 @@ def test_the_hosts_of_a_mesh_come_and_go_through_it_alone(networks: Networks, ru
     assert networks.tried("here", STRANGER[0], SSH, ROOT) == "open"
 
 
-def test_rules_that_nft_does_not_take_are_told(rules: Path) -> None:
+def test_rules_that_nft_rejects_are_reported(rules: Path) -> None:
     rules.write_text("table inet psfleet { chain x { nonsense; } }")
     with pytest.raises(fence_state.FenceError, match=r"(?s)nft rejects .*nonsense"):
         fence_state.listed_apart(rules)

@@ -29,7 +29,7 @@ OWN, OTHER = Endpoint("here", "localhost", 2222), Endpoint("there", "10.77.0.2",
 ASKED = Fence("here", "nobody", (OWN, OTHER))
 
 
-def test_a_host_finds_its_user_the_names_and_whom_it_asks() -> None:
+def test_a_survey_finds_the_user_the_names_and_the_resolvers() -> None:
     found = survey(ASKED)
     assert found.uid == pwd.getpwnam("nobody").pw_uid
     assert [*found.names] == ["localhost"]
@@ -39,7 +39,7 @@ def test_a_host_finds_its_user_the_names_and_whom_it_asks() -> None:
     assert (numbers.names, numbers.resolvers) == ({}, ())
 
 
-def test_what_cannot_be_fenced_is_told() -> None:
+def test_an_unknown_user_or_an_unusable_name_is_refused() -> None:
     with pytest.raises(UnknownUserError, match=r"^this host has no user no-such-user$"):
         survey(replace(ASKED, user="no-such-user"))
     with pytest.raises(
@@ -64,13 +64,13 @@ def test_what_cannot_be_fenced_is_told() -> None:
         ("nameserver\nnameserver none\noptions edns0\n", ("127.0.0.1",)),
     ],
 )
-def test_resolvers_are_those_of_the_host(text: str, resolvers: tuple[str, ...], tmp_path: Path) -> None:
+def test_resolvers_are_read_from_resolv_conf(text: str, resolvers: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/resolv.conf").write_text(text)
     assert read_resolvers(tmp_path) == resolvers
 
 
-def test_what_has_changed_since_is_told_with_both() -> None:
+def test_a_change_since_the_deployment_is_shown_with_both_values() -> None:
     then = replace(ASKED, uid=998, names={"a": ("10.0.0.1",), "b": ("10.0.0.2",)}, resolvers=("10.0.0.53",))
     assert changes(then, then) == ""
     now = replace(then, uid=999, names={"a": ("10.0.0.1", "10.0.0.7"), "b": ()}, resolvers=("127.0.0.53",))
@@ -94,7 +94,9 @@ def deploy(configuration: Path, fence: Fence) -> None:
 
 
 @as_root
-def test_a_fence_stands_as_it_was_deployed_or_it_is_told_why_not(networks: Networks, tmp_path: Path) -> None:
+def test_a_fence_that_is_not_as_deployed_is_reported_with_the_reason(
+    networks: Networks, tmp_path: Path
+) -> None:
     fence, rules = survey(ASKED), tmp_path / RULES
 
     def problem() -> str:
@@ -119,7 +121,9 @@ def test_a_fence_stands_as_it_was_deployed_or_it_is_told_why_not(networks: Netwo
 
 
 @as_root
-def test_the_check_of_the_doctor(networks: Networks, tmp_path: Path) -> None:
+def test_the_doctors_check_depends_on_the_wanted_and_deployed_fence(
+    networks: Networks, tmp_path: Path
+) -> None:
     deploy(tmp_path, survey(ASKED))
 
     def check(*, wanted: bool = True, deployed: bool = True) -> Finding:

@@ -28,7 +28,7 @@ HOSTS = {"well": WELL, "bare": BARE, "empty": GpuFacts()}
 
 
 def chain_of(case: dict[str, Any]) -> list[Check]:
-    """Return the checks of a host that differs from another in its facts; worker0 has GPU 0 if not told."""
+    """Return the checks of a host with the facts of the case; by default worker0 has GPU 0."""
     facts = told(case.get("facts", {}))
     if "smi" in case:
         facts["smi"] = "; ".join(recorded(case["smi"]).strip().splitlines())
@@ -44,7 +44,7 @@ def chain_of(case: dict[str, Any]) -> list[Check]:
 
 
 @cases("gpus")
-def test_the_first_link_that_breaks_is_said_with_its_remedy(case: dict[str, Any]) -> None:
+def test_the_first_broken_link_is_reported_with_its_remedy(case: dict[str, Any]) -> None:
     chain = chain_of(case)
     assert [check.name for check in chain] == NAMES
     name, state = case["check"].split()
@@ -57,5 +57,5 @@ def test_the_first_link_that_breaks_is_said_with_its_remedy(case: dict[str, Any]
     assert {check.state for check in chain[place + 1 :]} <= ({"skipped"} if after else {"ok"})
 
 
-def test_a_host_whose_tasks_have_no_gpus_is_not_asked() -> None:
+def test_a_host_without_gpu_tasks_is_not_checked() -> None:
     assert chain_of({"host": "bare", "machine": "aarch64", "tasks": {"worker0": [], "ps0": []}}) == []

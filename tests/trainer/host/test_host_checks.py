@@ -39,7 +39,7 @@ def chain_of(case: dict[str, Any], root: Path) -> list[Check]:
 
 
 @cases("hosts")
-def test_what_is_said_of_a_host(case: dict[str, Any], tmp_path: Path) -> None:
+def test_each_recorded_host_gets_its_expected_check_and_remedy(case: dict[str, Any], tmp_path: Path) -> None:
     checks = {check.name: check for check in chain_of(case, tmp_path)}
     assert [*checks] == NAMES
     name, state = case["check"].split()
@@ -65,7 +65,7 @@ SEVERAL = replace(DEBIAN_11, pythons=["3.9", "3.10", "3.12", "3.14"])  # its own
         (SEVERAL, HostNeeds("3.10"), "cpu-python3.10-x86_64"),
     ],
 )
-def test_the_environment_is_for_what_a_host_has_and_computes_on(
+def test_the_environment_matches_the_hosts_python_processor_and_gpus(
     host: RecordedHost, asked: HostNeeds, environment: str, tmp_path: Path
 ) -> None:
     facts = facts_of(host, tmp_path)
@@ -85,14 +85,14 @@ def test_a_systemd_that_the_host_was_not_booted_with_does_not_count(tmp_path: Pa
     assert (check.state, check.found) == ("failed", "it was not booted with systemd")
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_a_host_are_reported_at_once(tmp_path: Path) -> None:
     host = replace(ROCKY_9, cpuinfo="pentium", glibc="2.17", mem_total_kb=1000)
     assert {check.state for check in host_chain(facts_of(host, tmp_path), HostNeeds())} == {"failed"}
 
 
 @pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])
-def test_what_runs_on_an_old_host_is_written_in_its_python(name: str) -> None:
-    """A host with Python 3.8 must be told what it lacks, not that `match` is a syntax error."""
+def test_the_code_of_host_checks_parses_with_python_3_8(name: str) -> None:
+    """The message for a host with Python 3.8 must name what the host lacks, not a syntax error in `match`."""
     text = (ROOT / "trainer/host" / f"{name}.py").read_text()
     ast.parse(text, feature_version=(3, 8))
     assert "from __future__ import annotations" in text
@@ -100,7 +100,7 @@ def test_what_runs_on_an_old_host_is_written_in_its_python(name: str) -> None:
     assert "removeprefix" not in text
 
 
-def test_data_that_nobody_brings_are_looked_for(tmp_path: Path) -> None:
+def test_a_data_folder_that_is_missing_or_empty_fails_the_check(tmp_path: Path) -> None:
     assert data_check([]).state == "skipped"
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()

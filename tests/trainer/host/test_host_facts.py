@@ -25,7 +25,7 @@ from trainer.host.host_facts import (
 )
 
 
-def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
+def test_the_facts_of_a_host_are_read_below_its_root(tmp_path: Path) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
     assert facts == HostFacts(
         distribution=Distribution("debian", "12", (), "Debian GNU/Linux 12 (bookworm)"),
@@ -45,7 +45,7 @@ def test_a_host_is_read_below_its_root(tmp_path: Path) -> None:
     )
 
 
-def test_what_a_distribution_is_made_from_and_what_a_group_allows_is_read(tmp_path: Path) -> None:
+def test_the_base_of_a_distribution_and_the_limit_of_a_control_group_are_read(tmp_path: Path) -> None:
     root = replace(ROCKY_9, files={"sys/fs/cgroup/memory.max": "1024\n"}).lay_out(tmp_path)
     (root / "usr/lib").mkdir(parents=True)
     (root / "etc/os-release").rename(root / "usr/lib/os-release")
@@ -62,7 +62,7 @@ def test_a_host_without_glibc_and_systemd_is_read(tmp_path: Path) -> None:
     assert facts.missing_programs == ("systemctl",)
 
 
-def test_several_pythons_are_told_by_what_they_say_of_themselves(tmp_path: Path) -> None:
+def test_pythons_are_known_by_the_version_that_they_print(tmp_path: Path) -> None:
     root = replace(UBUNTU_2404, pythons=["3.12", "3.9", "3.10"]).lay_out(tmp_path)
     other = root / "usr/local/bin/python3.13"
     other.parent.mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_an_empty_system_is_read_without_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["modules.builtin", "modules.dep"])
-def test_a_kernel_with_wireguard_needs_no_other(tmp_path: Path, name: str) -> None:
+def test_a_kernel_with_wireguard_needs_no_wireguard_go(tmp_path: Path, name: str) -> None:
     listed = tmp_path / "lib/modules" / os.uname().release / name
     listed.parent.mkdir(parents=True)
     listed.write_text("kernel/drivers/net/wireguard/wireguard.ko: kernel/net/ipv4/udp_tunnel.ko\n")
@@ -91,7 +91,7 @@ def test_a_kernel_with_wireguard_needs_no_other(tmp_path: Path, name: str) -> No
     assert read_host_facts(tmp_path).missing_for_mesh == MESH_PROGRAMS
 
 
-def test_this_machine_is_read() -> None:
+def test_the_facts_of_this_machine_are_read() -> None:
     facts = read_host_facts()
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     assert facts.machine == os.uname().machine
@@ -117,13 +117,13 @@ def test_the_name_of_a_distribution_is_read_as_a_shell_would(text: str, name: st
     assert parse_os_release(text).name == name
 
 
-def test_avx_is_a_flag_of_its_own_and_avx2_is_not_it() -> None:
+def test_the_flag_avx2_does_not_count_as_avx() -> None:
     assert parse_avx("flags\t\t: fpu avx sse\n") is True
     assert parse_avx("flags\t\t: fpu avx2 sse\n") is False
     assert parse_avx("Features\t: fp asimd\n") is None
 
 
-def test_versions_that_are_none_are_not_guessed() -> None:
+def test_an_invalid_version_reads_as_empty() -> None:
     assert parse_version("glibc", "undefined") == ()
     assert parse_version("glibc", "glibc 2.9") == (2, 9)
     assert parse_version("systemd", "systemd 257 (257.9-1~deb13u1)\n+PAM") == (257,)
@@ -150,7 +150,9 @@ def test_the_limit_of_a_control_group_is_read(
     assert read_memory_limit(tmp_path) == limit
 
 
-def test_a_program_that_hangs_or_fails_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_hangs_or_fails_gives_no_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("trainer.host.host_facts.SECONDS_TO_ANSWER", 0.3)
     root = RecordedHost("debian-12", ["3.11"], "2.36", "252").lay_out(tmp_path)
     (root / "usr/bin/python3.11").write_text("#!/bin/sh\nsleep 1.5\necho 3.11\n")
@@ -160,7 +162,7 @@ def test_a_program_that_hangs_or_fails_tells_nothing(tmp_path: Path, monkeypatch
     assert facts.libc == ""
 
 
-def test_a_program_is_asked_as_of_the_system_and_its_bytes_are_read_whatever_they_are(
+def test_a_program_runs_in_a_clean_environment_and_any_bytes_it_prints_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_PRELOAD", "of-the-user.so")

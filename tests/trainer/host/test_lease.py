@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_one_has_it_and_others_hear_who_since_when_and_until_when(file: Path, clock: list[float]) -> None:
+def test_a_held_lease_is_refused_to_others_with_its_holder_and_times(file: Path, clock: list[float]) -> None:
     assert take(file, ADA, 0) == ""
     assert file.stat().st_mode & 0o777 == 0o600
     clock[0] += 30
@@ -41,7 +41,7 @@ def test_one_has_it_and_others_hear_who_since_when_and_until_when(file: Path, cl
     assert take(file, BEN, 0) == ""
 
 
-def test_it_ends_by_itself_unless_it_is_renewed(file: Path, clock: list[float]) -> None:
+def test_a_lease_expires_unless_it_is_renewed(file: Path, clock: list[float]) -> None:
     take(file, ADA, 0)
     for _ in range(3):
         clock[0] += SECONDS - 1
@@ -55,7 +55,7 @@ def test_it_ends_by_itself_unless_it_is_renewed(file: Path, clock: list[float]) 
 
 @pytest.mark.parametrize("given_back", [True, False])
 @pytest.mark.parametrize("meanwhile", [True, False], ids=["looked while it was held", "looked before"])
-def test_what_was_looked_at_before_somebody_had_acted_there_is_no_ground_to_act(
+def test_a_reading_from_before_another_holders_change_is_refused(
     file: Path, clock: list[float], *, given_back: bool, meanwhile: bool
 ) -> None:
     looked = time_of_reading(file, deployed=False)
@@ -71,7 +71,7 @@ def test_what_was_looked_at_before_somebody_had_acted_there_is_no_ground_to_act(
     assert take(file, BEN, 0, time_of_reading(file, deployed=False)) == ""
 
 
-def test_a_look_counts_though_somebody_was_there_who_changed_nothing(file: Path, clock: list[float]) -> None:
+def test_a_reading_stays_valid_after_a_holder_that_changed_nothing(file: Path, clock: list[float]) -> None:
     looked = time_of_reading(file, deployed=False)
     take(file, ADA, 0)
     clock[0] += 1
@@ -88,10 +88,10 @@ def test_a_look_counts_though_somebody_was_there_who_changed_nothing(file: Path,
 
 
 @pytest.mark.parametrize("deployed_since", [True, False])
-def test_what_was_looked_at_before_a_reset_is_no_ground_to_act(
+def test_a_reading_from_before_a_reset_is_refused(
     file: Path, clock: list[float], *, deployed_since: bool
 ) -> None:
-    """There may have been no lease since a boot: the first look at what is deployed makes one."""
+    """There may be no lease since a boot: the first reading of a deployed host creates one."""
     looked = time_of_reading(file, deployed=True)
     clock[0] += 1
     take(file, ADA, 0)
@@ -105,7 +105,7 @@ def test_what_was_looked_at_before_a_reset_is_no_ground_to_act(
     assert take(file, BEN, 0, time_of_reading(file, deployed=True)) == ""
 
 
-def test_what_was_looked_at_before_a_boot_is_no_ground_to_act(file: Path, clock: list[float]) -> None:
+def test_a_reading_from_before_a_boot_is_refused(file: Path, clock: list[float]) -> None:
     looked = time_of_reading(file, deployed=True)
     file.unlink()
     clock[0] = 30
@@ -114,20 +114,20 @@ def test_what_was_looked_at_before_a_boot_is_no_ground_to_act(file: Path, clock:
     assert "or a reboot" in take(file, BEN, 0, looked)
 
 
-def test_a_look_at_a_host_without_anything_leaves_nothing_there(file: Path) -> None:
+def test_a_reading_of_a_bare_host_creates_no_file(file: Path) -> None:
     looked = time_of_reading(file, deployed=False)
     assert not file.exists()
     assert take(file, ADA, 0, looked) == ""
 
 
-def test_who_has_patience_gets_it_once_it_is_given_back(file: Path) -> None:
+def test_a_command_that_waits_gets_the_lease_once_it_is_released(file: Path) -> None:
     take(file, ADA, 0)
     code = "import sys, pathlib; from trainer.host.lease import *; give_back(pathlib.Path(sys.argv[1]), 'a')"
     with subprocess.Popen([sys.executable, "-c", code, str(file)], cwd=ROOT):
         assert take(file, BEN, 60) == ""
 
 
-def test_a_look_that_waits_for_whoever_is_there_to_end_counts(file: Path) -> None:
+def test_a_reading_that_waited_for_the_holder_to_end_is_valid(file: Path) -> None:
     take(file, ADA, 0)
     early = time_of_reading(file, deployed=True)
     code = "import sys, pathlib; from trainer.host.lease import *; give_back(pathlib.Path(sys.argv[1]), 'a')"
@@ -137,7 +137,7 @@ def test_a_look_that_waits_for_whoever_is_there_to_end_counts(file: Path) -> Non
     assert take(file, BEN, 0, looked) == ""
 
 
-def test_of_many_at_once_one_has_it(file: Path) -> None:
+def test_only_one_of_many_simultaneous_commands_gets_the_lease(file: Path) -> None:
     code = (
         "import sys, pathlib; from trainer.host.lease import *\n"
         "sys.stdin.read()\n"
@@ -158,13 +158,13 @@ def test_of_many_at_once_one_has_it(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"began": "x"}', b'{"ends": 7}', b"{" * 9000])
-def test_what_is_damaged_counts_as_none(file: Path, content: bytes) -> None:
+def test_a_damaged_lease_counts_as_none(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     assert read(file) == Lease()
     assert take(file, ADA, 0) == ""
 
 
-def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_lease_is_not_followed(file: Path, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("as it was")
     file.symlink_to(tmp_path / "precious")
     assert read(file) == Lease()
@@ -173,10 +173,10 @@ def test_a_link_is_not_followed(file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "as it was"
 
 
-def test_what_a_reset_removes_does_not_come_back_by_a_renewal(
+def test_a_renewal_does_not_recreate_a_lease_that_a_reset_removed(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The renewal has seen the file, and finds none when it opens it."""
+    """The file is removed after the renewal has seen it and before the renewal opens it."""
     take(file, ADA, 0)
     opening = os.open
 

@@ -1,4 +1,4 @@
-"""How much memory a host has for its tasks, and what helps where that is too little."""
+"""The memory that a host has for its tasks, and the remedy if that is too little."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from trainer.host.memory import memory_remedy
         ("", "", "its host has too little memory: "),
     ],
 )
-def test_the_least_limit_counts(tmp_path: Path, meminfo: str, limit: str, told: str) -> None:
+def test_the_lowest_limit_of_memory_counts(tmp_path: Path, meminfo: str, limit: str, told: str) -> None:
     for place, text in {"proc/meminfo": meminfo, "sys/fs/cgroup/memory.max": limit}.items():
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)

@@ -17,7 +17,7 @@ def dumped(*peers: tuple[str, str], key: str = OWN, port: int = 51820) -> str:
 AS_CONFIGURED = ((B, "fd00::b/128"), (C, "fd00::c/128"))
 
 
-def test_each_peer_is_told_with_the_one_address_that_it_may_have() -> None:
+def test_each_peer_is_configured_with_its_only_allowed_address() -> None:
     assert CONFIGURED.splitlines()[-6:] == [
         "",
         "# c",
@@ -35,12 +35,12 @@ def test_each_peer_is_told_with_the_one_address_that_it_may_have() -> None:
     assert of_interface(CONFIGURED) == of_interface(configuration(OWN, "fd00::a", 51820, []))
 
 
-def test_a_mesh_as_it_was_deployed_is_well_in_any_order() -> None:
+def test_a_mesh_as_deployed_passes_in_any_order_of_its_peers() -> None:
     assert mesh_problem(CONFIGURED, dumped(*AS_CONFIGURED)) == ""
     assert mesh_problem(CONFIGURED, dumped(*AS_CONFIGURED[::-1])) == ""
 
 
-def test_what_is_another_is_named() -> None:
+def test_a_mesh_that_differs_from_its_deployment_is_reported() -> None:
     assert mesh_problem(CONFIGURED, "") == "WireGuard's interface psfleet is not there"
     others = "WireGuard's interface psfleet has other peers than were deployed: "
     assert mesh_problem(CONFIGURED, dumped(AS_CONFIGURED[0])) == f"{others}c"
@@ -55,7 +55,7 @@ def test_what_is_another_is_named() -> None:
     assert mesh_problem("", dumped()) == own
 
 
-def test_what_is_no_key_is_none() -> None:
+def test_only_a_valid_wireguard_key_matches() -> None:
     """32 bytes in base64 end in one of 16 characters, and a `=`."""
     assert KEY.fullmatch("ONyTVpLcebN7i6ft5bjz+FAybwmoS/6l415Pbz3oB3U=")
     for wrong in ("", "x", "A" * 44, "A" * 42 + "B=", f"{OWN}\n", f"{OWN}\n[Peer]", "-" * 42 + "A="):

@@ -16,7 +16,7 @@ def test_only_names_are_resolved_and_counted() -> None:
     assert name_check("node1", ADDRESSES, FOUND) == ok("2 names found")
 
 
-def test_this_machine_is_asked_as_its_programs_are() -> None:
+def test_names_resolve_as_programs_of_this_machine_resolve_them() -> None:
     found = resolve_names(["localhost", "no-such-host.invalid"])
     assert set(found["localhost"].addresses) <= {"127.0.0.1", "::1"}
     assert found["localhost"].addresses
@@ -26,7 +26,7 @@ def test_this_machine_is_asked_as_its_programs_are() -> None:
 
 
 @pytest.mark.parametrize("loopback", ["127.0.1.1", "::1%lo", "127.0.0.1"])
-def test_names_that_do_not_resolve_or_mean_another_host_are_told_with_the_remedies_of_both(
+def test_unresolved_and_misleading_names_are_reported_with_both_remedies(
     loopback: str,
 ) -> None:
     resolved = {"node1": Resolution((), "not known"), "node2.example": Resolution((loopback,))}
@@ -38,8 +38,8 @@ def test_names_that_do_not_resolve_or_mean_another_host_are_told_with_the_remedi
     )
 
 
-def test_debians_name_for_itself_deserves_a_warning() -> None:
-    """The tasks listen on every address, so those on the host reach each other by it."""
+def test_the_loopback_name_that_debian_gives_a_host_gets_a_warning() -> None:
+    """The tasks listen on every address, so tasks on that host reach each other by the name."""
     itself = {**FOUND, "node1": Resolution(("127.0.1.1",))}
     assert name_check("node1", {"node1": "node1", "node3": "10.0.0.3"}, itself) == warning(
         "node1 is 127.0.1.1 here, which no other host reaches: psfleet's tasks listen on every address, a "
@@ -49,7 +49,7 @@ def test_debians_name_for_itself_deserves_a_warning() -> None:
     assert name_check("node1", {"node1": "node1"}, itself) == ok("1 name found")
 
 
-def test_of_many_names_the_first_are_told() -> None:
+def test_only_the_first_of_many_unresolved_names_are_reported() -> None:
     addresses = {f"node{number}": f"node{number}" for number in range(1, 31)}
     check = name_check("other", addresses, {name: Resolution((), "not known") for name in addresses})
     assert check.found.endswith("; node13 does not resolve (not known) and 25 more")

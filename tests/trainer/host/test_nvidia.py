@@ -25,7 +25,7 @@ RECORDED = Path(__file__).parent / "recorded_gpus"
         ("version-jetson.txt", "35.3.1"),
     ],
 )
-def test_the_version_of_the_driver_is_read_of_both_kinds_of_module(file: str, version: str) -> None:
+def test_the_version_of_the_driver_is_read_from_both_kinds_of_module(file: str, version: str) -> None:
     assert (parse_driver_version(recorded(file)), parse_driver_version("")) == (version, "")
 
 
@@ -48,13 +48,13 @@ def test_several_gpus_keep_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("told", "fabric"), [("[N/A]", ""), ("N/A", ""), ("[Not Supported]", ""), ("In Progress", "In Progress")]
 )
-def test_a_gpu_without_a_fabric_has_no_state_in_one(told: str, fabric: str) -> None:
+def test_a_gpu_without_a_fabric_has_no_fabric_state(told: str, fabric: str) -> None:
     fields = [*nvidia.FIELDS, nvidia.MIG_FIELD, nvidia.FABRIC_FIELD]
     (gpu,) = parse_smi(f"0, T4, {UUID}, 7.5, 550.54.15, Disabled, {told}\n", fields)
     assert (gpu.mig, gpu.fabric) == (False, fabric)
 
 
-def test_what_a_gpu_does_not_tell_is_not_known() -> None:
+def test_a_field_that_a_gpu_does_not_report_is_unknown() -> None:
     (gpu,) = parse_smi(f"0, GRID T4-8Q, {UUID}, [N/A], 535.161.08\n")
     assert gpu.compute_capability is None
 
@@ -69,7 +69,7 @@ def test_what_a_gpu_does_not_tell_is_not_known() -> None:
         (*["0, [GPU is lost], [GPU is lost], 9.0, 560.1"] * 2,),
     ],
 )
-def test_what_is_no_list_of_gpus_is_refused_with_its_words(text: str, words: str) -> None:
+def test_an_invalid_list_of_gpus_is_refused_and_quoted(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
         parse_smi(text)
 
@@ -92,7 +92,7 @@ def test_a_host_with_a_gpu_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_host_without_any_has_none(tmp_path: Path) -> None:
+def test_a_host_without_a_gpu_has_no_gpu_facts(tmp_path: Path) -> None:
     assert read_gpu_facts(tmp_path) == GpuFacts(smi="nvidia-smi is not installed", secure_boot=False)
 
 
@@ -112,8 +112,8 @@ def test_a_gpu_is_a_display_controller_of_nvidia(tmp_path: Path) -> None:
     assert (facts.bus, facts.bus_drivers) == (("0000:04:00.0", "0000:83:00.0"), ("", "nvidia"))
 
 
-def test_an_old_driver_is_asked_again_without_what_it_does_not_know(tmp_path: Path) -> None:
-    """470 knows no compute_cap. The program looks at what it is asked, as the driver's own does."""
+def test_an_old_driver_is_queried_again_without_its_unknown_fields(tmp_path: Path) -> None:
+    """Driver 470 has no field compute_cap; the program checks its arguments as the driver's own does."""
     refusal = recorded("smi-error-470-unknown-field.txt").strip()
     other = refusal.replace("compute_cap", "fabric.state")
     make_host(
@@ -142,7 +142,7 @@ def test_an_old_driver_is_asked_again_without_what_it_does_not_know(tmp_path: Pa
         ("560-unknown-error", 255),
     ],
 )
-def test_why_nvidia_smi_does_not_answer_is_kept_in_a_line(tmp_path: Path, file: str, status: int) -> None:
+def test_the_error_of_nvidia_smi_is_kept_in_one_line(tmp_path: Path, file: str, status: int) -> None:
     make_host(tmp_path, smi=smi_that_says(f"smi-error-{file}.txt", status))
     facts = read_gpu_facts(tmp_path)
     said = recorded(f"smi-error-{file}.txt").split("\n")
@@ -151,7 +151,7 @@ def test_why_nvidia_smi_does_not_answer_is_kept_in_a_line(tmp_path: Path, file: 
     assert read_gpu_facts(tmp_path).smi == "nvidia-smi ended with exit status 3"
 
 
-def test_a_gpu_whose_inforom_is_corrupted_computes_all_the_same(tmp_path: Path) -> None:
+def test_a_gpu_with_a_corrupted_inforom_is_accepted(tmp_path: Path) -> None:
     """The line is that of NVIDIA/gpu-operator's issue 20, the status 14 that of nvidia-smi's manual."""
     warning = "WARNING: infoROM is corrupted at gpu 0000:83:00.0"
     line = f"0, Tesla T4, {UUID}, 7.5, 550.54.15, [N/A], [N/A]"
@@ -163,8 +163,10 @@ def test_a_gpu_whose_inforom_is_corrupted_computes_all_the_same(tmp_path: Path) 
     assert (facts.smi, facts.gpus) == (warning, ())
 
 
-def test_an_nvidia_smi_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its child keeps the pipe, as a process does that waits within the driver and cannot be killed."""
+def test_an_nvidia_smi_that_hangs_is_abandoned_after_a_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child keeps the pipe open, like a process that waits in the driver and cannot be killed."""
     make_host(tmp_path, smi="#!/bin/sh\nsleep 20\n")
     monkeypatch.setattr(nvidia, "SMI_SECONDS", 0.2)
     began = time.monotonic()
@@ -173,7 +175,7 @@ def test_an_nvidia_smi_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch:
     assert facts.smi == "nvidia-smi did not answer within 0.2 s"
 
 
-def test_what_is_no_program_is_said(tmp_path: Path) -> None:
+def test_an_nvidia_smi_that_cannot_be_executed_is_reported(tmp_path: Path) -> None:
     make_host(tmp_path, smi="not a program")
     assert read_gpu_facts(tmp_path).smi == "nvidia-smi cannot be run: Exec format error"
 
@@ -203,9 +205,7 @@ def test_secure_boot_is_read_from_the_firmware(
         ("kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko", False),
     ],
 )
-def test_the_kernels_with_a_module_of_the_driver_are_found(
-    tmp_path: Path, file: str, is_driver: bool
-) -> None:
+def test_kernels_with_a_module_of_the_driver_are_listed(tmp_path: Path, file: str, is_driver: bool) -> None:
     module = tmp_path / "lib/modules/6.1.0-9-amd64" / file
     module.parent.mkdir(parents=True)
     module.touch()

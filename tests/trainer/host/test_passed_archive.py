@@ -1,4 +1,4 @@
-"""An archive that is taken from neighbours: programs of this machine, as SSH would start them elsewhere."""
+"""An archive from neighbours: the programs run on this machine as SSH would start them elsewhere."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from trainer.host import login_commands, passed_archive
 from trainer.host.passed_archive import Archive, NoNeighbourError, by_login, take
 
 HASH = "0123456789ab"
-SIZE = 3_500_000  # four parts, of which the last is smaller
+SIZE = 3_500_000  # four parts, the last one smaller
 CONTENT = os.urandom(SIZE)
 
 
@@ -37,7 +37,7 @@ def _no_patience_for_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def given(environments: Path, silent: int = 60) -> Callable[[str, int], list[str]]:
-    """Return how a neighbour gives an archive of this machine: what sshd would run, asked as hosts ask."""
+    """Return the command by which a neighbour sends an archive, as sshd would run it for a host."""
 
     def giving(name: str, offset: int) -> list[str]:
         asked = by_login("psfleet-ssh", HASH, SIZE)(name, offset)[-1]
@@ -47,13 +47,13 @@ def given(environments: Path, silent: int = 60) -> Callable[[str, int], list[str
 
 
 def asked_of(environments: Path, asked: str, *may: str) -> list[str]:
-    """Return what sshd runs of a command that it is asked for."""
+    """Return the command that sshd runs for a requested command."""
     program = (sys.executable, "-I", "-S", login_commands.__file__, str(environments), *may)
     return ["env", f"SSH_ORIGINAL_COMMAND={asked}", *program]
 
 
 def by_name(neighbours: Mapping[str, str], path: Path) -> Callable[[str, int], list[str]]:
-    """Return how neighbours answer, which have a program for the shell, or "" for psfleet's."""
+    """Return the command of each neighbour: a shell script, or psfleet's own program for ""."""
     return lambda name, offset: (
         ["sh", "-c", neighbours[name], name, str(path), str(offset)]
         if neighbours[name]
@@ -61,12 +61,12 @@ def by_name(neighbours: Mapping[str, str], path: Path) -> Callable[[str, int], l
     )
 
 
-def test_a_neighbour_gives_its_archive(archive: Archive, tmp_path: Path) -> None:
+def test_a_neighbour_sends_its_archive(archive: Archive, tmp_path: Path) -> None:
     take(archive, tmp_path / "taken", ["node1"], given(tmp_path))
     assert (tmp_path / "taken").read_bytes() == CONTENT
 
 
-def test_a_neighbour_gives_what_it_still_receives_itself_as_soon_as_it_is_there(
+def test_a_neighbour_forwards_the_parts_of_an_archive_that_it_still_receives(
     archive: Archive, tmp_path: Path
 ) -> None:
     middle, taken = tmp_path / f".archive-{HASH}", tmp_path / "taken"
@@ -93,7 +93,7 @@ def test_a_neighbour_gives_what_it_still_receives_itself_as_soon_as_it_is_there(
         ("exec >&-; sleep 1000", "it ended after 0 of 3500000 bytes"),
     ],
 )
-def test_where_a_neighbour_fails_the_next_one_gives_the_rest(
+def test_if_a_neighbour_fails_the_next_one_sends_the_rest(
     archive: Archive, source: Path, tmp_path: Path, program: str, why: str
 ) -> None:
     neighbours = {"node2": program, "node1": ""}
@@ -103,7 +103,7 @@ def test_where_a_neighbour_fails_the_next_one_gives_the_rest(
         take(archive, tmp_path / "again", ["node2"], by_name(neighbours, source))
 
 
-def test_one_that_stands_still_is_left_and_no_process_stays(
+def test_a_neighbour_that_sends_nothing_is_abandoned_and_leaves_no_process(
     archive: Archive, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passed_archive, "SILENT_SECONDS", 1)
@@ -120,12 +120,12 @@ def children() -> set[str]:
     return {child for path in listed for child in path.read_text(encoding="ascii").split()}
 
 
-def test_what_is_in_the_place_already_is_nothing_to_write_to(archive: Archive, source: Path) -> None:
+def test_an_existing_file_is_not_overwritten(archive: Archive, source: Path) -> None:
     with pytest.raises(FileExistsError):
         take(archive, source, ["node1"], given(source.parent))
 
 
-def test_a_neighbour_that_has_removed_its_archive_says_so_at_once(tmp_path: Path) -> None:
+def test_a_neighbour_reports_at_once_that_it_removed_its_archive(tmp_path: Path) -> None:
     (tmp_path / HASH).mkdir()
     (tmp_path / HASH / ".complete").touch()
     command = given(tmp_path, silent=99)("node1", 0)
@@ -133,7 +133,7 @@ def test_a_neighbour_that_has_removed_its_archive_says_so_at_once(tmp_path: Path
     assert (done.stdout, done.stderr) == ("", "it has installed the archive, and no longer keeps it\n")
 
 
-def test_a_neighbour_waits_no_longer_than_it_is_told_for_an_archive_that_never_comes(tmp_path: Path) -> None:
+def test_a_neighbour_waits_for_a_missing_archive_no_longer_than_requested(tmp_path: Path) -> None:
     done = subprocess.run(given(tmp_path, silent=0)("node1", 0), capture_output=True, check=False)
     assert done.stdout == b""
 
@@ -154,13 +154,13 @@ def test_a_neighbour_waits_no_longer_than_it_is_told_for_an_archive_that_never_c
         *(f"give {HASH} 1 0 999", f"give {HASH} {'9' * 16} 0 1", f"give {HASH} 1 \u0661 1"),
     ],
 )
-def test_a_login_does_nothing_else_and_says_so(tmp_path: Path, asked: str) -> None:
+def test_a_login_refuses_any_other_command_with_advice(tmp_path: Path, asked: str) -> None:
     done = subprocess.run(asked_of(tmp_path, asked), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "what a deployment needs, and `hostname`. For a shell, set ssh_mesh_shell: true" in done.stderr
 
 
-def test_a_login_tells_its_host_and_has_a_shell_where_it_may(tmp_path: Path) -> None:
+def test_a_login_prints_its_hostname_and_gets_a_shell_only_if_allowed(tmp_path: Path) -> None:
     def printed(asked: str, *may: str) -> str:
         command = asked_of(tmp_path, asked, *may)
         return subprocess.run(command, input="echo typed", capture_output=True, text=True, check=True).stdout

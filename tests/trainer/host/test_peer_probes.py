@@ -29,7 +29,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def silence(monkeypatch: pytest.MonkeyPatch, limit: str) -> Iterator[None]:
-    """Do not wait long for what never comes."""
+    """Shorten the wait for an answer that never comes."""
     with monkeypatch.context() as own:
         own.setattr(peer_probes, limit, 0.5)
         yield
@@ -80,7 +80,9 @@ def ends(pid: int, born: str) -> bool:
 
 
 @pytest.mark.parametrize(("address", "source"), [*zip(HERE, THERE, strict=True), ("[fd78::1]", THERE[1])])
-def test_a_listener_says_who_it_is_and_whom_it_sees(networks: Networks, address: str, source: str) -> None:
+def test_a_listener_sends_its_identity_and_the_address_of_its_client(
+    networks: Networks, address: str, source: str
+) -> None:
     with networks.inside("here"):
         machine = peer_probes.this_machine()
     with networks.inside("there"):
@@ -99,7 +101,7 @@ def test_a_listener_says_who_it_is_and_whom_it_sees(networks: Networks, address:
         ("tcp dport 2222 reject with icmpx admin-prohibited", "no route to host"),
     ],
 )
-def test_what_a_firewall_does(
+def test_a_dropped_and_a_rejected_packet_have_different_outcomes(
     networks: Networks, monkeypatch: pytest.MonkeyPatch, text: str, outcome: str
 ) -> None:
     rule(networks, "here", "input", text)
@@ -109,7 +111,7 @@ def test_what_a_firewall_does(
         assert probed(networks, port=HELD).outcome == ANSWERED
 
 
-def test_an_address_that_is_translated_is_told_as_the_listener_sees_it(networks: Networks) -> None:
+def test_a_translated_address_is_reported_as_the_listener_sees_it(networks: Networks) -> None:
     networks.run("ip", "address", "add", f"{SECOND}/24", "dev", "eth0", at="there")
     rule(networks, "there", "postrouting", f"ip daddr {HERE[0]} snat ip to {SECOND}")
     with listening(networks, PORT):
@@ -128,7 +130,7 @@ def test_the_fence_lets_a_host_of_the_plan_reach_the_listener_and_refuses_its_se
         assert probed(networks) == Reached(REFUSED, SECOND)
 
 
-def test_a_port_that_somebody_holds_is_left_to_him_and_answers(
+def test_a_port_in_use_is_left_to_its_holder_and_counts_as_open(
     networks: Networks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = networks.listen("here", HELD)
@@ -143,13 +145,11 @@ def test_a_port_that_somebody_holds_is_left_to_him_and_answers(
         connection.close()
 
 
-def test_names_that_are_not_known() -> None:
+def test_an_unknown_name_is_reported_as_unknown() -> None:
     assert peer_probes.probe(Peer("here", "nobody.invalid", PORT)) == Reached(UNKNOWN)
 
 
-def test_a_listener_leaves_its_ports_free_when_it_is_ended(
-    networks: Networks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ended_listener_leaves_its_ports_free(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
     # A fork of these tests, which gives way to all others, takes as long to die as a busy machine lets it.
     monkeypatch.setattr(peer_probes, "SECONDS_TO_END", 60.0)
     with listening(networks, PORT) as listener:
@@ -162,20 +162,20 @@ def test_a_listener_leaves_its_ports_free_when_it_is_ended(
         assert not networks.run("ss", "--no-header", "--tcp", "--all", "--numeric", at="here")
 
 
-def test_a_listener_ends_by_itself(networks: Networks) -> None:
+def test_a_listener_ends_after_its_time_or_when_its_work_is_over(networks: Networks) -> None:
     with listening(networks, PORT, seconds=1) as listener:
         assert ends(**listener)
     with listening(networks, PORT, is_over=lambda: True) as listener:
         assert ends(**listener)
 
 
-def test_doctors_that_several_ask_at_once_do_not_keep_each_other_from_listening(networks: Networks) -> None:
+def test_simultaneous_doctors_listen_at_the_same_port(networks: Networks) -> None:
     with listening(networks, PORT) as first, listening(networks, PORT):
         peer_probes.end_listener(**first)
         assert probed(networks).outcome == ANSWERED
 
 
-def test_ports_alike_are_told_once(networks: Networks) -> None:
+def test_ports_with_the_same_outcome_are_reported_together(networks: Networks) -> None:
     with listening(networks, PORT, HELD), networks.inside("there"):
         ports = (PORT, 2225, HELD)
         (answered, refused) = peer_probes.probe_all([Peer("here", HERE[0], port) for port in ports])

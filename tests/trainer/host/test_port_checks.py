@@ -24,7 +24,7 @@ from trainer.host.port_checks import (
 )
 
 PS, WORKER = TaskPort("ps", 0, 2222), TaskPort("worker", 1, 2223)
-# Of a host of Debian 12: a listener, a connection of it, and one that no process has any more.
+# /proc/net/tcp of a Debian 12 host: a listener, a connection to it, and one that no process holds any more.
 TABLE = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:08AE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998        0 41234 1
@@ -33,27 +33,27 @@ TABLE = """\
   cut
    3: 0000:00:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000   0        0 41236
 """
-# What cgroup v1 in hybrid mode and cgroup v2 say of a task.
+# The control groups of a task, by cgroup v1 in hybrid mode and by cgroup v2.
 CGROUP_V1 = (
     "12:pids:/system.slice\n1:name=systemd:/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n"
 )
 CGROUP_V2 = "0::/system.slice/system-psfleet\\x2dps.slice/psfleet-ps@0.service\n"
 
 
-def test_the_sockets_of_the_ports_that_were_asked_for() -> None:
+def test_only_listening_sockets_of_the_requested_ports_are_parsed() -> None:
     assert parse_sockets(TABLE, [2222, 2223]) == {41234: (2222, 998), 41235: (2223, 998)}
     assert parse_sockets(TABLE, [22]) == {41236: (22, 0)}
     assert parse_sockets(TABLE, [23]) == {}
     assert parse_sockets("", [2222]) == {}
 
 
-def test_the_unit_of_a_process() -> None:
+def test_the_unit_of_a_process_is_read_from_its_control_groups() -> None:
     assert {unit_of(cgroups) for cgroups in (CGROUP_V1, CGROUP_V2)} == {"psfleet-ps@0.service"}
     assert unit_of("0::/user.slice/user-0.slice/session-3.scope\n") == "session-3.scope"
     assert unit_of("0::/\n") == ""
 
 
-def test_who_listens_here_is_found_in_proc() -> None:
+def test_a_listening_process_is_found_in_proc() -> None:
     with socket.socket() as listener, socket.socket(socket.AF_INET6) as other:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -67,7 +67,7 @@ def test_who_listens_here_is_found_in_proc() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's socket")
-def test_another_user_at_a_port_is_named_for_whichever_address_he_has_it() -> None:
+def test_another_users_process_at_a_port_is_named_for_any_address() -> None:
     nobody = pwd.getpwnam("nobody").pw_uid
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket_of(nobody, family) as theirs, socket_of(os.geteuid(), family) as ours:
@@ -81,13 +81,13 @@ def test_another_user_at_a_port_is_named_for_whichever_address_he_has_it() -> No
             assert stranger_at(ours.getsockname()[1]) == ""
 
 
-def test_the_range_of_this_machine_is_read() -> None:
+def test_the_ephemeral_range_of_this_machine_is_read() -> None:
     first, last = read_port_facts([1]).ephemeral
     assert 0 < first < last < 65536
     assert parse_range("") == USUAL_EPHEMERAL
 
 
-def test_ports_that_are_free_or_the_tasks_own() -> None:
+def test_a_free_port_and_a_port_of_its_own_task_pass() -> None:
     own = Holder(2222, 998, 77, "python", "psfleet-ps@0.service")
     check = port_check([PS, WORKER], PortFacts((own,)), {})
     assert check == ok("2222 is ps0's, 2223 (worker1) is free")
@@ -103,7 +103,7 @@ def test_a_server_may_listen_in_place_of_its_worker(unit: str) -> None:
     assert port_check([WORKER], PortFacts((Holder(2223, 998, 77, "python", unit),)), {}).state == "ok"
 
 
-def test_the_doctor_that_somebody_else_has_asked_holds_no_port() -> None:
+def test_a_port_held_by_another_doctor_of_root_counts_as_free() -> None:
     doctor = Holder(2222, 0, 7, "psfleet-doctor", "session-1.scope")
     assert port_check([PS], PortFacts((doctor,)), {}) == ok("2222 (ps0) is free")
     assert port_check([PS], PortFacts((replace(doctor, uid=33),)), {}).state == "failed", (
@@ -111,8 +111,8 @@ def test_the_doctor_that_somebody_else_has_asked_holds_no_port() -> None:
     )
 
 
-def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_of_the_unit() -> None:
-    """Root of a container without CAP_SYS_PTRACE sees nothing of what other users have open."""
+def test_an_invisible_process_counts_as_the_task_if_it_has_the_user_of_the_unit() -> None:
+    """Without CAP_SYS_PTRACE, root in a container does not see the open files of other users."""
     facts = PortFacts((Holder(2222, 998),))
     assert port_check([PS], facts, {"psfleet-ps@0.service": 998}).state == "ok"
     assert port_check([PS], facts, {"psfleet-ps@0.service": 997}).state == "failed"
@@ -132,7 +132,7 @@ def test_a_process_that_cannot_be_seen_is_the_tasks_own_where_its_user_is_that_o
         (Holder(2223, 33), "a process of the user with id 33 that cannot be seen from here"),
     ],
 )
-def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
+def test_the_holder_of_a_tasks_port_is_named(holder: Holder, words: str) -> None:
     other = "port 2222 of ps0 is held by nc (pid 9) of user root: nc -lk 2222"
     nc = Holder(2222, 0, 9, "nc", command="nc -lk 2222")
     assert port_check([PS, WORKER], PortFacts((holder, nc)), {}) == failed(
@@ -142,7 +142,7 @@ def test_who_holds_a_tasks_port_is_named(holder: Holder, words: str) -> None:
     )
 
 
-def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
+def test_a_port_in_the_ephemeral_range_gets_a_warning() -> None:
     task, last = TaskPort("ps", 0, 32768), TaskPort("ps", 1, 60999)
     assert port_check([task, WORKER, last], PortFacts(()), {}) == warning(
         "port 32768 of ps0, port 60999 of ps1: any connection may take a port from 32768 to 60999 on this "
@@ -158,8 +158,8 @@ def test_a_port_that_any_connection_may_take_deserves_a_warning() -> None:
 COMMAND = f"python -m {'x' * 87}..."
 
 
-def test_a_process_of_another_user_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """A /proc in which one process has gone, and another's descriptors may not be read."""
+def test_unreadable_and_vanished_processes_in_proc_are_skipped(tmp_path: Path) -> None:
+    """In this /proc one process has vanished; the descriptors of another cannot be read."""
     own, ip = f"proc/{os.getpid()}", "proc/sys/net/ipv4"
     texts = {
         "proc/net/tcp": TABLE,

@@ -29,7 +29,7 @@ def asked(fence: Fence) -> list[str]:
     return re.findall(r"daddr (\S+) meta l4proto \{ tcp, udp \} th dport 53 accept", ruleset(fence))
 
 
-def test_the_plan_is_what_is_let_through() -> None:
+def test_the_sets_of_the_rules_hold_the_ports_and_addresses_of_the_plan() -> None:
     assert sets(FENCE) == {
         "ports": {"2222", "2223"},
         "hosts4": {"10.0.0.1", "10.0.0.3"},
@@ -41,15 +41,15 @@ def test_the_plan_is_what_is_let_through() -> None:
     assert ruleset(FENCE).count("meta skuid 998 goto tasks") == 1
 
 
-def test_a_host_alone_knows_itself() -> None:
+def test_the_rules_of_a_single_host_contain_only_its_own_address() -> None:
     alone = sets(replace(FENCE, tasks=PLAN[:2], names={}))
     assert (alone["hosts4"], alone["hosts6"], alone["tasks6"]) == ({"10.0.0.1"}, set(), set())
     own = Fence("here", "psfleet", (Endpoint("here", "127.0.0.1", 2222),))
     assert [*map(len, sets(own).values())] == [1, 0, 0, 0, 0]
 
 
-def test_an_address_of_loopback_is_no_peers() -> None:
-    """On Debian the own name is 127.0.1.1, from which no packet of another host comes."""
+def test_a_loopback_address_is_not_in_the_sets_of_peers() -> None:
+    """On Debian a host's own name is 127.0.1.1, from which no packet of another host comes."""
     assert sets(replace(FENCE, names={"cee": ("127.0.1.1", "::1", "10.0.0.3")})) == sets(
         replace(FENCE, names={"cee": ("10.0.0.3",)})
     )
@@ -60,12 +60,12 @@ def test_the_same_plan_gives_the_same_rules() -> None:
     assert ruleset(turned) == ruleset(replace(FENCE, names={"cee": NAMES["cee"]}))
 
 
-def test_names_are_asked_for_where_there_are_some() -> None:
+def test_resolvers_are_allowed_only_if_the_fence_has_names() -> None:
     assert asked(FENCE) == ["10.0.0.53/32", "fe80::53/128"]
     assert asked(replace(FENCE, names={})) == []
 
 
-def test_systemd_holds_tasks_to_the_same_addresses() -> None:
+def test_the_units_drop_in_allows_the_same_addresses() -> None:
     fence = replace(FENCE, may_reach=("192.0.2.0/24:443", "store"))
     (allowed,) = re.findall(r"^IPAddressAllow=localhost (.*)$", unit_drop_in(fence), re.MULTILINE)
     assert set(allowed.split()) == {
@@ -75,13 +75,13 @@ def test_systemd_holds_tasks_to_the_same_addresses() -> None:
     assert "53" not in unit_drop_in(replace(FENCE, names={}))
 
 
-def test_tasks_that_go_through_a_mesh_require_it() -> None:
+def test_tasks_behind_a_mesh_require_the_unit_of_the_mesh() -> None:
     assert "mesh" not in unit_drop_in(FENCE)
     needed = "psfleet-fence.service psfleet-mesh.service"
     assert f"Requires={needed}\nAfter={needed}\n" in unit_drop_in(replace(FENCE, mesh="psfleet"))
 
 
-def test_what_was_written_down_is_read_again() -> None:
+def test_a_fence_survives_a_round_trip_through_json_and_damage_is_refused() -> None:
     fence = replace(FENCE, may_reach=("10.9.0.0/16:443",), mesh="psfleet")
     assert Fence.from_json(json.loads(json.dumps(fence.to_json()))) == fence
     for damaged in ({}, {**fence.to_json(), "uid": "x"}, {**fence.to_json(), "tasks": [["a", "b"]]}):
@@ -100,7 +100,9 @@ def test_what_was_written_down_is_read_again() -> None:
         ("store", "None", "store", ""),
     ],
 )
-def test_places_beside_the_plan(text: str, network: str, name: str, ports: str) -> None:
+def test_a_place_is_parsed_into_network_name_and_ports(
+    text: str, network: str, name: str, ports: str
+) -> None:
     found = to_reach(text)
     assert (str(found.network), found.name, found.ports) == (network, name, ports)
 
@@ -129,7 +131,7 @@ def test_places_beside_the_plan(text: str, network: str, name: str, ports: str) 
         *("-store", "store/24", "10.0.0.1; accept", "store accept", "10.0.0.1\n", "1٢.0.0.1"),
     ],
 )
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_an_invalid_place_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         to_reach(text)
 
@@ -144,5 +146,5 @@ def test_what_is_no_place_is_refused(text: str) -> None:
         ("node1", "None"),
     ],
 )
-def test_addresses_as_packets_have_them(address: str, ip: str) -> None:
+def test_addresses_are_normalised_to_those_in_packets(address: str, ip: str) -> None:
     assert str(to_ip(address)) == ip

@@ -23,7 +23,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives director
         (1, 0o700, False),
     ],
 )
-def test_a_link_is_followed_where_nobody_else_could_have_put_it(
+def test_a_link_is_followed_only_in_a_folder_that_root_alone_can_change(
     tmp_path: Path, owner: int, mode: int, followed: bool
 ) -> None:
     (tmp_path / "disk" / "below").mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_a_link_is_followed_where_nobody_else_could_have_put_it(
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
-def test_directories_are_made_for_oneself_to_write_and_go_when_they_are_empty(tmp_path: Path) -> None:
+def test_created_directories_are_writable_only_by_their_owner_and_removed_when_empty(tmp_path: Path) -> None:
     umask = os.umask(0)
     try:
         with opened(tmp_path / "a" / "b", make=True) as root, opened_below(root, ("c", "d"), make=True):
@@ -73,6 +73,6 @@ def test_directories_are_made_for_oneself_to_write_and_go_when_they_are_empty(tm
 
 
 @pytest.mark.parametrize("name", ["", ".", "/x", "../x", "a/../x", "a\0b"])
-def test_a_name_that_could_lead_out_is_refused(name: str) -> None:
+def test_a_name_that_could_leave_the_directory_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no path below a directory"):
         parts_of(name)

@@ -22,7 +22,7 @@ from trainer.host.saved_places import LONGEST, MOST_PLACES, SavedPlace, noted_pl
         ("gs://bucket/m", "runs", ""),
     ],
 )
-def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
+def test_a_place_of_a_save_is_mapped_to_its_path_on_the_host_and_in_the_run_folder(
     path: str, parts_on_host: str, brought_to: str
 ) -> None:
     place = SavedPlace(path)
@@ -40,7 +40,7 @@ def test_a_place_is_the_tasks_or_the_runs_or_is_not_collected(
         ("", "runs", ""),
     ],
 )
-def test_of_a_folder_of_everybody_a_saved_model_alone_is_collected(
+def test_only_a_saved_model_is_collected_from_a_shared_folder(
     path: str, parts_on_host: str, brought_to: str
 ) -> None:
     place = SavedPlace(path, "SavedModel")
@@ -50,7 +50,7 @@ def test_of_a_folder_of_everybody_a_saved_model_alone_is_collected(
     assert SavedPlace("/tmp/m", "SavedModel").members == ()
 
 
-def test_what_is_no_note_counts_as_none() -> None:
+def test_invalid_and_excess_notes_are_ignored() -> None:
     lines = ["", "x", "[]", '{"path": "/tmp/a"}', '{"path": 1, "kind": "x"}', '{"path": "", "kind": ""}']
     lines += [json.dumps({"path": "x" * (LONGEST + 1), "kind": ""}), "[" * 100_000]
     good = [{"path": "/tmp/a", "kind": "checkpoint", "more": 1}, {"path": "b", "kind": "Keras"}]

@@ -22,14 +22,14 @@ from trainer.host.systems.system import Driver, Packages, System
 
 FOLDER = ROOT / "trainer" / "host" / "systems"
 EVERY = [pytest.param(system, id=name) for name, system in SYSTEMS.items()]
-# What only some system has: its driver's packages may need nothing compiled, and none of them may be signed.
+# Fields that may be empty: a driver may need no compiler, and no package of it may be signed.
 MAY_BE_EMPTY = {"tested", "untested", "signed", "compiling"}
-# It makes container hosts, of Debian: how a system gets there is no part of what runs on it.
+# This role makes container hosts of Debian; it does not run on other systems.
 OF_DEBIAN = ROOT / "roles" / "practice_hosts"
 
 
 def empty(value: object) -> list[str]:
-    """Return the fields that say nothing, also of what is in a field."""
+    """Return the empty fields, also those of nested values."""
     if not is_dataclass(value):
         return []
     found = []
@@ -42,7 +42,7 @@ def empty(value: object) -> list[str]:
 
 
 @pytest.mark.parametrize("system", EVERY)
-def test_what_is_known_of_a_system_is_whole(system: System) -> None:
+def test_the_description_of_a_system_is_complete(system: System) -> None:
     assert empty(system) == []
     assert set(system.programs) == {*PROGRAMS, *MESH_PROGRAMS, "wireguard-go"}
     assert system.tested or system.untested
@@ -54,14 +54,14 @@ def test_what_is_known_of_a_system_is_whole(system: System) -> None:
 
 
 @pytest.mark.parametrize("system", EVERY)
-def test_the_role_says_which_packages_of_the_driver_it_installs(system: System) -> None:
+def test_the_role_documents_the_driver_packages_that_it_installs(system: System) -> None:
     page = (ROOT / "roles/nvidia_cuda/README.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {system.name} ")]
     named = [name for name in system.driver.packages if not name.startswith(system.driver.headers)]
     assert f"| `{' '.join(named)}`, the kernel's headers |" in row
 
 
-def test_every_system_that_a_file_knows_is_in_the_table() -> None:
+def test_every_described_system_is_registered_under_its_file_name() -> None:
     modules = [import_module(f"trainer.host.systems.{path.stem}") for path in FOLDER.glob("[!_]*.py")]
     known = {value.identity for each in modules for value in vars(each).values() if isinstance(value, System)}
     assert known == {*SYSTEMS}
@@ -78,7 +78,7 @@ def test_every_system_that_a_file_knows_is_in_the_table() -> None:
         ("rocky", ("rhel", "centos", "fedora"), None),
     ],
 )
-def test_a_system_is_known_by_its_name_or_by_what_it_is_made_from(
+def test_a_system_is_recognised_by_its_name_or_by_its_base(
     identity: str, like: tuple[str, ...], system: str | None
 ) -> None:
     found = system_of(Distribution(identity, "1", like, identity))
@@ -86,10 +86,8 @@ def test_a_system_is_known_by_its_name_or_by_what_it_is_made_from(
     assert found is None or not found.is_release(Distribution(identity, "1", like, identity))
 
 
-def test_a_system_that_the_table_gets_is_known_to_checks_and_roles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its packages come by another program, and it has another service: nothing else has to be written."""
+def test_an_added_system_is_used_by_checks_and_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The added system has another package manager and another service; no other code changes."""
     packages = Packages("ansible.builtin.dnf", {"weak_deps": False}, "dnf install", "dnf makecache", tuple)
     driver = Driver(("nvidia-open",), "kernel-devel-", "add a source", "nvidia-driver-cuda")
     made = replace(DEBIAN, identity="rhel", name="RHEL", tested=(), untested=("9",), packages=packages)
@@ -116,18 +114,18 @@ def test_a_system_that_the_table_gets_is_known_to_checks_and_roles(
 
 
 def words_of_systems() -> set[str]:
-    """Return what only one system may call so: packages, their commands, services and directories."""
+    """Return names that belong to one system: packages, their commands, services and directories."""
     words = set()
     for system in SYSTEMS.values():
         packages = {*system.programs.values(), *system.driver.packages, system.driver.headers}
-        # Where a package is called as its program is, its name tells nothing.
+        # A package with the name of its program does not identify a system.
         words |= {name.partition("{")[0] for name in packages} - {*system.programs, *PROGRAMS}
         words |= {system.packages.module, system.packages.install.split()[0], system.sshd_directory}
         words |= {f"{system.sshd_service}.service", system.driver.smi, system.identity, system.name}
     return words - {"systemd", "coreutils", "nftables", "nvidia-smi", "nvidia-modprobe"}
 
 
-# Programs and units that have one name everywhere are allowed, as nvidia-smi, and nftables.service.
+# Programs and units with one name everywhere, such as nvidia-smi and nftables.service, are allowed.
 WORDS = sorted(words_of_systems() | {"apt", "apt-get", "dpkg", "dnf", "yum", "ssh.service", "sshd.service"})
 
 
@@ -137,7 +135,7 @@ def code_in(text: str) -> str:
 
 
 @pytest.mark.parametrize("folder", ["tasks", "vars", "defaults", "handlers", "templates"])
-def test_no_role_names_what_one_system_calls_so(folder: str) -> None:
+def test_no_role_contains_a_name_that_belongs_to_one_system(folder: str) -> None:
     found = {
         f"{path.relative_to(ROOT)}: {word}"
         for path in sorted(ROOT.glob(f"roles/*/{folder}/*"))
@@ -148,8 +146,8 @@ def test_no_role_names_what_one_system_calls_so(folder: str) -> None:
     assert found == set()
 
 
-def test_no_code_but_a_systems_own_names_its_packages() -> None:
-    """The advice of a check is of the host's system, and not of the first that came to mind."""
+def test_only_the_code_of_a_system_names_its_packages() -> None:
+    """The advice of a check must name packages of the host's own system."""
     folders = ("trainer", "plugins/module_utils", "plugins/action", "plugins/modules", "psfleet")
     files = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     others = [path for path in files if "host/systems" not in str(path)]

@@ -11,7 +11,7 @@ from trainer.host import task_traces
 from trainer.host.error_lines import LONGEST_LINE, last_words
 
 
-def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
+def test_the_last_failure_of_the_present_process_is_read_despite_a_cut_line(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
     failed = {"event": "failed", "class": "diverged", "reason": "loss is nan at step 7"}
     begun = json.dumps({"event": "started"}) + "\n"
@@ -22,7 +22,7 @@ def test_the_last_failure_is_found_behind_a_cut_line(tmp_path: Path) -> None:
     assert task_traces.last_failure(tmp_path / "absent.jsonl") == ""
 
 
-def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
+def test_the_last_step_is_read_before_later_records(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
     records = [
         STEP | {"loss": 0.9},
@@ -51,7 +51,7 @@ def test_the_last_step_is_found_before_what_came_after(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
-def test_what_is_no_number_in_the_last_step_is_not_known(tmp_path: Path, value: object) -> None:
+def test_an_invalid_number_in_the_last_step_is_unknown(tmp_path: Path, value: object) -> None:
     events = tmp_path / "worker0.jsonl"
     events.write_text(json.dumps({"event": "step", **dict.fromkeys(list(STEP)[1:], value)}))
     assert set(task_traces.last_step(events).values()) == {None}
@@ -68,7 +68,7 @@ def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> 
     assert task_traces.run_id_of(tmp_path / "absent") == ""
 
 
-def test_the_last_lines_are_those_that_say_something(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_log_are_its_last_nonempty_lines(tmp_path: Path) -> None:
     log = tmp_path / "worker0.out"
     log.write_text("".join(f"line {number}\n" for number in range(20_000)) + "\nthe end\n")
     last = "line 19996\nline 19997\nline 19998\nline 19999\nthe end"
@@ -82,7 +82,7 @@ NESTED = "[" * 60_000
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "link", "linked folder", "nested", "folder", "absent"])
-def test_what_a_task_put_in_place_of_its_files_is_not_followed(tmp_path: Path, kind: str) -> None:
+def test_links_and_special_files_in_place_of_a_tasks_files_are_not_read(tmp_path: Path, kind: str) -> None:
     runs, own = tmp_path / "runs", tmp_path / "own.json"
     runs.mkdir(mode=0o777)
     runs.chmod(0o777)  # links in it may be of anybody
@@ -106,7 +106,7 @@ def test_what_a_task_put_in_place_of_its_files_is_not_followed(tmp_path: Path, k
     assert len(last_words(task_traces.last_lines_of(file))) <= (LONGEST_LINE if kind == "nested" else 0)
 
 
-def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
+def test_a_huge_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
     file = tmp_path / "worker0.out"
     with file.open("wb") as stream:
         stream.write(b"begin")
@@ -123,21 +123,21 @@ def test_a_file_without_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "told", ['"\\ud800"', '{"\\udc00": 1}', "[" * 60 + "]" * 60, '{"a":' * 60 + "1" + "}" * 60]
 )
-def test_what_ansible_would_not_take_of_a_host_is_no_object(told: str) -> None:
-    """One of its tasks has written it: the others would not be stopped, for the host gives no answer."""
+def test_json_that_ansible_cannot_accept_reads_as_empty(told: str) -> None:
+    """If one task's file broke the answer of its host, the host's other tasks could not be stopped."""
     assert task_traces.object_in(f'{{"phase": {told}}}') == {}
     assert task_traces.object_in('{"phase": "\\ud83d\\ude00"}') == {"phase": "\U0001f600"}
 
 
-def test_no_rate_is_without_end(tmp_path: Path) -> None:
+def test_an_infinite_rate_is_unknown(tmp_path: Path) -> None:
     step = {"event": "step", "steps": 2**62, "examples": 1, "seconds": 5e-324}
     (tmp_path / "worker0.jsonl").write_text(json.dumps(step))
     found = task_traces.last_step(tmp_path / "worker0.jsonl")
     assert (found["steps_per_second"], found["examples_per_second"]) == (None, None)
 
 
-def test_the_trainers_own_word_counts_where_it_could_not_be_recorded() -> None:
-    """Of a full disk: behind it the log goes on, and before it stands what TensorFlow has raised."""
+def test_the_trainers_own_reason_is_read_from_the_log_if_it_could_not_be_recorded() -> None:
+    """The disk is full; TensorFlow's error precedes the reason in the log, and other lines follow it."""
     full = "the last checkpoint, of global step 301, is not saved: No space left on device"
     lines = [
         "Traceback (most recent call last):",

@@ -5,7 +5,7 @@ import pytest
 from trainer.host import task_units
 
 
-def test_what_systemctl_prints_of_several_units_is_read(
+def test_the_output_of_systemctl_for_several_units_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "systemctl"
@@ -35,7 +35,7 @@ def test_what_systemctl_prints_of_several_units_is_read(
         ("failed", "0", False),
     ],
 )
-def test_a_task_whose_start_waits_for_another_is_alive(state: str, job: str, *, alive: bool) -> None:
+def test_a_task_with_a_queued_start_job_is_alive(state: str, job: str, *, alive: bool) -> None:
     assert task_units.is_alive({"ActiveState": state, "Job": job}) is alive
     assert task_units.is_alive({"ActiveState": state}) is (state in {"active", "activating"})
 

@@ -10,7 +10,7 @@ from trainer.model.checkpoint_parts import Slice, bytes_of, parts_of
 from trainer.model.checkpoints import read_checkpoint
 
 
-def test_a_part_has_no_more_than_its_bytes_unless_a_row_is_larger() -> None:
+def test_a_part_exceeds_its_bytes_only_if_a_row_is_larger() -> None:
     variables = {"one": ((3,), 4), "large": ((10, 4), 4), "power": ((), 4), "wide": ((2, 100), 4)}
     parts = parts_of(variables, most_bytes=48)
     assert parts == [
@@ -37,7 +37,7 @@ def test_variables_without_rows_or_dimensions_have_one_slice() -> None:
     ]
 
 
-def test_the_parts_make_the_whole_checkpoint(tmp_path: Path) -> None:
+def test_merged_parts_equal_the_whole_checkpoint(tmp_path: Path) -> None:
     values = {
         COUNTERS: np.array([7, 0, 7]),
         "table": np.arange(70, dtype=np.float32).reshape(7, 2, 5),

@@ -46,7 +46,7 @@ def _names(folder: CheckpointFolder) -> list[str]:
     return sorted(path.name for path in folder.directory.iterdir())
 
 
-def test_the_newest_is_read_and_the_oldest_is_gone(folder: CheckpointFolder) -> None:
+def test_the_newest_checkpoint_is_read_and_the_oldest_is_removed(folder: CheckpointFolder) -> None:
     newest = folder.newest_good(_none_damaged)
     assert newest is not None
     assert newest.global_step == 300
@@ -74,7 +74,7 @@ DATA, INDEX = "data-00000-of-00001", "index"
         (INDEX, lambda _content: b""),
     ],
 )
-def test_a_damaged_newest_is_passed_over_and_said(
+def test_a_damaged_newest_checkpoint_is_skipped_and_reported(
     folder: CheckpointFolder, ending: str, damage: Callable[[bytes], bytes] | None
 ) -> None:
     file = folder.directory / f"model.ckpt-300.{ending}"
@@ -97,7 +97,7 @@ def test_a_damaged_newest_is_passed_over_and_said(
     assert again.global_step == 250
 
 
-def test_where_all_are_damaged_the_run_does_not_begin_anew(folder: CheckpointFolder) -> None:
+def test_a_run_with_only_damaged_checkpoints_fails_instead_of_starting_over(folder: CheckpointFolder) -> None:
     for file in folder.directory.glob(f"*.{DATA}"):
         file.write_bytes(b"")
     damaged: list[int] = []
@@ -116,12 +116,12 @@ def test_a_diverged_model_is_not_saved(folder: CheckpointFolder, number: float) 
     assert _names(folder) == before
 
 
-def test_without_any_good_checkpoint_there_is_none(tmp_path: Path) -> None:
+def test_an_empty_folder_has_no_good_checkpoint(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, keep=1)
     assert folder.newest_good(_none_damaged) is None
 
 
-def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> None:
+def test_remains_of_an_interrupted_save_are_removed(folder: CheckpointFolder) -> None:
     leftover = folder.directory / "model.ckpt-400.data-00000-of-00001.tempstate123"
     leftover.write_bytes(b"half")
     again = CheckpointFolder(folder.directory, keep=2)
@@ -131,7 +131,7 @@ def test_what_a_save_cut_short_has_left_is_removed(folder: CheckpointFolder) -> 
     assert newest.global_step == 300
 
 
-def test_the_disk_has_a_checkpoint_before_it_gets_its_name(
+def test_a_checkpoint_is_synced_to_disk_before_it_gets_its_name(
     folder: CheckpointFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -155,7 +155,7 @@ def test_the_disk_has_a_checkpoint_before_it_gets_its_name(
     ("step", "fingerprint", "problem"),
     [(400, "0" * 16, "0000000000000000 was written, "), (401, None, "^it holds global step 400$")],
 )
-def test_what_does_not_read_back_as_it_was_written_does_not_count(
+def test_a_checkpoint_with_another_fingerprint_or_step_is_not_accepted(
     folder: CheckpointFolder, tmp_path: Path, step: int, fingerprint: str | None, problem: str
 ) -> None:
     before = _names(folder)
@@ -166,7 +166,7 @@ def test_what_does_not_read_back_as_it_was_written_does_not_count(
     assert _names(folder) == before
 
 
-def test_a_checkpoint_removes_those_of_a_past_that_was_left(folder: CheckpointFolder) -> None:
+def test_a_checkpoint_removes_those_of_later_steps_from_before_a_restore(folder: CheckpointFolder) -> None:
     _save(folder, 250)
     assert [step_in(path) for path in checkpoint_paths(folder.directory)] == [200, 250]
 
@@ -188,7 +188,7 @@ def _fetch(source: Path, step: int) -> Fetch:
 
 
 @pytest.mark.parametrize(("step", "newest"), [(400, 400), (300, 300), (100, 300)])
-def test_a_copy_is_taken_if_it_is_newer(
+def test_a_copy_is_restored_only_if_it_is_newer(
     folder: CheckpointFolder, tmp_path: Path, step: int, newest: int
 ) -> None:
     copies = {step: [_fetch(_elsewhere(tmp_path, step), step)]}
@@ -208,7 +208,7 @@ def test_a_damaged_checkpoint_is_replaced_by_its_copy(folder: CheckpointFolder, 
     assert damaged == [300]
 
 
-def test_a_damaged_copy_is_passed_over_and_said(folder: CheckpointFolder, tmp_path: Path) -> None:
+def test_a_damaged_copy_is_skipped_and_reported(folder: CheckpointFolder, tmp_path: Path) -> None:
     source = _elsewhere(tmp_path, 400)
     (source / f"model.ckpt-400.{DATA}").write_bytes(b"")
     damaged: list[int] = []
@@ -221,7 +221,7 @@ def test_a_damaged_copy_is_passed_over_and_said(folder: CheckpointFolder, tmp_pa
     assert not [name for name in _names(folder) if "400" in name]
 
 
-def test_where_the_only_copy_is_damaged_the_run_does_not_begin_anew(tmp_path: Path) -> None:
+def test_a_run_with_only_a_damaged_copy_fails_instead_of_starting_over(tmp_path: Path) -> None:
     source = _elsewhere(tmp_path, 400)
     (source / f"model.ckpt-400.{DATA}").write_bytes(b"")
     folder = CheckpointFolder(tmp_path / "checkpoints", keep=2)
@@ -230,15 +230,15 @@ def test_where_the_only_copy_is_damaged_the_run_does_not_begin_anew(tmp_path: Pa
     assert failure.value.code == INPUT
 
 
-def test_a_checkpoint_of_fewer_ps_gives_each_what_it_holds_once() -> None:
-    """With adam each ps has its own powers of beta."""
+def test_variables_of_one_ps_are_restored_to_each_ps_of_a_larger_cluster() -> None:
+    """With Adam each ps has its own powers of beta."""
     names = ("beta1_power", "beta1_power_1", "beta2_power_3", "beta2_power")
     held = {"beta1_power": 0.5, "beta2_power": 0.25, "beta2_power_3": 0.75, "beta1_power_7": 0.125}
     found = _restored(names, held)
     assert found == [0.5, 0.5, 0.75, 0.25]
 
 
-def test_nothing_else_is_taken_from_a_name_that_is_like_it() -> None:
+def test_a_variable_is_not_restored_from_another_with_a_similar_name() -> None:
     with pytest.raises(TaskFailure, match=r"nothing for weights/Adam_1, this run needs float32") as failure:
         _restored(("weights/Adam_1",), {"weights/Adam": 0.5})
     assert failure.value.code == CONFIGURATION

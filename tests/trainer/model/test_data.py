@@ -46,7 +46,7 @@ def _read(
 
 
 @pytest.mark.parametrize(("count", "workers"), [(12, 3), (11, 3), (7, 2)])
-def test_shares_together_are_each_example_once_in_each_of_three_epochs(count: int, workers: int) -> None:
+def test_shares_together_contain_each_example_once_in_each_of_three_epochs(count: int, workers: int) -> None:
     shares = [len(range(index, count, workers)) for index in range(workers)]
     read = [_read(SHARDED, count, (workers, index), 1, 3 * shares[index]) for index in range(workers)]
     orders = []
@@ -63,7 +63,7 @@ def test_shares_do_not_depend_on_the_batch_sizes() -> None:
     assert _read(SHARDED, 12, (2, 1), 5, 6) == _read(SHARDED, 12, (2, 1), 3, 10)
 
 
-def test_without_shares_every_worker_reads_every_epoch_in_an_order_of_its_own() -> None:
+def test_without_shares_every_worker_reads_all_examples_in_its_own_order() -> None:
     first, second = (_read(SETTINGS, 12, (2, index), 6, 6) for index in range(2))
     for numbers in (first, second):
         epochs = [numbers[start : start + 12] for start in (0, 12, 24)]
@@ -103,14 +103,16 @@ def test_more_workers_than_examples_are_refused() -> None:
         (10, 100, 2, 1),
     ],
 )
-def test_batches_per_epoch(examples: int, batch_size: int, workers: int | None, expected: int) -> None:
+def test_the_number_of_batches_in_an_epoch_is_rounded_up(
+    examples: int, batch_size: int, workers: int | None, expected: int
+) -> None:
     assert epoch_and_batch(1, examples, batch_size, workers) == (1, 1, expected)
 
 
 @pytest.mark.parametrize(
     ("workers", "batch_size"), [(None, 100), (2, 100), (3, 7), (None, 1437), (2, 1000), (None, 5000)]
 )
-def test_epoch_and_batch_follow_the_examples_that_were_read(workers: int | None, batch_size: int) -> None:
+def test_epoch_and_batch_are_computed_from_the_examples_read(workers: int | None, batch_size: int) -> None:
     examples = 1437
     own = -(-examples // (workers or 1))
     expected_batch, epoch_before = 0, 0

@@ -1,4 +1,4 @@
-"""The fingerprint of a model: alike from its values and from the ps that hold them, and of every bit."""
+"""The fingerprint of a model is the same from its values and from its ps, and depends on every bit."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -81,7 +81,7 @@ def test_the_ps_and_a_checkpoint_with_these_values_agree(on_ps: _OnPs) -> None:
     assert on_ps.operations.run(on_ps.session) == (expected, STEP)
 
 
-def test_only_the_sums_leave_the_ps(on_ps: _OnPs) -> None:
+def test_only_sums_are_sent_from_the_ps(on_ps: _OnPs) -> None:
     options, metadata = v1.RunOptions(output_partition_graphs=True), v1.RunMetadata()
     on_ps.session.run(on_ps.operations.fetches, options=options, run_metadata=metadata)
     nodes = [node for graph in metadata.partition_graphs for node in graph.node]
@@ -93,7 +93,7 @@ def test_only_the_sums_leave_the_ps(on_ps: _OnPs) -> None:
     assert not sent & set(read)
 
 
-def test_a_step_that_is_made_meanwhile_is_noticed(on_ps: _OnPs) -> None:
+def test_no_fingerprint_is_returned_if_a_step_happens_during_the_reading(on_ps: _OnPs) -> None:
     class Stepping:
         """The session, with a step between the first read and the last."""
 
@@ -150,18 +150,20 @@ CHANGES: dict[str, Callable[[dict[str, Value]], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_each_bit_each_place_and_each_name_counts(change: Callable[[dict[str, Value]], None]) -> None:
+def test_the_fingerprint_depends_on_each_bit_place_and_name(
+    change: Callable[[dict[str, Value]], None],
+) -> None:
     values = _values()
     before = fingerprint_of(values)
     change(values)
     assert fingerprint_of(values) != before
 
 
-def test_a_run_of_another_release_has_the_same_fingerprint() -> None:
+def test_the_fingerprint_of_given_values_is_the_same_in_every_release() -> None:
     values: dict[str, Value] = {"weight": np.asarray(2.0, np.float32), "bias": np.asarray([10.0, -0.5])}
     assert fingerprint_of(values) == fingerprint_of(dict(reversed(values.items()))) == "b8994fcf4bd10850"
 
 
-def test_what_is_no_number_has_no_fingerprint() -> None:
+def test_a_string_variable_is_refused_a_fingerprint() -> None:
     with pytest.raises(ValueError, match=r"^variable words holds string: a fingerprint is of numbers only$"):
         fingerprint_of({"words": np.asarray(["a"], np.object_)})

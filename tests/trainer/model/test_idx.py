@@ -64,7 +64,9 @@ def _damaged_in_the_middle(content: bytes) -> bytes:
         (struct.pack(">IIII", 0x803, 3, 0, 2), "holds no image: 3 x 0 x 2, expected at least"),
     ],
 )
-def test_what_is_wrong_is_named(folder: Path, images: bytes | None, said: str) -> None:
+def test_a_wrong_file_of_images_is_named_with_its_problem(
+    folder: Path, images: bytes | None, said: str
+) -> None:
     (folder / "train-images-idx3-ubyte").unlink()
     if images is not None:
         (folder / "train-images-idx3-ubyte").write_bytes(images)
@@ -75,18 +77,18 @@ def test_what_is_wrong_is_named(folder: Path, images: bytes | None, said: str) -
     assert str(folder) in failure.value.reason
 
 
-def test_names_with_a_dot_are_found(folder: Path) -> None:
+def test_file_names_with_a_dot_are_accepted(folder: Path) -> None:
     (folder / "train-images-idx3-ubyte").rename(folder / "train-images.idx3-ubyte")
     assert idx.read_images_and_labels(folder, "train")[0].shape == (3, 2, 2)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_data_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(TaskFailure, match="nowhere is not a folder on this host") as failure:
         idx.read_images_and_labels(tmp_path / "nowhere", "train")
     assert "trainer_data_dir" in failure.value.reason
 
 
-def test_a_folder_that_the_task_may_not_enter_is_named(folder: Path) -> None:
+def test_an_unreadable_data_folder_is_named(folder: Path) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0)
     user = os.geteuid()
@@ -101,7 +103,7 @@ def test_a_folder_that_the_task_may_not_enter_is_named(folder: Path) -> None:
     assert "cannot be read: Permission denied" in failure.value.reason
 
 
-def test_a_label_that_is_no_digit_is_named(tmp_path: Path) -> None:
+def test_a_label_outside_0_to_9_is_named(tmp_path: Path) -> None:
     for part in ("train", "t10k"):
         (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(IMAGES)
         labels = struct.pack(">II", 0x801, 3) + bytes([7, 8, 10])

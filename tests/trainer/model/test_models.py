@@ -33,13 +33,13 @@ def _local(folder: Path, *flags: str) -> str:
         return cluster.output("worker0")
 
 
-def test_every_model_that_can_be_asked_for_is_there() -> None:
+def test_every_selectable_model_is_registered_with_all_learning_rates() -> None:
     assert {name: model.name for name, model in REGISTRY.items()} == {name: name for name in MODELS}
     for model in REGISTRY.values():
         assert set(model.learning_rates) == set(OPTIMIZERS)
 
 
-def test_an_optimizer_for_which_a_model_has_no_rate_needs_one() -> None:
+def test_an_optimizer_without_a_rate_in_the_model_needs_a_learning_rate() -> None:
     model = dataclasses.replace(REGISTRY["linear"], learning_rates={"sgd": 0.3})
     assert model.learning_rate(TrainingSettings(optimizer="adagrad", learning_rate=0.5), 2) == 0.5
     with pytest.raises(TaskFailure) as failure:
@@ -51,7 +51,7 @@ def test_an_optimizer_for_which_a_model_has_no_rate_needs_one() -> None:
     )
 
 
-def test_a_ps_is_counted_round_and_without_any_it_is_the_worker() -> None:
+def test_ps_device_wraps_around_and_is_the_worker_if_there_is_no_ps() -> None:
     two = Devices(("/job:ps/task:0", "/job:ps/task:1"), "/job:worker/task:3")
     assert [two.ps_device(index) for index in range(3)] == [*two.ps, two.ps[0]]
     assert Devices((), "/job:worker/task:0").ps_device(1) == "/job:worker/task:0"
@@ -88,7 +88,7 @@ def test_cnn_reads_the_bundled_digits_with_two_workers(real_runs: RealRuns) -> N
         (["--activation=relu", "--optimizer=adam", "--hidden_units=64"], 0.95),
     ],
 )
-def test_the_variants_of_the_tutorials_print_what_these_do(
+def test_the_variants_of_the_tutorials_print_the_tutorials_lines_and_reach_their_accuracy(
     tmp_path: Path, flags: list[str], accuracy: float
 ) -> None:
     printed = _local(tmp_path, "--model=mnist_mlp", "--epochs=20", "--batch_size=100", *flags)
@@ -115,7 +115,7 @@ def _images(folder: Path, rows: int, columns: int) -> ModelContext:
 
 
 @pytest.mark.parametrize(("side", "flat"), [(28, 7 * 7 * 64), (9, 3 * 3 * 64), (1, 64)])
-def test_cnn_takes_square_images_of_any_size(tmp_path: Path, side: int, flat: int) -> None:
+def test_cnn_accepts_square_images_of_any_size(tmp_path: Path, side: int, flat: int) -> None:
     context = _images(tmp_path, side, side)
     with tf.Graph().as_default():
         variables = cnn.create_variables(context)
@@ -133,7 +133,7 @@ def test_cnn_refuses_images_that_are_not_square(tmp_path: Path) -> None:
 
 
 def test_the_model_of_the_page_learns(tmp_path: Path) -> None:
-    """The page's block, saved as the page says, beside a copy of the trainer."""
+    """The code block of the page is saved where the page says, in a copy of the trainer."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) == 1
     shutil.copytree(ROOT / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))

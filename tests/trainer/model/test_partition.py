@@ -23,21 +23,21 @@ WIDTH = partition.WEIGHTS_OF_A_WORKER
 
 
 def assert_all_parts_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For runs of each replication that have ended: all weights were found, also by who evaluates later."""
+    """Assert that an ended run found all weights, also according to a later evaluation."""
     metrics, workers = cluster.metrics(), len(cluster.hosts["worker"])
     assert metrics["largest_error"] < 0.02
     assert (metrics["parts_found"], metrics["parts"]) == (workers, workers)
     assert metrics["loss"] == pytest.approx(partition.NOISE**2, rel=0.5)
     assert f"found are those of {workers} of {workers} workers" in cluster.output("worker0")
     chief = cluster.directory("worker0")
-    # Who has no ps must make the variables that were on them.
+    # A process without ps must create the variables that were on the ps.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(chief)]) == FINISHED
     found, _ = read_records(events_file(chief, "evaluator", 0))
     assert found[-2].fields["metrics"] == pytest.approx(metrics, rel=1e-3, abs=1e-6)
 
 
-def test_a_worker_on_a_ps_of_its_own_finds_its_part_alone_and_its_loss_falls_all_the_same() -> None:
+def test_a_worker_with_its_own_ps_learns_only_its_part_although_its_loss_falls() -> None:
     *ps_hosts, first, second = [f"127.0.0.1:{port}" for port in free_ports(4)]
     for index, ps in enumerate(ps_hosts):
         cluster = task_cluster.Cluster("worker", index, (ps,), (first, second))
@@ -60,7 +60,7 @@ def test_a_worker_on_a_ps_of_its_own_finds_its_part_alone_and_its_loss_falls_all
         session.session.close()
 
 
-def test_a_worker_trains_on_its_own_part_and_is_judged_by_all() -> None:
+def test_a_worker_trains_on_its_own_part_and_is_evaluated_on_all_parts() -> None:
     data = partition.load(SETTINGS, 3)
     known = partition.known_weights(3)
     for worker in range(3):
@@ -74,7 +74,7 @@ def test_a_worker_trains_on_its_own_part_and_is_judged_by_all() -> None:
     assert list(partition.known_weights(2)) == list(known[: 2 * WIDTH])
 
 
-def test_data_in_one_part_is_read_by_every_worker_whole() -> None:
+def test_every_worker_reads_the_whole_data_if_there_is_one_part() -> None:
     examples = Examples(np.zeros((5, 2), np.float32), np.arange(5))
     whole = Data(examples, examples)
     assert [list(whole.train_of(worker).labels) for worker in (0, 7)] == [[0, 1, 2, 3, 4]] * 2
@@ -100,7 +100,7 @@ def test_each_ps_holds_some_weights(ps: int, sizes: list[int]) -> None:
         ("sync", "sgd", 0.3, 0.3),
     ],
 )
-def test_a_mean_of_gradients_takes_the_rate_of_one_as_many_times(
+def test_the_rate_for_sgd_grows_with_the_number_of_averaged_gradients(
     replication: str, optimizer: str, own_rate: float | None, expected: float
 ) -> None:
     settings = TrainingSettings(
@@ -113,7 +113,7 @@ def test_a_mean_of_gradients_takes_the_rate_of_one_as_many_times(
     assert partition.MODEL.learning_rate(settings, 5) == pytest.approx(expected)
 
 
-def test_of_many_workers_the_metrics_name_the_worst_alone() -> None:
+def test_metrics_of_many_workers_name_only_the_worst_worker() -> None:
     workers = partition.MOST_ERRORS_SHOWN + 1
     data = partition.load(SETTINGS, workers)
     context = ModelContext(SETTINGS, data, Devices((), "/job:localhost"))

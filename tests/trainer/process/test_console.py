@@ -24,16 +24,16 @@ def printing(log: Path, quota: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
 
 
-def test_a_file_beyond_its_quota_is_emptied_and_says_so(tmp_path: Path) -> None:
+def test_a_log_beyond_its_quota_is_emptied_with_a_notice(tmp_path: Path) -> None:
     log = tmp_path / "worker0.out"
     with printing(log, "1") as process:
         until(lambda: CUT in log.read_text(), "a log that is cut")
         process.communicate(b"")
-    # What was printed after the first megabyte may have come after the cut.
+    # Output after the first megabyte may follow the cut.
     assert (process.returncode, log.stat().st_size < 600_000) == (0, True)
 
 
-def test_without_a_quota_nothing_is_cut(tmp_path: Path) -> None:
+def test_a_log_without_a_quota_is_never_cut(tmp_path: Path) -> None:
     log = tmp_path / "worker0.out"
     with printing(log, "") as process:
         until(lambda: "the rest" in log.read_text(), "all of it")

@@ -1,4 +1,4 @@
-"""The class of an exception: too little memory is a class of its own, and what helps is told with it."""
+"""The class of an exception: too little memory has its own class, with a remedy."""
 
 import pytest
 import tensorflow as tf
@@ -27,7 +27,9 @@ OOM = "OOM when allocating tensor with shape[200000,200000] and type float"
         (ValueError("MemoryError"), PROGRAM, "ValueError: MemoryError"),
     ],
 )
-def test_too_little_memory_is_a_class_of_its_own(error: Exception, code: int, begins: str) -> None:
+def test_only_errors_of_too_little_memory_have_the_class_out_of_memory(
+    error: Exception, code: int, begins: str
+) -> None:
     failure = failure_of(error)
     assert failure.code == code
     assert failure.reason.startswith(begins)

@@ -18,7 +18,7 @@ TUTORIAL = (
 )
 
 
-def test_the_command_line_of_the_tutorials() -> None:
+def test_the_command_line_of_the_tutorials_is_accepted() -> None:
     options = flags.parse(TUTORIAL.split())
     assert options.cluster.task == "worker1"
     assert options.cluster.jobs == {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fe80::1]:2222"]}
@@ -38,7 +38,7 @@ def test_a_local_run_needs_no_hosts_and_ignores_those_of_a_unit() -> None:
         assert not options.cluster.serves
 
 
-def test_who_serves_whom() -> None:
+def test_the_flags_decide_which_tasks_serve_and_which_are_served() -> None:
     def cluster(*arguments: str) -> Cluster:
         return flags.parse([*TUTORIAL.split(), *arguments]).cluster
 
@@ -54,13 +54,13 @@ def test_who_serves_whom() -> None:
     assert (server.task, server.device, server.serves) == ("server1", "/job:worker/task:1", True)
 
 
-def test_sync_aggregates_as_many_as_there_are_workers_unless_told() -> None:
+def test_sync_aggregates_the_gradients_of_all_workers_by_default() -> None:
     told = [*TUTORIAL.split(), "--replication=sync"]
     assert flags.parse(told).settings.replicas_to_aggregate == 2
     assert flags.parse([*told, "--replicas_to_aggregate=1"]).settings.replicas_to_aggregate == 1
 
 
-def test_training_flags_are_settings() -> None:
+def test_training_flags_are_parsed_into_settings() -> None:
     options = flags.parse([*TUTORIAL.split(), "--steps", "7", "--learning_rate=1e-3", "--run_directory=/r"])
     assert options.settings.steps == 7
     assert options.settings.learning_rate == 0.001
@@ -113,7 +113,7 @@ def test_a_wrong_command_line_is_refused(arguments: str, said: str) -> None:
     assert len(refused.value.problems) == 1
 
 
-def test_every_problem_is_said_at_once_and_recorded(tmp_path: Path) -> None:
+def test_all_problems_of_the_command_line_are_printed_at_once_and_recorded(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainer", *TUTORIAL.split(), "--steps=0", "--model=x"]
     ended = subprocess.run(
         [*command, f"--run_directory={tmp_path}"],

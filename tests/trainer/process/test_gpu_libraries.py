@@ -25,14 +25,16 @@ ABSENT = Library("libpsfleet-absent.so.1", DRIVER)
 NOT_THERE = "cannot open shared object file: No such file or directory"
 
 
-def test_a_library_opens_or_the_loader_says_why() -> None:
+def test_a_library_opens_or_has_the_error_of_the_loader() -> None:
     assert open_libraries([C_LIBRARY, ABSENT]) == [
         Opened(C_LIBRARY),
         Opened(ABSENT, f"{ABSENT.name}: {NOT_THERE}"),
     ]
 
 
-def test_a_foreign_folder_in_the_path_breaks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_library_in_the_library_path_gives_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "libcublas.so.12").write_text("no library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     (opened,) = open_libraries([Library("libcublas.so.12", "cublas")])
@@ -40,7 +42,7 @@ def test_a_foreign_folder_in_the_path_breaks_it(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("package", "opens"), [("cublas", True), ("cusolver", False), (DRIVER, False)])
-def test_a_library_of_the_wheels_is_found_where_tensorflow_finds_it_without_a_path(
+def test_a_library_of_a_wheel_opens_only_in_packages_that_tensorflow_finds_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, opens: bool
 ) -> None:
     folder = tmp_path / "nvidia" / package / "lib"
@@ -52,7 +54,7 @@ def test_a_library_of_the_wheels_is_found_where_tensorflow_finds_it_without_a_pa
     assert (opened.error == "") is opens, opened.error
 
 
-def test_what_fails_is_told_by_who_has_to_see_to_it() -> None:
+def test_failures_are_grouped_into_driver_needed_and_optional_libraries() -> None:
     errors = {
         "libcuda.so.1": f"libcuda.so.1: {NOT_THERE}",
         "libnvidia-ml.so.1": f"libnvidia-ml.so.1: {NOT_THERE}",
@@ -70,14 +72,14 @@ def test_what_fails_is_told_by_who_has_to_see_to_it() -> None:
     assert failures([Opened(library) for library in LIBRARIES]) == ("", "", "")
 
 
-def test_many_that_lack_are_a_few_words() -> None:
+def test_many_missing_libraries_are_abbreviated() -> None:
     opened = [Opened(library, f"{library.name}: {NOT_THERE}") for library in LIBRARIES]
     _, needed, _ = failures(opened)
     assert needed.startswith("libcudart.so.12, libcublas.so.12, ")
     assert needed.endswith(f" and 11 more: {NOT_THERE}")
 
 
-def test_what_xla_compiles_with(tmp_path: Path) -> None:
+def test_the_compiler_of_xla_is_checked_in_its_configured_places(tmp_path: Path) -> None:
     told = {"XLA_FLAGS": f"--xla_gpu_cuda_data_dir={tmp_path} --xla_gpu_autotune_level=0", "PATH": ""}
     compiler, libdevice = tmp_path / "bin/ptxas", tmp_path / "nvvm/libdevice/libdevice.10.bc"
     assert compiler_problem(told) == f"{compiler} is no program that can be run"
@@ -91,7 +93,7 @@ def test_what_xla_compiles_with(tmp_path: Path) -> None:
     assert compiler_problem({"PATH": str(compiler.parent)}) == ""
 
 
-def test_the_command_opens_all_and_says_what_lacks() -> None:
+def test_the_command_opens_all_libraries_and_fails_if_one_is_missing() -> None:
     command = [sys.executable, "-m", "trainer.process.gpu_libraries"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -102,7 +104,7 @@ def test_the_command_opens_all_and_says_what_lacks() -> None:
     assert ended.returncode == int(lacking or bool(told["compiler"]))
 
 
-def test_a_library_that_does_not_open_in_time_is_told(
+def test_a_library_that_does_not_open_in_time_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The loader waits for a FIFO that nobody writes to, as for a file server that does not answer.

@@ -33,12 +33,12 @@ READ = {"IteratorV2", "IteratorGetNext", "MakeIterator"}
         (" 3 ,", ("3",)),
     ],
 )
-def test_the_gpus_that_cuda_would_read(value: str | None, expected: tuple[str, ...]) -> None:
+def test_the_visible_gpus_are_parsed_as_cuda_does(value: str | None, expected: tuple[str, ...]) -> None:
     environment = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
     assert gpus.given(environment) == expected
 
 
-def test_cuda_counts_gpus_as_the_inventory_does_unless_it_was_told_otherwise() -> None:
+def test_gpus_are_ordered_by_bus_unless_the_environment_sets_an_order() -> None:
     environment: dict[str, str] = {}
     gpus.prepare(environment)
     assert environment == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -46,7 +46,7 @@ def test_cuda_counts_gpus_as_the_inventory_does_unless_it_was_told_otherwise() -
     assert told == {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
 
 
-def test_a_task_without_the_gpus_that_it_was_given_does_not_join(tmp_path: Path) -> None:
+def test_a_task_that_does_not_see_its_gpus_does_not_join(tmp_path: Path) -> None:
     with Cluster(tmp_path, ps=1, workers=1) as cluster:
         cluster.environment = {"CUDA_VISIBLE_DEVICES": "0,1"}
         cluster.start()
@@ -61,7 +61,7 @@ def test_a_task_without_the_gpus_that_it_was_given_does_not_join(tmp_path: Path)
             assert reason in cluster.output(task)
 
 
-def test_memory_of_gpus_grows_unless_a_fraction_is_asked_for() -> None:
+def test_gpu_memory_grows_unless_a_fraction_is_set() -> None:
     assert runtime_config().gpu_options.allow_growth is True
     taken = runtime_config(threads=3, gpu_memory_fraction=0.25, filters=["/job:ps"])
     assert (taken.gpu_options.allow_growth, taken.gpu_options.per_process_gpu_memory_fraction) == (
@@ -72,7 +72,7 @@ def test_memory_of_gpus_grows_unless_a_fraction_is_asked_for() -> None:
     assert list(taken.device_filters) == ["/job:ps"]
 
 
-def test_a_task_asks_for_the_memory_that_it_is_told() -> None:
+def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:
     options = parse(["--job_name=local", "--gpu_memory_fraction=0.5"])
     task = RunningTask(options, RecordWriter(None, options.identity))
     task.join_cluster()
@@ -83,10 +83,8 @@ def test_a_task_asks_for_the_memory_that_it_is_told() -> None:
 
 @pytest.mark.parametrize("replication", ["async", "sync", "in_graph"])
 @pytest.mark.parametrize("model", ["mnist_mlp", "placement_demo"])
-def test_where_the_graph_of_a_cluster_puts_things_does_not_hang_on_what_a_task_sees(
-    replication: str, model: str
-) -> None:
-    """Without a device type TensorFlow would choose a GPU where a task has one."""
+def test_the_graph_of_a_cluster_places_variables_and_data_on_cpus(replication: str, model: str) -> None:
+    """Without a device type TensorFlow would choose a GPU if the task has one."""
     flags = [*HOSTS, f"--replication={replication}", f"--model={model}", "--optimizer=adam"]
     options = parse(["--job_name=worker", "--task_index=0", *flags])
     task = RunningTask(options, RecordWriter(None, options.identity))
@@ -97,13 +95,13 @@ def test_where_the_graph_of_a_cluster_puts_things_does_not_hang_on_what_a_task_s
     assert {PS_0, PS_1} <= held <= {PS_0, PS_1} | workers  # towers are counted on their worker
     read = {operation.device for operation in operations if operation.type in READ}
     assert read == (workers if replication == "in_graph" else {"/job:worker/task:0/device:CPU:0"})
-    # What a step computes is free to go to a worker's GPU.
+    # Computations of a step may be placed on a worker's GPU.
     products = {operation.device for operation in operations if operation.type == "MatMul"}
     assert not any("CPU" in device for device in products), products
 
 
-def test_a_local_run_is_free_to_have_its_variables_on_a_gpu() -> None:
-    """What names the CPU where it uses a variable would take the variable there."""
+def test_a_local_run_may_place_its_variables_on_a_gpu() -> None:
+    """An operation that names the CPU and uses a variable would force the variable onto the CPU."""
     options = parse(["--job_name=local", "--model=mnist_mlp", "--optimizer=adam"])
     task = RunningTask(options, RecordWriter(None, options.identity))
     model = REGISTRY["mnist_mlp"]

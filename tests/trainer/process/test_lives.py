@@ -1,4 +1,4 @@
-"""A task is given up for deaths without progress between them, and never for those that it survived."""
+"""A task is given up after repeated deaths without progress between them, and only then."""
 
 import json
 from pathlib import Path
@@ -23,13 +23,13 @@ def _is_given_up(directory: Path) -> None:
     assert failure.value.code == GIVEN_UP
 
 
-def test_the_seventh_start_after_six_in_vain_is_given_up(tmp_path: Path) -> None:
+def test_the_seventh_start_after_six_without_progress_is_given_up(tmp_path: Path) -> None:
     _dies_in_vain(tmp_path, 6)
     _is_given_up(tmp_path)
     Lives(tmp_path, "ps0").begin()  # another task has lives of its own
 
 
-def test_a_task_that_gets_on_may_die_as_often_as_it_likes(tmp_path: Path) -> None:
+def test_a_task_that_makes_progress_may_die_any_number_of_times(tmp_path: Path) -> None:
     for _ in range(20):
         _dies_in_vain(tmp_path, 5)
         lives = Lives(tmp_path, "worker1")
@@ -40,7 +40,7 @@ def test_a_task_that_gets_on_may_die_as_often_as_it_likes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("code", [0, STOPPED, INPUT, GIVEN_UP])
-def test_whom_people_start_again_begins_anew(tmp_path: Path, code: int) -> None:
+def test_a_task_that_people_start_again_is_counted_from_zero(tmp_path: Path, code: int) -> None:
     _dies_in_vain(tmp_path, 5)
     lives = Lives(tmp_path, "worker1")
     lives.begin()
@@ -49,14 +49,14 @@ def test_whom_people_start_again_begins_anew(tmp_path: Path, code: int) -> None:
 
 
 @pytest.mark.parametrize("content", ['{"in_vain": -9}', '{"in_vain": "9"}', "[", ""])
-def test_a_damaged_count_is_none(tmp_path: Path, content: str) -> None:
+def test_a_damaged_count_reads_as_zero(tmp_path: Path, content: str) -> None:
     (tmp_path / "endings").mkdir()
     (tmp_path / "endings" / "worker1.lives.json").write_text(content)
     _dies_in_vain(tmp_path, 6)
     _is_given_up(tmp_path)
 
 
-def test_the_reason_of_the_last_death_is_told(tmp_path: Path) -> None:
+def test_the_failure_names_the_reason_of_the_last_death(tmp_path: Path) -> None:
     _dies_in_vain(tmp_path, 6)
     (tmp_path / "events").mkdir()
     failed = {"event": "failed", "class": "cluster_broke", "reason": "it cannot listen on port 2222"}
@@ -65,6 +65,6 @@ def test_the_reason_of_the_last_death_is_told(tmp_path: Path) -> None:
         Lives(tmp_path, "worker1").begin()
 
 
-def test_without_a_run_directory_nothing_is_counted() -> None:
+def test_starts_are_not_counted_without_a_run_directory() -> None:
     for _ in range(10):
         Lives(None, "worker1").begin()

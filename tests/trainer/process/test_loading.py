@@ -1,4 +1,4 @@
-"""Loading TensorFlow: the collector and Keras are away for so long, and come back."""
+"""While TensorFlow loads, the garbage collector and Keras are disabled; afterwards both are restored."""
 
 import gc
 import importlib
@@ -9,7 +9,7 @@ import pytest
 from trainer.process.loading import loading_tensorflow
 
 
-def test_the_collector_is_away_and_comes_back_also_where_loading_fails(
+def test_the_collector_is_enabled_again_also_if_loading_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "keras.src.optimizers", raising=False)  # as in a process that begins

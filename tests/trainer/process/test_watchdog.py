@@ -1,4 +1,4 @@
-"""The watchdog goes by progress: a hang is told to systemd, and a long step or a good reason is none."""
+"""The watchdog reports a lack of progress to systemd; a long step, or one with a good reason, is no hang."""
 
 import socket
 import time
@@ -12,7 +12,7 @@ from trainer.process.watchdog import SERVING, Watchdog
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A service manager with a watchdog of 60 s, which this process tells what it has to tell."""
+    """A service manager with a watchdog of 60 s, which receives the notifications of this process."""
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -36,7 +36,7 @@ def _sign(of: Watchdog, manager: socket.socket) -> str:
     return first.removeprefix("WATCHDOG=")
 
 
-def test_a_task_that_serves_gets_a_part_of_the_units_time(manager: socket.socket) -> None:
+def test_a_task_that_serves_shortens_the_watchdogs_time_of_the_unit(manager: socket.socket) -> None:
     dog = Watchdog()
     for _ in range(2):  # systemd is told once
         dog.shorten(SERVING)
@@ -45,7 +45,7 @@ def test_a_task_that_serves_gets_a_part_of_the_units_time(manager: socket.socket
     assert manager.recv(4096) == b"WATCHDOG_USEC=60000000"
 
 
-def test_without_a_step_for_half_of_the_units_time_a_worker_hangs(
+def test_a_worker_without_a_step_for_half_of_the_units_time_hangs(
     manager: socket.socket, clock: list[float]
 ) -> None:
     dog = Watchdog()
@@ -72,7 +72,7 @@ def test_without_a_step_for_half_of_the_units_time_a_worker_hangs(
     assert _sign(dog, manager) == "1"
 
 
-def test_whose_steps_take_long_may_take_longer(manager: socket.socket, clock: list[float]) -> None:
+def test_a_worker_with_long_steps_gets_more_time(manager: socket.socket, clock: list[float]) -> None:
     dog = Watchdog()
     dog.begin_steps()
     manager.recv(4096)
@@ -84,7 +84,9 @@ def test_whose_steps_take_long_may_take_longer(manager: socket.socket, clock: li
     assert _sign(dog, manager) == "trigger"
 
 
-def test_without_a_watchdog_nothing_hangs(monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+def test_no_worker_counts_as_hung_without_a_watchdog(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
     dog = Watchdog()
     dog.begin_steps()

@@ -1,4 +1,4 @@
-"""How long the task of a program that leads waits for the others when it has ended itself."""
+"""How long the lead of a program, after its own end, waits for the other workers."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ LISTEN = """
 """
 
 
-def test_the_lead_outlasts_the_other_workers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+def test_the_lead_waits_for_the_other_workers_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
         tasks.start("worker1")
         tasks.until((tasks.directory("worker1") / "here").exists, "worker 1")
@@ -50,7 +50,7 @@ def test_the_lead_outlasts_the_other_workers_and_can_be_stopped_meanwhile(tmp_pa
         assert tasks.progress("worker1") == {}
 
 
-def test_the_lead_waits_for_other_workers_until_its_deadline_and_says_what_usually_keeps_them(
+def test_the_lead_waits_until_its_deadline_and_names_the_usual_causes(
     tmp_path: Path,
 ) -> None:
     with Tasks(tmp_path, program(tmp_path, LISTEN), worker=2) as tasks:
@@ -64,12 +64,12 @@ def test_the_lead_waits_for_other_workers_until_its_deadline_and_says_what_usual
         assert said in tasks.output("worker0")
 
 
-def test_the_lead_does_not_wait_for_a_host_that_is_gone(
+def test_the_lead_does_not_wait_for_a_host_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with contextlib.ExitStack() as stack:
         hosts = [f"127.0.0.1:{free_ports(1)[0]}"]
-        # Who knocks at a port whose queue is full hears nothing, as from a host that is off.
+        # A connection to a port with a full queue gets no answer, as from a host that is off.
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(2):
             knock = stack.enter_context(socket.socket())
@@ -93,7 +93,7 @@ def test_the_lead_does_not_wait_for_a_host_that_is_gone(
         assert told[-1] == {"run_id": "", "phase": "finished", "reason": "", "missing": []}
 
 
-def test_a_chief_does_not_wait_for_workers_that_serve(tmp_path: Path) -> None:
+def test_the_lead_chief0_does_not_wait_for_workers(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, LISTEN), chief=1, worker=2) as tasks:
         tasks.start("worker0", "worker1")
         for name in ("worker0", "worker1"):

@@ -21,7 +21,7 @@ failed to connect to all addresses
 """
 
 
-def test_the_last_traceback_counts_and_not_those_that_python_ignored() -> None:
+def test_the_exception_of_the_last_traceback_is_found_and_ignored_ones_are_skipped() -> None:
     chained = 'Traceback (most recent call last):\n  File "a"\nKeyError: 1\n\nDuring handling ...\n\n'
     last = (
         'Traceback (most recent call last):\n  File "b", line 1\n    raise X\n    ^^^\nX: because\nof this\n'
@@ -34,7 +34,7 @@ def test_the_last_traceback_counts_and_not_those_that_python_ignored() -> None:
     assert exception_in("Traceback (most recent call last):\n  File cut off") == ""
 
 
-def test_a_lost_task_is_known_by_tensorflows_names_and_phrases() -> None:
+def test_a_lost_task_is_recognised_by_tensorflows_names_and_phrases() -> None:
     prefix = "tensorflow.python.framework.errors_impl."
     assert is_lost_connection(f"{prefix}UnavailableError: x")
     assert is_lost_connection(f"{prefix}AbortedError: x")
@@ -57,13 +57,13 @@ def test_a_forgotten_initializer_or_a_missing_file_is_a_bug_and_no_lost_task() -
     assert not is_lost_connection(f"{prefix}NotFoundError: data.csv; No such file; it does not exist")
 
 
-def test_of_a_message_with_a_large_value_the_end_is_kept_too() -> None:
+def test_a_message_with_a_large_value_keeps_its_end() -> None:
     value = "\n".join(f" {number}" for number in range(99))
     said = f'Traceback (most recent call last):\n  File "a"\nValueError: {{\n{value}\n}} is none\n'
     assert in_short(exception_in(said)).splitlines() == ["ValueError: {", " 0", "...", " 98", "} is none"]
 
 
-def test_a_call_that_a_task_refused_is_named_rather_than_the_queue_that_it_closed() -> None:
+def test_a_refused_call_is_named_as_the_cause_of_a_closed_queue() -> None:
     refused = "The same RunGraph (Worker) request was received twice"
     closed = (
         'Traceback (most recent call last):\n  File "a"\ntensorflow.python.framework.errors_impl.'
@@ -90,11 +90,11 @@ def test_a_call_that_a_task_refused_is_named_rather_than_the_queue_that_it_close
         ((PRINTED / "shapes.txt").read_text(), False),
     ],
 )
-def test_which_errors_are_those_of_too_little_memory(text: str, expected: bool) -> None:
+def test_errors_of_too_little_memory_are_recognised(text: str, expected: bool) -> None:
     assert is_out_of_memory(text) is expected
 
 
-def test_the_line_that_says_why_is_the_last_of_what_tensorflow_says() -> None:
+def test_the_reason_is_the_last_line_of_tensorflows_message() -> None:
     why = "/data/model.ckpt-7.data-00000-of-00001.tempstate1; No space left on device"
     said = f"""\
 Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Python's collector is away while a program loads TensorFlow, and comes back if the program had it."""
+"""Python's garbage collector is disabled while a program loads TensorFlow, and restored afterwards."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ print("and now:", gc.isenabled())
 
 
 @pytest.mark.parametrize(("had", "has"), [("on", True), ("off", False)])
-def test_the_collector_is_as_it_was_also_where_tensorflow_cannot_be_loaded(
+def test_the_collector_is_restored_also_if_tensorflow_cannot_be_loaded(
     tmp_path: Path, had: str, has: bool
 ) -> None:
     (tmp_path / "tensorflow.py").write_text(BROKEN)

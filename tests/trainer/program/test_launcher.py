@@ -43,7 +43,7 @@ def told(tasks: Tasks, name: str) -> dict[str, object]:
     return content
 
 
-def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_path: Path) -> None:
+def test_a_program_gets_the_documented_flags_and_environment(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path / "code", TELL), ps=1, worker=2) as tasks:
         tasks.arguments = ["--epochs=3", "two words", "{data_dir}/{task_index}", "{run_dir}", '{"a": {}}']
         tasks.environment = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -87,7 +87,7 @@ def test_a_program_gets_the_flags_and_the_environment_that_are_documented(tmp_pa
         assert {name: environment.get(name) for name in expected} == expected
 
 
-def test_a_program_without_flags_gets_its_arguments_alone(tmp_path: Path) -> None:
+def test_a_program_without_flags_gets_only_its_arguments(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
         tasks.flags, tasks.arguments = False, ["--x"]
         tasks.start("chief0", options=["--gpu_memory_fraction=0.5"])
@@ -102,7 +102,7 @@ def test_a_program_without_flags_gets_its_arguments_alone(tmp_path: Path) -> Non
         assert "TF_FORCE_GPU_ALLOW_GROWTH" not in environment
 
 
-def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
+def test_only_programs_have_the_job_chief(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
         tasks.start("chief0", options=["--program="])
         assert tasks.wait() == {"chief0": USAGE}
@@ -144,7 +144,9 @@ def test_a_chief_is_a_job_of_programs_alone(tmp_path: Path) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", STOPPED, "stopped", ""),
     ],
 )
-def test_an_end_is_passed_on_and_said(tmp_path: Path, text: str, code: int, phase: str, reason: str) -> None:
+def test_the_exit_code_of_a_program_is_passed_on_with_its_reason(
+    tmp_path: Path, text: str, code: int, phase: str, reason: str
+) -> None:
     tasks = run_alone(tmp_path, text, code)
     progress = tasks.progress("worker0")
     assert (progress["phase"], progress["reason"], progress["run_id"]) == (phase, reason, RUN_ID)
@@ -154,7 +156,7 @@ def test_an_end_is_passed_on_and_said(tmp_path: Path, text: str, code: int, phas
     assert written_exit_code(tasks.directory("worker0"), "worker0") == code
 
 
-def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:
+def test_a_lost_task_has_another_exit_code_than_a_bug(tmp_path: Path) -> None:
     lost = """
         import tensorflow as tf
         raise tf.errors.UnavailableError(None, None, "Socket closed")
@@ -163,7 +165,7 @@ def test_a_lost_task_is_told_from_a_bug(tmp_path: Path) -> None:
     assert "UnavailableError: Socket closed" in str(tasks.progress("worker0")["reason"])
 
 
-def test_a_program_that_is_not_on_the_host_is_named_with_the_remedy(tmp_path: Path) -> None:
+def test_a_missing_program_is_named_with_the_remedy(tmp_path: Path) -> None:
     with Tasks(tmp_path, tmp_path / "gone.py", worker=1) as tasks:
         tasks.start()
         assert tasks.wait() == {"worker0": CONFIGURATION}
@@ -174,7 +176,7 @@ def test_a_program_that_is_not_on_the_host_is_named_with_the_remedy(tmp_path: Pa
         assert tasks.progress("worker0")["phase"] == "failed"
 
 
-def test_a_program_that_was_given_gpus_does_not_start_without_a_driver(tmp_path: Path) -> None:
+def test_a_program_with_gpus_does_not_start_without_a_driver(tmp_path: Path) -> None:
     tasks = run_alone(tmp_path, TELL, CONFIGURATION, CUDA_VISIBLE_DEVICES="1,3")
     reason = str(tasks.progress("worker0")["reason"])
     assert reason.startswith("worker0 was given GPUs 1, 3 (CUDA_VISIBLE_DEVICES), and NVIDIA's driver")
@@ -183,7 +185,7 @@ def test_a_program_that_was_given_gpus_does_not_start_without_a_driver(tmp_path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's socket")
-def test_a_program_whose_port_is_another_users_is_not_started(tmp_path: Path) -> None:
+def test_a_program_is_not_started_if_another_user_holds_its_port(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, TELL), worker=1) as tasks:
         with socket_of(pwd.getpwnam("nobody").pw_uid, socket.AF_INET) as stranger:
             stranger.bind(("127.0.0.1", 0))
@@ -223,10 +225,10 @@ def test_sigterm_reaches_the_program_which_may_save_first(tmp_path: Path) -> Non
         assert tasks.progress("worker0")["phase"] == "stopped"
 
 
-def test_a_program_whose_host_goes_down_has_not_ended(
+def test_a_program_that_ends_while_its_host_shuts_down_counts_as_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever its exit code: its unit starts again when the host is up, unless the task ended well."""
+    """Its exit code is replaced: a unit with exit code 0 would not start again after the boot."""
     shutdown = tmp_path / "shutdown"
     monkeypatch.setenv("PSFLEET_SHUTDOWN_FILE", str(shutdown))
     text = """
@@ -243,7 +245,7 @@ def test_a_program_whose_host_goes_down_has_not_ended(
         assert tasks.progress("worker0")["phase"] == "training"
 
 
-def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(
+def test_a_program_that_ignores_sigterm_is_killed_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
@@ -263,8 +265,8 @@ def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(
     until(lambda: not alive(child), "the end of the grandchild")
 
 
-def test_a_program_does_not_write_its_launchers_memory(tmp_path: Path) -> None:
-    """Systemd believes the launcher. As on hosts, neither of the two has any right but its user's."""
+def test_a_program_cannot_write_its_launchers_memory(tmp_path: Path) -> None:
+    """Systemd trusts the launcher; as on hosts, neither process has a capability."""
     text = """
         import os
         for own, path in ((True, f"/proc/{os.getpid()}/mem"), (False, f"/proc/{os.getppid()}/mem")):
@@ -286,7 +288,7 @@ def test_a_program_does_not_write_its_launchers_memory(tmp_path: Path) -> None:
         ]
 
 
-def test_a_process_that_the_program_leaves_is_ended_with_it(tmp_path: Path) -> None:
+def test_a_process_that_the_program_leaves_behind_is_ended(tmp_path: Path) -> None:
     text = """
         import pathlib, subprocess, sys
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
@@ -297,7 +299,7 @@ def test_a_process_that_the_program_leaves_is_ended_with_it(tmp_path: Path) -> N
     tasks.until(lambda: not alive(child), "the end of the grandchild")
 
 
-def test_systemd_hears_of_the_launcher_and_not_of_the_program(tmp_path: Path) -> None:
+def test_only_the_launcher_notifies_systemd(tmp_path: Path) -> None:
     text = """
         import os, pathlib, time
         while not pathlib.Path("heard").exists():

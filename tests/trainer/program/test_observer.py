@@ -14,7 +14,7 @@ from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.contract.records import events_file, read_records
 from trainer.program import launcher
 
-# Graph -> the losses of its steps; None for one whose loss is not known.
+# Graph -> the losses of its steps; None for an unknown loss.
 STEPS: dict[str, list[float | None]] = {
     "minimised": [1.0, 0.64, 0.4096],
     "behind_a_group": [1.0, 0.81, 0.5041],
@@ -38,7 +38,7 @@ STEPS: dict[str, list[float | None]] = {
     "with_a_loss_scale": [1.0],
     "broken": [],
 }
-# What is told of the graph beside the weight and the global step: names of variables, counters, doubts.
+# Records of the graph other than the weight and the global step: names of variables, counters, doubts.
 MORE: dict[str, tuple[str, str, str]] = {
     "two_optimizers": ("one/weight other/weight", "global_step", ""),
     "two_counters": ("one/weight other/weight", "one/global_step other_step", ""),
@@ -101,7 +101,7 @@ def names(told: object) -> list[str]:
 
 
 @pytest.mark.slow
-def test_steps_are_told_from_other_runs(tmp_path: Path) -> None:
+def test_the_observer_distinguishes_training_steps_from_other_session_runs(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(launcher.OBSERVED), str(launcher.LIBRARY), str(ROOT)]),
@@ -133,7 +133,9 @@ def test_steps_are_told_from_other_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_program_that_raises_ends_as_it_would_and_its_records_say_so(tmp_path: Path) -> None:
+def test_an_observed_program_that_raises_keeps_its_exit_code_and_is_recorded_as_failed(
+    tmp_path: Path,
+) -> None:
     tasks = run_alone(tmp_path, RAISES, PROGRAM)
     assert "failed: ValueError: no more data (exit code 70)" in tasks.output("worker0")
     records, complaints = read_records(events_file(tasks.directory("worker0"), "worker", 0))
@@ -144,7 +146,7 @@ def test_a_program_that_raises_ends_as_it_would_and_its_records_say_so(tmp_path:
 
 
 @pytest.mark.slow
-def test_of_each_session_all_steps_are_recorded_and_nothing_stays_open(tmp_path: Path) -> None:
+def test_all_steps_of_each_session_are_recorded_and_no_session_stays_open(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, THREE_SESSIONS), ps=1, worker=1) as tasks:
         tasks.start()
         assert tasks.wait("worker0") == {"worker0": FINISHED}, tasks.outputs()
@@ -153,13 +155,13 @@ def test_of_each_session_all_steps_are_recorded_and_nothing_stays_open(tmp_path:
     assert met == [0, 4, 8, 12]
     assert sum(record.integer("steps") for record in records if record.event == "step") == 13
     assert records[-1].event == "finished"
-    # A session that is open at the end is no matter.
+    # A session that the program leaves open at its end does no harm.
     assert "meta_path" not in tasks.output("worker0")
     assert "psfleet, which looks" not in tasks.output("worker0")
     assert (tasks.directory("worker0") / "open").read_text() == "0"
 
 
-def test_another_sitecustomize_is_run_as_well(tmp_path: Path) -> None:
+def test_another_sitecustomize_also_runs(tmp_path: Path) -> None:
     other = program(tmp_path / "own", "import os; os.environ['OTHER'] = 'ran'", "sitecustomize.py").parent
     text = "import os; open('told', 'w').write(os.environ['OTHER'])"
     tasks = run_alone(tmp_path, text, FINISHED, PYTHONPATH=str(other))
@@ -167,7 +169,7 @@ def test_another_sitecustomize_is_run_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("observed", [True, False])
-def test_a_program_is_looked_at_or_left_alone(tmp_path: Path, observed: bool) -> None:
+def test_the_observer_is_loaded_only_if_the_program_is_observed(tmp_path: Path, observed: bool) -> None:
     with Tasks(tmp_path, program(tmp_path, TELLS), worker=1) as tasks:
         tasks.observed = observed
         tasks.start()

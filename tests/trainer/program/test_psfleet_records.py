@@ -1,4 +1,4 @@
-"""The records that a program writes of itself: with psfleet, by hand, and beside modules of any name."""
+"""The records that a program writes itself: in a run, without psfleet, and beside modules of any name."""
 
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def test_a_program_writes_records_and_progress(tmp_path: Path) -> None:
         assert not (tasks.directory("worker1") / "progress.json").exists()
 
 
-def test_progress_moves_twice_a_second_while_the_program_trains(tmp_path: Path) -> None:
+def test_progress_is_written_twice_a_second_while_the_program_trains(tmp_path: Path) -> None:
     text = """
         import json, pathlib, types, psfleet_records
         clock = types.SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
@@ -74,14 +74,14 @@ def test_progress_moves_twice_a_second_while_the_program_trains(tmp_path: Path) 
     """
     tasks = run_alone(tmp_path, text, PROGRAM)
     assert f"{[('training', step) for step in range(0, 30, 4)]}\n" in tasks.output("worker0")
-    # The end of the process writes what was counted, though the program did not say that it has finished.
+    # The end of the process writes the counted steps, although the program did not call finished.
     progress = tasks.progress("worker0")
     assert (progress["global_step"], progress["phase"]) == (30, "failed")
     assert sum(window.integer("steps") for window in tasks.records("worker0", "step")) == 30
     assert tasks.records("worker0", "finished") == []
 
 
-def test_by_hand_nothing_is_written_and_nothing_is_said(tmp_path: Path) -> None:
+def test_without_a_run_the_library_writes_and_prints_nothing(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, program(tmp_path, TRAIN)],
         cwd=tmp_path,
@@ -114,7 +114,7 @@ def test_a_program_may_have_modules_of_any_name(tmp_path: Path) -> None:
         assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
         step = tasks.records("worker0", "step")[0]
         assert step.integer("examples") == 0
-        assert "loss" not in step.fields  # not told: null is a loss that was not finite
+        assert "loss" not in step.fields  # not recorded: null would be a non-finite loss
         assert tasks.records("worker0", "finished")[0].text("reason") == "run over"
 
 
@@ -132,7 +132,7 @@ def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, call: str, said: s
     assert tasks.progress("worker0")["reason"] == f"ValueError: {said}"
 
 
-def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
+def test_records_of_a_program_need_fewer_fields_than_those_of_the_trainer() -> None:
     whose = {
         "run_id": "r",
         "job": "worker",
@@ -148,7 +148,7 @@ def test_records_of_a_program_need_less_and_ours_as_much_as_ever() -> None:
     assert "finished: contributions is missing" in schema_problems(finished)
 
 
-def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> None:
+def test_a_program_may_remove_tf_config_from_its_environment(tmp_path: Path) -> None:
     after = """
         import os, psfleet_records
         del os.environ["TF_CONFIG"]
@@ -168,7 +168,7 @@ def test_a_program_may_take_tf_config_out_of_its_environment(tmp_path: Path) -> 
         assert tasks.records("worker0", "started")[0].text("address") == address
 
 
-def test_steps_are_told_from_threads_and_a_phase_counts_anew(tmp_path: Path) -> None:
+def test_steps_of_several_threads_are_recorded_and_a_new_phase_counts_from_its_start(tmp_path: Path) -> None:
     text = """
         import threading, psfleet_records
         psfleet_records.started(last_step=100)
@@ -197,7 +197,7 @@ def test_steps_are_told_from_threads_and_a_phase_counts_anew(tmp_path: Path) -> 
     ]
     assert told[:5] == [(1, 0, 0), (1, 0, 2), (1, 2, 100), (1, 100, 100), (1, 100, 100)]
     assert [window.integer("unplaced") for window in tasks.records("worker0", "step")][:5] == [1, 1, 1, 2, 2]
-    # Nothing is taken back where one thread tells less than another did, and nothing is lost.
+    # A thread with a lower step than another takes no steps back, and no step is lost.
     reached = [after for _, _, after in told]
     assert reached == sorted(reached)
     assert reached[-1] == 4100

@@ -1,4 +1,4 @@
-"""Where a program that knows nothing of psfleet is seen to save, by whatever way it does so."""
+"""The observer notes where a program saves, whichever interface of TensorFlow the program uses."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def notes(tasks: Tasks) -> list[SavedPlace]:
 
 
 @pytest.mark.slow
-def test_each_place_to_which_a_program_saves_is_noted_once(tmp_path: Path) -> None:
+def test_each_place_of_a_save_is_noted_once(tmp_path: Path) -> None:
     at = tmp_path / "elsewhere"
     (at / "weights").mkdir(parents=True)
     tasks = run_alone(tmp_path, SAVES, AT=str(at))

@@ -1,4 +1,4 @@
-"""Scripts as the tutorials of TensorFlow 1 have them run as they are, where they are given TensorFlow 1."""
+"""Scripts of the tutorials of TensorFlow 1 run unchanged with trainer_program_tensorflow1."""
 
 import gzip
 import importlib.util
@@ -70,7 +70,7 @@ def assert_it_ran_as_it_is(tasks: Tasks) -> None:
 
 # Another one with a Supervisor is trained on hosts: mnist_replica.py, by molecule/inventories.
 @pytest.mark.chaos
-def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path) -> None:
+def test_a_script_of_tensorflow_1_runs_unchanged(tmp_path: Path) -> None:
     with tasks_of(tmp_path, SCRIPTS / "supervisor.py") as tasks:
         tasks.start()
         assert tasks.wait(*WORKERS) == ENDED, tasks.outputs()
@@ -78,7 +78,7 @@ def test_a_script_of_its_time_runs_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_comes_first_waits(tmp_path: Path) -> None:
+def test_a_worker_that_starts_first_waits_for_the_chief(tmp_path: Path) -> None:
     with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
         tasks.start("ps0", "worker1")
         looks = "INFO:tensorflow:Waiting for model to be ready"
@@ -90,7 +90,7 @@ def test_a_worker_that_comes_first_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_the_chief_restores_what_it_saved_and_of_what_nobody_looks_at_there_are_no_records(
+def test_the_chief_restores_its_checkpoint_and_an_unobserved_run_leaves_no_records(
     tmp_path: Path,
 ) -> None:
     with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
@@ -106,7 +106,7 @@ def test_the_chief_restores_what_it_saved_and_of_what_nobody_looks_at_there_are_
 
 
 @pytest.mark.slow
-def test_what_it_imports_is_that_of_its_time_and_contrib_is_told_apart(tmp_path: Path) -> None:
+def test_imports_of_tensorflow_1_work_and_missing_parts_of_contrib_name_a_replacement(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, FORMS), worker=1) as tasks:
         tasks.tensorflow1 = True
         tasks.start()
@@ -146,7 +146,9 @@ def write_mnist(folder: Path, count: int, name: str = "{}-{}-idx{}-ubyte", packe
             file.write_bytes(gzip.compress(content) if packed else content)
 
 
-def test_digits_are_there_without_data(input_data: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bundled_digits_are_used_without_data(
+    input_data: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     digits = input_data.read_data_sets("/nowhere", one_hot=True)
     assert digits.train.images.shape == (1437 - 143, 784)
     assert (digits.validation.num_examples, digits.test.num_examples) == (143, 360)
@@ -156,7 +158,7 @@ def test_digits_are_there_without_data(input_data: ModuleType, capsys: pytest.Ca
     assert "no MNIST in '/nowhere': using the bundled digits" in capsys.readouterr().err
 
 
-def test_data_that_were_carried_are_read_and_those_in_the_programs_own_folder_first(
+def test_carried_data_are_read_and_the_programs_own_folder_takes_precedence(
     input_data: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path / "carried", 30, packed=True, name="{}-{}-idx{}-ubyte.gz")
@@ -172,7 +174,7 @@ def test_data_that_were_carried_are_read_and_those_in_the_programs_own_folder_fi
     assert input_data.read_data_sets("/nowhere").test.num_examples == 360
 
 
-def test_each_epoch_has_every_example(input_data: ModuleType, tmp_path: Path) -> None:
+def test_each_epoch_contains_every_example_once(input_data: ModuleType, tmp_path: Path) -> None:
     write_mnist(tmp_path / "own", 10)
     test = input_data.read_data_sets(str(tmp_path / "own"), seed=1).test
     drawn = np.concatenate([test.next_batch(4)[1] for _ in range(5)])
@@ -185,7 +187,7 @@ def test_each_epoch_has_every_example(input_data: ModuleType, tmp_path: Path) ->
     ("content", "said"),
     [(None, "has no train-images-idx3-ubyte"), (b"\0\0\x08\x01abc", "is no file of MNIST's train-images")],
 )
-def test_data_that_are_no_digits_are_named(
+def test_data_that_are_not_mnist_are_refused_with_the_file(
     input_data: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str
 ) -> None:
     monkeypatch.setenv("PSFLEET_DATA_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""How many steps a call has: as many as fit into 50 ms, after a start with one."""
+"""A call has as many steps as fit into 50 ms; the first call has one."""
 
 import pytest
 
@@ -17,16 +17,16 @@ def _sizes(sizes: CallSizes, milliseconds_of_a_step: float, calls: int) -> list[
     ("milliseconds", "expected"),
     [(0.0, [1, 2, 4, 8, 10, 10]), (4.9, [1, 2, 4, 8, 10, 10]), (12, [1, 2, 4, 4]), (51, [1, 1, 1])],
 )
-def test_sizes_grow_to_what_fits(milliseconds: float, expected: list[int]) -> None:
+def test_sizes_grow_up_to_the_steps_that_fit_into_50_ms(milliseconds: float, expected: list[int]) -> None:
     assert _sizes(CallSizes(10), milliseconds, len(expected)) == expected
 
 
-def test_steps_that_pull_ahead_have_half_a_second() -> None:
+def test_calls_that_pull_ahead_may_take_half_a_second() -> None:
     assert _sizes(CallSizes(10, pull_ahead=True), 51, 5) == [1, 2, 4, 8, 9]
     assert _sizes(CallSizes(10, pull_ahead=True), 501, 2) == [1, 1]
 
 
-def test_they_fall_at_once_and_come_back() -> None:
+def test_sizes_shrink_at_once_and_grow_again() -> None:
     sizes = CallSizes(10)
     _sizes(sizes, 1, 5)
     assert _sizes(sizes, 20, 2) == [10, 2]
@@ -34,11 +34,11 @@ def test_they_fall_at_once_and_come_back() -> None:
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(100, 10), (7, 7), (1, 1), (0, 1), (-3, 1)])
-def test_no_call_goes_beyond_what_is_due(steps: int, expected: int) -> None:
+def test_no_call_has_more_steps_than_remain_until_the_next_duty(steps: int, expected: int) -> None:
     sizes = CallSizes(10)
     _sizes(sizes, 1, 5)
     assert sizes.within(steps) == expected
 
 
-def test_one_is_the_most_where_that_is_asked_for() -> None:
+def test_sizes_stay_at_one_if_the_setting_is_one() -> None:
     assert _sizes(CallSizes(1), 0.1, 3) == [1, 1, 1]

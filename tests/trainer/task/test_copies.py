@@ -1,4 +1,4 @@
-"""Copies of checkpoints on another host: a run goes on from them where the chief's disk is lost."""
+"""A run resumes from copies of its checkpoints on another host after the loss of the chief's disk."""
 
 import shutil
 import signal
@@ -18,7 +18,7 @@ MORE = 100
 
 
 class _Hosts(Cluster):
-    """Tasks on two hosts, on each of which the run's directory has the same path: here it is one folder."""
+    """Tasks on two hosts: the run's directory has the same path on both, so here it is one folder."""
 
     def directory(self, task: str) -> Path:  # noqa: ARG002 - the same for all
         return self.folder / "run"
@@ -53,7 +53,7 @@ def _lose_the_chiefs_disk(folder: Path) -> None:
         (WORKER1_ELSEWHERE, "worker1", ["--replication=in_graph"]),
     ],
 )
-def test_a_run_goes_on_from_a_copy_when_the_chiefs_disk_is_lost(
+def test_a_run_resumes_from_a_copy_after_the_loss_of_the_chiefs_disk(
     tmp_path: Path, elsewhere: Sequence[int], keeper: str, flags: Sequence[str]
 ) -> None:
     _stopped_run(tmp_path, elsewhere, flags)
@@ -74,7 +74,7 @@ def test_a_run_goes_on_from_a_copy_when_the_chiefs_disk_is_lost(
         assert cluster.only("worker0", "finished").integer("global_step") >= copy.global_step + MORE
 
 
-def test_a_run_does_not_begin_anew_when_all_copies_are_damaged(tmp_path: Path) -> None:
+def test_a_run_with_only_damaged_copies_fails_instead_of_starting_over(tmp_path: Path) -> None:
     _stopped_run(tmp_path, PS_ELSEWHERE)
     _lose_the_chiefs_disk(tmp_path)
     copies = [file.name for file in (tmp_path / "run" / "copies").glob("*.data-*")]
@@ -87,7 +87,7 @@ def test_a_run_does_not_begin_anew_when_all_copies_are_damaged(tmp_path: Path) -
         assert cluster.records("worker0", "initialised") == []
 
 
-def test_a_copy_that_fails_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_failed_copy_is_recorded_and_the_run_continues(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "copies").write_text("in the way")
     with _Hosts(tmp_path, flags=["--steps=300"], elsewhere=PS_ELSEWHERE) as cluster:
@@ -101,7 +101,7 @@ def test_a_copy_that_fails_is_recorded_and_the_run_goes_on(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("elsewhere", "flags"), [((), []), (PS_ELSEWHERE, ["--checkpoint_copies=1"])])
-def test_without_another_host_and_when_none_is_wanted_there_are_no_copies(
+def test_no_copies_are_kept_without_another_host_or_with_checkpoint_copies_1(
     tmp_path: Path, elsewhere: Sequence[int], flags: Sequence[str]
 ) -> None:
     with _Hosts(tmp_path, flags=["--steps=300", *flags], elsewhere=elsewhere) as cluster:

@@ -27,7 +27,7 @@ def networks() -> Iterator[Networks]:
     made.close()
 
 
-def test_a_worker_that_was_cut_off_is_back_as_soon_as_the_link_is(tmp_path: Path, networks: Networks) -> None:
+def test_a_worker_rejoins_as_soon_as_its_cut_link_is_restored(tmp_path: Path, networks: Networks) -> None:
     flags = ["--model=linear", "--steps=1000000"]
     with Cluster(tmp_path, flags=flags) as cluster:
         ps, *workers = [f"{address}:2222" for address in ADDRESSES.values()]

@@ -1,4 +1,4 @@
-"""A loss that leaves for good ends the run; one that comes back, or that begins low by chance, does not."""
+"""A loss that stays far above its first value ends the run; one that falls again does not."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def _diverges_at(divergence: Divergence, losses: list[float]) -> int | None:
         ([*[30.0] * 4, *[1.0] * 50], None, None),
     ],
 )
-def test_a_loss_that_stays_far_above_its_first_has_left(
+def test_a_loss_that_stays_far_above_its_first_value_has_diverged(
     losses: list[float], diverges_at: int | None, left_at: int | None
 ) -> None:
     divergence = Divergence(5, first=2.0)
@@ -34,11 +34,11 @@ def test_a_loss_that_stays_far_above_its_first_has_left(
 
 
 @pytest.mark.parametrize(("most_steps", "first"), [(0, 1.0), (5, math.nan)])
-def test_without_a_limit_or_a_first_loss_none_has_left(most_steps: int, first: float) -> None:
+def test_no_loss_diverges_without_a_limit_or_a_first_loss(most_steps: int, first: float) -> None:
     assert _diverges_at(Divergence(most_steps, first), [1e9] * 1000) is None
 
 
-def test_a_run_whose_loss_has_left_ends_also_after_a_restart(tmp_path: Path) -> None:
+def test_a_run_with_a_diverged_loss_ends_and_names_the_first_loss_of_the_run(tmp_path: Path) -> None:
     flags = ["--replication=local", "--learning_rate=3000", "--steps=100000"]
     with Cluster(tmp_path, ps=0, workers=1, flags=flags) as cluster:
         cluster.start(flags=["--divergence_steps=50"])
@@ -51,6 +51,6 @@ def test_a_run_whose_loss_has_left_ends_also_after_a_restart(tmp_path: Path) -> 
         )
         assert told, reason
         assert int(told[1]) == int(told[3]) + 49
-        # What is first is of the run, not of the process.
+        # The first loss is that of the run, not of the process.
         first = first_loss_in(cluster.directory("worker0"), "worker", 0)
         assert f"{first:g}" == told[2]

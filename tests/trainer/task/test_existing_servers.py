@@ -1,4 +1,4 @@
-"""Clients of servers that run already: each connects to its own, and ends it on every way out."""
+"""Clients of existing servers: each client connects to its own server, and ends it however it ends itself."""
 
 import signal
 from pathlib import Path
@@ -16,7 +16,7 @@ EXISTING = ["--existing_servers=true", "--model=linear"]
 @pytest.mark.parametrize(
     ("run", "servers", "gradients_in_a_step"), [("sync_on_servers", [0, 1], 2), (IN_GRAPH, [0], 3)]
 )
-def test_clients_train_on_their_servers_and_all_end(
+def test_clients_train_on_their_servers_and_all_tasks_end(
     real_runs: RealRuns, run: str, servers: list[int], gradients_in_a_step: int
 ) -> None:
     tasks = real_runs.tasks_of(run)  # all have ended by themselves, and well
@@ -34,7 +34,7 @@ def test_clients_train_on_their_servers_and_all_end(
     assert (tasks.directory("worker0") / "checkpoints" / f"model.ckpt-{steps}.index").exists()
 
 
-def test_a_lost_server_comes_back_and_a_stopped_run_goes_on_at_that_very_step(tmp_path: Path) -> None:
+def test_a_lost_server_rejoins_and_a_stopped_run_resumes_at_its_last_step(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=EXISTING, servers=[0, 1]) as cluster:
         cluster.start(flags=["--steps=1000000"])
         cluster.until_steps(50)
@@ -62,7 +62,7 @@ def test_a_lost_server_comes_back_and_a_stopped_run_goes_on_at_that_very_step(tm
         assert cluster.nothing_listens()
 
 
-def test_a_failed_run_takes_the_servers_along(tmp_path: Path) -> None:
+def test_a_failed_run_ends_its_servers(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=[*EXISTING, "--learning_rate=1e30"], servers=[0, 1]) as cluster:
         cluster.start()
         assert cluster.wait() == dict.fromkeys(cluster.tasks, DIVERGED)

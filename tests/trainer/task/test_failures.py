@@ -1,4 +1,4 @@
-"""A run that cannot go on ends everywhere, with the class, the reason and the task that has it."""
+"""A failed run ends all its tasks, with the class of the failure, its reason and the failed task."""
 
 import os
 import re
@@ -43,7 +43,7 @@ def test_an_exception_in_the_program_is_named_by_its_last_lines(tmp_path: Path) 
         assert cluster.records("worker0", "step")[-1].integer("local_step") == 9
 
 
-def test_a_task_that_never_gets_on_is_given_up_until_people_start_it_again(tmp_path: Path) -> None:
+def test_a_task_without_progress_is_given_up_until_people_start_it_again(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
         for task in cluster.tasks:
             lives = cluster.directory(task) / "endings" / f"{task}.lives.json"
@@ -61,7 +61,7 @@ def test_a_task_that_never_gets_on_is_given_up_until_people_start_it_again(tmp_p
 
 @as_root
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["at its end", "stopped"])
-def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path, is_stopped: bool) -> None:
+def test_a_run_fails_if_its_last_checkpoint_cannot_be_saved(tmp_path: Path, is_stopped: bool) -> None:
     steps = 10_000_000 if is_stopped else 50
     with Cluster(tmp_path, workers=2, flags=["--model=linear", f"--steps={steps}"]) as cluster:
         full = cluster.directory("worker0") / "checkpoints"
@@ -84,7 +84,9 @@ def test_a_last_checkpoint_that_is_not_saved_is_no_good_end(tmp_path: Path, is_s
         assert cluster.only("ps0", "failed").text("reason") == f"worker0: {reason}"
 
 
-def test_bad_data_damage_and_other_settings_end_the_run_with_what_was_found(tmp_path: Path) -> None:
+def test_bad_data_damaged_checkpoints_and_different_settings_end_the_run_with_the_reason(
+    tmp_path: Path,
+) -> None:
     mnist, differ, damaged = tmp_path / "mnist", tmp_path / "differ", tmp_path / "damaged"
     for folder in (mnist, differ, damaged):
         folder.mkdir()
@@ -118,10 +120,10 @@ def test_bad_data_damage_and_other_settings_end_the_run_with_what_was_found(tmp_
             assert re.search(r"worker[01] and worker[01] differ in steps", failed.text("reason"))
 
 
-def test_a_worker_that_fails_after_another_has_ended_the_run_ends_with_its_own_reason(tmp_path: Path) -> None:
+def test_a_worker_that_fails_after_another_ended_the_run_keeps_its_own_reason(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=3, flags=[f"--data_dir={tmp_path}"]) as cluster:
         cluster.start("ps0", "worker1")
-        # The ps holds the stop code of worker 1 for some seconds: without the chief nobody ends it.
+        # The ps holds the stop code of worker 1 for some seconds: only the chief would end the ps at once.
         cluster.until(lambda: cluster.has_ended("worker1"), "the end of worker 1")
         cluster.start("worker2")
         assert cluster.wait() == {"ps0": INPUT, "worker1": INPUT, "worker2": INPUT}

@@ -1,4 +1,4 @@
-"""A call that TensorFlow never finishes ends its session and no more; one that takes long ends nothing."""
+"""A call that TensorFlow never finishes ends only its session; a call that takes long ends nothing."""
 
 import re
 import signal
@@ -20,12 +20,12 @@ ENDLESS = ["--model=linear", "--steps=1000000", "--steps_per_call=1"]
 
 
 def _until_told_for(cluster: Cluster, seconds: float) -> None:
-    """Wait until the chief has told that it is alive, as it tells the watchdog, for so long."""
+    """Wait until the chief has reported for this time that it is alive."""
     since = cluster.wall()
     cluster.until(lambda: cluster.wall() >= since + seconds, "what the chief tells meanwhile", 60)
 
 
-def test_a_step_that_never_returns_ends_with_the_ps_that_it_waits_for(tmp_path: Path) -> None:
+def test_a_worker_in_a_step_that_never_returns_rejoins_after_the_loss_of_its_ps(tmp_path: Path) -> None:
     flags = [*ENDLESS, "--checkpoint_interval_seconds=0.5"]
     with Cluster(tmp_path, flags=flags) as cluster:
         cluster.start("ps0", "worker0")
@@ -42,7 +42,7 @@ def test_a_step_that_never_returns_ends_with_the_ps_that_it_waits_for(tmp_path: 
         cluster.signal("worker0", signal.SIGTERM)
         assert cluster.wait() == {"ps0": 0, "worker0": STOPPED, "worker1": 0}
         assert len(cluster.records("worker1", "started")) == 1
-        # The 19 steps before it hung, and those of the second session, are all told.
+        # The 19 steps before the hang and those of the second session are all recorded.
         windows = cluster.records("worker1", "step")
         taken = cluster.only("worker1", "finished").integer("local_step")
         assert sum(window.integer("steps") for window in windows) == taken > 19
@@ -50,7 +50,7 @@ def test_a_step_that_never_returns_ends_with_the_ps_that_it_waits_for(tmp_path: 
 
 @contextmanager
 def _stopped_ps(directory: Path, deadline_seconds: int) -> Iterator[Cluster]:
-    """Give a run whose ps hangs, and whose one worker waits so long for it."""
+    """Yield a run with a ps that hangs and one worker that waits for it up to the deadline."""
     flags = [*ENDLESS, f"--barrier_deadline_seconds={deadline_seconds}", "--recovery_deadline_seconds=4"]
     with Cluster(directory, workers=1, flags=flags) as cluster:
         cluster.serve("ps0")
@@ -61,7 +61,7 @@ def _stopped_ps(directory: Path, deadline_seconds: int) -> Iterator[Cluster]:
 
 
 @pytest.mark.chaos
-def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Path) -> None:
+def test_workers_leave_a_ps_that_hangs_and_return_once_it_answers(tmp_path: Path) -> None:
     with _stopped_ps(tmp_path, 30) as cluster:
         cluster.until(lambda: bool(cluster.records("worker0", "recovering")), "the worker to leave the ps")
         cluster.signal("ps0", signal.SIGCONT)
@@ -74,7 +74,7 @@ def test_a_ps_that_hangs_is_left_and_is_taken_again_once_it_answers(tmp_path: Pa
 
 
 @pytest.mark.chaos
-def test_a_ps_that_never_answers_again_breaks_the_cluster(tmp_path: Path) -> None:
+def test_a_ps_that_hangs_for_ever_ends_the_run_as_cluster_broke(tmp_path: Path) -> None:
     with _stopped_ps(tmp_path, 4) as cluster:
         assert cluster.wait("worker0") == {"worker0": CLUSTER_BROKE}
         failed = cluster.only("worker0", "failed")
@@ -83,7 +83,7 @@ def test_a_ps_that_never_answers_again_breaks_the_cluster(tmp_path: Path) -> Non
 
 
 @pytest.mark.chaos
-def test_others_do_not_give_up_while_the_chief_sets_the_variables(tmp_path: Path) -> None:
+def test_no_task_gives_up_while_the_chief_initialises_the_variables(tmp_path: Path) -> None:
     release = tmp_path / "release"
     with Cluster(tmp_path, flags=[*LINEAR, "--barrier_deadline_seconds=5"]) as cluster:
         cluster.start("ps0", program=program_at("nowhere", NEVER))  # 10 s without a chief, and it gives up
@@ -126,7 +126,7 @@ def told_to_manager(tmp_path: Path) -> Iterator[list[bytes]]:
         thread.join()
 
 
-def test_a_worker_whose_step_hangs_tells_systemd_and_prints_its_stacks(
+def test_a_worker_in_a_hanging_step_triggers_the_watchdog_and_prints_its_stacks(
     tmp_path: Path, told_to_manager: list[bytes]
 ) -> None:
     with Cluster(tmp_path, workers=1, flags=ENDLESS) as cluster:
@@ -163,7 +163,7 @@ def test_a_save_after_sigterm_may_take_longer_than_the_unit_grants(
         assert cluster.only("worker0", "finished").integer("global_step") == saved >= 30
 
 
-def test_who_loses_its_ps_again_and_again_ends_with_a_cluster_that_broke(tmp_path: Path) -> None:
+def test_a_worker_that_loses_its_ps_six_times_without_a_step_ends_as_cluster_broke(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
         cluster.start("ps0")
         cluster.start("worker0", program=program_at("step", 6))
@@ -175,7 +175,7 @@ def test_who_loses_its_ps_again_and_again_ends_with_a_cluster_that_broke(tmp_pat
         assert len(cluster.records("worker0", "recovering")) == 5
 
 
-def test_no_session_is_left_open_by_a_loss(tmp_path: Path) -> None:
+def test_the_loss_of_a_task_leaves_no_session_open(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
         cluster.start("ps0")
         cluster.start("worker0", program=program_at("initialise,line_up,step", 1))

@@ -1,4 +1,4 @@
-"""What a task makes of the files that another host has sent: a copy, or nothing."""
+"""A task accepts the files that another host sent as a copy of a checkpoint, or refuses them."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def _steps(folder: CheckpointFolder) -> list[int]:
     return [step_in(path) for path in checkpoint_paths(folder.directory)]
 
 
-def test_copies_count_and_the_oldest_go(folder: CheckpointFolder) -> None:
+def test_only_the_newest_copies_are_kept(folder: CheckpointFolder) -> None:
     for step in (100, 200, 300):
         _send(folder, step)
         accept_sent(folder)
@@ -38,7 +38,7 @@ def test_copies_count_and_the_oldest_go(folder: CheckpointFolder) -> None:
     assert not [*folder.directory.glob("*tempstate*")]
 
 
-def test_a_copy_that_reads_back_otherwise_is_refused(
+def test_a_copy_with_another_fingerprint_is_refused(
     folder: CheckpointFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _send(folder, 100)
@@ -59,7 +59,9 @@ def test_a_copy_that_reads_back_otherwise_is_refused(
         (f"other-100{SENT}", "0" * 16),
     ],
 )
-def test_nothing_else_is_taken_for_a_copy(folder: CheckpointFolder, name: str, fingerprint: str) -> None:
+def test_files_with_an_invalid_name_or_fingerprint_are_no_copy(
+    folder: CheckpointFolder, name: str, fingerprint: str
+) -> None:
     _send(folder, 100)
     (folder.directory / f"model.ckpt-100{SENT}").unlink()
     (folder.directory / name).write_text(fingerprint)
@@ -67,7 +69,7 @@ def test_nothing_else_is_taken_for_a_copy(folder: CheckpointFolder, name: str, f
     assert _steps(folder) == []
 
 
-def test_a_copy_whose_fingerprint_is_still_to_come_waits_for_it(folder: CheckpointFolder) -> None:
+def test_a_copy_is_accepted_only_once_its_fingerprint_is_complete(folder: CheckpointFolder) -> None:
     _send(folder, 100)
     file = folder.directory / f"model.ckpt-100{SENT}"
     fingerprint = file.read_text()
@@ -77,7 +79,7 @@ def test_a_copy_whose_fingerprint_is_still_to_come_waits_for_it(folder: Checkpoi
         assert _steps(folder) == steps
 
 
-def test_a_task_that_starts_again_forgets_what_was_half_sent(folder: CheckpointFolder) -> None:
+def test_a_restarted_task_removes_an_unfinished_copy(folder: CheckpointFolder) -> None:
     _send(folder, 100)
     again = CheckpointFolder(folder.directory, keep=2)
     accept_sent(again)

@@ -1,4 +1,4 @@
-"""A run goes on with another number of ps, whatever pieces of the variables each of them has held."""
+"""A run resumes with another number of ps, however its variables were spread before."""
 
 import signal
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ STEPS, MORE = 50, 10
     ("replication", "servers", "numbers"),
     [("sync", [], (2, 1)), ("in_graph", [0], (2, 3))],
 )
-def test_a_run_goes_on_with_another_number_of_ps(
+def test_a_run_resumes_with_another_number_of_ps(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     replication: str,

@@ -21,7 +21,7 @@ def _assert_that_it_waited_as_the_same_process(cluster: Cluster, worker: str) ->
     assert "Waiting for ps1" in cluster.output(worker)
 
 
-def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_very_step(
+def test_a_lost_ps_costs_only_unsaved_steps_and_a_stopped_run_resumes_at_its_last_step(
     tmp_path: Path,
 ) -> None:
     flags = ["--checkpoint_interval_seconds=0.3"]
@@ -80,7 +80,7 @@ def test_a_lost_ps_costs_what_was_not_saved_and_a_stopped_run_resumes_at_that_ve
         assert "Epoch: " in cluster.output("worker1")
 
 
-def test_a_chief_whose_host_goes_down_saves_and_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+def test_a_chief_on_a_host_that_shuts_down_saves_and_the_run_continues_after_the_boot(tmp_path: Path) -> None:
     shutdown = tmp_path / "shutdown"
     with Cluster(tmp_path, flags=["--model=linear", "--steps=100000000"]) as cluster:
         cluster.environment = {"PSFLEET_SHUTDOWN_FILE": str(shutdown)}
@@ -107,8 +107,8 @@ def test_a_chief_whose_host_goes_down_saves_and_leaves_a_run_that_goes_on(tmp_pa
         assert cluster.progress()["phase"] == "stopped"
 
 
-def test_a_task_that_took_part_waits_for_others_as_long_as_a_reboot_may_take(tmp_path: Path) -> None:
-    """And so does one that is started again, as after a reboot of its own host."""
+def test_a_restarted_task_of_a_begun_run_waits_as_long_as_a_reboot_may_take(tmp_path: Path) -> None:
+    """The worker starts again, as after a reboot of its host, and waits longer than its deadline."""
     flags = ["--model=linear", "--steps=100000000", "--barrier_deadline_seconds=0.1"]
     with Cluster(tmp_path, workers=1, flags=flags) as cluster:
         cluster.start("ps0")

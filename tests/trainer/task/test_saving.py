@@ -1,4 +1,4 @@
-"""When checkpoints are due: soon after a start, then more and more rarely."""
+"""Checkpoints are due soon after a start, and then less and less often."""
 
 import itertools
 
@@ -19,7 +19,7 @@ def _saves(schedule: CheckpointSchedule, seconds: float, stopped_seconds: float 
     return times
 
 
-def test_the_first_saves_come_early() -> None:
+def test_the_first_checkpoints_are_due_early() -> None:
     schedule = CheckpointSchedule(TrainingSettings())
     assert _saves(schedule, 200) == [5, 15, 35, 75, 135, 195]
     assert _saves(schedule, 20) == [5, 15]  # again, after the loss of a ps
@@ -40,7 +40,7 @@ def test_a_slow_save_makes_the_interval_longer_up_to_its_setting(
     assert _saves(schedule, times[-1] + 1, stopped_seconds) == times
 
 
-def test_steps_count_in_addition() -> None:
+def test_an_interval_in_steps_applies_in_addition_to_the_time() -> None:
     schedule = CheckpointSchedule(TrainingSettings(checkpoint_interval_steps=30))
     assert _saves(schedule, 120) == [5, 15, 30, 60, 90, 120]
     schedule.start(120, 120)

@@ -15,7 +15,7 @@ STEPS = 400
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
-    """A run whose worker 1 comes late, and meanwhile one whose worker 1 never comes; both have ended."""
+    """Two ended runs: in the first, worker 1 started late; in the second, it never started."""
     linear = ["--model=linear", f"--steps={STEPS}"]
     with (
         Cluster(tmp_path_factory.mktemp("late"), flags=linear) as late,
@@ -44,7 +44,7 @@ def missing(clusters: tuple[Cluster, Cluster]) -> Cluster:
     return clusters[1]
 
 
-def test_every_task_ends_by_itself(late: Cluster) -> None:
+def test_every_task_ends_with_exit_code_0(late: Cluster) -> None:
     assert late.codes == {"ps0": 0, "worker0": 0, "worker1": 0}
     assert late.only("ps0", "finished").text("reason") == "run over"
 
@@ -71,7 +71,7 @@ def test_contributions_add_up_to_the_global_step_and_are_each_workers_own_count(
         assert len(windows) <= 201
 
 
-def test_windows_tell_how_stale_their_steps_were_and_that_they_waited_for_nobody(late: Cluster) -> None:
+def test_windows_record_the_staleness_of_their_steps_and_no_waiting_time(late: Cluster) -> None:
     for window in (*late.records("worker0", "step"), *late.records("worker1", "step")):
         histogram = window.fields["staleness_histogram"]
         assert isinstance(histogram, list)
@@ -80,7 +80,7 @@ def test_windows_tell_how_stale_their_steps_were_and_that_they_waited_for_nobody
         assert window.number("waiting_seconds") == 0
 
 
-def test_all_see_the_same_nonces(late: Cluster) -> None:
+def test_all_workers_read_the_same_nonces(late: Cluster) -> None:
     seen = [late.only(worker, "peers_ready") for worker in ("worker0", "worker1")]
     drawn = {worker: late.only(worker, "started").integer("nonce") for worker in ("worker0", "worker1")}
     assert len(set(drawn.values())) == 2
@@ -90,7 +90,7 @@ def test_all_see_the_same_nonces(late: Cluster) -> None:
     assert seen[0].integers("ps_nonces")["ps0"] != 0
 
 
-def test_nobody_trains_before_the_late_worker_is_there(late: Cluster) -> None:
+def test_no_worker_trains_before_the_late_worker_has_joined(late: Cluster) -> None:
     assert late.only("worker0", "peers_ready").number("waited_seconds") > LATE_SECONDS
     assert "Waiting for worker1 at" in late.output("worker0")
     assert "(connection refused)" in late.output("worker0")
@@ -98,7 +98,7 @@ def test_nobody_trains_before_the_late_worker_is_there(late: Cluster) -> None:
     assert first.monotonic - first.number("seconds") > late.only("worker1", "started").monotonic
 
 
-def test_the_chief_tells_that_it_has_finished(late: Cluster) -> None:
+def test_the_chief_reports_the_finished_run(late: Cluster) -> None:
     progress = late.progress()
     contributions = late.only("worker0", "finished").integers("contributions")
     assert progress["phase"] == "finished"
@@ -107,18 +107,18 @@ def test_the_chief_tells_that_it_has_finished(late: Cluster) -> None:
     assert progress["missing"] == []
 
 
-def test_checkpoints_are_on_the_chiefs_disk_alone(late: Cluster) -> None:
+def test_checkpoints_are_only_on_the_chiefs_disk(late: Cluster) -> None:
     global_step = late.only("worker0", "finished").integer("global_step")
     folder = late.directory("worker0") / "checkpoints"
     assert (folder / f"model.ckpt-{global_step}.index").exists()
     assert not list(late.directory("ps0").rglob("*ckpt*"))
 
 
-def test_all_have_read_one_model_and_it_is_the_one_that_was_saved(late: Cluster) -> None:
+def test_all_workers_read_the_same_final_model_and_it_is_the_saved_one(late: Cluster) -> None:
     late.assert_one_fingerprint("worker0", "worker1")
 
 
-def test_past_the_deadline_all_end_and_name_who_is_missing(missing: Cluster) -> None:
+def test_after_the_deadline_all_tasks_end_and_name_the_missing_task(missing: Cluster) -> None:
     assert missing.codes == {"ps0": PEERS_MISSING, "worker0": PEERS_MISSING}
     address = missing.hosts["worker"][1]
     for task in ("ps0", "worker0"):
@@ -132,13 +132,13 @@ def test_past_the_deadline_all_end_and_name_who_is_missing(missing: Cluster) -> 
     assert missing.records("worker0", "step") == []
 
 
-def test_nothing_is_left(late: Cluster, missing: Cluster) -> None:
+def test_no_process_listens_after_the_runs(late: Cluster, missing: Cluster) -> None:
     assert late.nothing_listens()
     assert missing.nothing_listens()
 
 
-def test_who_is_told_to_end_as_soon_as_the_run_is_over_was_not_stopped(tmp_path: Path) -> None:
-    """As train.yml does it: a ps may not have looked yet whether the run is over."""
+def test_a_ps_that_gets_sigterm_as_soon_as_the_run_is_over_counts_as_finished(tmp_path: Path) -> None:
+    """Train.yml sends SIGTERM at the chief's end, when a ps may not yet have seen that the run is over."""
     with Cluster(tmp_path, ps=3, workers=1, flags=["--model=linear", "--steps=20"]) as cluster:
         cluster.start()
         cluster.until(lambda: cluster.has_ended("worker0"), "the chief's end", seconds=150)

@@ -11,7 +11,7 @@ from trainer.contract.exit_codes import DIVERGED
 LOCAL = ["--replication=local", "--model=linear"]
 
 
-def test_what_is_due_comes_at_its_very_step(tmp_path: Path) -> None:
+def test_scheduled_duties_happen_at_their_exact_step(tmp_path: Path) -> None:
     flags = ["--steps=1003", "--steps_to_validate=30", "--checkpoint_interval_steps=50", "--summary_steps=40"]
     with Cluster(tmp_path, ps=0, workers=1, flags=[*LOCAL, *flags, "--checkpoints_to_keep=50"]) as cluster:
         cluster.start()
@@ -34,7 +34,9 @@ def test_what_is_due_comes_at_its_very_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps_per_call", [1, 32])
-def test_a_loss_that_is_not_finite_is_that_of_its_own_step(tmp_path: Path, steps_per_call: int) -> None:
+def test_a_non_finite_loss_is_reported_with_its_own_step_of_the_call(
+    tmp_path: Path, steps_per_call: int
+) -> None:
     flags = [*LOCAL, "--learning_rate=1.5", f"--steps_per_call={steps_per_call}", "--steps=100000"]
     with Cluster(tmp_path, ps=0, workers=1, flags=flags) as cluster:
         cluster.start()

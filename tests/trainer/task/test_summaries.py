@@ -1,4 +1,4 @@
-"""Event files for TensorBoard, read back: scalars, a graph, one line over restarts, a disk that refuses."""
+"""Event files for TensorBoard are read back: scalars, the graph, restarts, and a disk that is full."""
 
 import resource
 import time
@@ -48,7 +48,7 @@ def test_scalars_are_on_disk_as_soon_as_they_are_written(tmp_path: Path, graph: 
     summaries.close()
 
 
-def test_the_chief_alone_evaluates_while_all_train(real_runs: RealRuns) -> None:
+def test_only_the_chief_evaluates_while_all_workers_train(real_runs: RealRuns) -> None:
     tasks = real_runs.tasks_of("noisy")
     tags = [{tag for _, tag, _ in _scalars(tasks.directory(task), task)} for task in ("worker0", "worker1")]
     own = {"loss", "steps_per_second"}
@@ -56,7 +56,7 @@ def test_the_chief_alone_evaluates_while_all_train(real_runs: RealRuns) -> None:
 
 
 @pytest.mark.parametrize(("task", "graphs"), [("worker0", 1), ("worker1", 0)])
-def test_the_graph_is_written_once_in_a_run_by_the_chief(
+def test_the_chief_writes_the_graph_once_in_a_run(
     tmp_path: Path, graph: tf.Graph, task: str, graphs: int
 ) -> None:
     for global_step in (10, 20):
@@ -68,7 +68,7 @@ def test_the_graph_is_written_once_in_a_run_by_the_chief(
     assert all(b"one_of_ours" in definition for definition in definitions)
 
 
-def test_a_task_that_comes_back_goes_on_in_a_new_file(tmp_path: Path, graph: tf.Graph) -> None:
+def test_a_restarted_task_continues_in_a_new_event_file(tmp_path: Path, graph: tf.Graph) -> None:
     for steps in ((10, 20, 30), (21, 31)):
         process = Summaries(tmp_path, "worker0", graph, 1)
         for global_step in steps:
@@ -78,7 +78,7 @@ def test_a_task_that_comes_back_goes_on_in_a_new_file(tmp_path: Path, graph: tf.
     assert _as_tensorboard_shows(tmp_path, "worker0") == [10, 20, 21, 31]
 
 
-def test_a_restore_in_the_same_process_takes_its_steps_back(tmp_path: Path, graph: tf.Graph) -> None:
+def test_a_restore_in_the_same_process_hides_the_later_steps(tmp_path: Path, graph: tf.Graph) -> None:
     summaries = Summaries(tmp_path, "worker0", graph, 1)
     for global_step in (10, 20, 30, 15, 25):
         summaries.write(global_step, {"loss": 1.0})
@@ -96,7 +96,7 @@ def _as_tensorboard_shows(directory: Path, task: str) -> list[int]:
     return steps
 
 
-def test_a_folder_that_cannot_be_made_is_said_once(
+def test_a_folder_that_cannot_be_created_is_reported_once(
     tmp_path: Path, graph: tf.Graph, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "summaries").write_text("a file where the folder should be")
@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(
     assert str(tmp_path / "summaries/worker0") in printed
 
 
-def test_a_full_disk_is_said_once_and_what_fitted_can_be_read(
+def test_a_full_disk_is_reported_once_and_earlier_events_stay_readable(
     tmp_path: Path, graph: tf.Graph, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summaries_module, "_SECONDS_BETWEEN_TRIES", 0.0)
@@ -129,7 +129,7 @@ def test_a_full_disk_is_said_once_and_what_fitted_can_be_read(
     summaries.close()
 
 
-def test_nothing_is_written_without_a_directory_or_an_interval(tmp_path: Path, graph: tf.Graph) -> None:
+def test_no_summaries_are_written_without_a_directory_or_an_interval(tmp_path: Path, graph: tf.Graph) -> None:
     for summaries in (Summaries(None, "worker0", graph, 10), Summaries(tmp_path, "worker0", graph, 0)):
         assert not summaries.due(10)
         summaries.write(10, {"loss": 1.0})
@@ -137,7 +137,7 @@ def test_nothing_is_written_without_a_directory_or_an_interval(tmp_path: Path, g
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_long_run_writes_less_and_less_often(
+def test_a_long_run_writes_summaries_less_and_less_often(
     tmp_path: Path, graph: tf.Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(summaries_module, "_SUMMARIES_BEFORE_DOUBLING", 4)

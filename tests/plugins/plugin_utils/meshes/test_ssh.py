@@ -33,11 +33,13 @@ def certify(directory: Path, *, check_mode: bool = False, second: str = KEYS[3])
     return dict(action._act(asked))
 
 
-def test_the_port_of_a_host_is_the_one_that_other_hosts_reach(tmp_path: Path) -> None:
+def test_the_ssh_port_of_a_host_is_the_one_that_other_hosts_reach(tmp_path: Path) -> None:
     assert certify(tmp_path)["ports"] == {"Node1": 2022, "node2": 22000}
 
 
-def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addresses(tmp_path: Path) -> None:
+def test_host_certificates_have_lower_case_names_and_user_certificates_have_source_addresses(
+    tmp_path: Path,
+) -> None:
     said = {}
     for host, texts in certify(tmp_path)["certificates"].items():
         for kind, text in texts.items():
@@ -56,7 +58,7 @@ def test_hosts_are_known_by_their_names_in_small_letters_and_users_by_their_addr
     }
 
 
-def test_a_check_signs_nothing_and_shows_what_there_is(tmp_path: Path) -> None:
+def test_check_mode_signs_nothing_and_returns_existing_certificates(tmp_path: Path) -> None:
     nothing: dict[str, dict[str, str]] = {"Node1": {}, "node2": {}}
     checked = certify(tmp_path / "ca", check_mode=True)
     assert (checked["authorities"], checked["certificates"]) == ({}, nothing)
@@ -70,7 +72,7 @@ def test_a_check_signs_nothing_and_shows_what_there_is(tmp_path: Path) -> None:
     assert not (tmp_path / "ca/signed/node2/user-cert.pub").exists()
 
 
-def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
+def test_a_host_with_an_invalid_key_is_named(tmp_path: Path) -> None:
     refused = certify(tmp_path, second="no key")
     assert refused["failed"]
     assert (
@@ -79,7 +81,7 @@ def test_a_host_whose_key_is_none_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_deployments_that_are_the_first_at_once_have_one_authority(tmp_path: Path) -> None:
+def test_simultaneous_first_deployments_create_one_authority(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         answers = [*threads.map(lambda _: certify(tmp_path / "new" / "ca"), range(8))]
     assert [answer.get("msg") for answer in answers] == [None] * 8

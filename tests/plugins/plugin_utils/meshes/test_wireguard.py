@@ -23,14 +23,14 @@ def gathered(folder: Path, *, check: bool = False, **told: str) -> dict[str, Any
     return answer
 
 
-def test_all_hosts_are_told_with_their_keys(tmp_path: Path) -> None:
+def test_all_hosts_are_returned_with_their_keys(tmp_path: Path) -> None:
     first = gathered(tmp_path, node1=A, node2=B, node3=C)
     assert (first["changed"], first["hosts"]["2"]) == (True, {**HOSTS["2"], "public_key": B})
     again = gathered(tmp_path, node1=A, node2=B, node3=C)
     assert again == {"changed": False, "hosts": first["hosts"]}
 
 
-def test_hosts_that_are_left_out_are_known_and_told_of(tmp_path: Path) -> None:
+def test_keys_of_hosts_left_out_are_kept_and_a_changed_key_gives_a_warning(tmp_path: Path) -> None:
     whole = gathered(tmp_path, node1=A, node2=B, node3=C)
     assert gathered(tmp_path, node2=B) == {"changed": False, "hosts": whole["hosts"]}
     answer = gathered(tmp_path, node2=NEW)
@@ -39,14 +39,14 @@ def test_hosts_that_are_left_out_are_known_and_told_of(tmp_path: Path) -> None:
     assert "warnings" not in gathered(tmp_path, node1=A, node2=B, node3=C)
 
 
-def test_a_host_that_was_never_met_is_named(tmp_path: Path) -> None:
+def test_a_host_without_a_known_key_is_named(tmp_path: Path) -> None:
     answer = gathered(tmp_path, node1=A)
     assert answer["failed"]
     assert answer["msg"].startswith("the WireGuard public key of 2, 3 is not known here: deploy to all")
     assert not (tmp_path / "state").exists()
 
 
-def test_a_check_keeps_nothing(tmp_path: Path) -> None:
+def test_check_mode_keeps_no_keys(tmp_path: Path) -> None:
     assert gathered(tmp_path, check=True, node1=A, node2="", node3=C) == {"changed": True, "hosts": {}}
     assert gathered(tmp_path, check=True, node1=A, node2=B, node3=C)["hosts"]["1"]["public_key"] == A
     assert not (tmp_path / "state").exists()
@@ -60,13 +60,13 @@ def test_a_check_keeps_nothing(tmp_path: Path) -> None:
         (f"{B}\nPostUp = reboot", r"2 reported 'b*A=\\nPostUp = reboot' as its WireGuard public key"),
     ],
 )
-def test_what_is_no_key_of_its_own_is_refused(tmp_path: Path, key: str, says: str) -> None:
+def test_an_invalid_or_repeated_key_is_refused(tmp_path: Path, key: str, says: str) -> None:
     answer = gathered(tmp_path, node1=A, node2=key, node3=C)
     assert answer["failed"]
     assert re.match(says, answer["msg"])
 
 
-def test_what_was_kept_and_is_none_is_not_believed(tmp_path: Path) -> None:
+def test_a_damaged_kept_key_is_ignored(tmp_path: Path) -> None:
     gathered(tmp_path, node1=A, node2=B, node3=C)
     file = tmp_path / "state/keys.json"
     file.write_text(file.read_text().replace(B, "PostUp = reboot"))

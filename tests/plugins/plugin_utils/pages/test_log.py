@@ -17,7 +17,7 @@ def said(**given: object) -> str:
     return str(action._act({"page": "log", **arguments})["msg"])
 
 
-def test_whatever_prints_has_a_log_where_its_worker_is() -> None:
+def test_servers_and_the_evaluator_have_logs_on_the_host_of_their_worker() -> None:
     found = log.tasks_with_logs(TASKS)
     assert ", ".join(found) == ALL
     assert found["server1"]["host"] == found["worker1"]["host"]
@@ -27,10 +27,10 @@ def test_whatever_prints_has_a_log_where_its_worker_is() -> None:
     )
 
 
-def test_a_task_that_is_none_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_task_is_refused_with_a_list_of_the_tasks() -> None:
     assert said(task="server9") == f"task is 'server9'; expected one of {ALL}, by -e task=.."
 
 
 @pytest.mark.parametrize("lines", ["ten", "-1", "1.5", None, []])
-def test_a_number_of_lines_that_is_none_is_named_with_what_is_expected(lines: object) -> None:
+def test_an_invalid_number_of_lines_is_refused(lines: object) -> None:
     assert said(lines=lines) == f"lines is {lines!r}; expected {log.LINES.expected}, by -e lines=.."

@@ -10,7 +10,7 @@ from plugins.action.show import ActionModule
 from plugins.plugin_utils.pages import tensorboard
 from tests.plugins.steps.module_run import action_of
 
-# In place of TensorBoard, which the tests' environment lacks: it shows what it was started with, and ends.
+# It replaces TensorBoard, which the tests' environment lacks: it prints its arguments and folders, and ends.
 STAND_IN = """#!/bin/sh
 echo "said $*" >&2
 cd $(echo "$*" | sed 's/.*--logdir=//; s/ .*//') && for run in *; do echo "$run is $(readlink $run)" >&2; done
@@ -31,7 +31,7 @@ def acted(cache: Path, *runs: Path, check: bool = False) -> dict[str, Any]:
     return answer
 
 
-def test_where_there_is_none_it_is_said_how_the_pinned_one_is_installed(tmp_path: Path) -> None:
+def test_without_tensorboard_the_commands_that_install_the_pinned_one_are_shown(tmp_path: Path) -> None:
     message = acted(tmp_path)["msg"]
     assert f"\n  {sys.executable} -m venv {tmp_path}/tensorboard\n" in message
     assert f"\n  {tmp_path}/tensorboard/bin/pip install --require-hashes -r " in message
@@ -39,7 +39,7 @@ def test_where_there_is_none_it_is_said_how_the_pinned_one_is_installed(tmp_path
     assert "tensorboard==" in lock.read_text()
 
 
-def test_it_reads_the_folders_of_the_runs_and_its_end_is_told(
+def test_tensorboard_reads_the_folders_of_the_runs_and_its_end_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
@@ -58,7 +58,7 @@ def test_it_reads_the_folders_of_the_runs_and_its_end_is_told(
     )
     assert f"one is {runs[0]}\ntwo is {runs[1]}\n" in message
     assert shown == ["TensorBoard 2.21.0 at http://127.0.0.1:6007/ (Ctrl-C to quit)"]
-    # A time later it shows what is asked for then, and has left the runs alone.
+    # A later call shows only the requested run, and has not changed the runs.
     (runs[0] / "kept").touch()
     message = acted(tmp_path / "cache", runs[1])["msg"]
     assert f"two is {runs[1]}" in message

@@ -21,19 +21,19 @@ def verdicts(real_runs: RealRuns, tmp_path_factory: pytest.TempPathFactory) -> V
 
 
 @pytest.mark.parametrize("case", SHORT, ids=lambda case: case.name)
-def test_a_run_is_judged_as_it_must_be(verdicts: Verdicts, case: Case) -> None:
+def test_each_run_gets_its_expected_verdict(verdicts: Verdicts, case: Case) -> None:
     verdict = verdicts[case.name]
     told = {check.check: check.detail for check in verdict.failing}
     assert case.is_judged_rightly(verdict), f"{verdict.verdict}: {told}"
     json.dumps(verdict.as_json(), allow_nan=False)
 
 
-def test_nothing_bad_is_proven_and_everything_good_is(verdicts: Verdicts) -> None:
+def test_no_bad_run_is_proven_and_every_good_run_is(verdicts: Verdicts) -> None:
     assert "false positives 0, false negatives 0, others judged wrongly 0." in summary(verdicts, SHORT)
 
 
-def test_the_table_of_the_documentation_is_that_of_the_corpus(verdicts: Verdicts) -> None:
-    """`make adversaries` prints it."""
+def test_the_table_in_the_documentation_matches_the_corpus(verdicts: Verdicts) -> None:
+    """`make adversaries` prints the table."""
     table = (ROOT / "docs" / "verdict.md").read_text()
     others = [
         f"| {case.name} | {case.done} | {case.must_be} | {case.must_be} |" for case in CASES if case.long
@@ -42,7 +42,7 @@ def test_the_table_of_the_documentation_is_that_of_the_corpus(verdicts: Verdicts
         assert f"\n{row}" in table
 
 
-def test_the_table_tells_what_is_judged_wrongly(verdicts: Verdicts) -> None:
+def test_the_table_marks_runs_with_a_wrong_verdict(verdicts: Verdicts) -> None:
     bad, good = (next(case.name for case in SHORT if case.must_be == be) for be in (NOT_PROVEN, PROVEN))
     swapped = {case.name: verdicts[case.name] for case in SHORT} | {bad: verdicts[good], good: verdicts[bad]}
     assert "false positives 1, false negatives 1, others judged wrongly 0." in summary(swapped, SHORT)
@@ -50,13 +50,13 @@ def test_the_table_tells_what_is_judged_wrongly(verdicts: Verdicts) -> None:
 
 
 @pytest.mark.parametrize("run", [pytest.param("slow", marks=pytest.mark.chaos), "asleep"])
-def test_who_is_slow_is_named_whether_or_not_the_run_is_proven(verdicts: Verdicts, run: str) -> None:
+def test_a_slow_worker_is_named_whether_or_not_the_run_is_proven(verdicts: Verdicts, run: str) -> None:
     (name,) = (case.name for case in CASES if case.run == run)
     assert verdicts[name].figures["stragglers"] == ["worker1"]
 
 
-def test_a_folder_that_was_damaged_is_a_copy(verdicts: Verdicts, real_runs: RealRuns) -> None:
-    """Of what is judged as the tasks left it, nothing was changed by the cases that damage it."""
+def test_cases_that_damage_a_run_damage_only_a_copy(verdicts: Verdicts, real_runs: RealRuns) -> None:
+    """The original run is still proven after all cases that damage it."""
     assert verdicts["healthy"].verdict == PROVEN
     healthy = next(case for case in CASES if case.name == "healthy")
     assert healthy.judge(real_runs, Path()).verdict == PROVEN

@@ -10,7 +10,7 @@ import pytest
 from tests.psfleet.evidence.adversaries import real_runs
 
 
-def test_who_asks_for_a_run_that_another_trains_waits_and_takes_it(
+def test_a_process_waits_for_a_run_that_another_process_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both, trained = threading.Barrier(2), []

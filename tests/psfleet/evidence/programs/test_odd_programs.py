@@ -1,6 +1,6 @@
-"""Programs that train otherwise than the tutorials: none is proven that shares too little, none is alarmed.
+"""Programs unlike the tutorials: none that shares too little is proven, and the others raise no alarm.
 
-Each is some minute of real processes: `make chaos` runs them.
+Each takes about a minute of real processes: `make chaos` runs them.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.psfleet.evidence.program_folders import run_program
 from tests.psfleet.evidence.run_folders import verdict_of
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "tf1_between_graph.py"
-# What docs/programs.md asks for, in the example's own loop.
+# The calls that docs/programs.md documents, in the example's own loop.
 RECORDED = {
     "import tensorflow as tf\n": "import psfleet_records\nimport tensorflow as tf\n",
     "    losses: list[float] = []\n": "    losses: list[float] = []\n"
@@ -22,7 +22,7 @@ RECORDED = {
 }
 ODD, COORDINATOR = (Path(__file__).with_name(f"odd_{name}.py") for name in ("program", "coordinator"))
 
-# What is done (a function of odd_program.py), on how many ps and workers -> the verdict, and what it says.
+# (function of odd_program.py, number of ps, number of workers) -> verdict and a part of its text.
 PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
     ("local_variables", 1, 2): ("completed", "other workers do not train worker1 mine"),
     ("takes_over", 1, 2): ("completed", "other workers do not train worker1 mine"),
@@ -58,7 +58,7 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(("how", "ps", "workers"), PROGRAMS)
-def test_a_program_is_judged_by_what_it_shares(tmp_path: Path, how: str, ps: int, workers: int) -> None:
+def test_an_odd_program_gets_its_expected_verdict(tmp_path: Path, how: str, ps: int, workers: int) -> None:
     steps = f"--steps={150 * workers}"
     run = run_program(tmp_path / "run", f"--how={how}", steps, program=ODD, ps=ps, worker=workers)
     verdict, (expected, said) = verdict_of(run), PROGRAMS[how, ps, workers]
@@ -71,7 +71,7 @@ def test_a_program_is_judged_by_what_it_shares(tmp_path: Path, how: str, ps: int
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("workers", [2, 4])
-def test_our_own_example_with_records_is_proven(tmp_path: Path, workers: int) -> None:
+def test_the_example_with_records_is_proven(tmp_path: Path, workers: int) -> None:
     text = EXAMPLE.read_text()
     for line, lines in RECORDED.items():
         assert text.count(line) == 1
@@ -84,7 +84,7 @@ def test_our_own_example_with_records_is_proven(tmp_path: Path, workers: int) ->
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("alone", [True, False])
-def test_what_workers_do_for_a_coordinator_is_training_where_it_changes_the_model(
+def test_work_for_a_coordinator_counts_as_training_only_if_it_changes_the_model(
     tmp_path: Path, alone: bool
 ) -> None:
     run = run_program(tmp_path / "run", *(["alone"] if alone else []), program=COORDINATOR, chief=1)
