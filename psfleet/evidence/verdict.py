@@ -135,7 +135,7 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"
     if verdict in {NOT_PROVEN, CANNOT_TELL} and "files_unchanged" not in wrong:
-        words = _lost_with_hosts(run) or words
+        words = _lost_with_hosts(run) or ("" if of_program else _given_up(run)) or words
     headline = f"{verdict.upper()}: {words}"
     return Verdict(
         run.run_id, verdict, headline, tuple(answers), figures_of(run), settings, not_shown, reasons
@@ -157,6 +157,16 @@ def _lost_with_hosts(run: Run) -> str:
     names, hosts = [task.name for task in lost], list(dict.fromkeys(task.host for task in lost))
     verb = "was" if len(names) == 1 else "were"
     return f"{first_of(names)} {verb} lost with {first_of(hosts, 3, ' and ')}" if lost else ""
+
+
+def _given_up(run: Run) -> str:
+    """Return which tasks systemd does not start any more, without a word of their own; "" for none."""
+    given_up = [
+        f"{task.name} {run.endings[task.name].in_words} on {task.host}"
+        for task in run.expected
+        if task.name in run.endings and run.endings[task.name].failed and run.task(task.name).ending is None
+    ]
+    return first_of(given_up)
 
 
 def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:

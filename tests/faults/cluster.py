@@ -123,7 +123,7 @@ class Cluster:
     def play(self, playbook: str, *options: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         """Run a playbook to its end. Raises CalledProcessError with `check` if it fails."""
         done = subprocess.run(
-            self.command(playbook, *options),
+            self.command(*options, playbook),
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
@@ -136,9 +136,9 @@ class Cluster:
             done.check_returncode()
         return done
 
-    def command(self, playbook: str, *options: str) -> list[str]:
-        """Return the command line of a playbook."""
-        return [ANSIBLE, "-i", PRACTICE, *options, playbook]
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of playbooks, with their options."""
+        return [ANSIBLE, "-i", PRACTICE, *arguments]
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -80,15 +80,14 @@ def _stopped_and_resumed(run: Watched) -> None:
 
 
 def _resized(run: Watched) -> None:
-    """Stop the run, give worker 1's host a second worker, and go on; then deploy the first plan again."""
-    run.cluster.play("stop.yml", "-e", f"run_id={run.run_id}", check=True)
-    run.end()
+    """Give worker 1's host a second worker, and go on in one command; then deploy the first plan again."""
     variables = run.cluster.folder / PRACTICE / "host_vars" / f"{run.cluster.places['worker1']}.yml"
     variables.parent.mkdir(exist_ok=True)
     variables.write_text("trainer_worker_tasks: 2\n", encoding="utf-8")
+    run.hit_at = time.time()
     try:
-        run.cluster.play("deploy.yml", check=True)
-        resumed = Watched.start(run.cluster, run.run_id)
+        resumed = Watched.start(run.cluster, run.run_id, before=("stop.yml", "deploy.yml"))
+        run.end()
         run.process, run.lines = resumed.process, resumed.lines
         run.end()
     finally:
@@ -224,9 +223,13 @@ ROWS = (
     ),
     Row("F14", "the loss diverges", _diverges, options=_TOO_FAST, verdict=NOT_PROVEN),
     Row("F17", "the controller dies, and train.yml is typed again", _controller_killed),
-    Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed),
+    Row("F19", "stop.yml in the middle, then train.yml with the same run id", _stopped_and_resumed, _ALL),
     Row(
-        "F19/workers", "stop.yml, then train.yml with three workers instead of two", _resized, options=_LONGER
+        "F19/workers",
+        "a third worker joins: stop.yml, deploy.yml and train.yml in one command",
+        _resized,
+        _ALL,
+        options=_LONGER,
     ),
     Row("F21", "a second run is started on the same hosts", _second_run),
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),

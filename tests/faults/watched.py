@@ -23,9 +23,9 @@ class Watched:
     hit_at: float = 0.0
 
     @classmethod
-    def start(cls, cluster: Cluster, run_id: str, *options: str) -> "Watched":
-        """Start `train.yml` for a run."""
-        command = cluster.command("train.yml", "-e", f"run_id={run_id}", *options)
+    def start(cls, cluster: Cluster, run_id: str, *options: str, before: tuple[str, ...] = ()) -> "Watched":
+        """Start `train.yml` for a run, with the playbooks `before` it in one command."""
+        command = [*cluster.command(*before, "-e", f"run_id={run_id}", *options), "train.yml"]
         process = subprocess.Popen(
             command,
             cwd=cluster.folder,

@@ -104,6 +104,17 @@ def test_a_task_that_systemd_gave_up_is_named_with_its_exit_code(lost: Path) -> 
     assert "; worker2 failed with exit code 9 on host3 after" in verdict_of(lost).headline
 
 
+def test_a_needed_task_that_systemd_gave_up_is_the_reason_in_the_headline(lost: Path) -> None:
+    reason = "a signal ended it\nStep: 100, global step: 300"
+    entry = {"name": "worker2", "alive": False, "failed": True, "exit_code": 9, "reason": reason}
+    write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
+    settings = json.loads((lost / "settings.json").read_text())
+    write(lost, "settings.json", json.dumps(settings | {"success": "all_workers"}))
+    verdict = verdict_of(lost)
+    assert verdict.headline == "NOT PROVEN: worker2 failed with exit code 9 on host3"
+    assert "worker2 failed with exit code 9: a signal ended it" in detail(verdict, "ended_well").split("; ")
+
+
 def test_steps_of_an_unknown_process_do_not_count_as_those_of_a_lost_worker(lost: Path) -> None:
     """The ps counted how many steps the worker took; any more must be those of another process."""
     counted = records(lost, "worker0")[-1]["contributions"]
