@@ -14,8 +14,8 @@ _MEANINGS = (
     "Each row is a run of its own: `mnist_mlp`, asynchronous, 1 ps and 2 workers on three container hosts,",
     "20,000 steps, with the fault at a random step between 3,000 and 9,000. Seconds are counted from the",
     "fault: *told* is the first line of `train.yml` that names what was hit; *trains* is the first step of a",
-    "new process in place of one that the fault ended, by the records. Steps lost were computed, and then",
-    "undone by restoring a checkpoint.",
+    "new process in place of one that the fault ended, by the records, or any step after the fault is over",
+    "where it ended none. Steps lost were computed, and then undone by restoring a checkpoint.",
 )
 
 
@@ -40,7 +40,7 @@ def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
     lines = [
         "# Faults",
         "",
-        f"Written by `make faults`. {of_machines}.",
+        f"Written by `make faults`: {of_machines}.",
         "[JSON](fault-table.json) of the same has what each row was tried on, and when.",
         "",
         "![Seconds until each fault was told and until training went on](fault-table.svg)",
@@ -68,20 +68,19 @@ def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 def picture(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Return an SVG with the seconds of each fault until it was told, and until training went on."""
-    tried = [(row, outcome) for row, outcome in reversed(_tried(rows)) if _has_seconds(outcome)]
-    places = range(len(tried))
-    told = [(place, outcome.seconds_until_told) for place, (_, outcome) in enumerate(tried)]
-    seen = [(place, at) for place, at in told if at is not None]
+    tried = [(row, outcome) for row, outcome in reversed(_tried(rows)) if row.hit or row.told]
     with style():
-        figure = Figure(figsize=(WIDTH, 1.0 + 0.3 * len(tried)), layout="constrained")
+        figure = Figure(figsize=(WIDTH, 1.0 + 0.42 * len(tried)), layout="constrained")
         axes = figure.add_subplot()
-        until_training = [outcome.seconds_until_training or 0.0 for _, outcome in tried]
-        axes.barh(places, until_training, color=PALETTE[0], height=0.6, label="training goes on")
-        axes.plot([at for _, at in seen], [place for place, _ in seen], "o", color=PALETTE[1], label="told")
-        axes.set_yticks(places, [f"{row.what}  {row.number}" for row, _ in tried], fontsize=8)
-        axes.set_xlabel("seconds after the fault")
+        for place, (row, outcome) in enumerate(tried):
+            if outcome.seconds_until_training is not None:
+                axes.barh(place - 0.15, outcome.seconds_until_training, color=PALETTE[0], height=0.35)
+            if outcome.seconds_until_told is not None:
+                axes.plot(outcome.seconds_until_told, place - 0.15, "o", color=PALETTE[1])
+            axes.annotate(row.what, (0, place + 0.14), xytext=(3, 0), textcoords="offset points", fontsize=8)
+        axes.set_yticks(range(len(tried)), [row.number for row, _ in tried], fontsize=8)
+        axes.set_xlabel("seconds until it is told (dot) and training goes on (bar)", fontsize=9)
         axes.grid(visible=False, axis="y")
-        axes.legend(loc="lower right")
         return str(as_svg(figure, "faults", "Seconds until each fault was told and until training went on"))
 
 
@@ -92,7 +91,3 @@ def _tried(rows: Mapping[str, Mapping[str, Any]]) -> list[tuple[Row, Outcome]]:
         for row in ROWS
         if row.number in rows
     ]
-
-
-def _has_seconds(outcome: Outcome) -> bool:
-    return outcome.seconds_until_told is not None or outcome.seconds_until_training is not None
