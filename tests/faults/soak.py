@@ -19,6 +19,8 @@ from tests.faults.watched import Watched
 # The chief is alone on its host, a ps shares one with a worker.
 GROUPS = (("ps",), ("worker",), ("worker",), ("ps", "worker"))
 FIRST_STEPS = 5000
+# What a fault costs, about: this decides how many steps the long run takes.
+SECONDS_FOR_A_FAULT = 30.0
 # For so long a save of this model stops training, at most.
 SAVE_SECONDS = 0.05
 
@@ -32,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}: a fault each {options.every:.0f} s, {options.minutes:g} min", flush=True)
     with cluster(*GROUPS) as made:
-        steps = round(rate_of(made) * options.minutes * 60)
+        useful = options.every / (options.every + SECONDS_FOR_A_FAULT)
+        steps = round(rate_of(made) * options.minutes * 60 * useful)
         # As docs/trainer.md advises, by Young (1974).
         interval = math.sqrt(2 * options.every * SAVE_SECONDS)
         print(f"{steps} steps, a checkpoint each {interval:.1f} s", flush=True)
