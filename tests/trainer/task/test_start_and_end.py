@@ -20,7 +20,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
     with (
         Cluster(tmp_path_factory.mktemp("late"), flags=linear) as late,
         Cluster(
-            tmp_path_factory.mktemp("missing"), flags=[*linear, "--barrier_deadline_seconds=4"]
+            tmp_path_factory.mktemp("missing"), flags=[*linear, "--barrier_deadline_seconds=20"]
         ) as missing,
     ):
         missing.serve("ps0")
