@@ -50,17 +50,17 @@ def main(arguments: Sequence[str]) -> int:
         for place, row in enumerate(chosen):
             found[row.number] = outcome_of(made, row, f"fault{place}", source.randint(EARLIEST, LATEST))
             print(in_words(row, found[row.number]), flush=True)
-            write_table(ROOT / "docs", {row.number: found[row.number]}, before | {"seed": options.seed})
+            write_row(ROOT / "docs", row.number, found[row.number], before | {"seed": options.seed})
     wrong = [row.number for row in chosen if found[row.number].wrong(row.verdict, told=bool(row.told))]
     print(f"{len(chosen) - len(wrong)} of {len(chosen)} rows ended as they must. Not so: {wrong}")
     return int(bool(wrong))
 
 
-def write_table(folder: Path, found: Mapping[str, Outcome], tried_on: Mapping[str, object]) -> None:
-    """Put rows into the table: a page, a picture, and JSON with what each row was tried on."""
+def write_row(folder: Path, number: str, outcome: Outcome, tried_on: Mapping[str, object]) -> None:
+    """Put a row into the table: a page, a picture, and JSON with what each row was tried on."""
     path = folder / "fault-table.json"
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    rows |= {number: {**vars(outcome), "tried_on": tried_on} for number, outcome in found.items()}
+    rows[number] = {**vars(outcome), "tried_on": tried_on}
     write_json(path, rows)
     (folder / "fault-table.md").write_text(page(rows), encoding="utf-8")
     (folder / "fault-table.svg").write_text(f"{picture(rows)}\n", encoding="utf-8")

@@ -68,15 +68,13 @@ def _again_and_again(run: Watched) -> None:
 
 def _controller_killed(run: Watched) -> None:
     run.kill()
-    attached = Watched.start(run.cluster, run.run_id)
-    run.process, run.lines = attached.process, attached.lines
+    run.follow(Watched.start(run.cluster, run.run_id))
 
 
 def _stopped_and_resumed(run: Watched) -> None:
     run.cluster.play("stop.yml", "-e", f"run_id={run.run_id}", check=True)
     run.end()
-    resumed = Watched.start(run.cluster, run.run_id)
-    run.process, run.lines = resumed.process, resumed.lines
+    run.follow(Watched.start(run.cluster, run.run_id))
 
 
 def _resized(run: Watched) -> None:
@@ -88,7 +86,7 @@ def _resized(run: Watched) -> None:
     try:
         resumed = Watched.start(run.cluster, run.run_id, before=("stop.yml", "deploy.yml"))
         run.end()
-        run.process, run.lines = resumed.process, resumed.lines
+        run.follow(resumed)
         run.end()
     finally:
         variables.unlink()
@@ -109,8 +107,7 @@ def _chiefs_host_replaced(run: Watched) -> None:
         run.cluster.podman("start", host)
         run.cluster.await_host(host)
         run.cluster.play("deploy.yml", check=True)
-    resumed = Watched.start(run.cluster, run.run_id)
-    run.process, run.lines = resumed.process, resumed.lines
+    run.follow(Watched.start(run.cluster, run.run_id))
 
 
 def _second_run(run: Watched) -> None:

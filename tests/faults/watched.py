@@ -59,6 +59,10 @@ class Watched:
         later = ((at, line) for at, line in [*self.lines] if at >= since)
         return next(((at, line) for at, line in later if any(text in line for text in patterns)), None)
 
+    def follow(self, other: "Watched") -> None:
+        """Go on with another `train.yml` of the same run."""
+        self.process, self.lines = other.process, other.lines
+
     def kill(self) -> None:
         """Kill the playbook, as a crash of the controller does."""
         self.process.send_signal(signal.SIGKILL)
