@@ -109,9 +109,9 @@ def ended_well(findings: Findings, run: Run) -> Good:
         ending, by_systemd = task.ending, run.endings.get(task.name)
         if by_systemd and by_systemd.ended_by == HOST:
             findings.wrong.append(f"{task.name} {by_systemd.in_words}: {in_a_line(by_systemd.reason)}")
-        elif ending is None and by_systemd and by_systemd.failed:
-            reason = in_a_line(by_systemd.reason.partition("\n")[0])
-            findings.wrong.append(f"{task.name} {by_systemd.in_words}: {reason}")
+        elif given_up := run.given_up(task.name):
+            reason = in_a_line(given_up.reason.partition("\n")[0])
+            findings.wrong.append(f"{task.name} {given_up.in_words}: {reason}")
         elif ending is None:
             findings.lacking.append(f"{task.name} has no ending: it was killed, or its records are cut")
         elif ending.event == "failed":

@@ -69,6 +69,12 @@ class Run:
         """The run's workers, then the lost ones that left records."""
         return (*self.workers, *self.recorded_lost)
 
+    def given_up(self, name: str) -> Ending | None:
+        """Return how systemd saw a task fail that left no ending of its own; None for other tasks."""
+        by_systemd = self.endings.get(name)
+        failed = by_systemd is not None and by_systemd.failed
+        return by_systemd if failed and self.task(name).ending is None else None
+
     def is_lost(self, name: str) -> bool:
         """Return whether a worker is one of the lost ones."""
         return any(task.name == name for task in self.lost)

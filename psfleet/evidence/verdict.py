@@ -161,12 +161,13 @@ def _lost_with_hosts(run: Run) -> str:
 
 def _given_up(run: Run) -> str:
     """Return which tasks systemd does not start any more, without a word of their own; "" for none."""
-    given_up = [
-        f"{task.name} {run.endings[task.name].in_words} on {task.host}"
-        for task in run.expected
-        if task.name in run.endings and run.endings[task.name].failed and run.task(task.name).ending is None
-    ]
-    return first_of(given_up)
+    return first_of(
+        [
+            f"{task.name} {ending.in_words} on {task.host}"
+            for task in run.expected
+            if (ending := run.given_up(task.name))
+        ]
+    )
 
 
 def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
