@@ -50,8 +50,8 @@ molecule: setup-dev ## Run the Molecule scenarios on container hosts
 cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
 	@tools/run_tests.py cuda
 
-kinds: setup-dev ## Run the slow scenario of more kinds of runs, which `make test` leaves out: programs of TensorFlow 2, one process
-	@tools/run_tests.py kinds
+kinds: setup-dev ## Run the slow scenarios of more kinds of runs, which `make test` leaves out: other replications, TensorFlow 2, one process
+	@tools/run_tests.py replication kinds
 
 security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: on the network, by a compromised host, with revoked keys
 	@tools/run_tests.py security

@@ -37,6 +37,7 @@ def test_a_resized_run_is_proven_with_the_workers_of_each_part(resized: Path) ->
     assert "part 2 (3 workers): 3 workers found each other's nonces" in detail(verdict, "workers_met")
 
 
+@pytest.mark.chaos
 def test_synchronous_steps_aggregate_as_many_gradients_as_the_part_has_workers(
     copy_of: Callable[[str], Path],
 ) -> None:

@@ -59,7 +59,7 @@ def test_the_program_needs_nothing_but_python_and_the_folder(run: Path) -> None:
     assert json.loads(done.stdout) == written
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.chaos), 2])
 def test_a_run_that_pulls_ahead_is_proven_and_does_not_count_own_steps_as_staleness(
     tmp_path: Path, workers: int
 ) -> None:

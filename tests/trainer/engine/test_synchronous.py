@@ -205,6 +205,7 @@ def test_a_worker_killed_while_it_waits_rejoins_through_a_ps_with_a_single_threa
         _assert_exact(cluster.only("worker0", "finished"), replicas=3)
 
 
+@pytest.mark.chaos
 def test_a_run_with_a_permanently_lost_worker_ends_and_names_that_worker(tmp_path: Path) -> None:
     flags = _sync(2, "--model=linear", ENDLESS, "--recovery_deadline_seconds=30")
     with Cluster(tmp_path, flags=flags) as cluster:

@@ -77,7 +77,7 @@ def test_a_script_of_tensorflow_1_runs_unchanged(tmp_path: Path) -> None:
     assert_it_ran_as_it_is(tasks)
 
 
-@pytest.mark.slow
+@pytest.mark.chaos
 def test_a_worker_that_starts_first_waits_for_the_chief(tmp_path: Path) -> None:
     with tasks_of(tmp_path, SCRIPTS / "sync_replicas.py") as tasks:
         tasks.start("ps0", "worker1")

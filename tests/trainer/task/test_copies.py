@@ -47,7 +47,7 @@ def _lose_the_chiefs_disk(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("elsewhere", "keeper", "flags"),
     [
-        (PS_ELSEWHERE, "ps0", ["--optimizer=adam"]),
+        pytest.param(PS_ELSEWHERE, "ps0", ["--optimizer=adam"], marks=pytest.mark.chaos),
         pytest.param(PS_ELSEWHERE, "ps0", ["--replication=sync"], marks=pytest.mark.chaos),
         pytest.param(WORKER1_ELSEWHERE, "worker1", [], marks=pytest.mark.chaos),
         (WORKER1_ELSEWHERE, "worker1", ["--replication=in_graph"]),
@@ -100,7 +100,10 @@ def test_a_failed_copy_is_recorded_and_the_run_continues(tmp_path: Path) -> None
         assert "no copies of checkpoints are kept" in cluster.output("ps0")
 
 
-@pytest.mark.parametrize(("elsewhere", "flags"), [((), []), (PS_ELSEWHERE, ["--checkpoint_copies=1"])])
+@pytest.mark.parametrize(
+    ("elsewhere", "flags"),
+    [pytest.param((), [], marks=pytest.mark.chaos), (PS_ELSEWHERE, ["--checkpoint_copies=1"])],
+)
 def test_no_copies_are_kept_without_another_host_or_with_checkpoint_copies_1(
     tmp_path: Path, elsewhere: Sequence[int], flags: Sequence[str]
 ) -> None:

@@ -24,7 +24,7 @@ STEPS, MORE = 50, 10
 
 @pytest.mark.parametrize(
     ("replication", "servers", "numbers"),
-    [("sync", [], (2, 1)), ("in_graph", [0], (2, 3))],
+    [("sync", [], (2, 1)), pytest.param("in_graph", [0], (2, 3), marks=pytest.mark.chaos)],
 )
 def test_a_run_resumes_with_another_number_of_ps(
     tmp_path: Path,
