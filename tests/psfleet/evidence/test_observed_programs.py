@@ -33,9 +33,7 @@ def observed(trained: Callable[[str], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained("tutorial"), tmp_path / RUN_ID))
 
 
-@pytest.mark.parametrize(
-    "kind", ["tutorial", pytest.param("tutorial_synchronous", marks=pytest.mark.chaos)]
-)
+@pytest.mark.parametrize("kind", ["tutorial", pytest.param("tutorial_synchronous", marks=pytest.mark.chaos)])
 def test_a_program_without_any_use_of_psfleet_is_proven_by_observation(
     trained: Callable[[str], Path], kind: str
 ) -> None:
