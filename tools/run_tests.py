@@ -37,10 +37,10 @@ SCENARIOS = ("mixed", "default", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
-# Two parts of pytest run at a time, the longest first: their tests often wait for tasks and deadlines, but
+# Three parts of pytest run at a time, the longest first: their tests often wait for tasks and deadlines, but
 # more at a time would keep tasks waiting for a core. "unit" does without TensorFlow: in a process that has
 # loaded it, the system's libzstd reads no archive any more.
-UNIT_AT_A_TIME = 2
+UNIT_AT_A_TIME = 3
 UNIT = {
     "unit of trainer": ["tests/trainer", "--ignore=tests/trainer/task", "tests/benchmarks"],
     "unit": [
