@@ -14,7 +14,8 @@ EXISTING = ["--existing_servers=true", "--model=linear"]
 
 
 @pytest.mark.parametrize(
-    ("run", "servers", "gradients_in_a_step"), [("sync_on_servers", [0, 1], 2), (IN_GRAPH, [0], 3)]
+    ("run", "servers", "gradients_in_a_step"),
+    [pytest.param("sync_on_servers", [0, 1], 2, marks=pytest.mark.chaos), (IN_GRAPH, [0], 3)],
 )
 def test_clients_train_on_their_servers_and_all_tasks_end(
     real_runs: RealRuns, run: str, servers: list[int], gradients_in_a_step: int
