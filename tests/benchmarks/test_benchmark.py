@@ -23,6 +23,7 @@ def forked(
     return ForkedProcess([*enter, *command[1:]], output.parent, environment, output)
 
 
+@pytest.mark.chaos
 def test_a_failed_run_is_repeated_once(tmp_path: Path) -> None:
     started: list[str] = []
 

@@ -35,6 +35,7 @@ def test_clients_train_on_their_servers_and_all_tasks_end(
     assert (tasks.directory("worker0") / "checkpoints" / f"model.ckpt-{steps}.index").exists()
 
 
+@pytest.mark.chaos
 def test_a_lost_server_rejoins_and_a_stopped_run_resumes_at_its_last_step(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=EXISTING, servers=[0, 1]) as cluster:
         cluster.start(flags=["--steps=1000000"])
