@@ -309,3 +309,41 @@ def test_the_lead_is_no_longer_shown_as_missing_once_its_host_answers() -> None:
     run.view.add_units("node0", answer, 32.0)
     run.view.add_reading(Reading(progress()), 33.0)
     assert not any("node0" in each for each in run.view.now.away)
+
+
+def test_a_worker_that_leaves_in_order_and_joins_again_is_told_once_each() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    assert heard(run, worker1("active", "running")) == []
+    left = worker1("inactive", "dead", code=143)
+    assert [heard(run, left) for _ in range(4)] == [
+        [],
+        ["worker1 on node1 left the run, which goes on"],
+        [],
+        [],
+    ]
+    run.goes_on(1, [20, 0])
+    assert run.view.now.workers[1].trouble == "not in the run"
+    assert run.view.now.away == ()
+    assert heard(run, worker1("active", "running")) == ["worker1 on node1 joined the run"]
+    run.goes_on(1, [20, 20])
+    assert run.view.now.workers[1].trouble == ""
+
+
+def test_the_host_of_an_empty_place_may_be_silent_without_a_notice() -> None:
+    run = PlayedRun(decided_run(2) | {"empty": ["worker1"]}, silent=True)
+    for _ in range(int(SILENT_SECONDS) + 2):
+        run.view.add_units("node0", f"{unit('ps', 0)}\n{unit('worker', 0)}", float(run.seconds))
+        assert run.goes_on(1, [20, 0]) == []
+    assert run.view.units.silent_hosts == ("node1",)
+    assert run.view.now.workers[1].trouble == "not in the run"
+    heard(run, worker1("inactive", "dead"))
+    assert [heard(run, worker1("inactive", "dead")) for _ in range(3)] == [[], [], []]
+    assert heard(run, worker1("active", "running")) == ["worker1 on node1 joined the run"]
+
+
+@pytest.mark.parametrize("training", [{"replication": "sync"}, {"existing_servers": True}])
+def test_a_worker_that_no_run_of_its_kind_may_leave_does_not_run_any_more(training: dict[str, Any]) -> None:
+    run = PlayedRun(decided_run(2, **training), silent=True)
+    left = worker1("inactive", "dead", code=143)
+    heard(run, left)
+    assert heard(run, left) == ["worker1 on node1 does not run any more, and systemd does not start it again"]
