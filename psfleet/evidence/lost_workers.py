@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from psfleet.evidence.absences import joined_late
 from psfleet.evidence.answer import listed
 from psfleet.evidence.clocks import own_seconds
 from psfleet.evidence.endings import HOST
@@ -15,6 +16,7 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.steps_accounted import Tally
 from psfleet.evidence.task_records import GOOD_ENDINGS
 from psfleet.inventory.success_policy import needed_workers
+from trainer.contract.records import STOPPED_BY_HAND
 from trainer.contract.run_tasks import SERVER, RunTask
 
 
@@ -47,11 +49,14 @@ class LostWorker:
 def excuse_lost(run: Run) -> Run:
     """Return the run with its lost workers in `lost` rather than in `expected`, if `success` allows that.
 
-    A worker is lost if neither its records nor systemd say that it finished. Nothing is excused without a
-    usable tasks.json, if fewer workers finished than that needs, or if one client drives all workers.
+    A worker is lost if neither its records nor systemd say that it finished, or if it joined too late to take
+    a step. Nothing is excused without a usable tasks.json, if fewer workers finished than that needs, or if
+    one client drives all workers.
     """
     candidates = [task for task in run.expected if task.job == "worker" and task.name != run.chief.name]
-    lost = [task for task in candidates if not _has_finished(run, task.name)]
+    lost = [
+        task for task in candidates if not _has_finished(run, task.name) or _came_too_late(run, task.name)
+    ]
     finished = len(run.of_job("worker")) - len(lost)
     is_known = run.endings and not run.unusable_endings and not run.rules.one_client
     if not lost or not is_known or finished < needed_workers(run.success, len(run.of_job("worker"))):
@@ -92,10 +97,23 @@ def _has_finished(run: Run, name: str) -> bool:
     return by_systemd is not None and by_systemd.by_itself
 
 
+def _came_too_late(run: Run, name: str) -> bool:
+    worker = run.task(name)
+    took_no_step = not worker.windows and run.contributions.get(name) == 0
+    return run.program is None and took_no_step and bool(worker.records) and joined_late(run, worker)
+
+
 def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
     ending, records = run.endings.get(task.name), run.task(task.name)
     how = f"was lost with {task.host}"
-    if ending is not None and ending.ended_by != HOST:
+    own = records.ending.text("reason") if records.ending is not None else ""
+    if own == STOPPED_BY_HAND and run.is_last:
+        how = "left"
+    elif own in GOOD_ENDINGS:
+        how = "joined too late to take a step"
+    elif not records.records and run.contributions.get(task.name) == 0:
+        how = "was not there"
+    elif ending is not None and ending.ended_by != HOST:
         how = f"{ending.in_words} on {task.host}"
     step = seen
     if records.processes:
