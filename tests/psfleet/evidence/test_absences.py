@@ -24,19 +24,13 @@ from trainer.contract.exit_codes import STOPPED
 
 
 def ended_well(run: Path, success: str | int, *left: str) -> None:
-    """Let all tasks with records have ended by themselves, except those that `left` the run."""
-    gone = {f"worker{index}" for index in range(3)} - {path.stem for path in (run / "events").iterdir()}
-    lose_host_of_none(run, success)
-    entries = [entry for entry in json.loads((run / "tasks.json").read_text()) if entry["name"] not in gone]
-    write(
-        run,
-        "tasks.json",
-        json.dumps([entry | {"exit_code": STOPPED} if entry["name"] in left else entry for entry in entries]),
-    )
-
-
-def lose_host_of_none(run: Path, success: str | int) -> None:
+    """Let all tasks with records have ended by themselves; those that `left` were ended by SIGTERM."""
     lose_host(run, success=success)
+    recorded = {path.stem for path in (run / "events").iterdir()}
+    entries = [each for each in json.loads((run / "tasks.json").read_text()) if each["name"] in recorded]
+    codes = dict.fromkeys(left, STOPPED)
+    told = [each | {"exit_code": codes.get(each["name"], each["exit_code"])} for each in entries]
+    write(run, "tasks.json", json.dumps(told))
 
 
 @pytest.fixture
@@ -178,4 +172,4 @@ def test_nobody_waits_for_a_worker_that_left_or_is_not_there(real_runs: RealRuns
         assert len(waited) == 1
         assert "Ending without waiting longer" not in tasks.output("worker0")
         assert "Waiting for worker2" not in tasks.output("worker0")
-        assert [record.text("reason") for record in tasks.records("worker1", "finished")][0] == "stopped"
+        assert tasks.records("worker1", "finished")[0].text("reason") == "stopped"

@@ -215,9 +215,8 @@ def _elastic(join_again: bool) -> Callable[[RealRuns, Path], Path]:
             write_plan(run, plan, settings_of(flags).as_dict())
 
             def await_stop(task: str) -> None:
-                cluster.until(
-                    lambda: stands_still(cluster.records(task, "started")[-1].pid), f"a stop of {task}"
-                )
+                pid = cluster.records(task, "started")[-1].pid
+                cluster.until(lambda: stands_still(pid), f"{task} to stand still")
 
             cluster.environment = {"PSFLEET_PLAN_HASH": plan.hash, "PSFLEET_RELEASE": RELEASE}
             cluster.environment["PSFLEET_ABSENT_WORKERS"] = "2"
