@@ -6,7 +6,6 @@ from typing import Any
 
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
-from psfleet.run.places import without_silent
 from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
@@ -44,7 +43,6 @@ FILTERS = (
     task_files.run_files,
     tunnel_command,
     with_inventory,
-    without_silent,
 )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, VARIABLE, needed_workers
-from psfleet.run.folder import tasks_of_run
 from psfleet.run.settings import can_resize
 from psfleet.run.start import RefusedError
 from trainer.contract.exit_codes import FINISHED
@@ -82,19 +81,6 @@ def left_out(
     may_go_on = is_elastic(settings) and all(map(may_be_away, out)) and len(workers) - len(out) >= needed
     takes_part = any(_is_alive(run_id, task, others) for task in out)
     return [str(task["name"]) for task in out] if may_go_on and not takes_part else []
-
-
-def without_silent(plan: Mapping[str, Any], settings: Mapping[str, Any], silent: Sequence[str]) -> list[str]:
-    """Return how a run begins or goes on without the hosts that do not answer, as a list: [] if it cannot.
-
-    `plan` and `settings` are the facts `cluster_plan` and `cluster_settings`.
-    """
-    tasks = tasks_of_run(plan, settings)
-    answering: Answers = {task["host"]: {} for task in tasks if task["host"] not in silent}
-    names = left_out("", tasks, settings, answering, {})
-    limit = ":".join(["all", *(f"!{host}" for host in silent)])
-    command = f"ansible-playbook train.yml --limit '{limit}'"
-    return [f"or train without {', '.join(names)}, who may join later: {command}"] if names else []
 
 
 def absent(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:

@@ -217,7 +217,8 @@ def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Ite
     if names := _elsewhere(tasks, hosts):
         yield (
             f"Either --limit leaves out {names}, or these hosts gave no answer; a run needs every "
-            "task: start it without --limit, when all hosts can be reached"
+            "task: start it without --limit, when all hosts can be reached. An asynchronous run of a model "
+            "can do without workers that training_run_success does not need to finish"
         )
 
 

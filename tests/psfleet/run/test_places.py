@@ -3,12 +3,9 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.places import absent, is_elastic, leaving, left_out, without_silent
-from psfleet.run.settings import run_settings
+from psfleet.run.places import absent, is_elastic, leaving, left_out
 from psfleet.run.start import RefusedError, hindrances
-from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_start import PLAN, found
-from trainer.contract.settings import TrainingSettings
 
 TASKS: list[dict[str, Any]] = [
     {"name": "ps0", "job": "ps", "index": 0, "host": "n1", "role": "ps"},
@@ -164,17 +161,3 @@ def test_what_keeps_a_worker_from_joining_is_told() -> None:
     taken = {"name": "ports", "task": "worker1", "found": "nc holds port 2222", "remedy": "end it"}
     (port,) = hindrances(PLAN, tasks, "n1", fit | {"n1": found("worker1", checks=[taken])})
     assert port == "n1: nc holds port 2222; end it"
-
-
-@pytest.mark.parametrize(
-    ("success", "silent", "names"),
-    [("chief", ["node1"], "worker1"), ("all_workers", ["node1"], ""), ("chief", ["node0"], "")],
-)
-def test_what_to_type_without_a_host_that_does_not_answer_is_told_where_the_policy_allows_it(
-    success: str, silent: list[str], names: str
-) -> None:
-    plan = make_plan()
-    settings = run_settings(plan, {task.name: TrainingSettings() for task in plan.tasks}, None, success)
-    command = f"ansible-playbook train.yml --limit 'all:!{silent[0]}'"
-    told = [f"or train without {names}, who may join later: {command}"] if names else []
-    assert without_silent(plan.to_json(), settings, silent) == told
