@@ -38,6 +38,8 @@ POLLS_UNTIL_SILENT = 3
 ABSENT_POLLS = 2
 
 _LOG_BYTES = 16384
+# What a task writes into its file in `endings` (trainer/process/ending.py).
+_ENDED_BY_SIGTERM = f'"exit_code": {STOPPED}}}'
 # The host's clock, beside the properties that systemd prints.
 _NOW = "Now"
 
@@ -228,8 +230,13 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job,WatchdogTimestamp"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
+        endings = [
+            f"{paths['state_directory']}/runs/{run['id']}/endings/{task['name']}.json" for task in tasks
+        ]
+        # systemd forgets how a unit ended that was stopped and disabled.
+        stopped = as_daemon(user, "timeout", "10", "grep", "-ls", _ENDED_BY_SIGTERM, *endings)
         commands[host] = unless_going_down(
-            f"{rebooted_command(boots)}; echo; echo {_NOW}=$(date +%s); echo; "
+            f"{rebooted_command(boots)}; {stopped}; echo; echo {_NOW}=$(date +%s); echo; "
             f"systemctl show --timestamp=unix --property={properties} {shlex.join(units)}; "
             f"{as_daemon(user, 'sh', '-c', ends)}"
         )
@@ -266,7 +273,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
     blocks = parse_show(shown)
     units = {values.get("Id"): values for values in blocks}
     now = next((values[_NOW] for values in blocks if _NOW in values), "")
-    rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
+    files = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
     for task, (log, noted, step) in zip(tasks, parts, strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
@@ -281,10 +288,10 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         states[name] = UnitState(
             alive=is_alive(values),
             trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet >= HUNG_SECONDS else "",
-            exit_code=counted(values.get("ExecMainStatus")),
+            exit_code=STOPPED if f"{name}.json" in files else counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),
-            rebooted=boot_file(Path(), task["job"], task["index"]).name in rebooted,
+            rebooted=boot_file(Path(), task["job"], task["index"]).name in files,
             saves=tuple(noted_places(noted)),
             rate=_rate(step) if runs else None,
             quiet_seconds=quiet,
