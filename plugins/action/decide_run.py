@@ -65,7 +65,7 @@ class ActionModule(ControllerAction):
             run_id = going_on(hosts, str(arguments["run_id"]))
             if not run_id:
                 return {"run": {"id": ""}}
-            return {"run": self._ended(run_id, arguments, None if not limited else hosts)}
+            return {"run": self._ended(run_id, arguments, hosts if limited else None)}
         except RefusedError as refused:
             return self._failure("\n".join(refused.problems))
 
@@ -83,16 +83,18 @@ class ActionModule(ControllerAction):
                 raise RefusedError(f"{what}; type stop.yml --limit where it began") from None
             settings = self.variables["cluster_settings"]
             tasks = tasks_of_run(self.variables["cluster_plan"], settings)
-        run = described_run(folder, settings, tasks)
-        told = f"Run {run_id} is stopped. Resume with: {again}"
-        ended = {"tasks": stopped_tasks(run_id, tasks, hosts), "warning": unstopped(tasks, hosts)}
-        ended["goes_on"] = everywhere is not None
+        gone, told = tasks, f"Run {run_id} is stopped. Resume with: {again}"
         if everywhere is not None:
-            gone = leaving(run_id, tasks, settings, self.variables["ansible_play_hosts_all"], everywhere)
-            ended |= {"tasks": stopped_tasks(run_id, gone, hosts), "warning": unstopped(gone, hosts)}
+            limited = self.variables["ansible_play_hosts_all"]
+            gone = leaving(run_id, tasks, settings, limited, everywhere)
             names = first_of([task["name"] for task in gone])
             told = f"{names} left run {run_id}, which goes on. To join it again: {again}"
-        return run | ended | {"told": with_inventory(told, self.variables["ansible_inventory_sources"])}
+        return described_run(folder, settings, tasks) | {
+            "tasks": stopped_tasks(run_id, gone, hosts),
+            "warning": unstopped(gone, hosts),
+            "goes_on": everywhere is not None,
+            "told": with_inventory(told, self.variables["ansible_inventory_sources"]),
+        }
 
     def _answers_of_others(self) -> dict[str, dict[str, Any]]:
         """Return the answers of the cluster's hosts that --limit leaves out, as far as they answer."""

@@ -35,6 +35,11 @@ def joined_late(run: Run, worker: TaskRecords) -> bool:
     return met is not None and met.get(worker.name) not in own
 
 
+def has_left(worker: TaskRecords) -> bool:
+    """Return whether the last process of a worker was stopped, by its records."""
+    return worker.ending is not None and worker.ending.text("reason") == STOPPED_BY_HAND
+
+
 def in_words(run: Run) -> str:
     """Return who joined late, or left and joined again, with the global steps; "" if nobody did."""
     return listed(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from psfleet.evidence.absences import joined_late
+from psfleet.evidence.absences import has_left, joined_late
 from psfleet.evidence.answer import listed
 from psfleet.evidence.clocks import own_seconds
 from psfleet.evidence.endings import HOST
@@ -16,7 +16,6 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.steps_accounted import Tally
 from psfleet.evidence.task_records import GOOD_ENDINGS
 from psfleet.inventory.success_policy import needed_workers
-from trainer.contract.records import STOPPED_BY_HAND
 from trainer.contract.run_tasks import SERVER, RunTask
 
 
@@ -106,10 +105,9 @@ def _came_too_late(run: Run, name: str) -> bool:
 def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
     ending, records = run.endings.get(task.name), run.task(task.name)
     how = f"was lost with {task.host}"
-    own = records.ending.text("reason") if records.ending is not None else ""
-    if own == STOPPED_BY_HAND and run.is_last:
+    if has_left(records) and run.is_last:
         how = "left"
-    elif own in GOOD_ENDINGS:
+    elif records.ending is not None and records.ending.text("reason") in GOOD_ENDINGS:
         how = "joined too late to take a step"
     elif not records.records and run.contributions.get(task.name) == 0:
         how = "was not there"

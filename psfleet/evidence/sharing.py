@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 from statistics import median
 
-from psfleet.evidence.absences import absences, part_there
+from psfleet.evidence.absences import absences, has_left, part_there
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
@@ -67,7 +67,7 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 def workers_met(findings: Findings, run: Run) -> Good:
     """In each pair of workers, one read a nonce that only the other had; one client read those of all.
 
-    Two workers that were not there all the time need not have met each other.
+    Of workers that left or joined meanwhile (absences.py), two need not have met each other.
     """
     own = {worker.name: _own_nonces(worker) for worker in run.recorded_workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.recorded_workers}
@@ -83,7 +83,7 @@ def workers_met(findings: Findings, run: Run) -> Good:
     if run.rules.one_client:
         pairs = [(one, other) for one, other in pairs if one == run.workers[0].name]
         where = ": the client found the nonce of each on its device"
-    partly = {*absences(run), *(task.name for task in run.lost)}
+    partly = {*absences(run), *(worker.name for worker in run.recorded_lost if has_left(worker))}
     for one, other in pairs:
         if {one, other} <= partly:
             continue

@@ -38,14 +38,14 @@ def leaving(
     settings: Mapping[str, Any],
     leave: Collection[str],
     hosts: Answers,
-) -> list[Task]:
+) -> list[dict[str, Any]]:
     """Return the workers of a run that leave with the hosts `leave`, while it goes on with the others.
 
     `hosts` has the answers of all hosts, or of those that answered. Raises RefusedError with what to type if
     the run could not go on, or could not end well by its `training_run_success`.
     """
     whole = f"To stop the whole run: ansible-playbook stop.yml -e run_id={run_id}"
-    gone = [task for task in tasks if task["host"] in leave]
+    gone = [dict(task) for task in tasks if task["host"] in leave]
     if not gone:
         raise RefusedError(f"no task of run {run_id} is on {', '.join(leave)}; nothing was stopped")
     if not is_elastic(settings):
