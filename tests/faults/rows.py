@@ -129,6 +129,9 @@ def _joins_late(run: Watched) -> None:
 
 def _leaves_and_joins(run: Watched) -> None:
     _leaves(run)
+    wait_for(
+        lambda: "left the run" in str(run.lines) or run.process.poll() is not None, "the leave to be told"
+    )
     _joins(run)
 
 
