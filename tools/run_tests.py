@@ -37,10 +37,10 @@ SCENARIOS = ("mixed", "default", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
-# Two parts of pytest run at a time, the longest first: their tests often wait for tasks and deadlines, but
-# more at a time would keep tasks waiting for a core. "unit" does without TensorFlow: in a process that has
-# loaded it, the system's libzstd reads no archive any more.
-UNIT_AT_A_TIME = 2
+# Parts of pytest run side by side, because their tests often wait for tasks and deadlines. The longest come
+# first, and only two at a time while scenarios run: more would keep tasks waiting for a core. "unit" does
+# without TensorFlow: in a process that has loaded it, the system's libzstd reads no archive any more.
+BESIDE_SCENARIOS = 2
 UNIT = {
     "unit of trainer": ["tests/trainer", "--ignore=tests/trainer/task", "tests/benchmarks"],
     "unit": [
@@ -65,6 +65,8 @@ MISSING_PLAYBOOK = "Missing playbook"
 COUNTED = re.compile(r"(\d+) (passed|failed|error|skipped)")
 PERCENT = re.compile(r"\[ *(\d+%)\]$")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+# The parts of pytest that may begin now; the others may once no scenario runs any more.
+PARTS = threading.Semaphore(BESIDE_SCENARIOS)
 # The running processes, and whether all of them are to end.
 STREAMS: set[subprocess.Popen[str]] = set()
 ENDING = threading.Event()
@@ -145,17 +147,19 @@ def lines_by_room(folders: Sequence[str]) -> str:
 
 
 def run_unit() -> Count:
-    """Run all parts of pytest, some side by side, and count their tests; each real run is trained once."""
-    with TemporaryDirectory() as runs, ThreadPoolExecutor(max_workers=UNIT_AT_A_TIME) as pool:
+    """Run all parts of pytest and count their tests; each real run is trained once."""
+    with TemporaryDirectory() as runs, ThreadPoolExecutor() as pool:
         run_part = partial(run_pytest, variables={"PSFLEET_REAL_RUNS": runs})
         return Count(*map(sum, zip(*pool.map(run_part, UNIT, UNIT.values()), strict=True)))
 
 
 def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
     """Run one part of pytest and count its tests; print the end of its output if one fails."""
-    log, begin = LOGS / f"{name}.log", time.monotonic()
-    command = [f"{BIN}/python", "-m", "pytest", *arguments]
-    returncode = stream(command, log, PERCENT, variables, niceness=NICENESS)
+    log = LOGS / f"{name}.log"
+    with PARTS:
+        begin = time.monotonic()
+        command = [f"{BIN}/python", "-m", "pytest", *arguments]
+        returncode = stream(command, log, PERCENT, variables, niceness=NICENESS)
     count = count_tests(log.read_text(), returncode)
     ended(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
     return count
@@ -178,7 +182,13 @@ def run_scenarios(scenarios: Sequence[str]) -> Count:
         while not first.done() and not (log.exists() and KEPT in log.read_text()):
             time.sleep(0.5)
         results = [*pool.map(run_scenario, scenarios[1:]), first.result()]
+    release_parts()
     return Count(passed=results.count(True), failed=results.count(False))
+
+
+def release_parts() -> None:
+    """Let the remaining parts of pytest begin."""
+    PARTS.release(len(UNIT) - BESIDE_SCENARIOS)
 
 
 def run_scenario(scenario: str) -> bool:
@@ -305,6 +315,8 @@ def main(names: list[str]) -> int:
     if unknown or not names:
         say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
         return 2
+    if "molecule" not in names:
+        release_parts()
     with ThreadPoolExecutor() as pool:
         try:
             results = list(pool.map(run_stage, names))

@@ -23,6 +23,7 @@ def forked(
     return ForkedProcess([*enter, *command[1:]], output.parent, environment, output)
 
 
+@pytest.mark.chaos
 def test_a_failed_run_is_repeated_once(tmp_path: Path) -> None:
     started: list[str] = []
 
@@ -40,6 +41,7 @@ def test_a_failed_run_is_repeated_once(tmp_path: Path) -> None:
     assert failure.startswith("round 1, MLP 784-100-10, one process alone: ended: worker0")
 
 
+@pytest.mark.chaos
 def test_every_program_trains_and_has_every_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """The published schema of hosts' answers accepts and refuses the same answers as the controller."""
 
 import json
+from functools import cache
 from typing import Any
 
 import jsonschema
@@ -16,9 +17,13 @@ SCHEMA = json.loads((ROOT / "docs/schema/host-answers-1.schema.json").read_text(
 NOT_JSON = ("is nan", "surrogates not allowed")
 
 
+@cache
+def _validator(step: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{step}"})
+
+
 def is_taken(step: str, answer: dict[str, Any]) -> bool:
-    schema = {**SCHEMA, "$ref": f"#/$defs/{step}"}
-    return bool(jsonschema.Draft202012Validator(schema).is_valid(answer))
+    return bool(_validator(step).is_valid(answer))
 
 
 def test_the_file_is_a_valid_schema() -> None:

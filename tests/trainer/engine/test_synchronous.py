@@ -168,6 +168,7 @@ def test_a_killed_chief_and_killed_ps_rejoin_the_run(tmp_path: Path) -> None:
         assert len(cluster.records("worker0", "restored")) >= 2
 
 
+@pytest.mark.chaos
 def test_a_worker_that_dies_while_it_sends_gradients_costs_one_round(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=_sync(2, "--model=linear", "--steps=100")) as cluster:
         cluster.start("ps0", "worker0")

@@ -142,6 +142,7 @@ def test_only_parameters_and_gradients_travel_in_the_wire_dtype(replication: str
     assert small - usual == {(*way, tf.bfloat16): 1 for way in ways}
 
 
+@pytest.mark.chaos
 def test_a_model_learns_equally_well_with_bfloat16_on_the_wire() -> None:
     def trained(dtype: str) -> tuple[dict[str, float], npt.NDArray[np.float32]]:
         graph, session = tasks_with(1).begin(0, TrainingSettings(wire_dtype=dtype))

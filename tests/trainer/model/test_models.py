@@ -74,6 +74,7 @@ def test_placement_demo_learns_its_matrix_with_three_workers(real_runs: RealRuns
     assert re.search(line, tasks.output("worker0"))
 
 
+@pytest.mark.chaos
 def test_cnn_reads_the_bundled_digits_with_two_workers(real_runs: RealRuns) -> None:
     tasks = real_runs.tasks_of("sync_on_servers")
     assert tasks.metrics()["accuracy"] >= 0.95

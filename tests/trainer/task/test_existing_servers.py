@@ -14,7 +14,8 @@ EXISTING = ["--existing_servers=true", "--model=linear"]
 
 
 @pytest.mark.parametrize(
-    ("run", "servers", "gradients_in_a_step"), [("sync_on_servers", [0, 1], 2), (IN_GRAPH, [0], 3)]
+    ("run", "servers", "gradients_in_a_step"),
+    [pytest.param("sync_on_servers", [0, 1], 2, marks=pytest.mark.chaos), (IN_GRAPH, [0], 3)],
 )
 def test_clients_train_on_their_servers_and_all_tasks_end(
     real_runs: RealRuns, run: str, servers: list[int], gradients_in_a_step: int
@@ -34,6 +35,7 @@ def test_clients_train_on_their_servers_and_all_tasks_end(
     assert (tasks.directory("worker0") / "checkpoints" / f"model.ckpt-{steps}.index").exists()
 
 
+@pytest.mark.chaos
 def test_a_lost_server_rejoins_and_a_stopped_run_resumes_at_its_last_step(tmp_path: Path) -> None:
     with Cluster(tmp_path, flags=EXISTING, servers=[0, 1]) as cluster:
         cluster.start(flags=["--steps=1000000"])
