@@ -18,6 +18,8 @@ from psfleet.evidence.task_records import GOOD_ENDINGS
 from psfleet.inventory.success_policy import needed_workers
 from trainer.contract.run_tasks import SERVER, RunTask
 
+LEFT, TOO_LATE, NOT_THERE = "left", "joined too late to take a step", "was not there"
+
 
 @dataclass(frozen=True)
 class LostWorker:
@@ -106,11 +108,11 @@ def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
     ending, records = run.endings.get(task.name), run.task(task.name)
     how = f"was lost with {task.host}"
     if has_left(records) and run.is_last:
-        how = "left"
+        how = LEFT
     elif records.ending is not None and records.ending.text("reason") in GOOD_ENDINGS:
-        how = "joined too late to take a step"
+        how = TOO_LATE
     elif not records.records and run.contributions.get(task.name) == 0:
-        how = "was not there"
+        how = NOT_THERE
     elif ending is not None and ending.ended_by != HOST:
         how = f"{ending.in_words} on {task.host}"
     step = seen

@@ -90,6 +90,10 @@ class Units:
     # When each task was last seen running, or was first asked about.
     _ran_at: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Show the empty places before the first answer."""
+        self.troubles |= dict.fromkeys(self.empty, EMPTY)
+
     @property
     def silent_hosts(self) -> tuple[str, ...]:
         """The hosts that have not answered for a while."""

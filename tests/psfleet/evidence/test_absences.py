@@ -8,6 +8,7 @@ import pytest
 
 from psfleet.evidence.absences import absences
 from psfleet.evidence.reading import read_run
+from psfleet.evidence.verdict_lines import as_lines
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.psfleet.evidence.run_folders import (
     UNSHARED,
@@ -135,6 +136,8 @@ def test_a_worker_that_left_and_one_that_was_not_there_are_excused_and_named(lef
         "PROVEN: 1 worker trained one model through 1 ps, and it converged; "
         f"worker1 left after global step {gone['global_step']}; worker2 was not there"
     )
+    named = [line.split() for line, _ in as_lines(verdict, left)]
+    assert [words[2] for words in named if words[:2] == ["not", "there"]] == ["worker1", "worker2"]
 
 
 @pytest.mark.parametrize("success", ["all_workers", 2])
