@@ -20,12 +20,24 @@ from psfleet.run.folder import (
     tasks_of_run,
 )
 from psfleet.run.person import beginning
+from psfleet.run.places import absent, is_elastic, leaving, left_out
 from psfleet.run.settings import can_resize, resumed_settings
-from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_tasks, unstopped
+from psfleet.run.start import (
+    Folder,
+    RefusedError,
+    decide,
+    going_on,
+    hindrances,
+    stopped_tasks,
+    unstopped,
+)
+from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
+from trainer.host.wording import first_of
 
 from ..plugin_utils.actions import ControllerAction
+from ..plugin_utils.asked_hosts import ask_hosts
 
 
 class ActionModule(ControllerAction):
@@ -33,34 +45,65 @@ class ActionModule(ControllerAction):
 
     Returns `run` with `id`, `folder`, `settings`, `tasks` and `lead`, or fails.
 
-    With the `state` started, a `run_id` of "" is a new run. The run has its `action`; `collected` are the
-    runs of this cluster that hosts may delete, the newest first.
+    With the `state` started, a `run_id` of "" is a new run. The run has its `action`, and the tasks that are
+    `starting`: to a run that is attached to, workers that are not there join. The workers whose places stay
+    `empty` are named, and `told` says both. `collected` are the runs of this cluster that hosts may delete,
+    the newest first.
 
-    With `stopped`, "" is any run that is going on, and the `id` is "" if none is. The run's `warning` names
-    tasks on unreachable hosts.
+    With `stopped`, "" is any run that is going on, and the `id` is "" if none is. `tasks` are then those to
+    stop, `told` says how the run is resumed, and `warning` names tasks on unreachable hosts. With --limit the
+    run `goes_on`, and `tasks` are the workers that leave it.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._stopped(arguments) if arguments["state"] == "stopped" else self._started(arguments)
 
     def _stopped(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if self.variables.get("ansible_limit"):
-            return self._failure("stop.yml ends a whole run; type it without --limit")
-        hosts = arguments["found"]
+        limited = bool(self.variables.get("ansible_limit"))
+        hosts = arguments["found"] | (self._answers_of_others() if limited else {})
         try:
             run_id = going_on(hosts, str(arguments["run_id"]))
+            if not run_id:
+                return {"run": {"id": ""}}
+            return {"run": self._ended(run_id, arguments, hosts if limited else None)}
         except RefusedError as refused:
             return self._failure("\n".join(refused.problems))
-        if not run_id:
-            return {"run": {"id": ""}}
+
+    def _ended(
+        self, run_id: str, arguments: Mapping[str, Any], everywhere: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return the run that ends, or from which workers leave if there are answers from `everywhere`."""
+        hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
             settings, tasks = begun_run(folder)
         except (KeyError, ValueError):  # it was started elsewhere: use today's settings
+            if everywhere is not None:
+                what = f"run {run_id} was not begun here, so what it needs to end well is not known"
+                raise RefusedError(f"{what}; type stop.yml --limit where it began") from None
             settings = self.variables["cluster_settings"]
             tasks = tasks_of_run(self.variables["cluster_plan"], settings)
-        ended = {"tasks": stopped_tasks(run_id, tasks, hosts), "warning": unstopped(tasks, hosts)}
-        return {"run": described_run(folder, settings, tasks) | ended}
+        gone, told = tasks, f"Run {run_id} is stopped. Resume with: {again}"
+        if everywhere is not None:
+            limited = self.variables["ansible_play_hosts_all"]
+            gone = leaving(run_id, tasks, settings, limited, everywhere)
+            names = first_of([task["name"] for task in gone])
+            told = f"{names} left run {run_id}, which goes on. To join it again: {again}"
+        return described_run(folder, settings, tasks) | {
+            "tasks": stopped_tasks(run_id, gone, hosts),
+            "warning": unstopped(gone, hosts),
+            "goes_on": everywhere is not None,
+            "told": with_inventory(told, self.variables["ansible_inventory_sources"]),
+        }
+
+    def _answers_of_others(self) -> dict[str, dict[str, Any]]:
+        """Return the answers of the cluster's hosts that --limit leaves out, as far as they answer."""
+        limited, known = self.variables["ansible_play_hosts_all"], self.variables["hostvars"]
+        hosts = {str(task["host"]) for task in self.variables["cluster_plan"]["tasks"]}
+        asked = {"tasks": [], "others": True, "paths": self.variables["cluster_paths"]}
+        others = {host: asked for host in sorted(hosts.difference(limited)) if host in known}
+        answers = ask_hosts(self, "trainer_tasks", others)
+        return {host: answer for host, answer in answers.items() if not answer["problem"]}
 
     def _started(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -102,17 +145,20 @@ class ActionModule(ControllerAction):
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
         settings, begun_on = begun or today, read_object(folder / "plan.json")
+        hosts = arguments["found"]
+        elsewhere = self._answers_of_others() if self.variables.get("ansible_limit") else {}
         of_folder = Folder(
             state_of(folder),
             str(begun_on.get("hash", "")),
             settings["program"],
             begun_on.get("tasks", ()),
             can_resize(settings),
+            left_out(run_id, tasks, settings, hosts, elsewhere),
         )
         if not begun and (names := today.get("unchosen")):
             what = "trainer_programs has several programs, and a run trains one"
             raise RefusedError(f"{what}: choose one with -e program=...: {', '.join(names)}")
-        action = decide(run_id, plan, tasks, arguments["found"], of_folder)
+        action = decide(run_id, plan, tasks, hosts, of_folder)
         settings = today
         if begun:
             chosen = [name.removeprefix(PREFIX) for name in load_extra_vars(self._loader)]
@@ -124,7 +170,35 @@ class ActionModule(ControllerAction):
                 what = f"run {run_id} cannot go on with the settings it began with: {error}"
                 raise RefusedError(what) from error
         run = described_run(folder, settings, tasks) | {"action": action}
+        run |= self._starting(run, begun, hosts)
         if action == "start":
             by, now = self.variables["cluster_person"], datetime.now(tz=timezone.utc)
             run["settings"]["begun"] = beginning(run["settings"], by, now)
         return run
+
+    def _starting(
+        self, run: Mapping[str, Any], begun: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the tasks that are `starting`, the workers whose places stay `empty`, and what is `told`.
+
+        Workers join a run only from where it has begun, because the settings `begun` with are there.
+        """
+        run_id, tasks = run["id"], run["tasks"]
+        out = [task for task in tasks if task["host"] not in hosts]
+        starting = [task for task in tasks if run["action"] == "start" and task["host"] in hosts]
+        told = []
+        if run["action"] == "attach" and begun and is_elastic(begun):
+            plan = self.variables["cluster_plan"]
+            for task in absent(run_id, tasks, hosts):
+                if why := hindrances(plan, tasks, task["host"], hosts):
+                    out.append(task)
+                    told.append(f"{task['name']} on {task['host']} cannot join: {'; '.join(why)}")
+                else:
+                    starting.append(task)
+                    told.append(f"{task['name']} on {task['host']} joins run {run_id}.")
+        elif out and run["action"] == "start":
+            names = ", ".join(f"{task['name']} on {task['host']}" for task in out)
+            fill = f"ansible-playbook train.yml -e run_id={run_id}"
+            told = [f"Run {run_id} begins without {names}. Once its host is there, it joins by: {fill}"]
+        said = with_inventory("\n".join(told), self.variables["ansible_inventory_sources"])
+        return {"starting": starting, "empty": [task["name"] for task in out], "told": said}

@@ -42,8 +42,8 @@ class ActionModule(HostAction):
     With `end_on_failure`, a program's run has failed once systemd gives up one of its tasks; with
     `deadline_minutes` (0 for none) a run that takes longer is stopped. A host that goes away is awaited.
     Returns `phase` (`lost` if the lead's host stays silent, and no client goes on elsewhere), `reason`,
-    `global_step`, `restarts` and `silent_hosts`, which do not answer at the end; fails only if no host
-    answers for long.
+    `global_step`, `restarts`, `silent_hosts`, which do not answer at the end, and `beyond_limit`, the workers
+    that joined on hosts which --limit leaves out; fails only if no host answers for long.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -170,4 +170,9 @@ class ActionModule(HostAction):
             "global_step": progress.global_step,
             "restarts": self._restarts,
             "silent_hosts": self._view.units.silent_hosts,
+            "beyond_limit": [
+                f"{task} on {host}"
+                for task, host in self._view.units.hosts.items()
+                if host not in self.variables["ansible_play_hosts_all"] and task not in self._view.units.empty
+            ],
         }

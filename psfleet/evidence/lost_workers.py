@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from psfleet.evidence.absences import has_left, joined_late
 from psfleet.evidence.answer import listed
 from psfleet.evidence.clocks import own_seconds
 from psfleet.evidence.endings import HOST
@@ -16,6 +17,8 @@ from psfleet.evidence.steps_accounted import Tally
 from psfleet.evidence.task_records import GOOD_ENDINGS
 from psfleet.inventory.success_policy import needed_workers
 from trainer.contract.run_tasks import SERVER, RunTask
+
+LEFT, TOO_LATE, NOT_THERE = "left", "joined too late to take a step", "was not there"
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,14 @@ class LostWorker:
 def excuse_lost(run: Run) -> Run:
     """Return the run with its lost workers in `lost` rather than in `expected`, if `success` allows that.
 
-    A worker is lost if neither its records nor systemd say that it finished. Nothing is excused without a
-    usable tasks.json, if fewer workers finished than that needs, or if one client drives all workers.
+    A worker is lost if neither its records nor systemd say that it finished, or if it joined too late to take
+    a step. Nothing is excused without a usable tasks.json, if fewer workers finished than that needs, or if
+    one client drives all workers.
     """
     candidates = [task for task in run.expected if task.job == "worker" and task.name != run.chief.name]
-    lost = [task for task in candidates if not _has_finished(run, task.name)]
+    lost = [
+        task for task in candidates if not _has_finished(run, task.name) or _came_too_late(run, task.name)
+    ]
     finished = len(run.of_job("worker")) - len(lost)
     is_known = run.endings and not run.unusable_endings and not run.rules.one_client
     if not lost or not is_known or finished < needed_workers(run.success, len(run.of_job("worker"))):
@@ -92,10 +98,22 @@ def _has_finished(run: Run, name: str) -> bool:
     return by_systemd is not None and by_systemd.by_itself
 
 
+def _came_too_late(run: Run, name: str) -> bool:
+    worker = run.task(name)
+    took_no_step = not worker.windows and run.contributions.get(name) == 0
+    return run.program is None and took_no_step and bool(worker.records) and joined_late(run, worker)
+
+
 def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
     ending, records = run.endings.get(task.name), run.task(task.name)
     how = f"was lost with {task.host}"
-    if ending is not None and ending.ended_by != HOST:
+    if has_left(records) and run.is_last:
+        how = LEFT
+    elif records.ending is not None and records.ending.text("reason") in GOOD_ENDINGS:
+        how = TOO_LATE
+    elif not records.records and run.contributions.get(task.name) == 0:
+        how = NOT_THERE
+    elif ending is not None and ending.ended_by != HOST:
         how = f"{ending.in_words} on {task.host}"
     step = seen
     if records.processes:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 from itertools import pairwise
 
+from psfleet.evidence.absences import in_words as away_in_words
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.lost_workers import in_words, lost_workers
@@ -132,7 +133,9 @@ def ended_well(findings: Findings, run: Run) -> Good:
     finished = f"{len(run.workers)} of {len(run.with_lost)} workers" if lost else "all workers"
     good = f"{finished} finished, global step {run.global_steps} of {last_step}"
     good += f", as training_run_success {run.success} asks; {in_words(lost)}" if lost else ""
-    stops = max((len(task.processes) - 1 - task.restarts for task in run.all_tasks), default=0)
+    good += f"; {away}" if (away := away_in_words(run)) else ""
+    # A worker that left and joined again ended in between, too.
+    stops = len(run.chief.processes) - 1 - run.chief.restarts
     good += f", resumed {counted(stops, 'time')} after a stop" if stops > 0 else ""
     return good + (f", started again: {again}" if restarts else ""), {
         "global_step": run.global_steps,

@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 from statistics import median
 
+from psfleet.evidence.absences import absences, has_left, part_there
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
@@ -13,6 +14,8 @@ from trainer.contract.run_tasks import SERVER
 # The share of a user's program's global steps that must be recorded. A step or so may be missing that a task
 # made but had not recorded when it was killed.
 _MINIMUM_RECORDED = 0.9
+# A worker that was there for a smaller part of a run needs only a step.
+_LEAST_PART = 0.1
 # The share of a worker's windows with one pace, which is too regular for steps of others.
 _MOST_OF_ONE_PACE, _FEWEST_OF_A_PACE = 0.9, 3
 _PS_NAMED = 8
@@ -62,7 +65,10 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 
 @check
 def workers_met(findings: Findings, run: Run) -> Good:
-    """In each pair of workers, one read a nonce that only the other had; one client read those of all."""
+    """In each pair of workers, one read a nonce that only the other had; one client read those of all.
+
+    Of workers that left or joined meanwhile (absences.py), two need not have met each other.
+    """
     own = {worker.name: _own_nonces(worker) for worker in run.recorded_workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.recorded_workers}
     silent = {task.name for task in run.lost} - own.keys()
@@ -77,7 +83,10 @@ def workers_met(findings: Findings, run: Run) -> Good:
     if run.rules.one_client:
         pairs = [(one, other) for one, other in pairs if one == run.workers[0].name]
         where = ": the client found the nonce of each on its device"
+    partly = {*absences(run), *(worker.name for worker in run.recorded_lost if has_left(worker))}
     for one, other in pairs:
+        if {one, other} <= partly:
+            continue
         if not (seen[one].get(other, set()) & own[other] or seen[other].get(one, set()) & own[one]):
             findings.add(f"{one} and {other} did not meet", certain={one, other} <= whole)
     good = f"{counted(len(own), 'worker')}{where}" if pairs else run.rules.alone
@@ -107,7 +116,8 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
 
     Synchronous training does not wait for its backup workers. As many workers as there are backups may have
     contributed less, but each must have computed gradients all the time: a worker that stands still for most
-    of the run was not there.
+    of the run was not there. A worker that was away for a part of the run (absences.py) owes a share of the
+    rest.
     """
     if run.program is None and not run.contributions_counted:
         findings.lacking.append("the chief did not record what each worker contributed")
@@ -115,13 +125,14 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     total = sum(counts.values())
     shares = {name: count / total if total else 0.0 for name, count in counts.items()}
     least = settings.minimum_share / max(len(counts), 1)
-    below = [name for name, share in shares.items() if share < least]
+    owed = {name: part_there(run, gaps) for name, gaps in absences(run).items()}
+    below = [name for name, share in shares.items() if share < least * owed.get(name, 1.0)]
     backups = run.rules.backups
     but = f" of all workers but {backups}" if backups else ""
     for name in below if len(below) > backups else ():
         findings.add(
             f"{name} applied {counts[name]} of {total} steps ({shares[name]:.1%}), "
-            f"expected at least {least:.1%}{but}",
+            f"expected at least {least * owed.get(name, 1.0):.1%}{but}",
             certain=run.contributions_counted or (run.program is not None and run.whole),
         )
     for worker in () if run.coordinated else run.workers:
@@ -155,11 +166,23 @@ def _longest_away(worker: TaskRecords) -> float:
 
 @check
 def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """All workers were training during at least `minimum_overlap` of the run's global steps."""
-    recorded = [worker for worker in run.workers if has_steps(worker, findings)]
+    """All workers were training during at least `minimum_overlap` of the run's global steps.
+
+    A worker that was away for a part of the run (absences.py) was training during as much of the rest.
+    """
+    recorded, away = [worker for worker in run.workers if has_steps(worker, findings)], absences(run)
+    for worker in (worker for worker in recorded if worker.name in away):
+        there, trained = part_there(run, away[worker.name]), _steps_during(worker) / max(run.steps_made, 1)
+        if there >= _LEAST_PART and trained < settings.minimum_overlap * there:
+            findings.add(
+                f"{worker.name} was training during {trained / there:.1%} of the global steps in which it "
+                f"was there, expected at least {settings.minimum_overlap:.1%}",
+                certain=worker.whole,
+            )
     spans = {
         worker.name: (min(w.before for w in worker.windows), max(w.after for w in worker.windows))
         for worker in recorded
+        if worker.name not in away
     }
     start = max((first for first, _ in spans.values()), default=0)
     end = min((last for _, last in spans.values()), default=0)
@@ -171,9 +194,16 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
             + listed(f"{name} from {first} to {last}" for name, (first, last) in spans.items()),
             certain=run.whole,
         )
-    good = f"all workers were training from global step {start} to {end} of {run.global_steps}"
+    others = f"all workers but {', '.join(away)}" if away else "all workers"
+    good = f"{others} were training from global step {start} to {end} of {run.global_steps}"
     evidence = {"spans": {name: list(span) for name, span in spans.items()}, "overlap": round(overlap, 4)}
     return good if run.rules.shared else run.rules.alone, evidence
+
+
+def _steps_during(worker: TaskRecords) -> int:
+    """Return the global steps from the first window of each process to its last."""
+    reaches = [(life.windows[0].before, life.windows[-1].after) for life in worker.processes if life.windows]
+    return sum(max(end - begin, 0) for begin, end in reaches)
 
 
 @check

@@ -116,6 +116,10 @@ class Process:
         """Its last evaluation; None if there is none."""
         return self.last("evaluated")
 
+    def of(self, *events: str) -> tuple[Record, ...]:
+        """Return its records of these events, in order."""
+        return tuple(record for record in self.records if record.event in events)
+
     def last(self, *events: str) -> Record | None:
         """Return its last record of one of these events."""
         return next((record for record in reversed(self.records) if record.event in events), None)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.evidence import convergence, final_model, record_checks, sharing
+from psfleet.evidence.absences import in_words as away_in_words
 from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.contributions import contributions_add_up
 from psfleet.evidence.endings import HOST
@@ -130,8 +131,8 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
     if not (wrong or lacking) and run.parts:
         words += f"; its workers were {', then '.join(str(len(part.workers)) for part in run.parts)}"
-    if not (wrong or lacking) and run.lost:
-        words += f"; {in_words(lost_workers(run))}"
+    if not (wrong or lacking):
+        words += "".join(f"; {who}" for who in (away_in_words(run), in_words(lost_workers(run))) if who)
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"
     if verdict in {NOT_PROVEN, CANNOT_TELL} and "files_unchanged" not in wrong:

@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from psfleet.evidence.answer import counted, listed
+from psfleet.evidence.lost_workers import LEFT, NOT_THERE, TOO_LATE
 from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict
@@ -134,7 +135,8 @@ def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         when = "" if step is None else f" after global step {step}"
         when += "" if at is None else f", {at:.1f} s after the start"
         held = "" if count is None else f"; {counted(count, 'step')} of it are in the model"
-        yield "lost", f"{worker['task']} {worker['how']}{when}{held}"
+        name = "not there" if worker["how"] in {LEFT, TOO_LATE, NOT_THERE} else "lost"
+        yield name, f"{worker['task']} {worker['how']}{when}{held}"
 
 
 def _worker_lines(

@@ -73,8 +73,9 @@ def state_of(run: Run, name: str) -> tuple[str, str]:
     """Return the `kind` and the `state` of a task's box, by its records and its ending."""
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
-    if ending is None and run.is_lost(name):
-        kind, words = "bad", "lost with its host"
+    if ending is None and run.is_lost(name) and not records.ending:
+        was_there = records.records or run.contributions.get(name) != 0
+        kind, words = ("bad", "lost with its host") if was_there else ("open", "was not there")
     if ending is not None and kind != "bad":
         if ending.ended_by == HOST:
             kind, words = "bad", "lost: its host went down"

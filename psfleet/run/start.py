@@ -20,7 +20,8 @@ class Folder:
     """What the controller knows of the run: the state of its folder, and the hash of its plan.
 
     `program` is that of its settings, or None for a built-in model. `began_with` are the tasks of its plan;
-    `resizes` says whether it may go on with another number of workers.
+    `resizes` says whether it may go on with another number of workers, and the tasks `away` need not be there
+    (places.py).
     """
 
     state: FolderState = ""
@@ -28,6 +29,7 @@ class Folder:
     program: Mapping[str, Any] | None = None
     began_with: Sequence[Mapping[str, Any]] = ()
     resizes: bool = False
+    away: Collection[str] = ()
 
 
 class RefusedError(ValueError):
@@ -65,7 +67,8 @@ def decide(
     of_lead = leading.get("run_id") == run_id
     attaches = of_lead and bool(leading["alive"])
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
-    problems = [*_left_out(tasks, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
+    needed = [task for task in tasks if task["name"] not in folder.away]
+    problems = [*_left_out(needed, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
     if not (attaches or collects):  # tasks that run, or ran, keep the versions that they started with
         problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
         problems += () if folder.state else _held(run_id, of_run)
@@ -86,6 +89,18 @@ def decide(
         raise RefusedError(*problems)
     # Other tasks may still be alive: a program's ps, and workers that serve, run until train.yml stops them.
     return "attach" if attaches else "collect" if collects else "start"
+
+
+def hindrances(
+    plan: Mapping[str, Any],
+    tasks: Sequence[Mapping[str, Any]],
+    host: str,
+    hosts: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
+    """Return why the tasks of a run that goes on cannot start on a host; arguments are as for `decide`."""
+    own, with_lead = {host: hosts[host]}, {name: hosts[name] for name in (lead_of(tasks)["host"], host)}
+    reasons = [*_undeployed(plan, own), *_unlike(plan, with_lead), *_unfenced(own)]
+    return [*reasons, *_unready([task for task in tasks if task["host"] == host], own, goes_on=True)]
 
 
 def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
@@ -202,7 +217,8 @@ def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Ite
     if names := _elsewhere(tasks, hosts):
         yield (
             f"Either --limit leaves out {names}, or these hosts gave no answer; a run needs every "
-            "task: start it without --limit, when all hosts can be reached"
+            "task: start it without --limit, when all hosts can be reached. An asynchronous run of a model "
+            "can do without workers that training_run_success does not need to finish"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from trainer.contract.plan import JOBS, ClusterPlan, PlannedTask
 from trainer.contract.records import EVALUATOR
 from trainer.contract.run_program import RunProgram
+from trainer.contract.task_names import split_name
 from trainer.host.task_traces import run_file
 
 _OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
@@ -76,9 +77,9 @@ def run_files(
     """Return each file in the configuration directory that a host's tasks of a run need.
 
     `paths` is the fact `cluster_paths`. `deployed` has the hashes `release` and `environment` of the host;
-    the run keeps them, whatever is deployed while it is going on. `run` has the `id` of the run and its
-    `settings`, as settings.json holds them. The tasks run as `user`; only this user and root can read a
-    program's arguments.
+    the run keeps them, whatever is deployed while it is going on. `run` has the `id` of the run, its
+    `settings`, as settings.json holds them, and the workers whose places are `empty`. The tasks run as
+    `user`; only this user and root can read a program's arguments.
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
@@ -89,6 +90,8 @@ def run_files(
         "PSFLEET_CODE": f"{install}/releases/{deployed['release']}",
         "PSFLEET_PYTHON": f"{install}/environments/{deployed['environment']}/bin/python",
     }
+    if empty := run.get("empty"):
+        of_run["PSFLEET_ABSENT_WORKERS"] = " ".join(str(split_name(worker)[1]) for worker in empty)
     program = f" --program={of_program}" if settings.get("program") else ""
     files = []
     for task in tasks:

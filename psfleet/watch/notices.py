@@ -1,7 +1,7 @@
 """Notices about a run that goes on, each reported once: stragglers, restarts, standstills and others."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -66,12 +66,17 @@ class Stragglers:
     slow: set[int] = field(default_factory=set)
     _polls: dict[int, int] = field(default_factory=dict)
 
-    def update(self, pace: Pace) -> Iterator[Notice]:
-        """Yield a notice for each worker that became slow, or quick again, by these rates."""
-        if not pace.comparable or len(pace.rates) < 2:
+    def update(self, pace: Pace, away: Set[int] = frozenset()) -> Iterator[Notice]:
+        """Yield a notice for each worker that became slow, or quick again, by these rates.
+
+        The workers `away` are not in the run, and not compared.
+        """
+        rates = {worker: rate for worker, rate in enumerate(pace.rates) if worker not in away}
+        self.slow -= away
+        if not pace.comparable or len(rates) < 2:
             return
-        for worker, rate in enumerate(pace.rates):
-            others = median(pace.rates[:worker] + pace.rates[worker + 1 :])
+        for worker, rate in rates.items():
+            others = median(its for other, its in rates.items() if other != worker)
             limit = others * (QUICK_SHARE if worker in self.slow else SLOW_SHARE)
             if (rate < limit) == (worker in self.slow) or not others:
                 self._polls.pop(worker, None)

@@ -10,6 +10,7 @@ from typing import Any
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.wording import clock, duration, in_a_line
+from trainer.contract.exit_codes import STOPPED
 from trainer.host.boots import boot_file, rebooted_command, unless_going_down
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
@@ -24,6 +25,8 @@ HUNG = "hung"
 HUNG_SECONDS = 10
 REBOOTED = "its host was rebooted"
 
+# A worker whose place is empty: it left the run in order, or has not joined it yet.
+EMPTY = "not in the run"
 SILENT = "host does not answer"
 ABSENT = "does not run"
 
@@ -35,6 +38,8 @@ POLLS_UNTIL_SILENT = 3
 ABSENT_POLLS = 2
 
 _LOG_BYTES = 16384
+# What a task writes into its file in `endings` (trainer/process/ending.py).
+_ENDED_BY_SIGTERM = f'"exit_code": {STOPPED}}}'
 # The host's clock, beside the properties that systemd prints.
 _NOW = "Now"
 
@@ -61,9 +66,14 @@ class UnitState:
 
 @dataclass
 class Units:
-    """What systemd reports about the tasks (task -> host), polled on each host by the watcher."""
+    """What systemd reports about the tasks (task -> host), polled on each host by the watcher.
+
+    Tasks that `may_leave` may end in order while the run goes on. Their places are `empty` until they join.
+    """
 
     hosts: Mapping[str, str]
+    may_leave: Container[str] = ()
+    empty: set[str] = field(default_factory=set)
     silent_seconds: float = SILENT_SECONDS
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
@@ -79,6 +89,10 @@ class Units:
     _silent: set[str] = field(default_factory=set)
     # When each task was last seen running, or was first asked about.
     _ran_at: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Show the empty places before the first answer."""
+        self.troubles |= dict.fromkeys(self.empty, EMPTY)
 
     @property
     def silent_hosts(self) -> tuple[str, ...]:
@@ -140,11 +154,10 @@ class Units:
             is_absent = task in needed and is_gone
             self._absent[task] = self._absent.get(task, 0) + 1 if is_absent else 0
             if is_absent:
-                self.troubles[task] = ABSENT
-                # At the end of a run, tasks end before the lead reports that the run is over.
-                if self._absent[task] == ABSENT_POLLS:
-                    why = "systemd does not start it again"
-                    yield Notice(f"{task} on {host} does not run any more, and {why}")
+                yield from self._note_absence(task, state)
+            elif task in self.empty and task in self.running:
+                self.empty.discard(task)
+                yield Notice(f"{task} on {host} joined the run", good=True)
             elif state.trouble != FAILED:
                 if self._failures.pop(task, ""):
                     yield Notice(f"{task} on {host} runs again", good=True)
@@ -153,6 +166,19 @@ class Units:
                 why = self._reasons.of(task, state.why)
                 self._failures[task] = f"{task} on {host} failed, {how}: {why}"
                 yield Notice(self._failures[task])
+
+    def _note_absence(self, task: str, state: UnitState) -> Iterator[Notice]:
+        left = task in self.may_leave and state.exit_code == STOPPED
+        self.troubles[task] = EMPTY if left or task in self.empty else ABSENT
+        # At the end of a run, tasks end before the lead reports that the run is over.
+        if self._absent[task] != ABSENT_POLLS or task in self.empty:
+            return
+        where = f"{task} on {self.hosts[task]}"
+        if left:
+            self.empty.add(task)
+            yield Notice(f"{where} left the run, which goes on")
+        else:
+            yield Notice(f"{where} does not run any more, and systemd does not start it again")
 
     def _end_silence(self, host: str, states: Container[str], at: float) -> Iterator[Notice]:
         """Report that a silent host answers again; of the lead there, another poll reports the state."""
@@ -184,11 +210,13 @@ class Units:
             self._ran_at.setdefault(task, at)
             if at - self._answered_at.setdefault(host, at) < self.silent_seconds:
                 continue
-            self.troubles[task] = SILENT
+            self.troubles[task] = EMPTY if task in self.empty else SILENT
             self.running.discard(task)
             self.rates.pop(task, None)
-            if host not in self._silent:
-                self._silent.add(host)
+            if host in self._silent:
+                continue
+            self._silent.add(host)
+            if any(its == host for each, its in self.hosts.items() if each not in self.empty):
                 yield Notice(f"the host {host} does not answer: nothing is known of its tasks")
 
 
@@ -206,8 +234,13 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
         properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job,WatchdogTimestamp"
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
+        endings = [
+            f"{paths['state_directory']}/runs/{run['id']}/endings/{task['name']}.json" for task in tasks
+        ]
+        # systemd forgets how a unit ended that was stopped and disabled.
+        stopped = as_daemon(user, "timeout", "10", "grep", "-ls", _ENDED_BY_SIGTERM, *endings)
         commands[host] = unless_going_down(
-            f"{rebooted_command(boots)}; echo; echo {_NOW}=$(date +%s); echo; "
+            f"{rebooted_command(boots)}; {stopped}; echo; echo {_NOW}=$(date +%s); echo; "
             f"systemctl show --timestamp=unix --property={properties} {shlex.join(units)}; "
             f"{as_daemon(user, 'sh', '-c', ends)}"
         )
@@ -244,7 +277,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
     blocks = parse_show(shown)
     units = {values.get("Id"): values for values in blocks}
     now = next((values[_NOW] for values in blocks if _NOW in values), "")
-    rebooted = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
+    files = {line.strip().rpartition("/")[2] for line in shown.splitlines()}
     states = {}
     for task, (log, noted, step) in zip(tasks, parts, strict=False):
         values = units.get(unit_name(task["job"], task["index"]), {})
@@ -259,10 +292,10 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         states[name] = UnitState(
             alive=is_alive(values),
             trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet >= HUNG_SECONDS else "",
-            exit_code=counted(values.get("ExecMainStatus")),
+            exit_code=STOPPED if f"{name}.json" in files else counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
             why=in_a_line(why, 200),
-            rebooted=boot_file(Path(), task["job"], task["index"]).name in rebooted,
+            rebooted=boot_file(Path(), task["job"], task["index"]).name in files,
             saves=tuple(noted_places(noted)),
             rate=_rate(step) if runs else None,
             quiet_seconds=quiet,

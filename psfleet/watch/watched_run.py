@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
+from psfleet.run.places import is_elastic, may_be_away
 from psfleet.watch.lead_host import LeadHost
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
@@ -30,6 +31,8 @@ Fate = Literal["unknown", "goes on", "over", "unwatched"]
 class WatchedRun:
     """A run that is watched; `run` is the result of decide_run, times are seconds of a monotonic clock.
 
+    The workers that `run` names as `empty` are not in the run when the watch begins.
+
     `began` is when the run began; set it if that is known better than by the age of the lead's process.
     """
 
@@ -40,7 +43,10 @@ class WatchedRun:
         self._unit = UNITS.get(settings.replication, "steps")
         lead = str(run["lead"]["name"])
         self.patience_seconds = settings.recovery_deadline_seconds
-        self.units = Units({task["name"]: str(task["host"]) for task in self._tasks})
+        elastic = is_elastic({"cluster": settings.as_dict(), "program": self._program})
+        may_leave = {task["name"] for task in self._tasks if elastic and may_be_away(task)}
+        hosts = {task["name"]: str(task["host"]) for task in self._tasks}
+        self.units = Units(hosts, may_leave, empty=set(run.get("empty", ())))
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
         self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
@@ -134,7 +140,8 @@ class WatchedRun:
         if not self._room.lacks:
             yield from self._standstill.update(progress, pace, at)
         if fresh:
-            yield from self._stragglers.update(pace)
+            away = [task for task in self._tasks if task["name"] in self.units.empty]
+            yield from self._stragglers.update(pace, {int(task["index"]) for task in away})
 
     def _states(self, progress: Progress, pace: Pace, *, works: bool) -> Iterator[TaskState]:
         counts, rates = (progress.contributions, pace.rates) if works else ((), ())

@@ -95,6 +95,46 @@ def _resized(run: Watched) -> None:
         raise FaultError("\n".join(line for _, line in run.lines[-30:]))
 
 
+def _leaves(run: Watched) -> None:
+    """Let worker 1 leave the run, which goes on; its host does not start it at the next boot."""
+    run.hit_at = time.time()
+    run.cluster.play("stop.yml", "--limit", run.cluster.places["worker1"], check=True)
+    command = f"systemctl is-enabled {unit_of('worker1')} || true"
+    if run.cluster.on_host(run.cluster.places["worker1"], command).strip() != "disabled":
+        raise FaultError("worker1 would start at the next boot")
+
+
+def _joins(run: Watched) -> None:
+    """Let worker 1 join the run by another train.yml, which is killed once that is done."""
+    run.hit_at = time.time()
+    joining = Watched.start(run.cluster, run.run_id)
+    command = f"systemctl is-active {unit_of('worker1')} || true"
+
+    def is_there() -> bool:
+        state = run.cluster.on_host(run.cluster.places["worker1"], command).strip()
+        return state == "active" or joining.process.poll() is not None
+
+    wait_for(is_there, "worker1 to join")
+    joining.kill()
+
+
+def _joins_late(run: Watched) -> None:
+    """Let worker 1 join a run that began without its host, and go on with the command that reaches all."""
+    run.hit_at = time.time()
+    limited, joining = run.process, Watched.start(run.cluster, run.run_id)
+    run.follow(joining)
+    run.end()
+    limited.wait()
+
+
+def _leaves_and_joins(run: Watched) -> None:
+    _leaves(run)
+    wait_for(
+        lambda: "left the run" in str(run.lines) or run.process.poll() is not None, "the leave to be told"
+    )
+    _joins(run)
+
+
 def _chiefs_host_replaced(run: Watched) -> None:
     """Lose the chief's host until the run has ended; go on with a bare host in its place."""
     wait_for(lambda: "copied to" in str(run.lines) or run.process.poll() is not None, "a copy")
@@ -227,6 +267,29 @@ ROWS = (
         _resized,
         _ALL,
         options=_LONGER,
+    ),
+    Row(
+        "F19/leaves",
+        "a worker leaves by stop.yml --limit, and the chief suffices",
+        _leaves,
+        told=("worker1 on node3 left the run",),
+        options=(*_CHIEF, *_LONGER),
+    ),
+    Row(
+        "F19/joins",
+        "the same, and the worker joins again by train.yml with the same run id",
+        _leaves_and_joins,
+        ("worker1",),
+        ("worker1 on node3 joined the run",),
+        (*_CHIEF, *_LONGER),
+    ),
+    Row(
+        "F19/late",
+        "a run begins without the host of a worker, which joins later",
+        _joins_late,
+        ("worker1",),
+        ("worker1 on node3 joins run",),
+        (*_CHIEF, *_LONGER, "--limit", "all:!node3"),
     ),
     Row("F21", "a second run is started on the same hosts", _second_run),
     Row("F24", "deploy.yml during training, with nothing to change", _deployed_again),

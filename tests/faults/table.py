@@ -24,7 +24,7 @@ def in_words(row: Row, outcome: Outcome) -> str:
     told = seconds(outcome.seconds_until_told)
     parts = [f"told after {told}", f"training after {seconds(outcome.seconds_until_training)}"]
     parts += [f"{outcome.steps_lost} steps lost", outcome.verdict, *outcome.left_over]
-    return f"{row.number:9}{row.what}: {', '.join(parts)} ({outcome.headline})"
+    return f"{row.number:11}{row.what}: {', '.join(parts)} ({outcome.headline})"
 
 
 def seconds(value: float | None) -> str:

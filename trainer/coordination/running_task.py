@@ -42,6 +42,8 @@ class RunningTask:
     nonce: int = field(default_factory=draw_nonce)
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)
+    # Whether an earlier process of this task took part in the run.
+    took_part: bool = field(init=False)
     # The seconds that this task waits for others at its start: longer if it took part in the run before.
     seconds_to_gather: float = field(init=False)
     target: str = ""
@@ -54,8 +56,9 @@ class RunningTask:
         path = directory / "progress.json" if directory else None
         self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
         run, of = self.options.run_directory, self.cluster
-        again = run is not None and took_part(events_file(run, of.job, of.index), serves=of.serves)
-        self.seconds_to_gather = self.settings.recovery_deadline_seconds if again else self.patience_seconds
+        self.took_part = run is not None and took_part(events_file(run, of.job, of.index), serves=of.serves)
+        deadline = self.settings.recovery_deadline_seconds
+        self.seconds_to_gather = deadline if self.took_part else self.patience_seconds
 
     @property
     def cluster(self) -> Cluster:

@@ -71,19 +71,23 @@ class Barrier:
 
         Only the chief has `prepare`, which sets the variables and makes the ps ready. It gets the ledger, the
         statuses of the ps, and those of the other tasks that serve this client. After a loss (`recovering`)
-        other workers need not be there: the run goes on with the present ones. Raises TaskFailure after the
-        deadline or if the settings of tasks differ, RunEnding, and StopRequested. There is no deadline while
-        the chief sets the variables, however long that takes.
+        other workers need not be there: the run goes on with the present ones. So does an asynchronous run
+        whose chief took part in it before, after `barrier_deadline_seconds`. Nobody waits for `absent`
+        workers, which may join later. Raises TaskFailure after the deadline or if the settings of tasks
+        differ, RunEnding, and StopRequested. There is no deadline while the chief sets the variables, however
+        long that takes.
         """
         since = self._since = time.monotonic()
         seconds_to_wait = self._task.seconds_to_gather
         if recovering:
             seconds_to_wait = self._task.settings.recovery_deadline_seconds
-        seconds_for_workers = math.inf if self._task.settings.barrier_deadline_seconds else 0.0
+        patience = math.inf if self._task.settings.barrier_deadline_seconds else 0.0
+        if self._task.took_part and self._cluster.replication == "async":
+            patience = min(patience, self._task.patience_seconds)
+        patience = _SECONDS_TO_REPORT_AGAIN if recovering else patience
         while True:
             self._task.raise_if_stopping()
             try:
-                patience = _SECONDS_TO_REPORT_AGAIN if recovering else seconds_for_workers
                 return self._gather(note, prepare, since + patience)
             except _NotThere as absent:
                 missing = absent.missing
@@ -154,7 +158,10 @@ class Barrier:
             raise _NotThere(silent)
         watch = SessionWatch(self._task, ledger, self._served, {**statuses, **served})
         if not all(status.ready for status in statuses.values()):
-            absent = [worker for worker in self._cluster.clients if worker not in notes]
+            awaited = set(self._cluster.clients) - set(self._cluster.absent)
+            absent = sorted(awaited - notes.keys())
+            if prepare is None:
+                self._extend_while_chief_works(statuses)
             if absent and (prepare is None or time.monotonic() < waits_until):
                 # Either nothing listens at their addresses, or they have not reported.
                 listeners = [self._cluster.listener_of(worker) for worker in absent]
@@ -164,7 +171,6 @@ class Barrier:
                     for worker, listener in zip(absent, listeners, strict=True)
                 )
             if prepare is None:
-                self._extend_while_chief_works(statuses)
                 raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
             set_variables = partial(prepare, ledger, statuses, served)
             try:

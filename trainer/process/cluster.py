@@ -22,7 +22,7 @@ class Cluster:
 
     A *client* builds a graph and takes steps with it; the other tasks *serve*. The run's `replication` and
     `existing_servers` decide which task is which. A client opens sessions to tasks that serve and to its own
-    server, never to another client.
+    server, never to another client. The workers that are `absent` when the run begins may join it later.
     """
 
     job: str
@@ -33,6 +33,7 @@ class Cluster:
     release: str = ""
     replication: str = "async"
     existing_servers: bool = False
+    absent: tuple[int, ...] = ()
 
     @property
     def task(self) -> str:

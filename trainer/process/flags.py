@@ -87,6 +87,7 @@ def parse(arguments: Sequence[str]) -> Options:
     # The settings do not apply to a program, which has all tasks of the plan.
     training = TrainingSettings() if is_program else settings
     has_hosts = training.replication != LOCAL
+    absent = os.environ.get("PSFLEET_ABSENT_WORKERS", "").split()
     cluster = Cluster(
         job=values["job_name"] or "ps",
         index=int(values["task_index"]) if values["task_index"].isdigit() else -1,
@@ -96,6 +97,7 @@ def parse(arguments: Sequence[str]) -> Options:
         release=os.environ.get("PSFLEET_RELEASE", ""),
         replication=training.replication,
         existing_servers=training.existing_servers,
+        absent=tuple(int(worker) for worker in absent if worker.isdigit()),
     )
     if not problems:
         problems = cluster.problems(program=is_program)

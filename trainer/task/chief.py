@@ -8,7 +8,7 @@ import tensorflow as tf
 from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
 from trainer.coordination.bounded_calls import NO_ANSWER
-from trainer.coordination.ledger import Ledger
+from trainer.coordination.ledger import LEAVING, Ledger
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
@@ -96,10 +96,15 @@ class Chief:
         if self._ledger is None:
             return
         try:
-            notes = self._ledger.notes()
+            notes, marks = self._ledger.notes(), self._ledger.marks()
         except NO_ANSWER:
             return  # if ps 0 is lost, the next step fails and the run recovers
-        self._count_restarts({f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()})
+        nonces = {f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()}
+        # A worker that left in order, and joins again, was not restarted.
+        for name in [f"worker{worker}" for worker in marks.at(LEAVING)]:
+            for of in (self._nonces, nonces):
+                of.pop(name, None)
+        self._count_restarts(nonces)
 
     def _count_restarts(self, nonces: Mapping[str, int]) -> None:
         for worker, nonce in nonces.items():

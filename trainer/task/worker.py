@@ -207,17 +207,26 @@ class _Worker:
         return ending.code
 
     def fail(self, failure: TaskFailure) -> int:
-        """Leave because this task failed, and end the run, unless a restart of this task may help."""
+        """Leave because this task failed, and end the run, unless a restart may help or the run goes on."""
         self._record_failure(failure.code, failure.reason)
         if failure.code == CLUSTER_BROKE:
             return failure.code
         ledger = self._barrier.ledger or self._barrier.reach_ledger(_SECONDS_TO_REACH_PS)
         reason = f"{self._task.cluster.task}: {failure.reason}"
-        if ledger is not None:
+        if ledger is not None and not self._is_dispensable(ledger):
             quietly(lambda: ledger.request_stop(failure.code, reason))
         self._sign_off()
         self._end_serving(failure.code, reason)
         return failure.code
+
+    def _is_dispensable(self, ledger: Ledger) -> bool:
+        """Return whether the run goes on without this process, which came to it late and took no step."""
+        cluster, steps = self._task.cluster, self.steps
+        if cluster.is_chief or cluster.replication != "async" or (steps is not None and steps.local_step):
+            return False
+        with suppress(*NO_ANSWER):
+            return ledger.status(0).ready
+        return False
 
     def _leave_stopped(self) -> None:
         self._sign_off()
@@ -242,7 +251,8 @@ class _Worker:
     def _sign_off(self) -> None:
         ledger = self._barrier.ledger
         if ledger is not None:
-            quietly(lambda: ledger.mark(SIGNED_OFF))
+            # Nobody waits for another worker that leaves early: it does not read the final model.
+            quietly(lambda: ledger.mark(LEAVING if self.chief is None else SIGNED_OFF))
             if self.chief is not None:
                 quietly(EndBarrier(self._task, ledger).wait_for_sign_offs)
 

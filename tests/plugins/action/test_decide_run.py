@@ -127,3 +127,40 @@ def test_a_new_run_needs_a_chosen_program_and_a_resumed_run_keeps_its_own(tmp_pa
     write_json(tmp_path / "r1" / "state.json", {"state": "stopped"})
     goes_on = decided("r1", other, ["mnist", "clicks"])["run"]
     assert (goes_on["action"], goes_on["settings"]["program"]) == ("start", own)
+
+
+def test_workers_join_a_run_that_goes_on_only_from_where_it_began(tmp_path: Path) -> None:
+    plan = make_plan()
+    settings = run_settings(plan, {task.name: TrainingSettings() for task in plan.tasks})
+    there: dict[str, Any] = {"deployed": plan.to_json(), "lacks_cuda": False}
+    hosts = {task.host: found(task.name, alive=True, run_id="r1", **there) for task in plan.tasks}
+    worker = plan.tasks_of("worker")[1]
+    hosts[worker.host] = found(worker.name, run_id="r1", **there)
+    hosts[worker.host]["tasks"][0] |= {"failed": False, "exit_code": 143}
+
+    def watched(hosts: Mapping[str, Any]) -> dict[str, Any]:
+        action = action_of(
+            decide_run.ActionModule,
+            cluster_plan=plan.to_json(),
+            cluster_settings=settings | {"success": "chief"},
+            cluster_person="ana@desk",
+        )
+        action._loader = DataLoader()
+        answer = action._act(
+            {"state": "started", "run_id": "r1", "runs_directory": str(tmp_path), "found": hosts}
+        )
+        run: dict[str, Any] = answer["run"]
+        return run
+
+    elsewhere = watched(hosts)
+    assert (elsewhere["action"], elsewhere["starting"], elsewhere["told"]) == ("attach", [], "")
+    (tmp_path / "r1").mkdir()
+    write_json(tmp_path / "r1" / "plan.json", plan.to_json())
+    write_json(tmp_path / "r1" / "settings.json", elsewhere["settings"])
+    write_json(tmp_path / "r1" / "state.json", {"state": "running"})
+    here = watched(hosts)
+    assert [task["name"] for task in here["starting"]] == [worker.name]
+    assert here["told"] == f"{worker.name} on {worker.host} joins run r1."
+    open_ports = watched(hosts | {worker.host: hosts[worker.host] | {"unfenced": "no table"}})
+    assert (open_ports["starting"], open_ports["empty"]) == ([], [worker.name])
+    assert open_ports["told"].startswith(f"{worker.name} on {worker.host} cannot join: the ports of tasks")

@@ -124,6 +124,13 @@ def test_the_file_of_each_task_contains_its_run_and_its_flags() -> None:
     assert 'PSFLEET_TRAINING_FLAGS="--a=2 --b=3"' in lines
 
 
+def test_the_file_of_each_task_names_the_workers_whose_places_are_empty() -> None:
+    run = {"id": "r1", "settings": {"tasks": {"ps0": {"flags": ""}}}, "empty": ["worker2", "worker10"]}
+    (file,) = run_files(RUN_TASKS[:1], PATHS, run, DEPLOYED, "trainer")
+    assert 'PSFLEET_ABSENT_WORKERS="2 10"' in file["content"].splitlines()
+    assert "ABSENT" not in "".join(files().values())
+
+
 def test_the_beginner_of_a_run_is_read_from_the_file_of_its_tasks_and_validated(tmp_path: Path) -> None:
     file = tmp_path / "ps-0.env"
     file.write_text(files()["/etc/psfleet/run/ps-0.env"])

@@ -202,3 +202,11 @@ def test_a_full_disk_is_reported_once_and_stays_in_the_block() -> None:
         assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
     lost = "no checkpoints until there is space again; records wait, and progress is not shown"
     assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]
+
+
+def test_a_worker_that_is_not_in_the_run_does_not_stand_still() -> None:
+    run = steady_run(3)
+    run.view.units.empty.add("worker2")
+    assert run.goes_on(60, [50, 50, 0]) == []
+    (slow,) = run.goes_on(60, [50, 5, 0])
+    assert slow.startswith("worker1 is slow: 5 steps/s (median of the others: 50/s)")

@@ -12,6 +12,7 @@ from psfleet.watch.task_states import TaskState, failures
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, progress, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
+from trainer.process.ending import with_ending_file
 
 LOG = "step 20\nworker1: the program failed: {why} (exit code {code})\n"
 
@@ -309,3 +310,59 @@ def test_the_lead_is_no_longer_shown_as_missing_once_its_host_answers() -> None:
     run.view.add_units("node0", answer, 32.0)
     run.view.add_reading(Reading(progress()), 33.0)
     assert not any("node0" in each for each in run.view.now.away)
+
+
+def test_a_worker_that_leaves_in_order_and_joins_again_is_told_once_each() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    assert heard(run, worker1("active", "running")) == []
+    left = worker1("inactive", "dead", code=143)
+    assert [heard(run, left) for _ in range(4)] == [
+        [],
+        ["worker1 on node1 left the run, which goes on"],
+        [],
+        [],
+    ]
+    run.goes_on(1, [20, 0])
+    assert run.view.now.workers[1].trouble == "not in the run"
+    assert run.view.now.away == ()
+    assert heard(run, worker1("active", "running")) == ["worker1 on node1 joined the run"]
+    run.goes_on(1, [20, 20])
+    assert run.view.now.workers[1].trouble == ""
+
+
+def test_a_worker_left_if_it_wrote_so_and_systemd_has_forgotten_it(tmp_path: Path) -> None:
+    """The files are those that the task of the test has written."""
+    endings = tmp_path / "runs" / "night" / "endings"
+    for task, code in (("worker0", 143), ("worker1", 0)):
+        with_ending_file(endings.parent, task, lambda ended=code: ended)  # type: ignore[misc]
+    command = unit_commands(decided_run(2), {**PATHS, "state_directory": str(tmp_path)}, "psfleet")
+    printed = {}
+    for host in ("node0", "node1"):
+        asked = shlex.split(next(part for part in command[host].split("; ") if " grep " in part))
+        done = subprocess.run(asked[asked.index("timeout") :], capture_output=True, text=True, check=False)
+        printed[host] = done.stdout
+    assert printed == {"node0": f"{endings}/worker0.json\n", "node1": ""}
+    run = PlayedRun(decided_run(2), silent=True)
+    answer = f"{endings}/worker1.json\n\n{worker1('inactive', 'dead')}"
+    heard(run, answer)
+    assert heard(run, answer) == ["worker1 on node1 left the run, which goes on"]
+
+
+def test_the_host_of_an_empty_place_may_be_silent_without_a_notice() -> None:
+    run = PlayedRun(decided_run(2) | {"empty": ["worker1"]}, silent=True)
+    for _ in range(int(SILENT_SECONDS) + 2):
+        run.view.add_units("node0", f"{unit('ps', 0)}\n{unit('worker', 0)}", float(run.seconds))
+        assert run.goes_on(1, [20, 0]) == []
+    assert run.view.units.silent_hosts == ("node1",)
+    assert run.view.now.workers[1].trouble == "not in the run"
+    heard(run, worker1("inactive", "dead"))
+    assert [heard(run, worker1("inactive", "dead")) for _ in range(3)] == [[], [], []]
+    assert heard(run, worker1("active", "running")) == ["worker1 on node1 joined the run"]
+
+
+@pytest.mark.parametrize("training", [{"replication": "sync"}, {"existing_servers": True}])
+def test_a_worker_that_no_run_of_its_kind_may_leave_does_not_run_any_more(training: dict[str, Any]) -> None:
+    run = PlayedRun(decided_run(2, **training), silent=True)
+    left = worker1("inactive", "dead", code=143)
+    heard(run, left)
+    assert heard(run, left) == ["worker1 on node1 does not run any more, and systemd does not start it again"]

@@ -54,6 +54,14 @@ def test_the_flags_decide_which_tasks_serve_and_which_are_served() -> None:
     assert (server.task, server.device, server.serves) == ("server1", "/job:worker/task:1", True)
 
 
+def test_the_workers_that_are_not_there_at_the_beginning_are_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert flags.parse(TUTORIAL.split()).cluster.absent == ()
+    monkeypatch.setenv("PSFLEET_ABSENT_WORKERS", "2 10 x")
+    assert flags.parse(TUTORIAL.split()).cluster.absent == (2, 10)
+
+
 def test_sync_aggregates_the_gradients_of_all_workers_by_default() -> None:
     told = [*TUTORIAL.split(), "--replication=sync"]
     assert flags.parse(told).settings.replicas_to_aggregate == 2

@@ -15,11 +15,20 @@ from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, th
 from tests.psfleet.evidence.program_folders import TUTORIAL, fork_program
 from tests.psfleet.evidence.replications import KINDS
 from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
-from tests.psfleet.evidence.run_folders import RELEASE, RUN_ID, evaluate, plan_of, settings_of, train
+from tests.psfleet.evidence.run_folders import (
+    RELEASE,
+    RUN_ID,
+    evaluate,
+    plan_of,
+    settings_of,
+    train,
+    write_plan,
+)
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.ports import free_ports
 from tests.trainer.processes import Cluster, Processes
 from trainer.contract.exit_codes import DIVERGED, STOPPED
+from trainer.contract.plan import JOBS
 
 LINEAR = "--model=linear"
 STEPS = 400
@@ -182,6 +191,67 @@ def _lost_for_good(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 3, (LINEAR, "--steps=900"), programs=programs, lost="worker2")
 
 
+def _elastic(join_again: bool) -> Callable[[RealRuns, Path], Path]:
+    """Return what trains a run that begins without worker 2, and that worker 1 leaves after 100 steps.
+
+    With `join_again` worker 1 is back when the chief has taken 600 of 900 steps, and worker 2 comes then.
+    """
+    flags = (LINEAR, "--steps=900", "--steps_per_call=1")
+    at_first = {
+        "worker0": Pace(stops_itself_at=601, waits={780: 200} if join_again else {}),
+        "worker1": Pace(stops_itself_at=101),
+    }
+    # Neither takes all the steps that are left.
+    later = {
+        "worker2": Pace(stops_itself_at=31, waits={800: 760}),
+        "worker1": Pace(stops_itself_at=131, waits={800: 660}),
+    }
+
+    def train_elastic(_runs: RealRuns, folder: Path) -> Path:
+        run = folder / RUN_ID
+        (run / "events").mkdir(parents=True)
+        with Cluster(folder / "hosts", 1, 3, flags) as cluster:
+            plan = plan_of(*((job, each) for job in JOBS[:2] for each in cluster.hosts[job]))
+            write_plan(run, plan, settings_of(flags).as_dict())
+
+            def await_stop(task: str) -> None:
+                pid = cluster.records(task, "started")[-1].pid
+                cluster.until(lambda: stands_still(pid), f"{task} to stand still")
+
+            cluster.environment = {"PSFLEET_PLAN_HASH": plan.hash, "PSFLEET_RELEASE": RELEASE}
+            cluster.environment["PSFLEET_ABSENT_WORKERS"] = "2"
+            cluster.start("ps0")
+            for task, pace in at_first.items():
+                cluster.start(task, program=pace.program)
+            for task in at_first:
+                cluster.until(lambda of=task: bool(cluster.records(of, "peers_ready")), f"{task} to begin")  # type: ignore[misc]
+                await_stop(task)
+            cluster.signal("worker1", signal.SIGTERM)
+            cluster.signal("worker1", signal.SIGCONT)
+            assert cluster.wait("worker1") == {"worker1": STOPPED}, cluster.outputs()
+            for task, pace in later.items() if join_again else ():
+                cluster.start(task, program=pace.program)
+                lives = 1 + (task == "worker1")
+                cluster.until(
+                    lambda of=task, so_many=lives: len(cluster.records(of, "peers_ready")) == so_many,  # type: ignore[misc]
+                    f"{task} to join",
+                )
+                await_stop(task)
+            cluster.signal("worker0", signal.SIGCONT)
+            if join_again:
+                cluster.until(lambda: waiting_at(780) in cluster.output("worker0"), "a chief that waits")
+                for task in later:
+                    cluster.signal(task, signal.SIGCONT)
+            left = {} if join_again else {"worker1": STOPPED}
+            assert cluster.wait() == dict.fromkeys(cluster.processes, 0) | left, cluster.outputs()
+            for task in cluster.processes:
+                shutil.copy(cluster.directory(task) / "events" / f"{task}.jsonl", run / "events")
+        evaluate(folder / "hosts" / "worker0", run)
+        return run
+
+    return train_elastic
+
+
 def _three_workers(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 3, (LINEAR, f"--steps={STEPS}"))
 
@@ -264,6 +334,8 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "begun_anew": _begun_anew,
     "killed_and_back": _killed_and_back,
     "lost_for_good": _lost_for_good,
+    "left_and_joined": _elastic(join_again=True),
+    "left_for_good": _elastic(join_again=False),
     "resized": _resized("async", 2, 3, 2),
     "resized_sync": _resized("sync", 3, 2),
     "three_workers": _three_workers,

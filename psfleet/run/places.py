@@ -1,0 +1,114 @@
+"""The places of workers in a run: which may be empty, and who may leave or join while the run goes on.
+
+TensorFlow fixes the addresses of all tasks at their start, so each place is in the plan from the beginning.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from psfleet.inventory.success_policy import ALL_WORKERS, VARIABLE, needed_workers
+from psfleet.run.settings import can_resize
+from psfleet.run.start import RefusedError
+from trainer.contract.exit_codes import FINISHED
+from trainer.contract.task_names import CHIEF
+from trainer.host.wording import counted, first_of
+
+_ONLY = "workers leave and join only an asynchronous run of a model, except partition and existing servers"
+
+# A task of a run (`tasks_of_run`), and the answers of hosts (host -> result of `trainer_tasks`).
+Task = Mapping[str, Any]
+Answers = Mapping[str, Mapping[str, Any]]
+
+
+def is_elastic(settings: Mapping[str, Any]) -> bool:
+    """Return whether workers may leave and join a run with these settings (`begun_settings`)."""
+    training = settings["cluster"]
+    shared = training.get("replication") == "async" and not training.get("existing_servers")
+    return can_resize(settings) and shared
+
+
+def may_be_away(task: Task) -> bool:
+    """Return whether an elastic run can go on without this task: a worker, except for the chief."""
+    return bool(task["job"] == "worker" and task["name"] != CHIEF)
+
+
+def leaving(
+    run_id: str,
+    tasks: Sequence[Task],
+    settings: Mapping[str, Any],
+    leave: Collection[str],
+    hosts: Answers,
+) -> list[dict[str, Any]]:
+    """Return the workers of a run that leave with the hosts `leave`, while it goes on with the others.
+
+    `hosts` has the answers of all hosts, or of those that answered. Raises RefusedError with what to type if
+    the run could not go on, or could not end well by its `training_run_success`.
+    """
+    whole = f"To stop the whole run: ansible-playbook stop.yml -e run_id={run_id}"
+    gone = [dict(task) for task in tasks if task["host"] in leave]
+    if not gone:
+        raise RefusedError(f"no task of run {run_id} is on {', '.join(leave)}; nothing was stopped")
+    if not is_elastic(settings):
+        raise RefusedError(f"{_ONLY}; nothing was stopped. {whole}")
+    if held := [f"{task['name']} on {task['host']}" for task in gone if not may_be_away(task)]:
+        without = f"run {run_id} cannot go on without {', '.join(held)}; nothing was stopped"
+        raise RefusedError(f"{without}. Limit stop.yml to hosts with other workers only. {whole}")
+    workers = [task for task in tasks if task["job"] == "worker"]
+    left = [task for task in workers if task["host"] not in leave and _is_alive(run_id, task, hosts)]
+    needed = needed_workers(settings.get("success", ALL_WORKERS), len(workers))
+    if len(left) < needed or CHIEF not in {task["name"] for task in left}:
+        silent = {task["host"]: None for task in workers if task["host"] not in {*hosts, *leave}}
+        unknown = f" ({first_of([*silent])} gave no answer)" if silent else ""
+        asks = f"{VARIABLE} is {settings.get('success', ALL_WORKERS)}, so {needed} of {len(workers)} workers"
+        raise RefusedError(
+            f"{asks} must finish, the chief among them, and {counted(len(left), 'worker')} would be left"
+            f"{unknown}; nothing was stopped. {whole}. It resumes with fewer needed workers by "
+            f"ansible-playbook train.yml -e run_id={run_id} -e {VARIABLE}={max(len(left), 1)}"
+        )
+    return gone
+
+
+def left_out(
+    run_id: str, tasks: Sequence[Task], settings: Mapping[str, Any], hosts: Answers, others: Answers
+) -> list[str]:
+    """Return the tasks on hosts that are not in `hosts` if the run needs none of them to end well, else none.
+
+    `others` are the answers of such hosts. A task that is alive there takes part, so it cannot be left out.
+    """
+    out = [task for task in tasks if task["host"] not in hosts]
+    workers = [task for task in tasks if task["job"] == "worker"]
+    needed = needed_workers(settings.get("success", ALL_WORKERS), len(workers))
+    may_go_on = is_elastic(settings) and all(map(may_be_away, out)) and len(workers) - len(out) >= needed
+    takes_part = any(_is_alive(run_id, task, others) for task in out)
+    return [str(task["name"]) for task in out] if may_go_on and not takes_part else []
+
+
+def absent(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
+    """Return the workers of a run that goes on which are not there, and have not finished.
+
+    Workers on hosts without an answer are not among them.
+    """
+    return [
+        task
+        for task in tasks
+        if may_be_away(task)
+        and task["host"] in hosts
+        and not _is_alive(run_id, task, hosts)
+        and not _has_finished(run_id, task, hosts)
+    ]
+
+
+def _is_alive(run_id: str, task: Task, hosts: Answers) -> bool:
+    found = _found(run_id, task, hosts)
+    return bool(found.get("alive"))
+
+
+def _has_finished(run_id: str, task: Task, hosts: Answers) -> bool:
+    found = _found(run_id, task, hosts)
+    return bool(found) and not found["failed"] and found["exit_code"] == FINISHED
+
+
+def _found(run_id: str, task: Task, hosts: Answers) -> Mapping[str, Any]:
+    """Return what its host says of a task in this run; {} if it has no part in it."""
+    every = hosts.get(task["host"], {}).get("tasks", ())
+    return next((each for each in every if each["name"] == task["name"] and each["run_id"] == run_id), {})
