@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from psfleet.evidence.absences import absences
 from psfleet.evidence.clocks import own_seconds
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
@@ -31,9 +32,10 @@ def price_of(run: Run) -> dict[str, Any]:
     `restores` are those that lost steps or passed over a damaged checkpoint. `still_seconds` is the least
     time that any worker spent without training, from a worker's first step to its last, saves included; the
     worker that was there longest counts, since the chief may be lost before the end.
-    `goodput` is the part of all workers' time in which they took steps that are in the model.
+    `goodput` is the part of all workers' time in which they took steps that are in the model. The time in
+    which a worker had left the run, or had not joined it yet, is not the run's.
     """
-    restores = restores_in(run)
+    restores, away = restores_in(run), absences(run)
     seconds = max(map(_seconds_of_training, run.workers), default=0.0)
     still = goodput = None
     if seconds > 0 and run.workers and not run.coordinated:
@@ -45,7 +47,10 @@ def price_of(run: Run) -> dict[str, Any]:
         ]
         lost = sum(_lost_seconds(worker, restores) for worker in run.workers)
         still = round(max(seconds - max(trained), 0.0), 3)
-        goodput = round(min(max((sum(trained) - lost) / (seconds * len(trained)), 0.0), 1.0), 4)
+        there = sum(
+            _seconds_of_training(worker) if worker.name in away else seconds for worker in run.workers
+        )
+        goodput = round(min(max((sum(trained) - lost) / there, 0.0), 1.0), 4)
     return {
         "steps_lost": sum(restore.steps_lost for restore in restores),
         "still_seconds": still,

@@ -34,11 +34,11 @@ class _Worker:
         return self.write("step", at, global_step_before=before, global_step_after=after, **steps)
 
 
-def _price(*workers: _Worker, replication: str = "async") -> dict[str, Any]:
+def _price(*workers: _Worker, replication: str = "async", success: str = "all_workers") -> dict[str, Any]:
     tasks = {f"worker{worker.index}": TaskRecords("", tuple(worker.records)) for worker in workers}
     expected = tuple(RunTask("worker", worker.index, "host") for worker in workers)
     rules = ReplicationRules(replication, len(workers), len(workers))
-    return price_of(Run(Path(), "run", rules=rules, expected=expected, tasks=tasks))
+    return price_of(Run(Path(), "run", rules=rules, expected=expected, tasks=tasks, success=success))
 
 
 def _chief_that_lost_a_ps() -> _Worker:
@@ -52,6 +52,18 @@ def _chief_that_lost_a_ps() -> _Worker:
 def test_a_run_without_faults_has_no_price() -> None:
     one, other = (_Worker(index).step(10, 10, 0, 50).step(20, 10, 50, 100) for index in (0, 1))
     assert _price(one, other) == {"steps_lost": 0, "still_seconds": 0.0, "goodput": 1.0, "restores": []}
+
+
+@pytest.mark.parametrize(("success", "goodput"), [("chief", 1.0), ("all_workers", 0.625)])
+def test_the_time_before_a_worker_joined_is_not_the_runs_if_the_run_does_not_need_it(
+    success: str, goodput: float
+) -> None:
+    chief, late = _Worker(0).write("started", 0, nonce=1), _Worker(1).write("started", 14, nonce=2)
+    chief.write("peers_ready", 0, worker_nonces={"worker0": 1}, global_step=0)
+    chief.step(10, 10, 0, 50).step(20, 10, 50, 100)
+    late.write("peers_ready", 15, worker_nonces={"worker0": 1, "worker1": 2}, global_step=75)
+    late.step(20, 5, 75, 100)
+    assert _price(chief, late, success=success)["goodput"] == goodput
 
 
 def test_steps_undone_by_a_restore_count_as_lost() -> None:
