@@ -38,8 +38,9 @@ KEPT = "side_effect] Executed: Successful"
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
 # Parts of pytest run side by side, because their tests often wait for tasks and deadlines. The longest come
-# first, and only two at a time while scenarios run: more would keep tasks waiting for a core. "unit" does
-# without TensorFlow: in a process that has loaded it, the system's libzstd reads no archive any more.
+# first, two beside the scenarios and one more for each scenario that has ended: more would keep tasks waiting
+# for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's libzstd reads no
+# archive any more.
 BESIDE_SCENARIOS = 2
 UNIT = {
     "unit of trainer": ["tests/trainer", "--ignore=tests/trainer/task", "tests/benchmarks"],
@@ -65,7 +66,7 @@ MISSING_PLAYBOOK = "Missing playbook"
 COUNTED = re.compile(r"(\d+) (passed|failed|error|skipped)")
 PERCENT = re.compile(r"\[ *(\d+%)\]$")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-# The parts of pytest that may begin now; the others may once no scenario runs any more.
+# How many parts of pytest may begin now.
 PARTS = threading.Semaphore(BESIDE_SCENARIOS)
 # The running processes, and whether all of them are to end.
 STREAMS: set[subprocess.Popen[str]] = set()
@@ -182,13 +183,7 @@ def run_scenarios(scenarios: Sequence[str]) -> Count:
         while not first.done() and not (log.exists() and KEPT in log.read_text()):
             time.sleep(0.5)
         results = [*pool.map(run_scenario, scenarios[1:]), first.result()]
-    release_parts()
     return Count(passed=results.count(True), failed=results.count(False))
-
-
-def release_parts() -> None:
-    """Let the remaining parts of pytest begin."""
-    PARTS.release(len(UNIT) - BESIDE_SCENARIOS)
 
 
 def run_scenario(scenario: str) -> bool:
@@ -203,6 +198,7 @@ def run_scenario(scenario: str) -> bool:
         destroyed = log.with_suffix(".destroy.log")
         if stream([f"{BIN}/molecule", "destroy", "-s", scenario], destroyed, variables=own):
             say(f"   hosts of {scenario} may be left; see {destroyed}")
+    PARTS.release()
     ended(log, begin, None if passed else up_to_failure(log.read_text()))
     return passed
 
@@ -316,7 +312,7 @@ def main(names: list[str]) -> int:
         say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
         return 2
     if "molecule" not in names:
-        release_parts()
+        PARTS.release(len(UNIT))
     with ThreadPoolExecutor() as pool:
         try:
             results = list(pool.map(run_stage, names))
