@@ -37,10 +37,10 @@ SCENARIOS = ("mixed", "default", "inventories")
 KEPT = "side_effect] Executed: Successful"
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
-# Parts of pytest run side by side, because their tests often wait for tasks and deadlines. The longest come
-# first, two beside the scenarios and one more for each scenario that has ended: more would keep tasks waiting
-# for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's libzstd reads no
-# archive any more.
+# Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
+# longest come first, two beside the scenarios and one more for each scenario that has ended: more would keep
+# tasks waiting for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's
+# libzstd reads no archive any more.
 BESIDE_SCENARIOS = 2
 UNIT = {
     "unit of trainer": ["tests/trainer", "--ignore=tests/trainer/task", "tests/benchmarks"],
@@ -50,8 +50,8 @@ UNIT = {
         "--ignore=tests/benchmarks",
         "--ignore=tests/psfleet/evidence",
     ],
-    "unit of verdicts": ["tests/psfleet/evidence"],
     "unit of tasks": ["tests/trainer/task"],
+    "unit of verdicts": ["tests/psfleet/evidence"],
 }
 LINES_SHOWN = 150
 # How nice lint and pytest are: the playbooks of a scenario wait for each other, so Molecule goes first. At 5

@@ -68,7 +68,7 @@ TAKEN = "{{ vars.keys() | intersect(['training_run_hook', 'discovered_interprete
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipelining", ["true", "false"])
+@pytest.mark.parametrize("pipelining", ["true", pytest.param("false", marks=pytest.mark.chaos)])
 def test_hostile_answers_have_no_effect_on_the_controller(tmp_path: Path, pipelining: str) -> None:
     """Both with and without pipelining, and with Ansible's default of injecting facts as variables."""
     hosts = {name: json.dumps({"answers": [lie]}) for name, lie in LIES.items()}

@@ -186,6 +186,7 @@ def test_a_worker_that_dies_while_it_sends_gradients_costs_one_round(tmp_path: P
         assert cluster.only("worker1", "finished").integer("local_step") == 81
 
 
+@pytest.mark.chaos
 def test_a_worker_killed_while_it_waits_rejoins_through_a_ps_with_a_single_thread(
     tmp_path: Path,
 ) -> None:
