@@ -196,7 +196,11 @@ ATTACKS = [
 
 @pytest.mark.parametrize(
     ("callback", "more"),
-    [("psfleet.cluster.brief", ""), ("ansible.builtin.default", "-vvv")],
+    [
+        ("psfleet.cluster.brief", ""),
+        pytest.param("psfleet.cluster.brief", "-v", marks=pytest.mark.chaos),
+        ("ansible.builtin.default", "-vvv"),
+    ],
 )
 def test_texts_of_a_host_are_made_printable(tmp_path: Path, callback: str, more: str) -> None:
     liar = tmp_path / "liar"
