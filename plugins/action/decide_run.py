@@ -26,6 +26,7 @@ from psfleet.run.start import (
     Folder,
     RefusedError,
     decide,
+    elsewhere,
     going_on,
     hindrances,
     stopped_tasks,
@@ -146,14 +147,14 @@ class ActionModule(ControllerAction):
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
         settings, begun_on = begun or today, read_object(folder / "plan.json")
         hosts = arguments["found"]
-        elsewhere = self._answers_of_others() if self.variables.get("ansible_limit") else {}
+        others = self._answers_of_others() if self.variables.get("ansible_limit") else {}
         of_folder = Folder(
             state_of(folder),
             str(begun_on.get("hash", "")),
             settings["program"],
             begun_on.get("tasks", ()),
             can_resize(settings),
-            left_out(run_id, tasks, settings, hosts, elsewhere),
+            left_out(run_id, tasks, settings, hosts, others),
         )
         if not begun and (names := today.get("unchosen")):
             what = "trainer_programs has several programs, and a run trains one"
@@ -197,7 +198,7 @@ class ActionModule(ControllerAction):
                     starting.append(task)
                     told.append(f"{task['name']} on {task['host']} joins run {run_id}.")
         elif out and run["action"] == "start":
-            names = ", ".join(f"{task['name']} on {task['host']}" for task in out)
+            names = elsewhere(tasks, hosts)
             fill = f"ansible-playbook train.yml -e run_id={run_id}"
             told = [f"Run {run_id} begins without {names}. Once its host is there, it joins by: {fill}"]
         said = with_inventory("\n".join(told), self.variables["ansible_inventory_sources"])

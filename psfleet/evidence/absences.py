@@ -9,9 +9,8 @@ from itertools import pairwise
 
 from psfleet.evidence.answer import listed
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.task_records import Process, TaskRecords
+from psfleet.evidence.task_records import Process, TaskRecords, stopped_by_hand
 from psfleet.inventory.success_policy import needed_workers
-from trainer.contract.records import STOPPED_BY_HAND
 from trainer.contract.task_names import CHIEF
 
 # The global steps (from, to] that a worker was away, in order.
@@ -37,7 +36,7 @@ def joined_late(run: Run, worker: TaskRecords) -> bool:
 
 def has_left(worker: TaskRecords) -> bool:
     """Return whether the last process of a worker was stopped, by its records."""
-    return worker.ending is not None and worker.ending.text("reason") == STOPPED_BY_HAND
+    return stopped_by_hand(worker.ending)
 
 
 def in_words(run: Run) -> str:
@@ -65,10 +64,9 @@ def _gaps(run: Run, worker: TaskRecords) -> Iterator[tuple[int, int]]:
     if joined_late(run, worker) and _begin(lives[0]) > run.first_step:
         yield run.first_step, _begin(lives[0])
     for life, following in pairwise(lives):
-        ending = life.ending
-        if ending is None or ending.text("reason") != STOPPED_BY_HAND:
+        if life.ending is None or not stopped_by_hand(life.ending):
             continue
-        left, back = ending.integer("global_step"), _begin(following)
+        left, back = life.ending.integer("global_step"), _begin(following)
         if left < back and not _was_stopped_between(run.chief.processes, life, following):
             yield left, back
 
@@ -84,5 +82,4 @@ def _was_stopped_between(chief: Sequence[Process], one: Process, other: Process)
     began, ended = (places.get(nonces.get(CHIEF)) for nonces in met)
     if began is None or ended is None:
         return True
-    endings = (life.ending for life in chief[began:ended])
-    return any(ending is not None and ending.text("reason") == STOPPED_BY_HAND for ending in endings)
+    return any(stopped_by_hand(life.ending) for life in chief[began:ended])

@@ -77,6 +77,11 @@ def excuse_lost(run: Run) -> Run:
     )
 
 
+def was_there(run: Run, name: str) -> bool:
+    """Return whether a worker took part, by its records or the count of the ps; True if that is unknown."""
+    return bool(run.task(name).records) or run.contributions.get(name) != 0
+
+
 def lost_workers(run: Run) -> tuple[LostWorker, ...]:
     """Return the excused workers, each with the moment of its loss as far as the records show it."""
     seen = _last_unrecorded_step(run)
@@ -111,7 +116,7 @@ def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
         how = LEFT
     elif records.ending is not None and records.ending.text("reason") in GOOD_ENDINGS:
         how = TOO_LATE
-    elif not records.records and run.contributions.get(task.name) == 0:
+    elif not was_there(run, task.name):
         how = NOT_THERE
     elif ending is not None and ending.ended_by != HOST:
         how = f"{ending.in_words} on {task.host}"

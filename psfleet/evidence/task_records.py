@@ -194,12 +194,16 @@ class TaskRecords:
     @property
     def restarts(self) -> int:
         """How often it was restarted, except when a stopped run was resumed."""
-        endings = [life.ending for life in self.processes[:-1]]
-        return sum(ending is None or ending.text("reason") != STOPPED_BY_HAND for ending in endings)
+        return sum(not stopped_by_hand(life.ending) for life in self.processes[:-1])
 
     def of(self, *events: str) -> tuple[Record, ...]:
         """Return its records of these events, in the order of its file."""
         return tuple(record for record in self.records if record.event in events)
+
+
+def stopped_by_hand(ending: Record | None) -> bool:
+    """Return whether this ending of a process is a stop by people."""
+    return ending is not None and ending.text("reason") == STOPPED_BY_HAND
 
 
 def _was_stopped(life: Process) -> bool:

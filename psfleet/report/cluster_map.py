@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from psfleet.evidence.answer import counted, size
 from psfleet.evidence.endings import HOST
+from psfleet.evidence.lost_workers import NOT_THERE, was_there
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 from psfleet.report.wording import shortened, span
@@ -74,8 +75,8 @@ def state_of(run: Run, name: str) -> tuple[str, str]:
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
     if ending is None and run.is_lost(name) and not records.ending:
-        was_there = records.records or run.contributions.get(name) != 0
-        kind, words = ("bad", "lost with its host") if was_there else ("open", "was not there")
+        is_lost = was_there(run, name)
+        kind, words = ("bad", "lost with its host") if is_lost else ("open", NOT_THERE)
     if ending is not None and kind != "bad":
         if ending.ended_by == HOST:
             kind, words = "bad", "lost: its host went down"

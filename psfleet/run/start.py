@@ -199,7 +199,7 @@ def stopped_tasks(
 
 def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
     """Return a message about tasks that could not be stopped as their hosts were not reached, or ""."""
-    names = _elsewhere(tasks, hosts)
+    names = elsewhere(tasks, hosts)
     if not names:
         return ""
     return (
@@ -208,13 +208,13 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
     )
 
 
-def _elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+def elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
     """Return the names of the tasks that are on none of these hosts."""
     return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
 def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Iterator[str]:
-    if names := _elsewhere(tasks, hosts):
+    if names := elsewhere(tasks, hosts):
         yield (
             f"Either --limit leaves out {names}, or these hosts gave no answer; a run needs every "
             "task: start it without --limit, when all hosts can be reached. An asynchronous run of a model "
