@@ -96,12 +96,12 @@ def sessions_broken(run: Run, worker: TaskRecords) -> int:
 def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
     """Return how many steps sessions that broke may have made without this worker's count of them.
 
-    Each session may have made the steps of one call: a single step, or more if the settings permit that and
-    the worker need not wait for others.
+    Each session may have made the steps of one call: a single step in-graph, else more if the settings permit
+    that.
     """
     recorded = (settings.get("steps_per_call") for settings in worker.settings)
     allowed = [steps for steps in recorded if isinstance(steps, int) and steps <= MOST_STEPS_PER_CALL]
-    calls = not (run.rules.once_per_step or run.program)
+    calls = not (run.rules.one_client or run.program)
     return sessions_broken(run, worker) * max([1, *allowed] if calls else [1])
 
 

@@ -23,8 +23,10 @@ def _die_at_step(local_step: np.int64) -> np.int64:
     return local_step
 
 
-def _admission_that_kills(operations: RoundOperations, received: Sequence[tf.Tensor]) -> tf.Tensor:
-    admitted = _admission(operations, received)
+def _admission_that_kills(
+    operations: RoundOperations, own_round: tf.Tensor, received: Sequence[tf.Tensor]
+) -> tf.Tensor:
+    admitted = _admission(operations, own_round, received)
     with tf.device(f"/job:worker/task:{operations.worker}/device:CPU:0"):
         return tf.ensure_shape(tf.numpy_function(_die_at_step, [admitted], tf.int64), [])
 

@@ -78,9 +78,8 @@ class TrainingSettings:
     steps_per_call: int = setting(
         10,
         integer(1, MOST_STEPS_PER_CALL),
-        "Steps that a worker takes at most in one call into TensorFlow, when `trainer_replication` is "
-        "`async` or `local`; otherwise it takes 1. It takes fewer where they would last more than 50 ms, "
-        "where something is due before, and near the end.",
+        "Steps that a worker takes at most in one call into TensorFlow; with `in_graph` it takes 1. It takes "
+        "fewer where they would last more than 50 ms, where something is due before, and near the end.",
     )
     pull_ahead: bool = setting(
         False,

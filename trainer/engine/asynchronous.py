@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP
-from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
+from trainer.engine.training import StepResult, TrainingGraph, TrainingSession, sizes_of_calls
 
 
 class AsynchronousGraph(TrainingGraph):
@@ -32,9 +32,8 @@ class AsynchronousGraph(TrainingGraph):
             losses.append(loss)
             counted.append(self.apply_and_count(gradients, [index], counted[-1:], pulled_after))
         self.step = [losses[0], counted[0]]
-        # TensorFlow prepares a graph of its own for each number of steps, so only powers of two are offered.
-        sizes = {most, *(2**power for power in range(1, most.bit_length()))}
-        self.calls = {size: self._call(losses[:size], counted[:size]) for size in sizes - {1}}
+        sizes = [size for size in sizes_of_calls(most) if size > 1]
+        self.calls = {size: self._call(losses[:size], counted[:size]) for size in sizes}
 
     def session(self, target: str) -> "AsynchronousSession":
         """Return a session to the ps and this worker."""

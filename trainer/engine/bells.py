@@ -50,7 +50,8 @@ class Waker:
 
     def __init__(self, ring: Callable[[], object]) -> None:
         self._ring, self._ended = ring, Event()
-        self._since: float | None = None
+        # Since when a call waits, and how often at most.
+        self._watched: tuple[float, int] | None = None
 
     def start(self) -> None:
         """Start the thread, which rings once at first, so that the first wait returns at once."""
@@ -60,23 +61,30 @@ class Waker:
         """Let the thread end, without waiting for it: its call may hang if the ps is gone."""
         self._ended.set()
 
-    def watch(self, wait: Callable[[], Result]) -> Result:
-        """Return the result of a call that waits for the bell. Only one thread at a time may use this."""
-        self._since = time.monotonic()
+    def watch(self, call: Callable[[], Result], waits: int = 1) -> Result:
+        """Return the result of a call that waits for the bell, perhaps several times.
+
+        Only one thread at a time may use this. Once a wait had to be ended, those that follow it in the call
+        are ended sooner.
+        """
+        self._watched = time.monotonic(), waits
         try:
-            return run_once_more(wait)
+            return run_once_more(call)
         finally:
-            self._since = None
+            self._watched = None
 
     def _run(self) -> None:
         self._ring_quietly()
         left = _LONGEST_WAIT
         while not self._ended.wait(left):
-            since = self._since
-            left = _LONGEST_WAIT if since is None else since + _LONGEST_WAIT - time.monotonic()
+            watched, left = self._watched, _LONGEST_WAIT
+            if watched is None:
+                continue
+            since, waits = watched
+            left = since + _LONGEST_WAIT - time.monotonic()
             if left <= 0:
                 self._ring_quietly()
-                left = _LONGEST_WAIT
+                left = _LONGEST_WAIT / waits
 
     def _ring_quietly(self) -> None:
         with suppress(tf.errors.OpError):  # the waiting thread gets the same error

@@ -1,38 +1,58 @@
 """Synchronous training: a global step applies the mean of `replicas_to_aggregate` workers' gradients.
 
-Each worker offers the gradients of one batch, and waits until the chief's aggregator has made a global step
-of those that came first. Workers beyond `replicas_to_aggregate` are backups: gradients that come too late
-are dropped.
+Each worker offers the gradients of one batch, and waits until those that came first have made a global step.
+Workers beyond `replicas_to_aggregate` are backups: gradients that come too late are dropped.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
-from trainer.engine.aggregator import Aggregator
 from trainer.engine.bells import Waker
 from trainer.engine.optimizers import Gradients
+from trainer.engine.round_keeper import RoundKeeper
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
-from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
+from trainer.engine.training import StepResult, TrainingGraph, TrainingSession, sizes_of_calls
 from trainer.process.failure import RunEnding, StopRequested
 
 
 class SynchronousGraph(TrainingGraph):
-    """A graph whose steps offer this worker's gradients; the chief uses it to make global steps, too."""
+    """A graph whose steps offer this worker's gradients, and make the global step if they are its last.
+
+    It has several steps in a row, so that one call into TensorFlow can take several. `calls` maps a number of
+    steps to their losses, and one tensor with their standings (one more than steps) and microseconds of
+    waiting.
+    """
 
     def build_step(self) -> None:
         """Add the operations that offer gradients, and those of the chief."""
-        workers = self.cluster.workers
+        workers, most = self.cluster.workers, self.settings.steps_per_call
         replicas = self.settings.replicas_to_aggregate or workers
         self.rounds = RoundOperations(workers, self.cluster.index, replicas, self.counters)
-        batch = self.next_batch(self.cluster.index, self.settings.batch_size)
-        loss, gradients = self.learn(self.context, batch, after=[self.rounds.standing])
-        self.rounds.build(loss, gradients, self.optimizers)
-        self.step = self.rounds.offer
+        losses: list[tf.Tensor] = []
+        waits: list[tf.Tensor] = []
+        standings = [self.rounds.standing]
+        for batch in self.next_batches(self.cluster.index, self.settings.batch_size, most):
+            loss, sent = self.learn_flat(self.context, batch, after=standings[-1:])
+            if not losses:
+                self.rounds.build(sent, self.optimizers)
+            after, waited = self.rounds.offer(standings[-1], sent)
+            losses.append(loss)
+            standings.append(after)
+            waits.append(waited)
+        with tf.device(self.counters.device):
+            numbers = {
+                size: tf.concat([*standings[: size + 1], waits[:size]], axis=0)
+                for size in sizes_of_calls(most)
+            }
+        self.calls = {size: [tf.stack(losses[:size]), rows] for size, rows in numbers.items()}
+        self.step = self.calls[1]
 
     def applied_gradients(self) -> Sequence[Gradients]:
         """Return the gradients that this worker offers, as they go into the mean."""
@@ -44,64 +64,77 @@ class SynchronousGraph(TrainingGraph):
 
 
 class SynchronousSession(TrainingSession):
-    """A session that offers gradients once a round and waits in between; the chief's runs the aggregator."""
+    """A session that offers gradients once a round, and waits in between; the chief's keeps the rounds."""
 
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
-        self._rounds, self._is_chief = graph.rounds, graph.cluster.is_chief
+        self._rounds = graph.rounds
+        self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
+        self._calls[1] = self._step
         self._wait = self.session.make_callable(graph.rounds.wait)
         self._waker = Waker(self.session.make_callable(graph.rounds.ring_own))
-        self._aggregator: Aggregator | None = None
+        self._keeper = RoundKeeper(self.session, graph.rounds) if graph.cluster.is_chief else None
         self._offered = CLOSED
         self._standing: Standing | None = None
 
     def initialise(self) -> None:
-        """Give every variable its initial value; no round is open until the aggregator begins."""
-        self.session.run(self._rounds.initializer)
+        """Give every variable its initial value; no round is open until the chief begins."""
+        self.session.run(self._rounds.initializers)
         super().initialise()
 
     def begin(self) -> None:
-        """Start the thread that wakes this worker and, on the chief, the aggregator."""
+        """Start the thread that wakes this worker; the chief opens a round."""
         self._waker.start()
-        if self._is_chief:
-            self._aggregator = Aggregator(self.session, self._rounds, self.last_step)
-            self._aggregator.start()
+        if self._keeper is not None:
+            self._keeper.begin(self.last_step)
 
     def end(self) -> None:
-        """Stop both threads; the aggregator stops between two global steps."""
-        if self._aggregator is not None:
-            self._aggregator.stop()
-        self._aggregator = None
+        """Stop the thread; the chief closes the rounds between two global steps."""
+        if self._keeper is not None:
+            self._keeper.end()
         self._waker.stop()
 
     def updates_paused(self) -> AbstractContextManager[object]:
-        """Return a context in which the aggregator begins no global step."""
-        return super().updates_paused() if self._aggregator is None else self._aggregator.between_steps
+        """Return a context in which no global step begins."""
+        return super().updates_paused() if self._keeper is None else self._keeper.held()
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
-        """Offer one batch's gradients, wait for the end of the round, and return the result.
+        """Take one step as `steps` does."""
+        return self.steps(1, raise_if_stopping)[0]
 
-        Raises RunEnding, and what `raise_if_stopping` raises, but only before the offer. An offer counts as a
-        training step of this worker, even if it is dropped.
+    def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
+        """Offer up to `most` batches' gradients, each in a later round; wait for the end of the last one.
+
+        Raises RunEnding, and what `raise_if_stopping` raises, but only before the offers. An offer counts as
+        a training step of this worker, even if it is dropped. If a wait within the call ended before its
+        round did, the offers that follow were to the same round: they had no effect, and are no steps.
         """
         began = time.monotonic()
         standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
         if standing.counters[STOP_CODE]:
             raise RunEnding(standing.counters[STOP_CODE], "")
+        size = max(size for size in self._calls if size <= most)
         offered = time.monotonic()
-        loss, numbers = self._waker.watch(self._step)
-        # The last number is measured by the clock of ps 0, which may have been set meanwhile.
-        seconds_of_call = time.monotonic() - offered
-        seconds_of_offer = seconds_of_call - min(max(float(numbers[-1]) / 1e6, 0.0), seconds_of_call)
-        before, standing = map(Standing.from_values, np.split(numbers[:-1], 2))
-        self._offered = before.round
-        if math.isfinite(loss):
+        losses, numbers = self._waker.watch(self._calls[size], size)
+        waits = _seconds(numbers[-size:], time.monotonic() - offered)
+        standings = [Standing.from_values(values) for values in np.split(numbers[:-size], size + 1)]
+        taken: list[StepResult] = []
+        for loss, before, after, waited in zip(losses, standings, standings[1:], waits, strict=False):
+            if before.round > self._offered or not taken:
+                self._offered = before.round
+                step = StepResult(float(loss), before.counters[GLOBAL_STEP], after.counters, waited)
+                taken.append(step)
+            else:
+                taken[-1] = _longer(taken[-1], after, waited)
+        taken[0] = _longer(taken[0], None, offered - began)
+        ended = time.monotonic()
+        self._standing = standings[-1]
+        if np.isfinite(losses).all():
             # A stop request is raised again before the next step.
             with suppress(StopRequested):
-                standing = self._wait_beyond(self._offered, standing, raise_if_stopping)
-        self._standing = standing
-        waited = time.monotonic() - began - seconds_of_offer
-        return StepResult(float(loss), before.counters[GLOBAL_STEP], standing.counters, waited)
+                self._standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
+        taken[-1] = _longer(taken[-1], self._standing, time.monotonic() - ended)
+        return taken
 
     def _wait_beyond(
         self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
@@ -110,15 +143,28 @@ class SynchronousSession(TrainingSession):
         while True:
             if standing is not None:
                 others = tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
-                # Once enough gradients are there, the round waits for the chief alone.
+                # Once enough gradients are there, the round waits for the chief alone, which holds it.
                 self.awaited = (0,) if len(standing.contributors) >= self._rounds.replicas else others
                 if standing.round > round_:
                     return standing
                 if standing.counters[STOP_CODE] or standing.counters[GLOBAL_STEP] >= self.last_step:
                     return standing
-            if self._aggregator is not None:
-                self._aggregator.raise_if_failed()
-            # If a call of the aggregator hangs, this thread must not satisfy the watchdog either.
-            if self._aggregator is None or not self._aggregator.hangs:
-                raise_if_stopping()
+                if self._keeper is not None:
+                    self._keeper.keep_going(standing)
+            raise_if_stopping()
             standing = Standing.from_values(self._waker.watch(self._wait))
+
+
+def _seconds(microseconds: npt.NDArray[np.int64], of_call: float) -> list[float]:
+    """Return the waits in a call, together no longer than the call.
+
+    They are measured by the clock of ps 0, which may have been set meanwhile.
+    """
+    seconds = np.clip(microseconds / 1e6, 0.0, of_call)
+    return [float(each) for each in seconds * min(1.0, of_call / max(float(seconds.sum()), 1e-9))]
+
+
+def _longer(step: StepResult, standing: Standing | None, waited: float) -> StepResult:
+    """Return a step that waited so much longer, until this standing."""
+    counters = step.counters if standing is None else standing.counters
+    return replace(step, counters=counters, waiting_seconds=(step.waiting_seconds or 0.0) + waited)

@@ -1,33 +1,42 @@
 """The graph of synchronous steps: gradients are gathered on the ps in rounds, and their mean is applied once.
 
 This is the algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981). It uses
-TensorFlow's conditional accumulators, one for each variable, on that variable's ps. A *round* is an attempt
-at a global step. The accumulators themselves drop gradients that were computed in an earlier round. In each
-round, the first `replicas` workers whose gradients lie on every ps are admitted, each once. So the means of
-all variables are over the same workers, and the counters on ps 0 count exactly these workers.
+TensorFlow's conditional accumulators, one for each packed tensor of gradients (wire.py), on its ps. A *round*
+is an attempt at a global step. The accumulators themselves drop gradients that were computed in an earlier
+round. In each round, the first `replicas` workers whose gradients lie on every ps are admitted, each once. So
+the means of all variables are over the same workers, and the counters on ps 0 count exactly these workers.
 
-A variable on ps 0 holds the standing: [the open round, the last round to which each worker was admitted, the
-last round for which all gradients of each worker have been added]. A worker's bell (bells.py) rings when a
-round is opened, the aggregator's bell when a round has its gradients.
+The worker that adds the last of a round's gradients completes the round in the same call: each ps applies its
+means, then ps 0 counts the step and opens the next round. Each ps notes the last round that it applied, so
+that the chief can complete a round, too, if that worker stops (round_keeper.py).
+
+A variable on ps 0 holds the standing: [the open round, 1 while rounds are held, the run's last step, the last
+round to which each worker was admitted, the last round for which all gradients of each worker have been
+added]. A worker's bell (bells.py) rings when a round is opened.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.coordination.ledger_parts import FIRST_WORKER, variable_on
+from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, variable_on
 from trainer.engine.bells import create_bell, ring
 from trainer.engine.optimizers import Gradients, Optimizers
+from trainer.engine.wire import Sent
 
 v1 = tf.compat.v1
 
-# The number of the open round while none is: the variables are being set, or the aggregator has not begun.
+# The number of the open round while none is: the variables are being set, the chief has not begun, or the
+# run's last step is made.
 CLOSED = 0
-# Accumulators drop gradients with this step, because their own step is always higher.
-_REFUSED = -1
+# In place of a round to take part in or to complete. Accumulators drop gradients with this step, because
+# their own step is always higher.
+_NONE = -1
+# The places of the standing's first numbers, and of worker 0.
+_OPEN, _HELD, _LAST_STEP, _FIRST = range(4)
 
 
 @dataclass(frozen=True)
@@ -42,10 +51,15 @@ class Standing:
     @classmethod
     def from_values(cls, values: npt.NDArray[np.int64]) -> "Standing":
         """Return the standing for the values of both variables, rounds first."""
-        open_round, *numbers = (int(value) for value in values)
-        workers = (len(numbers) - FIRST_WORKER) // 3
-        admitted, delivered = numbers[:workers], numbers[workers : 2 * workers]
-        return cls(open_round, tuple(admitted), tuple(delivered), tuple(numbers[2 * workers :]))
+        numbers = values.tolist()
+        workers = (len(numbers) - _FIRST - FIRST_WORKER) // 3
+        admitted, delivered, counters = _FIRST, _FIRST + workers, _FIRST + 2 * workers
+        return cls(
+            numbers[_OPEN],
+            tuple(numbers[admitted:delivered]),
+            tuple(numbers[delivered:counters]),
+            tuple(numbers[counters:]),
+        )
 
     @property
     def contributors(self) -> tuple[int, ...]:
@@ -63,7 +77,63 @@ class Standing:
         return tuple(worker for worker in self.awaited if self.admitted[worker] == self.round)
 
 
-@dataclass
+class _Part:
+    """The part of the rounds on one ps: the accumulators of its gradients, and the last round it applied."""
+
+    def __init__(self, device: str, sent: Sequence[Sent]) -> None:
+        """Create these for the gradients that are sent to the device, in the default graph."""
+        self._device = device
+        self._sent = self._its(sent)
+        place = device.replace("/", "_").replace(":", "_")
+        with tf.device(device):
+            # A local variable is not saved: rounds belong to the processes, not to the model.
+            self.applied = variable_on(f"applied{place}", "", [], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
+            self._mutex = tf.raw_ops.MutexV2(shared_name=f"psfleet/applied_mutex{place}", container="")
+            self.accumulators = [
+                v1.ConditionalAccumulator(
+                    each.flat.dtype,
+                    each.flat.shape,
+                    shared_name=f"psfleet/gradients/{each.pieces[0].op.name}",
+                )
+                for each in self._sent
+            ]
+
+    def add(self, sent: Sequence[Sent], local_step: tf.Tensor) -> list[tf.Operation]:
+        """Return the operations that add the gradients of this ps, computed in the round `local_step`."""
+        with tf.device(self._device):
+            return [
+                accumulator.apply_grad(each.flat, local_step=local_step)
+                for accumulator, each in zip(self.accumulators, self._its(sent), strict=True)
+            ]
+
+    def apply(self, round_: tf.Tensor, replicas: int, optimizers: Optimizers) -> tf.Tensor:
+        """Return a tensor that is there once the means of a round are applied; at once if it is _NONE."""
+
+        def apply_means() -> tf.Tensor:
+            gradients: list[tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]] = []
+            for accumulator, each in zip(self.accumulators, self._sent, strict=True):
+                gradients += each.split(accumulator.take_grad(replicas))
+            with tf.control_dependencies(optimizers.apply(gradients)):
+                noted = self.applied.assign(round_, read_value=False)
+            with tf.control_dependencies([noted]):
+                return tf.constant(True)
+
+        def apply_once() -> tf.Tensor:
+            def change() -> tf.Tensor:
+                is_due = self.applied.read_value() < round_
+                return tf.cond(is_due, apply_means, lambda: tf.constant(False))
+
+            return locked(self._mutex, change)
+
+        with tf.device(self._device):
+            # A branch takes its inputs where they are: on this ps, and not one by one from ps 0.
+            round_ = tf.identity(round_)
+            return tf.cond(tf.not_equal(round_, _NONE), apply_once, lambda: tf.constant(False))
+
+    def _its(self, sent: Sequence[Sent]) -> list[Sent]:
+        return [each for each in sent if each.device == self._device]
+
+
 class RoundOperations:
     """The operations of workers and the chief in a round; every process builds the same variables on the ps.
 
@@ -71,44 +141,50 @@ class RoundOperations:
     rounds are on the device of the `counters` (trainer/coordination/ledger.py).
     """
 
-    workers: int
-    worker: int
-    replicas: int
-    counters: tf.Variable
-    accumulators: list[tuple[tf.compat.v1.ConditionalAccumulator, tf.Variable]] = field(default_factory=list)
-    offered: list[tuple[tf.Tensor, tf.Variable]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, workers: int, worker: int, replicas: int, counters: tf.Variable) -> None:
         """Add the rounds to the default graph."""
-        with tf.device(self.counters.device):
-            # A local variable is not saved: rounds belong to the processes, not to the model.
-            places = [1 + 2 * self.workers]
+        self.workers, self.worker, self.replicas, self.counters = workers, worker, replicas, counters
+        # A batch's gradients as the means are taken of them.
+        self.offered: Gradients = []
+        with tf.device(counters.device):
+            places = [_FIRST + 2 * workers]
             self._rounds = variable_on("rounds", "", places, tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
             self._mutex = tf.raw_ops.MutexV2(shared_name="psfleet/rounds_mutex", container="")
-            self._bells = [create_bell(f"worker{worker}") for worker in range(self.workers)]
-            own, aggregators = self._bells[self.worker], create_bell("aggregator")
-            self._aggregators_bell = aggregators
-            self.ring_own, self.ring_aggregator = ring([own]), ring([aggregators])
-        self.initializer = self._rounds.initializer
+            self._bells = [create_bell(f"worker{number}") for number in range(workers)]
+            own = self._bells[worker]
+            self.ring_own = ring([own])
         self.standing = self._read_standing()
-        self.wait, self.wait_for_gradients = self._read_after(own), self._read_after(aggregators)
+        self.wait = self._read_after(own)
 
-    def build(self, loss: tf.Tensor, gradients: Gradients, optimizers: Optimizers) -> None:
-        """Add `offer`, `advance`, and the operations that open a round.
-
-        The gradients must be computed with variables that were read after `standing`.
-        """
+    def build(self, sent: Sequence[Sent], optimizers: Optimizers) -> None:
+        """Add what gathers and applies such gradients; this is called once, before the first offer."""
+        self.offered = [pair for each in sent for pair in each.split(each.flat)]
+        optimizers.apply(self.offered)  # this is never run; it creates the optimizers' own variables
+        self._optimizers = optimizers
         with tf.name_scope("aggregation"):
-            received = []
-            for gradient, variable in gradients:
-                with tf.device(variable.device):
-                    name = f"psfleet/gradient/{variable.op.name}"
-                    accumulator = v1.ConditionalAccumulator(variable.dtype, variable.shape, shared_name=name)
-                    self.accumulators.append((accumulator, variable))
-                    received.append(tf.identity(tf.convert_to_tensor(gradient)))
-            self._build_offer(loss, received)
-        self._build_advance(optimizers)
-        self._build_opening()
+            self._parts = [_Part(device, sent) for device in dict.fromkeys(each.device for each in sent)]
+            applied = [part.applied.initializer for part in self._parts]
+            self.initializers = [self._rounds.initializer, *applied]
+            self._build_keeping()
+
+    def offer(self, standing: tf.Tensor, sent: Sequence[Sent]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Offer one batch's gradients, complete the round if they are its last, and await its end.
+
+        The gradients must be computed with variables that were read after `standing`. Return the standing
+        after, and the microseconds of waiting for this worker's bell, by the clock of ps 0.
+        """
+        with tf.name_scope("aggregation"), tf.device(self.counters.device):
+            own_round = standing[_OPEN]
+            local_step = self._admission(own_round, [each.flat for each in sent])
+            added = [operation for part in self._parts for operation in part.add(sent, local_step)]
+            with tf.control_dependencies(added):
+                round_to_complete = self._delivery(local_step)
+            with tf.control_dependencies([self._completion(round_to_complete)]):
+                began = tf.timestamp()
+            with tf.control_dependencies([began]):
+                after = self._read_after(self._bells[self.worker])
+            with tf.control_dependencies([after]):
+                return after, tf.cast(1e6 * (tf.timestamp() - began), tf.int64)
 
     def _read_standing(self) -> tf.Tensor:
         with tf.device(self.counters.device):
@@ -122,91 +198,115 @@ class RoundOperations:
         with tf.device(self.counters.device), tf.control_dependencies([bell.dequeue()]):
             return self._read_standing()
 
-    def _build_offer(self, loss: tf.Tensor, received: Sequence[tf.Tensor]) -> None:
-        """Add `offer`, which offers one batch's gradients and waits for this worker's bell.
-
-        It returns the loss and one tensor with the standing before, the standing after, and the microseconds
-        of waiting for the bell, by the clock of ps 0.
-        """
-        local_step = self._admission(received)
-        added = []
-        for gradient, (accumulator, variable) in zip(received, self.accumulators, strict=True):
-            with tf.device(variable.device):
-                added.append(accumulator.apply_grad(gradient, local_step=local_step))
-                self.offered.append((gradient, variable))
-        with tf.device(self.counters.device), tf.control_dependencies(added):
-            delivered = self._set(1 + self.workers + self.worker, local_step)
-            with tf.control_dependencies([delivered]):
-                now = self._rounds.read_value()
-            deliveries = tf.reduce_sum(tf.cast(tf.equal(now[1 + self.workers :], now[0]), tf.int32))
-            is_complete = tf.equal(local_step, now[0]) & (deliveries >= self.replicas)
-            rung = ring([self._aggregators_bell], is_complete)
-            with tf.control_dependencies([rung]):
-                began = tf.timestamp()
-            with tf.control_dependencies([began]):
-                after = self._read_after(self._bells[self.worker])
-            with tf.control_dependencies([after]):
-                waited = tf.cast(1e6 * (tf.timestamp() - began), tf.int64)
-            self.offer = [loss, tf.concat([self.standing, after, [waited]], axis=0)]
-
-    def _admission(self, received: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the step with which to add gradients: this worker's round if it is admitted, else _REFUSED.
+    def _admission(self, own_round: tf.Tensor, received: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Return the step with which to add gradients: this worker's round if it is admitted, else _NONE.
 
         A worker is admitted only once its gradients lie on every ps, so that one with a slow link does not
         take the place of a faster worker.
         """
-        with tf.device(self.counters.device):
-            own_round = self.standing[0]
-            with tf.control_dependencies(received):
-                lock = tf.raw_ops.MutexLock(mutex=self._mutex)
-            with tf.control_dependencies([lock]):
-                now = self._rounds.read_value()
-            is_open = tf.logical_and(tf.equal(now[0], own_round), tf.not_equal(own_round, CLOSED))
-            admitted = tf.equal(now[1 : 1 + self.workers], own_round)
+
+        def admit() -> tf.Tensor:
+            now = self._rounds.read_value()
+            is_open = tf.equal(now[_OPEN], own_round) & tf.not_equal(own_round, CLOSED)
+            admitted = tf.equal(now[_FIRST : _FIRST + self.workers], own_round)
             is_place_left = tf.reduce_sum(tf.cast(admitted, tf.int32)) < self.replicas
             is_wanted = is_open & is_place_left & ~admitted[self.worker]
-            place = 1 + self.worker
-            taken = self._set(place, tf.where(is_wanted, own_round, now[place]))
-            with tf.control_dependencies([taken]):
-                unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
-            with tf.control_dependencies([unlocked]):
-                return tf.where(is_wanted, own_round, tf.constant(_REFUSED, tf.int64))
+            place = _FIRST + self.worker
+            with tf.control_dependencies([self._set(place, tf.where(is_wanted, own_round, now[place]))]):
+                return tf.where(is_wanted, own_round, tf.constant(_NONE, tf.int64))
 
-    def _build_advance(self, optimizers: Optimizers) -> None:
-        """Add `advance`: it applies the means, adds `increment` to the counters and opens `next_round`.
+        # Gradients that do not depend on the variables are there before the round is.
+        with tf.control_dependencies([own_round, *received]):
+            return locked(self._mutex, admit)
 
-        It returns the counters. It is run only once all gradients are there, so that it never waits: a global
-        step that waits could be interrupted in the middle.
+    def _delivery(self, local_step: tf.Tensor) -> tf.Tensor:
+        """Note that this worker's gradients are added; return the round if it has to complete it, else _NONE.
+
+        No more than `replicas` workers are admitted to a round, so one of them is the last.
         """
-        means: list[tuple[tf.Tensor, tf.Variable]] = []
-        for accumulator, variable in self.accumulators:
-            with tf.device(variable.device):
-                means.append((accumulator.take_grad(self.replicas), variable))
-        self.increment = v1.placeholder(tf.int64, [FIRST_WORKER + self.workers])
-        self.next_round = v1.placeholder(tf.int64, [])
-        with tf.device(self.counters.device):
-            with tf.control_dependencies(optimizers.apply(means)):
-                counters = self.counters.assign_add(self.increment, read_value=True)
-            # Taking a mean has already moved its accumulator on to the next round.
-            with tf.control_dependencies([counters]):
-                opened = self._set(0, self.next_round)
-            with tf.control_dependencies([opened]):
+
+        def deliver() -> tf.Tensor:
+            now = self._rounds.read_value()
+            is_admitted = tf.equal(local_step, now[_OPEN])
+            others = tf.reduce_sum(tf.cast(tf.equal(now[_FIRST + self.workers :], now[_OPEN]), tf.int32))
+            is_last = is_admitted & tf.equal(now[_HELD], 0) & (others + 1 >= self.replicas)
+            place = _FIRST + self.workers + self.worker
+            with tf.control_dependencies([self._set(place, tf.where(is_admitted, local_step, now[place]))]):
+                return tf.where(is_last, local_step, tf.constant(_NONE, tf.int64))
+
+        return locked(self._mutex, deliver)
+
+    def _completion(self, round_: tf.Tensor) -> tf.Tensor:
+        """Return a tensor that is there once a round is applied, counted and followed by the next one.
+
+        It is there at once if the round is _NONE.
+        """
+        applied = [part.apply(round_, self.replicas, self._optimizers) for part in self._parts]
+
+        def follow() -> tf.Tensor:
+            now = self._rounds.read_value()
+            is_due = tf.equal(now[_OPEN], round_)
+            contributed = tf.equal(now[_FIRST + self.workers :], round_)
+            one_step = tf.one_hot(GLOBAL_STEP, FIRST_WORKER, on_value=True, off_value=False)
+            increment = tf.cast(tf.concat([one_step, contributed], axis=0) & is_due, tf.int64)
+            step = self.counters.assign_add(increment, read_value=True)[GLOBAL_STEP]
+            following = tf.where(step < now[_LAST_STEP], round_ + 1, tf.constant(CLOSED, tf.int64))
+            with tf.control_dependencies([self._set(_OPEN, tf.where(is_due, following, now[_OPEN]))]):
+                return tf.identity(is_due)
+
+        def count() -> tf.Tensor:
+            with tf.control_dependencies([locked(self._mutex, follow)]):
                 rung = ring(self._bells)
             with tf.control_dependencies([rung]):
-                self.advance = tf.identity(counters)
+                return tf.constant(True)
 
-    def _build_opening(self) -> None:
-        """Add the operations that move all accumulators to `next_round`, empty them, and open that round."""
+        with tf.device(self.counters.device), tf.control_dependencies(applied):
+            return tf.cond(tf.not_equal(round_, _NONE), count, lambda: tf.constant(False))
+
+    def _build_keeping(self) -> None:
+        """Add the operations of the chief's keeper, which feeds `round`, and `last_step` to `open`.
+
+        `complete` completes a round that has its gradients. No round is completed between `hold` and
+        `release`. `move` moves all accumulators to a round, `counts` and `drops` empty them, `open` opens it.
+        """
+        device = self.counters.device
+        with tf.device(device):
+            self.round, self.last_step = v1.placeholder(tf.int64, []), v1.placeholder(tf.int64, [])
+            self.complete = self._completion(self.round)
+            self.hold = locked(self._mutex, lambda: self._set_held(1))
+            self.release = self._set_held(0)
         self.counts, self.drops, moves = [], [], []
-        for accumulator, variable in self.accumulators:
-            with tf.device(variable.device):
-                self.counts.append(accumulator.num_accumulated())
-                self.drops.append(accumulator.take_grad(1).op)
-                moves.append(accumulator.set_global_step(self.next_round))
+        for part in self._parts:
+            for accumulator in part.accumulators:
+                with tf.device(part.applied.device):
+                    self.counts.append(accumulator.num_accumulated())
+                    self.drops.append(accumulator.take_grad(1).op)
+                    moves.append(accumulator.set_global_step(self.round))
         self.move = tf.group(*moves)
-        with tf.device(self.counters.device), tf.control_dependencies([self._set(0, self.next_round)]):
-            self.open = ring(self._bells)
+        with tf.device(device):
+            with tf.control_dependencies([self._set(_LAST_STEP, self.last_step)]):
+                opened = self._set(_OPEN, self.round)
+            with tf.control_dependencies([opened]):
+                self.open = ring(self._bells)
+
+    def _set_held(self, value: int) -> tf.Tensor:
+        with tf.control_dependencies([self._set(_HELD, tf.constant(value, tf.int64))]):
+            return tf.constant(True)
 
     def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
         """Return the operation that sets one number of the rounds and leaves the others as they are."""
         return v1.scatter_update(self._rounds, [place], [value]).op
+
+
+def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
+    """Return the result of a change that no other one under this mutex comes between, on its device.
+
+    The result must not be there before the change is.
+    """
+    lock = tf.raw_ops.MutexLock(mutex=mutex)
+    with tf.control_dependencies([lock]):
+        result = change()
+    with tf.control_dependencies([result]):
+        unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+    with tf.control_dependencies([unlocked]):
+        return tf.identity(result)

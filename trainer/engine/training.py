@@ -20,7 +20,7 @@ from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, c
 from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss, batch_of
 from trainer.engine.optimizers import Gradients, Optimizers
 from trainer.engine.spread import create_on_ps
-from trainer.engine.wire import Wire
+from trainer.engine.wire import Sent, Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
@@ -188,12 +188,37 @@ class TrainingGraph(ABC):
         after: Sequence[tf.Tensor] = (),
     ) -> tuple[tf.Tensor, Gradients]:
         """Return a batch's loss, and its gradients times `weight`; the variables are read `after` these."""
+        loss, gradients = self._differentiate(context, batch, weight, after)
+        return loss, self._wire.push(gradients)
+
+    def learn_flat(
+        self, context: ModelContext, batch: tuple[tf.Tensor, tf.Tensor], after: Sequence[tf.Tensor] = ()
+    ) -> tuple[tf.Tensor, Sequence[Sent]]:
+        """Return a batch's loss, and its gradients as they lie on the ps, packed; else as `learn`."""
+        loss, gradients = self._differentiate(context, batch, 1.0, after)
+        return loss, self._wire.send(gradients)
+
+    def _differentiate(
+        self,
+        context: ModelContext,
+        batch: tuple[tf.Tensor, tf.Tensor],
+        weight: float | tf.Tensor,
+        after: Sequence[tf.Tensor],
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor | tf.IndexedSlices | None]]:
         values = self._wire.pull(after)
         # The model itself reads the variables that are not packed.
         with tf.control_dependencies([] if self._wire.packs_all else after):
             loss = self.model.loss(context, values, *batch)
         self._worker_losses.append(WorkerLoss(context, values, batch, loss, weight))
-        return loss, self._wire.push(v1.gradients(loss, values, tf.cast(weight, loss.dtype)))
+        return loss, v1.gradients(loss, values, tf.cast(weight, loss.dtype))
+
+
+def sizes_of_calls(most: int) -> Sequence[int]:
+    """Return the numbers of steps that one call may take, in rising order.
+
+    TensorFlow prepares a graph of its own for each, so only powers of two are offered, and the most.
+    """
+    return sorted({most, *(2**power for power in range(most.bit_length()))})
 
 
 class TrainingSession:

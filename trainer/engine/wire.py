@@ -7,7 +7,7 @@ would copy it. No other part of the code depends on this: variables, their slots
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -27,6 +27,23 @@ class _Pack(NamedTuple):
 
     device: str
     pieces: list[tf.Variable]
+
+
+class Sent(NamedTuple):
+    """Gradients of variables or pieces of one type on one ps, as one flat tensor there."""
+
+    flat: tf.Tensor
+    pieces: Sequence[tf.Variable]
+
+    @property
+    def device(self) -> str:
+        """The device of that ps."""
+        return str(self.pieces[0].device)
+
+    def split(self, flat: tf.Tensor) -> Gradients:
+        """Return the parts of a flat tensor like this one, each with its variable or piece."""
+        with tf.device(self.device):
+            return list(zip(_unpacked(flat, self.pieces), self.pieces, strict=True))
 
 
 class Wire:
@@ -79,22 +96,47 @@ class Wire:
 
         A gradient is None if the loss does not depend on the variable; it is left out.
         """
-        pushed: dict[str, tf.Tensor | tf.IndexedSlices] = {}
+        pushed = self._cut(gradients)
+        for sent in self._sent(pushed):
+            pushed.update({piece.op.name: part for part, piece in sent.split(sent.flat)})
+        return [(pushed[piece.op.name], piece) for piece in self._pieces if piece.op.name in pushed]
+
+    def send(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Sequence[Sent]:
+        """Return all gradients as flat tensors on the ps, also those of variables that travel alone."""
+        cut = self._cut(gradients)
+        sent = self._sent(cut)
+        packed = {piece.op.name for each in sent for piece in each.pieces}
+        for piece in self._pieces:
+            if piece.op.name in cut and piece.op.name not in packed:
+                with tf.device(piece.device):
+                    sent.append(Sent(tf.reshape(tf.convert_to_tensor(cut[piece.op.name]), [-1]), [piece]))
+        return sent
+
+    @property
+    def _pieces(self) -> Sequence[tf.Variable]:
+        return [piece for variable in self._variables for piece in pieces_of(variable)]
+
+    def _cut(
+        self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]
+    ) -> dict[str, tf.Tensor | tf.IndexedSlices]:
+        """Return name -> gradient of each variable or piece on which the loss depends."""
+        cut: dict[str, tf.Tensor | tf.IndexedSlices] = {}
         for variable, gradient in zip(self._variables, gradients, strict=True):
             if gradient is not None:
                 with tf.name_scope("wire"):
-                    pushed.update(
-                        zip(_names(pieces_of(variable)), split_value(variable, gradient), strict=True)
-                    )
+                    cut.update(zip(_names(pieces_of(variable)), split_value(variable, gradient), strict=True))
+        return cut
+
+    def _sent(self, cut: Mapping[str, tf.Tensor | tf.IndexedSlices]) -> list[Sent]:
+        sent = []
         for device, packed in self._packs:
-            pieces = [piece for piece in packed if piece.op.name in pushed]
-            if not pieces:
-                continue
-            flat = _packed([tf.convert_to_tensor(pushed[name]) for name in _names(pieces)], self._dtype)
-            with tf.device(device):
-                pushed.update(zip(_names(pieces), _unpacked(flat, pieces), strict=True))
-        every = [piece for variable in self._variables for piece in pieces_of(variable)]
-        return [(pushed[piece.op.name], piece) for piece in every if piece.op.name in pushed]
+            pieces = [piece for piece in packed if piece.op.name in cut]
+            if pieces:
+                flat = _packed([tf.convert_to_tensor(cut[name]) for name in _names(pieces)], self._dtype)
+                with tf.device(device), tf.name_scope("wire"):
+                    # On the ps even if the cast does nothing: what depends on it waits for its arrival.
+                    sent.append(Sent(tf.identity(tf.cast(flat, pieces[0].dtype.base_dtype)), pieces))
+        return sent
 
 
 def _names(pieces: Sequence[tf.Variable]) -> list[str]:

@@ -184,11 +184,13 @@ def test_steps_seen_of_others_must_equal_the_steps_that_these_recorded(
         (4, 2, 0, False),
         (None, 9, 0, False),
         (None, 10, 0, True),
-        # Impossible settings of steps_per_call, and a synchronous run, allow no unrecorded step.
+        # Impossible settings of steps_per_call allow no unrecorded step.
         (33, 1, 0, False),
         ("10", 1, 0, False),
         (-10, 9, 0, False),
-        (10, 1, 2, False),
+        # A call of a synchronous run has several steps, too.
+        (10, 1, 2, True),
+        (9, 1, 2, False),
     ],
 )
 def test_a_broken_session_may_leave_one_call_of_steps_unrecorded(
@@ -197,7 +199,7 @@ def test_a_broken_session_may_leave_one_call_of_steps_unrecorded(
     """The chief saw 20 steps or gradients of the other worker, which recorded 10."""
     settings = {} if told_per_call is None else {"steps_per_call": told_per_call}
     chief: Story = [(0, 20, 20)] if gradients else [(0, 30, 10)]
-    other: Story = [(0, 20, 10), *["lost"] * sessions]
+    other: Story = [(0, 10 if gradients else 20, 10), *["lost"] * sessions]
     own = 20 if gradients else 10
     run = told(chief, other, gradients=gradients, settings=settings, worker0=own, worker1=20)
     assert steps_accounted(run).ok is accepted

@@ -1,7 +1,7 @@
 """The gradient test of a session: whether the pushed gradients are those of the loss."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import tensorflow as tf
@@ -10,7 +10,6 @@ from tests.psfleet.evidence.adversaries.faulty_trainer import FAULTS
 from tests.trainer.ports import free_ports
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.gradient_check import GradientFit
-from trainer.engine.optimizers import Gradients
 from trainer.engine.replication import ENGINES
 from trainer.engine.training import TrainingGraph
 from trainer.model.models import REGISTRY
@@ -18,7 +17,7 @@ from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
 PS, *WORKERS = [f"127.0.0.1:{port}" for port in free_ports(3)]
-Learn = Callable[..., tuple[tf.Tensor, Gradients]]
+Differentiate = Callable[..., tuple[tf.Tensor, Sequence[tf.Tensor]]]
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +60,15 @@ def test_wrong_gradients_of_a_single_worker_do_not_fit_the_loss(
     target: str, replication: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In-graph, the last tower is broken, and the client's own is not."""
-    learn: Learn = TrainingGraph.learn
+    differentiate: Differentiate = TrainingGraph._differentiate
     broken = "tower_1" if replication == "in_graph" else ""
 
-    def learn_nothing(*asked: object, **by_name: object) -> tuple[tf.Tensor, Gradients]:
-        loss, gradients = learn(*asked, **by_name)
-        if broken not in loss.op.name:
-            return loss, gradients
-        return loss, [(FAULTS[fault](gradient), variable) for gradient, variable in gradients]
+    def differentiate_wrongly(*asked: object) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        loss, gradients = differentiate(*asked)
+        wrong = [FAULTS[fault](gradient) for gradient in gradients]
+        return loss, wrong if broken in loss.op.name else gradients
 
-    monkeypatch.setattr(TrainingGraph, "learn", learn_nothing)
+    monkeypatch.setattr(TrainingGraph, "_differentiate", differentiate_wrongly)
     *good, bad = look(target, replication, "mnist_mlp").values()
     assert len(good) == int(replication == "in_graph")
     assert all(abs(fit.fit - 1) < 0.1 for fit in good)

@@ -11,7 +11,6 @@ from tests.trainer.processes import until
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.ledger import OwnPart
 from trainer.coordination.ledger_parts import GLOBAL_STEP
-from trainer.engine.aggregator import Aggregator
 from trainer.engine.in_graph import InGraphGraph
 from trainer.engine.synchronous import SynchronousGraph
 from trainer.engine.synchronous_rounds import CLOSED, Standing
@@ -102,16 +101,16 @@ def test_synchronous_gradients_of_both_workers_make_one_step(targets: list[str])
     chief, other = (graph.session(target) for graph, target in zip(graphs, targets, strict=True))
     chief.initialise()
     weight, bias = chief.session.run(graphs[0].model_variables)
-    aggregator = Aggregator(chief.session, graphs[0].rounds, last_step=1)
 
     def standing() -> Standing:
         return Standing.from_values(other.session.run(graphs[1].rounds.standing))
 
-    aggregator.start()
+    chief.last_step = 2
+    chief.begin()
     until(lambda: standing().round != CLOSED, "an open round")
 
     read = [
-        session.session.run([of_worker[0], graph.rounds.offer])[0]
+        session.session.run([of_worker[0], graph.step])[0]
         for session, of_worker, graph in zip((chief, other), batches, graphs, strict=True)
     ]
 
@@ -123,6 +122,6 @@ def test_synchronous_gradients_of_both_workers_make_one_step(targets: list[str])
     found = other.session.run(graphs[1].model_variables)
     assert found[0] == pytest.approx(weight - RATE * np.mean(2 * error * x), rel=1e-5)
     assert found[1] == pytest.approx(bias - RATE * np.mean(2 * error), rel=1e-5)
-    aggregator.stop()
+    chief.end()
     chief.close()
     other.close()

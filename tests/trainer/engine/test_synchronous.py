@@ -1,7 +1,9 @@
 """Synchronous training: gradients per step, no waiting for backups, no worker alone."""
 
+import random
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +17,11 @@ from tests.trainer.model.test_partition import assert_all_parts_found
 from tests.trainer.processes import Cluster, Processes
 from trainer.contract.exit_codes import PEERS_MISSING, STOPPED
 from trainer.contract.records import Record
+from trainer.model.checkpoints import read_checkpoint
 
 ENDLESS = "--steps=1000000"
+COUNTING = [str(ROOT / "tests" / "trainer" / "counting_program.py")]
+COUNTED = ("--model=partition", "--learning_rate=1", "--checkpoint_interval_seconds=0.5", ENDLESS)
 Ended = dict[int, Processes[ForkedProcess]]
 
 
@@ -145,27 +150,56 @@ def test_without_a_backup_steps_wait_for_a_suspended_worker_and_a_stopped_run_re
         _assert_exact(finished, replicas=2)
 
 
-def test_a_killed_chief_and_killed_ps_rejoin_the_run(tmp_path: Path) -> None:
+def _kill(cluster: Cluster, task: str) -> None:
+    """Kill a task and start it again; return once it has begun, however often that was done before."""
+    lives = len(cluster.records(task, "started"))
+    cluster.signal(task, signal.SIGKILL)
+    (cluster.directory(task) / "endings" / f"{task}.lives.json").unlink(missing_ok=True)
+    cluster.start(task, program=COUNTING)
+    cluster.until(lambda: len(cluster.records(task, "started")) > lives, task)
+
+
+def _assert_each_step_is_applied_once(cluster: Cluster) -> None:
+    """Stop a run of the counting program: the weights of every ps, and the counters, say its global step."""
+    cluster.until_steps(60)
+    cluster.signal("worker0", signal.SIGTERM)
+    assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
+    finished = cluster.records("worker0", "finished")[-1]
+    steps = finished.integer("global_step")
+    assert finished.integers("contributions") == dict.fromkeys(("worker0", "worker1"), steps)
+    saved, problem = read_checkpoint(cluster.directory("worker0") / f"checkpoints/model.ckpt-{steps}")
+    assert saved, problem
+    weights = {name: values for name, values in saved.values.items() if name.startswith("weights")}
+    assert {name: set(values.tolist()) for name, values in weights.items()} == {
+        name: {float(steps)} for name in ("weights0", "weights1")
+    }
+
+
+def test_after_a_killed_chief_and_killed_ps_each_step_is_applied_once(tmp_path: Path) -> None:
     """No backup here: a step is made once both take part again.
 
     A worker that is killed is one of the real runs: tests/psfleet/evidence/test_restarts.py.
     """
-    flags = _sync(2, "--model=linear", "--checkpoint_interval_seconds=0.5", ENDLESS)
-    with Cluster(tmp_path, ps=2, flags=flags) as cluster:
-        cluster.start()
+    with Cluster(tmp_path, ps=2, flags=_sync(2, *COUNTED)) as cluster:
+        cluster.start(program=COUNTING)
         for task in ("worker0", "ps1", "ps0"):
             cluster.until_steps(60)
-            lives = len(cluster.records(task, "started"))
-            cluster.signal(task, signal.SIGKILL)
-            cluster.start(task)
-            cluster.until(lambda of=task, before=lives: len(cluster.records(of, "started")) > before, task)  # type: ignore[misc]
-        cluster.until_steps(60)
-        cluster.signal("worker0", signal.SIGTERM)
-        assert cluster.wait() == {**dict.fromkeys(cluster.tasks, 0), "worker0": STOPPED}
-        finished = cluster.records("worker0", "finished")[-1]
-        steps = finished.integer("global_step")
-        assert finished.integers("contributions") == dict.fromkeys(("worker0", "worker1"), steps)
+            _kill(cluster, task)
+        _assert_each_step_is_applied_once(cluster)
         assert len(cluster.records("worker0", "restored")) >= 2
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("task", ["worker0", "worker1", "ps0", "ps1"])
+def test_after_twenty_kills_at_random_moments_each_step_is_applied_once(tmp_path: Path, task: str) -> None:
+    moments = random.Random(task)
+    with Cluster(tmp_path, ps=2, flags=_sync(2, *COUNTED)) as cluster:
+        cluster.start(program=COUNTING)
+        for _ in range(20):
+            cluster.until_steps(30)
+            time.sleep(moments.uniform(0, 0.3))
+            _kill(cluster, task)
+        _assert_each_step_is_applied_once(cluster)
 
 
 @pytest.mark.chaos

@@ -44,7 +44,8 @@ def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingS
                 ("ps1", "ps0"): 1,
             },
         ),
-        # With 2 ps the other one must hear of the round and of the admission, and says what it has.
+        # With 2 ps the other one must hear of the round, of the admission and of who completes the round, and
+        # says what it has received, added and applied.
         ("sync", 1, {("ps0", "worker0"): 1 + 1, ("worker0", "ps0"): 1}),
         (
             "sync",
@@ -54,8 +55,8 @@ def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingS
                 ("ps1", "worker0"): 1,
                 ("worker0", "ps0"): 1,
                 ("worker0", "ps1"): 1,
-                ("ps0", "ps1"): 2,
-                ("ps1", "ps0"): 2,
+                ("ps0", "ps1"): 3,
+                ("ps1", "ps0"): 3,
             },
         ),
         # The client sums the examples of both for the mean, and sends the step to the other worker.
