@@ -1,16 +1,16 @@
 """The chief's part in synchronous training: it opens rounds, holds them, and ends those that do not end."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, run_once_more
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.process.console import say
-
-v1 = tf.compat.v1
 
 # After its admission a worker only has to send a number to each ps, and after the last of a round's gradients
 # the ps only have to apply their mean. A worker whose call takes longer than this was killed in between.
@@ -21,8 +21,8 @@ _SECONDS_TO_END = 5.0
 class RoundKeeper:
     """Opens and closes the rounds of a session; workers complete them in calls of their own.
 
-    While rounds are *held*, none is completed. Every operation can be repeated, and a round that both a
-    worker and the keeper complete is applied once. Each method may raise tf.errors.OpError.
+    While rounds are *held*, none is completed. A round that both a worker and the keeper complete is applied
+    once. Each method may raise tf.errors.OpError.
     """
 
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations) -> None:
@@ -91,33 +91,36 @@ class RoundKeeper:
         # The number must exceed those of all earlier processes of this run, which a restarted ps forgets.
         first = max(standing.round + 1, int(time.time() * 1000))
         operations = self._operations
-        self._run(operations.move, first)
+        self._run(operations.move, {operations.round: first})
         counts = self._session.run(operations.counts)
         held = [drop for drop, count in zip(operations.drops, counts, strict=True) if count]
         if held:
             self._session.run(held)
         # Each drop has raised the step of its accumulator by one; this makes all steps equal again.
-        self._run(operations.move, first + 1)
+        self._run(operations.move, {operations.round: first + 1})
         self._set_open(first + 1)
 
     def _completed(self, standing: Standing) -> Standing:
         """Complete the round if it has its gradients; return the standing after that."""
         if not self._is_complete(standing):
             return standing
-        self._run(self._operations.complete, standing.round)
+        self._run(self._operations.complete, {self._operations.round: standing.round})
         return self._read()
 
     def _is_complete(self, standing: Standing) -> bool:
         return standing.round != CLOSED and len(standing.contributors) >= self._operations.replicas
 
     def _read(self) -> Standing:
-        return Standing.from_values(run_once_more(lambda: self._session.run(self._operations.standing)))
+        return Standing.from_values(self._run(self._operations.standing))
 
     def _set_open(self, round_: int) -> None:
         operations = self._operations
-        feeds = {operations.round: round_, operations.last_step: self._last_step or 0}
-        run_once_more(lambda: self._session.run(operations.open, feeds))
+        last_step = self._last_step or 0
+        self._run(operations.open, {operations.round: round_, operations.last_step: last_step})
 
-    def _run(self, operation: tf.Operation | tf.Tensor, round_: int | None = None) -> None:
-        feeds = {} if round_ is None else {self._operations.round: round_}
-        run_once_more(lambda: self._session.run(operation, feeds))
+    def _run(
+        self, fetched: tf.Operation | tf.Tensor, feeds: Mapping[tf.Tensor, int] | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Run an operation that can be repeated; return its numbers, if it has any."""
+        value: npt.NDArray[np.int64] = run_once_more(lambda: self._session.run(fetched, feeds))
+        return value

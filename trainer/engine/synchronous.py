@@ -69,8 +69,8 @@ class SynchronousSession(TrainingSession):
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
         self._rounds = graph.rounds
-        self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
-        self._calls[1] = self._step
+        larger = {size: call for size, call in graph.calls.items() if size > 1}
+        self._calls = {1: self._step, **{size: self.session.make_callable(larger[size]) for size in larger}}
         self._wait = self.session.make_callable(graph.rounds.wait)
         self._waker = Waker(self.session.make_callable(graph.rounds.ring_own))
         self._keeper = RoundKeeper(self.session, graph.rounds) if graph.cluster.is_chief else None

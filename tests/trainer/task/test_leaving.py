@@ -52,6 +52,7 @@ def test_a_chief_that_comes_back_with_the_ps_goes_on_without_a_worker_that_does_
             cluster.signal(task, signal.SIGKILL)
         cluster.start("ps0", "worker0", flags=["--barrier_deadline_seconds=1"])
         cluster.until(lambda: len(cluster.records("worker0", "peers_ready")) == 2, "the chief to go on")
+        assert cluster.records("worker0", "peers_ready")[1].number("waited_seconds") >= 1
         cluster.start("worker1", flags=["--barrier_deadline_seconds=1"])
         cluster.until(lambda: len(cluster.records("worker1", "peers_ready")) == 2, "the worker to join")
         cluster.signal("worker0", signal.SIGTERM)
