@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule kinds cuda security scale matrix bench bench-deploy chaos faults soak clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule kinds cuda security scale matrix bench bench-scale bench-deploy chaos faults soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -64,6 +64,11 @@ matrix: setup-dev ## Deploy and train with each ansible-core that is accepted (2
 
 bench: setup-dev ## Measure the trainer beside other ways to train, ROUNDS times (3), and write benchmarks/results.*
 	@$(if $(AS_ROOT),unshare --map-root-user) python -m benchmarks $(if $(ROUNDS),--rounds=$(ROUNDS))
+
+bench-scale: setup-dev ## Measure more and more workers with a part of a core each, and write benchmarks/scaling.* (MODELS=cnn WORKERS=1,8 LINKS=200)
+	@$(AS_ROOT) "$(CURDIR)/.venv/bin/python" -m benchmarks.scaling $(if $(MODELS),--models=$(MODELS)) \
+	  $(if $(WORKERS),--workers=$(WORKERS)) $(if $(LINKS),--links=$(LINKS)) $(if $(ROWS),--rows=$(ROWS)) \
+	  $(if $(SHARE),--share=$(SHARE)) $(if $(ROUNDS),--rounds=$(ROUNDS))
 
 bench-deploy: setup-dev ## Measure deployments of practice hosts (HOSTS=3,12), and write benchmarks/deployment.*
 	@python -m benchmarks.deployment $(if $(HOSTS),--hosts=$(HOSTS))

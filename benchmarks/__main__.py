@@ -8,23 +8,21 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.attempts import Attempts, end_in_order, say
 from benchmarks.data import ROOT, write_examples
+from benchmarks.figures import Figures
 from benchmarks.network import NetworkError
 from benchmarks.results import Rounds, machine, medians, page, tables
 from benchmarks.rows import ROWS, WORKLOADS
-from benchmarks.run import Figures, Run, RunFailed, Start, start_process
+from benchmarks.run import Marks, Run, Setup, Start, start_process
 from trainer.contract.json_files import write_json
-
-# TensorFlow rarely refuses a call, which ends programs that do not repeat it.
-_ATTEMPTS = 2
 
 
 def main(arguments: Sequence[str], start: Start = start_process) -> int:
     """Measure the chosen rows and write the results; return 1 if a run has failed twice."""
     options = _options(arguments)
     rounds: dict[str, dict[str, dict[int, Figures]]] = {}
-    failures: list[str] = []
-    is_whole = True
+    attempts = Attempts(Marks(options.warm_up, options.seconds, options.longest))
     before = machine()
     with TemporaryDirectory(prefix="psfleet-bench-") as scratch:
         data = Path(scratch, "data")
@@ -37,28 +35,14 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
                 for row in rows[turn:] + rows[:turn]:
                     where = f"round {number + 1}, {workload.title}, {row.title}"
                     folder = Path(scratch, f"{number}-{workload.name}-{row.name}")
-                    for attempt in range(_ATTEMPTS):
-                        found = _measured(Run(row, workload, folder / str(attempt), data, start), options)
-                        if not isinstance(found, RunFailed):
-                            rounds.setdefault(workload.name, {}).setdefault(row.name, {})[number] = found
-                            _say(f"{where}: {found['steps_per_second']:,.1f} global steps/s")
-                            break
-                        failures.append(f"{where}: {found}")
-                        _say(failures[-1])
-                    else:
-                        is_whole = False
+                    setup = Setup(row, workload, seed=number + 1)
+                    run_in = partial(Run, setup, data=data, start=start)
+                    found = attempts.measured(where, folder, run_in)
+                    if found is not None:
+                        rounds.setdefault(workload.name, {}).setdefault(row.name, {})[number] = found
             if rounds:
-                _write(options, before, rounds, failures)
-    return 0 if is_whole else 1
-
-
-def _measured(run: Run, options: argparse.Namespace) -> Figures | RunFailed:
-    """Return the figures of a run, or its failure."""
-    try:
-        with run:
-            return run.measure(options.warm_up, options.seconds)
-    except RunFailed as error:
-        return error
+                _write(options, before, rounds, attempts.failures)
+    return 0 if attempts.is_whole else 1
 
 
 def _write(
@@ -68,7 +52,7 @@ def _write(
     from benchmarks.picture import write_picture
 
     summaries = medians(rounds)
-    asked = {name: getattr(options, name) for name in ("rounds", "warm_up", "seconds")}
+    asked = {name: getattr(options, name) for name in ("rounds", "warm_up", "seconds", "longest")}
     flags = {row.name: dict(row.flags) for row in options.rows}
     everything = {"machine": before, "asked": asked, "flags": flags, "medians": summaries}
     folder = options.folder
@@ -78,7 +62,7 @@ def _write(
     write_picture(folder / "results.svg", summaries)
     done = {number for rows in rounds.values() for of_row in rows.values() for number in of_row}
     if max(done) + 1 == options.rounds:
-        _say(f"\n{tables(summaries)}")
+        say(f"\n{tables(summaries)}")
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -87,6 +71,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     add("--rounds", type=int, default=3)
     add("--warm_up", type=float, default=3.0, help="seconds from the first step to the first mark")
     add("--seconds", type=float, default=8.0, help="from the first mark to the second")
+    add("--longest", type=float, default=60.0, help="from the first step to the loss at most")
     add("--folder", type=Path, default=ROOT / "benchmarks", help="where results.json, .md and .svg go")
     for name, every in (("rows", ROWS), ("workloads", WORKLOADS)):
         named = {one.name: one for one in every}
@@ -102,18 +87,8 @@ def _chosen(named: Mapping[str, object], text: str) -> list[object]:
     return [named[name] for name in text.split(",")]
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def _end(number: int, _frame: object) -> None:
-    """Raise an exception, so that all started processes are ended."""
-    sys.exit(128 + number)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, end_in_order)
     try:
         sys.exit(main(sys.argv[1:]))
     except NetworkError as error:

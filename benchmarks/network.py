@@ -1,29 +1,52 @@
-"""Network namespaces, one for each task, joined by a switch that counts their bytes."""
+"""Network namespaces, one for each task, joined by a switch that counts their bytes; they may be limited."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+
+from benchmarks.cores import CoreShares
 
 # A process that is started with this is killed when its parent ends, even if the parent is killed.
 _NO_LONGER_THAN_THIS = ("setpriv", "--pdeathsig", "KILL")
 _NETWORK = "10.90.0"
 PORT = 2222
+# So little may pass a limited link at once: a larger bucket would let a small model's values pass unlimited.
+_LARGEST_PACKET, _BUCKET, _QUEUE = 16_384, "20kb", "50ms"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The speed of each host's link in each direction in Mbit/s, and task -> its cores, such as 0.2.
+
+    None and a missing task mean no limit. Limits need root.
+    """
+
+    megabits: int | None = None
+    cores: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+NO_LIMITS = Limits()
 
 
 class Hosts:
     """Unnamed network namespaces, which vanish once no process runs in them. They need root or `unshare -r`.
 
-    Leaving the context ends the processes that hold them. Raises NetworkError if they cannot be made.
+    Leaving the context ends the processes that hold them, and what is left of the limits. Raises NetworkError
+    and CoresError if they cannot be made.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], limits: Limits = NO_LIMITS) -> None:
         self.addresses = {name: f"{_NETWORK}.{place}:{PORT}" for place, name in enumerate(names, 1)}
         self._holders: dict[str, subprocess.Popen[str]] = {}
+        self._megabits, self._shares = limits.megabits, CoreShares(limits.cores)
 
     def __enter__(self) -> "Hosts":
-        """Make the networks and the switch."""
+        """Make the networks and the switch, with the limits."""
         try:
+            self._shares.__enter__()
             self._make()
         except BaseException:
             self.close()
@@ -35,25 +58,27 @@ class Hosts:
         self.close()
 
     def close(self) -> None:
-        """End the processes that hold the networks."""
+        """End the processes that hold the networks, and those with limited cores."""
         for holder in self._holders.values():
             holder.kill()
             holder.communicate()
         self._holders.clear()
+        self._shares.close()
 
     def inside(self, name: str) -> list[str]:
-        """Return the words before a command that make it run in this host's network."""
-        return [*_NO_LONGER_THAN_THIS, "nsenter", f"--net={self.path(name)}"]
+        """Return the words before a command that make it run in this host's network, with its cores."""
+        return [*self._entering(name), *self._shares.inside(name)]
 
     def path(self, name: str) -> Path:
         """Return the file of a host's network namespace."""
         return Path(f"/proc/{self._holders[name].pid}/ns/net")
 
-    def counters(self) -> dict[str, int]:
-        """Return host -> bytes sent and received so far, all read at the same time."""
+    def counters(self) -> dict[str, tuple[int, int]]:
+        """Return host -> bytes that it has received and sent so far, all read at the same time."""
         table = Path(f"/proc/{self._holders['switch'].pid}/net/dev").read_text(encoding="utf-8")
         lines = [line.split() for line in table.replace(":", " ").splitlines()]
-        return {line[0]: int(line[1]) + int(line[9]) for line in lines if line[0] in self.addresses}
+        # The switch sends what the host receives.
+        return {line[0]: (int(line[9]), int(line[1])) for line in lines if line[0] in self.addresses}
 
     def _make(self) -> None:
         for name in ("switch", *self.addresses):
@@ -66,6 +91,18 @@ class Hosts:
             self._ip("switch", "link", "set", "dev", name, "master", "bridge", "up")
             self._ip(name, "address", "add", f"{address.partition(':')[0]}/24", "dev", "eth0")
             self._ip(name, "link", "set", "eth0", "up")
+            if self._megabits is not None:
+                self._limit(name, "eth0", self._megabits)
+                self._limit("switch", name, self._megabits)
+
+    def _limit(self, host: str, device: str, megabits: int) -> None:
+        """Limit what a host sends through a device."""
+        self._run(host, "ip", "link", "set", "dev", device, "gso_max_size", str(_LARGEST_PACKET))
+        speed = ["rate", f"{megabits}mbit", "burst", _BUCKET, "latency", _QUEUE]
+        self._run(host, "tc", "qdisc", "add", "dev", device, "root", "tbf", *speed)
+
+    def _entering(self, name: str) -> list[str]:
+        return [*_NO_LONGER_THAN_THIS, "nsenter", f"--net={self.path(name)}"]
 
     def _hold(self, name: str) -> None:
         there = ["unshare", "--net", "sh", "-c", "echo there; exec sleep infinity"]
@@ -79,11 +116,12 @@ class Hosts:
         raise NetworkError(f"no network of its own for {name}: {holder.communicate()[1].strip()}")
 
     def _ip(self, name: str, *arguments: str) -> None:
-        done = subprocess.run(
-            [*self.inside(name), "ip", *arguments], capture_output=True, text=True, check=False
-        )
+        self._run(name, "ip", *arguments)
+
+    def _run(self, name: str, *command: str) -> None:
+        done = subprocess.run([*self._entering(name), *command], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise NetworkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+            raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 class NetworkError(Exception):

@@ -1,5 +1,6 @@
 """The results of a benchmark's rounds: medians, ratios of runs in the same round, and tables."""
 
+import math
 import os
 import platform
 import subprocess
@@ -10,23 +11,34 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.data import ROOT
+from benchmarks.figures import Figures
 from benchmarks.rows import CORES, ROWS, WORKLOADS, Row, Workload
-from benchmarks.run import Figures
 
 # Workload -> row -> round -> figures.
 Rounds = Mapping[str, Mapping[str, Mapping[int, Figures]]]
 # Workload -> row -> figures.
 Medians = Mapping[str, Mapping[str, Figures]]
 
+
+def seconds_text(seconds: float) -> str:
+    """Return the seconds to a loss as tables have them."""
+    return f"{seconds:,.1f}" if math.isfinite(seconds) else "not reached"
+
+
 SPEED, CPU = "examples_per_second", "cpu_seconds_per_1000_examples"
-BASE = ROWS[0].name
+SECONDS = "seconds_to_loss"
 _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "steps_per_second": ("global steps/s", lambda value: f"{value:,.1f}"),
     SPEED: ("examples/s", lambda value: f"{value:,.0f}"),
+    SECONDS: ("seconds to the loss", seconds_text),
     CPU: ("CPU-s for 1,000 examples", lambda value: f"{value:.4f}"),
     "bytes_of_twice_the_parameters": ("bytes of 2 x parameters", lambda value: f"{value:.3f}"),
     "largest_ps_of_mean": ("largest ps of mean", lambda value: f"{value:.2f}"),
     "cores_of_others": ("cores that others used", lambda value: f"{value:.1f}"),
+}
+_COMPARED = {
+    "times_as_fast": "psfleet is so many times as fast",
+    "times_as_soon": "psfleet reaches the loss so many times as soon",
 }
 
 
@@ -52,18 +64,25 @@ def machine() -> dict[str, object]:
 def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
     """Return workload -> row -> each figure's median, and how psfleet compares with it round by round.
 
-    `times_as_fast` and `times_the_cpu` are of psfleet, each the median, the least and the most of the rounds.
+    `times_as_fast`, `times_as_soon` and `times_the_cpu` are of psfleet's row with the same replication, each
+    the median, the least and the most of the rounds.
     """
+    bases = {row.name: row.base for row in ROWS}
     return {
-        workload: {row: _summary(of_row, rows.get(BASE, {})) for row, of_row in rows.items()}
+        workload: {row: _summary(of_row, rows.get(bases[row], {})) for row, of_row in rows.items()}
         for workload, rows in rounds.items()
     }
 
 
+def middle(rounds: Sequence[Figures]) -> Figures:
+    """Return each figure's median; a loss that was not reached counts as infinitely late."""
+    names = [name for name, value in rounds[0].items() if not isinstance(value, Mapping)]
+    return {name: median(figures[name] for figures in rounds) for name in names}
+
+
 def _summary(rounds: Mapping[int, Figures], base: Mapping[int, Figures]) -> Figures:
     known = list(rounds.values())
-    names = [name for name, value in known[0].items() if not isinstance(value, Mapping)]
-    summary: Figures = {name: median(figures[name] for figures in known) for name in names}
+    summary = middle(known)
     parts = {name for figures in known for name in figures["cpu_milliseconds_per_step"]}
     summary["cpu_milliseconds_per_step"] = {
         name: [
@@ -73,9 +92,13 @@ def _summary(rounds: Mapping[int, Figures], base: Mapping[int, Figures]) -> Figu
         for name in sorted(parts)
     }
     summary["range_of_speed"] = _range([figures[SPEED] for figures in known])
+    summary["range_of_seconds"] = _range([figures[SECONDS] for figures in known])
     for title, figure in (("times_as_fast", SPEED), ("times_the_cpu", CPU)):
         if pairs := [base[number][figure] / rounds[number][figure] for number in rounds if number in base]:
             summary[title] = _range(pairs)
+    both = [(rounds[number][SECONDS], base[number][SECONDS]) for number in rounds if number in base]
+    if pairs := [own / of_base for own, of_base in both if math.isfinite(own) and math.isfinite(of_base)]:
+        summary["times_as_soon"] = _range(pairs)
     return summary
 
 
@@ -96,9 +119,9 @@ def tables(summaries: Medians) -> str:
 
 
 def _figures(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
-    title = f"{workload.title}: {workload.parameters:,} parameters, batch {workload.batch_size}"
-    heads = [title, *(head for head, _ in _COLUMNS.values()), "psfleet is so many times as fast"]
-    return _table(heads, [_cells(row, of_rows[row.name]) for row in ROWS if row.name in of_rows])
+    of = f"{workload.parameters:,} parameters, batch {workload.batch_size}, loss {workload.loss:g}"
+    heads = [f"{workload.title}: {of}", *(head for head, _ in _COLUMNS.values()), *_COMPARED.values()]
+    return table(heads, [_cells(row, of_rows[row.name]) for row in ROWS if row.name in of_rows])
 
 
 def _profile(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
@@ -111,18 +134,19 @@ def _profile(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
     sums = [f"{sum(map(sum, threads.values())):.2f}" for threads in spent.values()]
     kernel = [f"{sum(parts[1] for parts in threads.values()):.2f}" for threads in spent.values()]
     heads = [f"{workload.title}: CPU-ms of a step", *spent]
-    return _table(heads, [*lines, ["together", *sums], ["of these in the kernel", *kernel]])
+    return table(heads, [*lines, ["together", *sums], ["of these in the kernel", *kernel]])
 
 
-def _table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+def table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown, whose first column has texts."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _cells(row: Row, figures: Figures) -> list[str]:
     shown = [write(figures[name]) if name in figures else "" for name, (_, write) in _COLUMNS.items()]
-    compared = ""
-    if row.name != BASE and "times_as_fast" in figures:
-        middle, least, most = figures["times_as_fast"]
-        compared = f"{middle:.2f} ({least:.2f} to {most:.2f})"
-    return [row.title, *shown, compared]
+    compared = [
+        "{:.2f} ({:.2f} to {:.2f})".format(*figures[name]) if row.name != row.base and name in figures else ""
+        for name in _COMPARED
+    ]
+    return [row.title, *shown, *compared]

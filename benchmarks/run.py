@@ -11,25 +11,23 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Protocol
+from typing import Protocol
 
 from benchmarks.data import ROOT
-from benchmarks.network import Hosts
+from benchmarks.figures import Figures, Sample, figures, figures_of_loss
+from benchmarks.losses import Reached, reached, recorded_steps
+from benchmarks.network import NO_LIMITS, Hosts, Limits
 from benchmarks.rows import SLOWER, Row, Workload
 from trainer.contract.json_files import read_object
 from trainer.contract.settings import flags_of
 from trainer.contract.task_names import split_name
 
-_SECONDS_TO_BEGIN = 180.0
-_POLL_SECONDS = 0.02
+_POLL_SECONDS, _SECONDS_BETWEEN_READINGS = 0.02, 1.0
 _SECONDS_TO_RUN = 0.02
 _LAST_STEP = 100_000_000
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SHOWN = 1500
-# Threads that spend less than this on a step, in milliseconds, are left out.
-_LEAST_SHOWN = 0.01
 ENDED = "threads that ended"
-Figures = dict[str, Any]
 
 
 class Process(Protocol):
@@ -48,23 +46,33 @@ class Process(Protocol):
 Start = Callable[[Sequence[str], Mapping[str, str], Path, Hosts, str], Process]
 
 
-class RunFailed(Exception):  # noqa: N818 - not an error of this program
-    """A run that did not reach its end mark; the message has the last output of its tasks."""
+@dataclass(frozen=True)
+class Marks:
+    """When a run is measured, in seconds.
+
+    Its first step must come within `to_begin`. The first mark comes `warm_up` after that step, the second
+    `between` after the first. Then the run goes on until its loss is reached, but no longer than `longest`
+    after its first step.
+    """
+
+    warm_up: float
+    between: float
+    longest: float
+    to_begin: float = 180.0
 
 
 @dataclass(frozen=True)
-class Sample:
-    """The readings at a mark: Unix seconds and global step of the run, and figures of the kernel.
+class Setup:
+    """What a run trains and how, the limits of its tasks, and the seed of their examples and first values."""
 
-    `cpu` is task -> name of threads -> seconds in user mode and in the kernel. `bytes` are host -> bytes.
-    `busy` is the CPU seconds of the whole machine.
-    """
+    row: Row
+    workload: Workload
+    limits: Limits = NO_LIMITS
+    seed: int = 1
 
-    wall: float
-    global_step: int
-    cpu: Mapping[str, Mapping[str, tuple[float, float]]]
-    bytes: Mapping[str, int]
-    busy: float
+
+class RunFailed(Exception):  # noqa: N818 - not an error of this program
+    """A run that did not reach its end mark; the message has the last output of its tasks."""
 
 
 def start_process(
@@ -77,17 +85,15 @@ def start_process(
 
 
 class Run:
-    """The tasks of a row that train a workload, each in its own network and folder.
+    """The tasks of a setup, each on its own host and in its own folder.
 
     Leaving the context ends them.
     """
 
-    def __init__(
-        self, row: Row, workload: Workload, folder: Path, data: Path, start: Start = start_process
-    ) -> None:
-        self._row, self._workload, self._folder, self._data = row, workload, folder, data
-        self._start = start
-        self._hosts = Hosts(row.tasks)
+    def __init__(self, setup: Setup, folder: Path, data: Path, start: Start = start_process) -> None:
+        self._row, self._workload, self._seed = setup.row, setup.workload, setup.seed
+        self._folder, self._data, self._start = folder, data, start
+        self._hosts = Hosts(setup.row.tasks, setup.limits)
         self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Run":
@@ -113,19 +119,28 @@ class Run:
             process.wait()
         self._hosts.close()
 
-    def measure(self, warm_up: float, seconds: float) -> Figures:
-        """Return the figures for `seconds`, from a mark `warm_up` seconds after the first step on.
-
-        Raises RunFailed.
-        """
-        began = time.time()
-        first = self._sample(0.0, 0, began + _SECONDS_TO_BEGIN)
-        deadline = first.wall + warm_up + 4 * seconds + 60
+    def measure(self, marks: Marks) -> Figures:
+        """Return the figures between the marks, and when the loss was reached. Raises RunFailed."""
+        first = self._sample(0.0, 0, time.time() + marks.to_begin)
+        deadline = first.wall + marks.warm_up + 4 * marks.between + 60
         straggler = self._processes[f"worker{self._row.workers - 1}"] if self._row.straggler else None
         with nullcontext() if straggler is None else slowed(straggler, SLOWER):
-            begin = self._sample(first.wall + warm_up, 0, deadline)
-            end = self._sample(begin.wall + seconds, begin.global_step, deadline)
-        return figures(self._row, self._workload, begin, end)
+            begin = self._sample(first.wall + marks.warm_up, 0, deadline)
+            end = self._sample(begin.wall + marks.between, begin.global_step, deadline)
+            found = self._reached(first.wall + marks.longest)
+        return {**figures(self._row, self._workload, begin, end), **figures_of_loss(found)}
+
+    def _reached(self, deadline: float) -> Reached | None:
+        """Return when the loss was reached, and wait for it until the deadline. Raises RunFailed."""
+        batch = self._row.batches * self._workload.batch_size
+        while True:
+            began = time.monotonic()
+            found = reached(recorded_steps(self._folder), self._workload.loss, batch)
+            if found is not None or time.time() >= deadline:
+                return found
+            self._raise_if_ended()
+            # The tasks need the cores more.
+            time.sleep(max(_SECONDS_BETWEEN_READINGS, 20 * (time.monotonic() - began)))
 
     def _sample(self, since: float, after: int, deadline: float) -> Sample:
         """Return the sample at the first progress beyond step `after` that is written from `since` on."""
@@ -135,11 +150,14 @@ class Run:
             if progress.get("global_step", 0) > after and progress["wall"] >= since:
                 wall, global_step = progress["wall"], progress["global_step"]
                 return Sample(wall, global_step, self._cpu(), self._hosts.counters(), _busy_seconds())
-            ended = [task for task, process in self._processes.items() if process.poll() is not None]
-            if ended:
-                raise RunFailed(f"ended: {', '.join(ended)}\n{self._outputs()}")
+            self._raise_if_ended()
             time.sleep(_POLL_SECONDS)
         raise RunFailed(f"no step was reported in time\n{self._outputs()}")
+
+    def _raise_if_ended(self) -> None:
+        ended = [task for task, process in self._processes.items() if process.poll() is not None]
+        if ended:
+            raise RunFailed(f"ended: {', '.join(ended)}\n{self._outputs()}")
 
     def _cpu(self) -> dict[str, dict[str, tuple[float, float]]]:
         return {task: _cpu_of(process.pid or 0) for task, process in self._processes.items()}
@@ -147,18 +165,20 @@ class Run:
     def _arguments(self, task: str) -> list[str]:
         row, job, index = self._row, *split_name(task)
         place: dict[str, object] = {"job_name": "local"}
-        if row.workers and not row.coordinator:
+        if row.workers and not row.tf_config:
             hosts = {f"{name}_hosts": ",".join(of) for name, of in self._jobs().items()}
             place = {"job_name": job, "task_index": index, **hosts}
         run = {"run_id": "benchmark", "run_directory": self._folder / task, "data_dir": self._data}
-        training = {"steps": _LAST_STEP, "batch_size": self._workload.batch_size, "optimizer": "adam"}
-        return flags_of({**place, **run, **training, **self._workload.flags, **row.flags})
+        training = {"steps": _LAST_STEP, "seed": self._seed, "batch_size": self._workload.batch_size}
+        return flags_of(
+            {**place, **run, **training, "optimizer": "adam", **self._workload.flags, **row.flags}
+        )
 
     def _environment(self, task: str) -> dict[str, str]:
         """Return a small environment, without proxies, which TensorFlow would use to reach a ps."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
         given = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        if self._row.coordinator:
+        if self._row.tf_config:
             job, index = split_name(task)
             config = {"cluster": self._jobs(), "task": {"type": job, "index": index}}
             given["TF_CONFIG"] = json.dumps(config)
@@ -196,51 +216,6 @@ def slowed(process: Process, times: int) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return the figures between two marks; docs/performance.md explains each one."""
-    seconds, steps = end.wall - begin.wall, end.global_step - begin.global_step
-    batches = steps * row.gradients
-    cpu = _cpu_between(begin, end)
-    of_all = sum(user + kernel for user, kernel in cpu.values())
-    moved = {host: end.bytes[host] - count for host, count in begin.bytes.items()}
-    of_workers = sum(count for host, count in moved.items() if host.startswith("worker"))
-    of_ps = [count for host, count in moved.items() if host.startswith("ps")]
-    wire = {}
-    if row.workers:
-        a_step = of_workers / batches
-        wire = {
-            "bytes_per_worker_and_step": a_step,
-            "bytes_of_twice_the_parameters": a_step / (2 * workload.parameter_bytes),
-            "largest_ps_of_mean": max(of_ps) * len(of_ps) / sum(of_ps),
-        }
-    return {
-        "seconds": seconds,
-        "steps": steps,
-        "steps_per_second": steps / seconds,
-        "examples_per_second": batches * workload.batch_size / seconds,
-        "cpu_seconds_per_1000_examples": 1000 * of_all / (batches * workload.batch_size),
-        **wire,
-        "cores_of_others": (end.busy - begin.busy - of_all) / seconds,
-        "cpu_milliseconds_per_step": {
-            name: [round(1000 * part / steps, 3) for part in parts]
-            for name, parts in sorted(cpu.items())
-            if 1000 * sum(parts) / steps >= _LEAST_SHOWN
-        },
-    }
-
-
-def _cpu_between(begin: Sample, end: Sample) -> dict[str, tuple[float, float]]:
-    """Return "job threads" -> seconds in user mode and in the kernel, over all tasks of the job."""
-    sums: dict[str, list[float]] = {}
-    for task, threads in end.cpu.items():
-        for name, spent in threads.items():
-            before = begin.cpu[task].get(name, (0.0, 0.0))
-            sum_ = sums.setdefault(f"{split_name(task)[0]}: {name}", [0.0, 0.0])
-            for mode in (0, 1):
-                sum_[mode] += spent[mode] - before[mode]
-    return {name: (spent[0], spent[1]) for name, spent in sums.items()}
 
 
 def _cpu_of(pid: int) -> dict[str, tuple[float, float]]:

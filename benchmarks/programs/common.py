@@ -1,6 +1,7 @@
 """What the programs share: the trainer's flags, models and data."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,12 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.json_files import write_json
+from trainer.contract.records import open_records
+from trainer.contract.step_windows import StepWindows
 from trainer.model.data import Examples
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext
+from trainer.process.console import say
 from trainer.process.flags import Options
 
 v1 = tf.compat.v1
@@ -65,16 +69,24 @@ class FedBatches:
 
 
 class Progress:
-    """Writes `progress.json` as the trainer's chief does, and as often."""
+    """Writes `progress.json` and the records of steps as the trainer does, and as often."""
 
     def __init__(self, options: Options) -> None:
         self._path: Path | None = None
         if options.cluster.is_chief and options.run_directory is not None:
             self._path = options.run_directory / "progress.json"
         self._next = 0.0
+        self._global_step, self._batch_size = 0, options.settings.batch_size
+        # Like those of a user's program, these records say nothing of staleness.
+        identity = replace(options.identity, program="benchmark")
+        records = open_records(options.run_directory, identity, say)
+        self._windows = StepWindows(records, options.settings.steps, self._batch_size)
 
-    def report(self, global_step: int, loss: float | None = None) -> None:
-        """Report the last step, at most twice a second."""
+    def report(self, global_step: int, loss: float, steps: int = 1) -> None:
+        """Count steps of this process with their mean loss; write the last one at most twice a second."""
+        examples = steps * self._batch_size
+        self._windows.add_unread(loss, self._global_step, global_step, examples, steps)
+        self._global_step = global_step
         now = time.monotonic()
         if self._path is not None and now >= self._next:
             self._next = now + _SECONDS_BETWEEN_REPORTS

@@ -6,6 +6,7 @@ TF_CONFIG says which task this is; the flags are those of the trainer with --job
 import os
 import sys
 import time
+from threading import Thread
 
 # Calls to a task that is not up yet are repeated and do not fail. TensorFlow reads this when it is loaded.
 os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
@@ -20,6 +21,8 @@ v1 = tf.compat.v1
 _LEAST_INTER_OP_THREADS = 4
 # The time between the coordinator's waits for all scheduled steps: the longer it is, the less workers wait.
 _SECONDS_BETWEEN_JOINS = 1.5
+# Progress is read as often as the trainer records steps: after this part of the time since the start.
+_SHARE_OF_THE_PAST, _LEAST_SECONDS, _MOST_SECONDS = 0.04, 0.05, 0.5
 
 
 def main(options: flags.Options) -> None:
@@ -44,7 +47,8 @@ def coordinate(
         # This optimizer's update is one operation on the ps; one of Keras 3 would pull its slots, too.
         optimizer = v1.train.AdamOptimizer(training.learning_rate)
         optimizer._create_slots(variables)  # tf.function may make none
-        global_step = tf.Variable(0, dtype=tf.int64, trainable=False)
+        # The steps taken and the sum of their losses: one call to the ps counts both.
+        counts = tf.Variable([0.0, 0.0], dtype=tf.float64, trainable=False)
 
     @tf.function
     def step(iterator: tf.data.Iterator) -> tf.Tensor:
@@ -52,21 +56,34 @@ def coordinate(
             with tf.GradientTape() as tape:
                 loss = training.loss(variables, features, labels)
             optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            global_step.assign_add(1)
+            counts.assign_add(tf.stack([tf.ones([], tf.float64), tf.cast(loss, tf.float64)]))
             return loss
 
         return strategy.run(on_worker, args=next(iterator))
 
     iterator = iter(coordinator.create_per_worker_dataset(lambda: training.dataset(seed=None)))
+    Thread(target=report_steps, args=(counts, progress), daemon=True).start()
     at_once = 20
     while True:
         began = time.monotonic()
         for _ in range(at_once):
             coordinator.schedule(step, args=(iterator,))
         coordinator.join()
-        progress.report(int(global_step.numpy()))
         pace = at_once / (time.monotonic() - began)
         at_once = max(20, min(2 * at_once, int(pace * _SECONDS_BETWEEN_JOINS)))
+
+
+def report_steps(counts: tf.Variable, progress: Progress) -> None:
+    """Report all steps and their mean loss, again and again."""
+    began, before, sum_before = time.monotonic(), 0, 0.0
+    while True:
+        taken, losses = (float(value) for value in counts.numpy())
+        if taken > before:
+            steps = int(taken) - before
+            progress.report(int(taken), (losses - sum_before) / steps, steps)
+            before, sum_before = int(taken), losses
+        passed = time.monotonic() - began
+        time.sleep(min(max(_SHARE_OF_THE_PAST * passed, _LEAST_SECONDS), _MOST_SECONDS))
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
-"""`make bench` in small: each program trains and each figure exists; their values depend on the machine."""
+"""The benchmarks in small: each program trains and each figure exists; their values depend on the machine."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from benchmarks import scaling
 from benchmarks.__main__ import main
 from benchmarks.network import Hosts
-from benchmarks.results import CPU, SPEED
+from benchmarks.results import CPU, SECONDS, SPEED
 from tests.trainer.forked import ForkedProcess
 
 SHORT = ["--rounds=1", "--warm_up=0", "--seconds=0.1", "--workloads=mlp"]
-PROGRAMS = ("psfleet", "tutorial", "strategy", "alone")
+PROGRAMS = ("psfleet", "tutorial", "strategy", "alone", "psfleet_sync", "sync_replicas", "mirrored")
 
 
 def forked(
@@ -34,7 +36,7 @@ def test_a_failed_run_is_repeated_once(tmp_path: Path) -> None:
         gone = ["-m", "benchmarks.programs.gone"] if len(started) == 1 else command
         return forked(gone, environment, output, hosts, name)
 
-    assert main([*SHORT, "--rows=alone", f"--folder={tmp_path}"], start) == 0
+    assert main([*SHORT, "--longest=0", "--rows=alone", f"--folder={tmp_path}"], start) == 0
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["medians"]["mlp"]["alone"][SPEED] > 0
     (failure,) = results["failures"]
@@ -45,16 +47,18 @@ def test_a_failed_run_is_repeated_once(tmp_path: Path) -> None:
 def test_every_program_trains_and_has_every_figure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*SHORT, f"--rows={','.join(PROGRAMS)}", f"--folder={tmp_path}"], forked) == 0, (
-        capsys.readouterr().out
-    )
+    # Even a busy machine reaches the loss within half an hour.
+    arguments = [*SHORT, "--longest=1800", f"--rows={','.join(PROGRAMS)}", f"--folder={tmp_path}"]
+    assert main(arguments, forked) == 0, capsys.readouterr().out
     results = json.loads((tmp_path / "results.json").read_text())
     rows = results["medians"]["mlp"]
     assert tuple(rows) == PROGRAMS
-    of_all = {"steps_per_second", SPEED, CPU, "cpu_milliseconds_per_step", "times_as_fast", "times_the_cpu"}
-    of_wire = {"bytes_per_worker_and_step", "bytes_of_twice_the_parameters", "largest_ps_of_mean"}
+    of_all = {"steps_per_second", SPEED, CPU, SECONDS, "cpu_milliseconds_per_step"}
+    of_all |= {"times_as_fast", "times_as_soon", "times_the_cpu"}
+    of_wire = {"bytes_per_worker_and_step", "bytes_of_twice_the_parameters", "worker_megabits_in"}
+    of_ps = {"largest_ps_of_mean", "ps_megabits_out", "cores_of_a_ps"}
     for name, figures in rows.items():
-        expected = of_all if name == "alone" else of_all | of_wire
+        expected = {"alone": of_all, "mirrored": of_all | of_wire}.get(name, of_all | of_wire | of_ps)
         assert expected <= {figure for figure, value in figures.items() if value}, name
         # The cores of other processes are a difference of readings, which may be below 0.
         own = (value for figure, value in figures.items() if figure != "cores_of_others")
@@ -63,3 +67,19 @@ def test_every_program_trains_and_has_every_figure(
     assert page[page.index("| MLP") :] in capsys.readouterr().out
     assert "| ParameterServerStrategy |" in page
     assert "ParameterServerStrategy" in (tmp_path / "results.svg").read_text()
+
+
+@pytest.mark.chaos
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root limits cores and links")
+def test_workers_are_measured_beside_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = ["--models=mlp", "--workers=1", "--links=1000", "--warm_up=0", "--seconds=0.1", "--longest=1800"]
+    assert scaling.main([*part, f"--folder={tmp_path}"], forked) == 0, capsys.readouterr().out
+    results = json.loads((tmp_path / "scaling.json").read_text())
+    assert [(run["workers"], run["megabits"]) for run in results["runs"]] == [(0, None), (1, 1000)]
+    for run in results["runs"]:
+        assert run["median"][SPEED] > 0
+        assert run["median"][SECONDS] > 0
+    page = (tmp_path / "scaling.md").read_text()
+    assert "| psfleet, 1,000 Mbit/s | 1 | 0.20, " in page
+    assert "- **psfleet, 1,000 Mbit/s**: 1 worker " in page
+    assert "psfleet, 1,000 Mbit/s" in (tmp_path / "scaling.svg").read_text()

@@ -1,8 +1,10 @@
 """The figures of a benchmark, and the cleanup after one that ends early."""
 
+import math
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +13,13 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.data import write_examples
-from benchmarks.network import Hosts
+from benchmarks.figures import Figures, Sample, figures, figures_of_loss
+from benchmarks.network import Hosts, Limits
+from benchmarks.picture import write_picture
 from benchmarks.programs.common import FedBatches, Training
-from benchmarks.results import CPU, SPEED, medians, tables
+from benchmarks.results import CPU, SECONDS, SPEED, medians, tables
 from benchmarks.rows import ROWS, WORKLOADS, Row, Workload
-from benchmarks.run import Figures, Run, RunFailed, Sample, figures, slowed
+from benchmarks.run import Marks, Run, RunFailed, Setup, slowed
 from tests.repository import ROOT
 from tests.trainer.processes import until
 from trainer.process import flags
@@ -27,7 +31,12 @@ TWO_PS = replace(ROWS[0], ps=2)
 def sample(wall: float, step: int, spent: float) -> Sample:
     """A reading of two ps and two workers that have spent so many seconds each."""
     cpu = {task: {"python": (spent, spent / 2)} for task in TWO_PS.tasks}
-    moved = {"ps0": 300 * step, "ps1": 100 * step, "worker0": 150 * step, "worker1": 250 * step}
+    moved = {
+        "ps0": (100 * step, 200 * step),
+        "ps1": (50 * step, 50 * step),
+        "worker0": (100 * step, 50 * step),
+        "worker1": (150 * step, 100 * step),
+    }
     return Sample(wall, step, cpu, moved, busy=10 * spent)
 
 
@@ -40,11 +49,16 @@ def test_figures_are_differences_between_two_samples() -> None:
     assert found["bytes_of_twice_the_parameters"] == 400 / 320
     assert found["largest_ps_of_mean"] == 1.5
     assert found["cores_of_others"] == pytest.approx((20 - 12) / 10)
+    # Of the busiest link: 200 steps in 10 s.
+    assert found["ps_megabits_in"] == pytest.approx(8e-6 * 100 * 20)
+    assert found["ps_megabits_out"] == pytest.approx(8e-6 * 200 * 20)
+    assert found["worker_megabits_in"] == pytest.approx(8e-6 * 150 * 20)
+    assert found["cores_of_a_ps"] == found["cores_of_a_worker"] == pytest.approx(3.0 / 10)
     assert found["cpu_milliseconds_per_step"] == {"ps: python": [20.0, 10.0], "worker: python": [20.0, 10.0]}
 
 
 def test_a_synchronous_step_learns_from_several_batches() -> None:
-    row, workload = replace(TWO_PS, gradients=2), replace(MLP, parameters=40)
+    row, workload = replace(TWO_PS, batches=2), replace(MLP, parameters=40)
     found = figures(row, workload, sample(100.0, 50, 1.0), sample(110.0, 250, 3.0))
     assert found["steps_per_second"] == 20.0
     assert found[SPEED] == 2 * 20.0 * 100
@@ -72,8 +86,9 @@ def is_running(process: Path) -> bool:
         return False
 
 
-def told(speed: float, cpu: float) -> Figures:
-    return {SPEED: speed, CPU: cpu, "cpu_milliseconds_per_step": {"ps: python": [speed, 0.0]}}
+def told(speed: float, cpu: float, seconds: float = math.inf) -> Figures:
+    threads = {"ps: python": [speed, 0.0]}
+    return {SPEED: speed, CPU: cpu, SECONDS: seconds, "cpu_milliseconds_per_step": threads}
 
 
 def test_ratios_are_computed_within_rounds_and_medians_over_rounds() -> None:
@@ -88,16 +103,35 @@ def test_ratios_are_computed_within_rounds_and_medians_over_rounds() -> None:
     assert found["cpu_milliseconds_per_step"] == {"ps: python": [100, 0.0]}
 
 
+def test_a_synchronous_row_is_compared_with_psfleet_in_synchronous_training() -> None:
+    rounds = {"psfleet": {0: told(900, 1)}, "psfleet_sync": {0: told(300, 1)}, "mirrored": {0: told(100, 1)}}
+    found = medians({"mlp": rounds})["mlp"]
+    assert found["mirrored"]["times_as_fast"] == [3.0, 3.0, 3.0]
+
+
+def test_a_loss_that_was_not_reached_is_later_than_any_other(tmp_path: Path) -> None:
+    base = {0: told(1, 1, 2.0), 1: told(1, 1, 3.0), 2: told(1, 1, 4.0)}
+    other = {0: told(1, 1, 10.0), 1: told(1, 1), 2: told(1, 1, 8.0)}
+    lost = {0: told(1, 1), 1: told(1, 1), 2: told(1, 1, 1.0)}
+    found = medians({"mlp": {"psfleet": base, "tutorial": other, "alone": lost}})
+    assert found["mlp"]["tutorial"][SECONDS] == 10.0
+    assert found["mlp"]["tutorial"]["times_as_soon"] == [3.5, 2.0, 5.0]
+    assert "| not reached |" in tables(found)
+    write_picture(tmp_path / "results.svg", found)
+    assert "seconds to loss 0.05" in (tmp_path / "results.svg").read_text()
+    assert figures_of_loss(None)[SECONDS] == math.inf
+
+
 def test_tables_have_a_cell_for_each_row_which_is_empty_without_a_figure() -> None:
-    base = {**told(200, 1), "cpu_milliseconds_per_step": {"ps: python": [200, 50.0]}}
-    written = tables(medians({"mlp": {"psfleet": {0: base}, "alone": {0: told(100, 2)}}}))
+    base = {**told(200, 1, 5.0), "cpu_milliseconds_per_step": {"ps: python": [200, 50.0]}}
+    written = tables(medians({"mlp": {"psfleet": {0: base}, "alone": {0: told(100, 2, 15.0)}}}))
     figures, profile = (table.splitlines() for table in written.split("\n\n"))
     heads, _rule, first, second = figures
     assert heads.count("|") == first.count("|") == second.count("|")
-    assert "| 200 | 1.0000 |" in first
-    assert first.endswith("|  |")
+    assert "| 200 | 5.0 | 1.0000 |" in first
+    assert first.endswith("|  |  |")
     assert second.startswith("| one process alone |")
-    assert second.endswith("| 2.00 (2.00 to 2.00) |")
+    assert second.endswith("| 2.00 (2.00 to 2.00) | 3.00 (3.00 to 3.00) |")
     assert profile[0] == "| MLP 784-100-10: CPU-ms of a step | psfleet | one process alone |"
     assert profile[2:] == [
         "| ps: python | 250.00 | 100.00 |",
@@ -133,23 +167,36 @@ def test_fed_batches_contain_every_example_once_in_an_epoch(data: Path) -> None:
     assert (epochs[0][0][1] != epochs[1][0][1]).any()
 
 
+def sent_between_hosts(hosts: Hosts, count: int) -> tuple[int, int, float]:
+    """Send bytes from host b to host a; return what a received and b sent, and the seconds."""
+    code = "import socket; s = socket.create_server(('', 2222)); print(flush=True); s = s.accept()[0]\n"
+    listener = subprocess.Popen(
+        [*hosts.inside("a"), sys.executable, "-c", f"{code}while s.recv(65536): pass"],
+        stdout=subprocess.PIPE,
+    )
+    assert listener.stdout
+    listener.stdout.readline()
+    host, before, began = hosts.addresses["a"].partition(":")[0], hosts.counters(), time.monotonic()
+    code = f"import socket; socket.create_connection(({host!r}, 2222)).sendall(bytes({count}))"
+    subprocess.run([*hosts.inside("b"), sys.executable, "-c", code], check=True)
+    listener.communicate()
+    seconds, after = time.monotonic() - began, hosts.counters()
+    assert after.keys() == {"a", "b"}
+    return after["a"][0] - before["a"][0], after["b"][1] - before["b"][1], seconds
+
+
 def test_counters_contain_the_bytes_to_and_from_a_host() -> None:
     with Hosts(["a", "b"]) as hosts:
-        before = hosts.counters()
-        code = "import socket; s = socket.create_server(('', 2222)); print(flush=True); s = s.accept()[0]\n"
-        listener = subprocess.Popen(
-            [*hosts.inside("a"), sys.executable, "-c", f"{code}while s.recv(65536): pass"],
-            stdout=subprocess.PIPE,
-        )
-        assert listener.stdout
-        listener.stdout.readline()
-        host = hosts.addresses["a"].partition(":")[0]
-        code = f"import socket; socket.create_connection(({host!r}, 2222)).sendall(bytes(1_000_000))"
-        subprocess.run([*hosts.inside("b"), sys.executable, "-c", code], check=True)
-        listener.communicate()
-        moved = {name: count - before[name] for name, count in hosts.counters().items()}
-    assert moved.keys() == {"a", "b"}
-    assert all(1_000_000 < count < 1_100_000 for count in moved.values()), moved
+        received, sent, _ = sent_between_hosts(hosts, 1_000_000)
+    assert 1_000_000 < received < 1_100_000
+    assert 1_000_000 < sent < 1_100_000
+
+
+def test_a_limited_link_carries_no_more_than_its_speed() -> None:
+    with Hosts(["a", "b"], Limits(megabits=8)) as hosts:
+        received, _, seconds = sent_between_hosts(hosts, 1_000_000)
+    assert received > 1_000_000
+    assert 8 * received / 1e6 < 8 * seconds + 0.4  # what fits into a bucket passes at once
 
 
 def test_a_killed_benchmark_leaves_no_process() -> None:
@@ -171,5 +218,5 @@ def test_a_killed_benchmark_leaves_no_process() -> None:
 def test_a_program_that_ends_is_a_failed_run_with_its_last_lines(tmp_path: Path) -> None:
     row = Row("gone", "no such program", "benchmarks.programs.gone", workers=0)
     words = r"(?s)ended: worker0.*No module named benchmarks.programs.gone"
-    with Run(row, MLP, tmp_path / "run", tmp_path) as run, pytest.raises(RunFailed, match=words):
-        run.measure(0, 0)
+    with Run(Setup(row, MLP), tmp_path / "run", tmp_path) as run, pytest.raises(RunFailed, match=words):
+        run.measure(Marks(0, 0, 0))
