@@ -8,12 +8,14 @@ from statistics import median
 from typing import Any, Literal
 
 from psfleet.evidence import convergence
+from psfleet.evidence.held_back import held_back
 from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.loss_curve import smoothed_loss
 from psfleet.evidence.lost_workers import lost_workers
 from psfleet.evidence.price_of_faults import price_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
+from psfleet.evidence.time_spent import seconds_of
 from trainer.contract.json_files import finite
 
 # A worker that is this many times slower than the median one is a straggler.
@@ -27,16 +29,16 @@ def figures_of(run: Run) -> dict[str, Any]:
     `replication` is None for a user's program. Bytes are None if systemd did not count them. `pace` is None
     if there is no reference to compare with (learning_pace.py). `staleness` is None if it is unknown; its
     `histogram` is as in `Window.staleness`. `ps` has the saved variables that each ps held, as the chief
-    recorded them. `faults` is described in price_of_faults.py, `lost` in
+    recorded them. `faults` is described in price_of_faults.py, `held_back` in held_back.py, `lost` in
     lost_workers.py.
     """
-    seconds = max((_seconds(worker) for worker in run.with_lost), default=0.0)
+    seconds = max((seconds_of(worker) for worker in run.with_lost), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.with_lost)
     first, last = smoothed_loss(run)
     counts = {**run.contributions, **run.applied}
     steps = {worker.name: counts.get(worker.name, 0) for worker in run.with_lost}
     total = sum(steps.values())
-    speeds, pace = speeds_of(run), pace_of(run)
+    speeds, pace, faults = speeds_of(run), pace_of(run), price_of(run)
     return {
         "model": run.model,
         "replication": None if run.program is not None else str(run.rules),
@@ -44,6 +46,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "last_step": run.last_step,
         "seconds": round(seconds, 3),
         "examples": examples,
+        "batches_in_a_step": _batches_in_a_step(run),
         "examples_per_second": round(examples / seconds, 1) if seconds else None,
         "loss_first": None if math.isnan(first) else first,
         "loss_last": None if math.isnan(last) else last,
@@ -51,7 +54,8 @@ def figures_of(run: Run) -> dict[str, Any]:
         "pace": asdict(pace) if pace else None,
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
-        "faults": price_of(run),
+        "faults": faults,
+        "held_back": held_back(run, speeds, pace, faults).as_dict(),
         "parts": [_part(part) for part in run.parts],
         "lost": [worker.as_dict() for worker in lost_workers(run)],
         "ps": _ps(run),
@@ -71,6 +75,13 @@ def figures_of(run: Run) -> dict[str, Any]:
     }
 
 
+def _batches_in_a_step(run: Run) -> int | None:
+    """Return the batches of each step (`push_every`); None if steps have different numbers of them."""
+    found = {window.batches / window.steps for window in run.windows if window.steps > 0}
+    each = found.pop() if len(found) == 1 else math.nan
+    return int(each) if each.is_integer() else None
+
+
 def _part(part: Run) -> dict[str, Any]:
     return {"workers": len(part.workers), "first_step": part.first_step, "last_step": part.global_steps}
 
@@ -84,7 +95,7 @@ def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
     speeds: dict[str, dict[str, float | None]] = {}
     paces: dict[str, float | None] = {}
     for worker in run.with_lost:
-        steps, seconds = sum(window.steps for window in worker.windows), _seconds(worker)
+        steps, seconds = sum(window.steps for window in worker.windows), seconds_of(worker)
         recorded = [window.waiting_seconds for window in worker.windows if window.waiting_seconds is not None]
         waiting = sum(recorded) if recorded else None
         paces[worker.name] = _ratio(steps, seconds - (waiting or 0.0)) or None
@@ -104,11 +115,6 @@ def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]
     """Return the names of the workers that were at least twice as slow as the median one, slowest first."""
     slow = {name: speed["slowdown"] or 0.0 for name, speed in speeds.items()}
     return sorted((name for name in slow if slow[name] >= STRAGGLER), key=lambda name: -slow[name])
-
-
-def _seconds(worker: TaskRecords) -> float:
-    """Return the seconds that a worker's windows of steps took, by its own clock alone."""
-    return sum(window.seconds for window in worker.windows if math.isfinite(window.seconds))
 
 
 def _applied(run: Run, worker: TaskRecords, what: Literal["steps", "examples"]) -> int:

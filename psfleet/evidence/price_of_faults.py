@@ -39,7 +39,7 @@ def price_of(run: Run) -> dict[str, Any]:
     seconds = max(map(_seconds_of_training, run.workers), default=0.0)
     still = goodput = None
     if seconds > 0 and run.workers and not run.coordinated:
-        saving = sum(_stopped_seconds(record) for record in run.chief.of("checkpointed"))
+        saving = saving_seconds(run)
         all_wait = run.rules.once_per_step
         trained = [
             sum(map(_seconds, worker.windows)) - (saving if all_wait or worker is run.chief else 0.0)
@@ -57,6 +57,11 @@ def price_of(run: Run) -> dict[str, Any]:
         "goodput": goodput,
         "restores": [asdict(restore) for restore in restores if restore.steps_lost or restore.damaged],
     }
+
+
+def saving_seconds(run: Run) -> float:
+    """Return the seconds for which the chief took no steps, to save."""
+    return sum(_stopped_seconds(record) for record in run.chief.of("checkpointed"))
 
 
 def restores_in(run: Run) -> list[Restore]:

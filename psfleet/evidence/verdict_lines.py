@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from psfleet.evidence.answer import counted, listed
+from psfleet.evidence.held_back import in_words as held_back_in_words
 from psfleet.evidence.lost_workers import LEFT, NOT_THERE, TOO_LATE
 from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.settings import EvidenceSettings
@@ -88,7 +89,9 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:
         return  # a program that recorded no steps
-    yield "global steps", f"{steps}" if last_step in (None, steps) else f"{steps}, expected {last_step}"
+    expected = "" if last_step in (None, steps) else f", expected {last_step}"
+    batches = figures["batches_in_a_step"] or 1
+    yield "global steps", f"{steps}{expected}" + (f", {batches} batches in a gradient" if batches > 1 else "")
     yield "seconds", f"{figures['seconds']:.1f}"
     yield from _fault_lines(figures["faults"])
     yield from _lost_lines(figures["lost"])
@@ -112,6 +115,8 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         shares = [ps["share"] for ps in figures["ps"].values()]
         yield "parameters", f"on {len(shares)} ps, {min(shares):.1%} to {max(shares):.1%} of the bytes each"
     yield from _worker_lines(figures["workers"], figures["stragglers"])
+    if steps:
+        yield from held_back_in_words(figures["held_back"])
 
 
 def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

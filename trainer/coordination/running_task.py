@@ -18,6 +18,7 @@ from trainer.process.flags import Options
 from trainer.process.lives import Lives
 from trainer.process.port_probes import require_own
 from trainer.process.progress_writer import ProgressWriter
+from trainer.process.resources import ResourceUse
 from trainer.process.stop_request import StopRequest
 
 v1 = tf.compat.v1
@@ -42,6 +43,7 @@ class RunningTask:
     nonce: int = field(default_factory=draw_nonce)
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)
+    resources: ResourceUse = field(init=False)
     # Whether an earlier process of this task took part in the run.
     took_part: bool = field(init=False)
     # The seconds that this task waits for others at its start: longer if it took part in the run before.
@@ -55,6 +57,7 @@ class RunningTask:
         directory = self.options.run_directory if self.cluster.is_chief else None
         path = directory / "progress.json" if directory else None
         self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
+        self.resources = ResourceUse(self.records)
         run, of = self.options.run_directory, self.cluster
         self.took_part = run is not None and took_part(events_file(run, of.job, of.index), serves=of.serves)
         deadline = self.settings.recovery_deadline_seconds

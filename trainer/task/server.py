@@ -51,6 +51,7 @@ def run_serving(task: RunningTask) -> int:
             STOPPED_BY_HOST if host_goes_down() else STOPPED_BY_HAND,
         )
     finally:
+        task.resources.end()
         if towers is not None:
             towers.close()
     if code in FAILURE_CLASSES:
@@ -71,13 +72,15 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
     started, stop_seen, beat, chief_seen = 0.0, None, 0, time.monotonic()
     while True:
         task.raise_if_stopping()
+        # Before the status is read, which is work of this process itself.
+        task.resources.sample()
         status = None
         try:
             status = part.status()
         except NO_ANSWER as error:  # without a notification, the watchdog ends this task
             say(f"this task's own server does not answer: {error}")
         if status is not None:
-            started = started or (time.monotonic() if status.ready else 0.0)
+            started = started or (_begin(task) if status.ready else 0.0)
             if started and time.monotonic() > started + _SECONDS_TO_GET_ON:
                 task.lives.get_on()
             if towers is not None and started:
@@ -99,6 +102,12 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
             within = f"within {time.monotonic() - task.started:.0f} s"
             return PEERS_MISSING, f"no run has started {within}: the chief or another task is missing"
         task.stop.wait(_POLL_SECONDS if towers is None else _TOWERS_POLL_SECONDS)
+
+
+def _begin(task: RunningTask) -> float:
+    """Begin to measure what this task uses while it serves a run; return the time."""
+    task.resources.begin()
+    return time.monotonic()
 
 
 def _end_in_ledger(part: OwnPart) -> tuple[int, str] | None:

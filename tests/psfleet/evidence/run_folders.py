@@ -209,6 +209,16 @@ def begin_with(run: Path, tasks: str, **settings: object) -> None:
         edit(run, task, "started", settings=records(run, task)[0]["settings"] | settings)
 
 
+def tell_batches(run: Path, push_every: int) -> None:
+    """Let both workers have had so many batches to a step."""
+    for task in ("worker0", "worker1"):
+        told = [
+            record | ({"batches": push_every * record["steps"]} if record["event"] == "step" else {})
+            for record in records(run, task)
+        ]
+        rewrite(run, task, told)
+
+
 def verdict_of(run: Path, **settings: object) -> Verdict:
     return judge_run(read_run(run), EvidenceSettings.from_mapping(settings))
 

@@ -80,6 +80,16 @@ def test_windows_record_the_staleness_of_their_steps_and_no_waiting_time(late: C
         assert window.number("waiting_seconds") == 0
 
 
+def test_each_task_records_what_its_process_used_while_the_run_trained(late: Cluster) -> None:
+    trained = max(late.only(worker, "finished").number("seconds") for worker in ("worker0", "worker1"))
+    for task in ("ps0", "worker0", "worker1"):
+        used = late.records(task, "resources")
+        assert used
+        assert sum(record.number("cpu_seconds") for record in used) > 0
+        windows = sum(window.number("seconds") for window in late.records(task, "step"))
+        assert sum(record.number("seconds") for record in used) >= 0.8 * (windows or trained)
+
+
 def test_all_workers_read_the_same_nonces(late: Cluster) -> None:
     seen = [late.only(worker, "peers_ready") for worker in ("worker0", "worker1")]
     drawn = {worker: late.only(worker, "started").integer("nonce") for worker in ("worker0", "worker1")}

@@ -1,0 +1,291 @@
+"""What held a run back, by its own records: the causes, with their figures, and what helps against each.
+
+A cause has a share: the part of the workers' time that it took, or of their examples. Causes are comparable
+by it, since without one of share s the run would need 1 - s of its time. docs/performance.md explains each.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from psfleet.evidence.answer import size
+from psfleet.evidence.learning_pace import LearningPace
+from psfleet.evidence.price_of_faults import saving_seconds
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.time_spent import (
+    Span,
+    TimeSpent,
+    seconds_of,
+    server_of,
+    time_spent,
+    use_of_ps,
+    use_of_worker,
+    waiting_for_workers,
+)
+from trainer.host.wording import counted, first_of
+
+# A cause below this share is not worth a change: without it the run would be less than 1.25 times as fast.
+WORTH_NAMING = 0.2
+# A second cause is named if its share is this part of the first one's: it is what holds back next.
+NEAR = 0.5
+# In a shorter training the first steps, in which TensorFlow prepares its graphs, count for too much.
+SHORTEST_SECONDS = 2.0
+# A ps whose threads wait longer for a core than they run lacks cores, not a second ps.
+HALF = 0.5
+# A ps that has work for so long lets every call queue; one that has work for so short lets few wait.
+PS_FULL, PS_IDLE = 0.8, 0.5
+# Links of clusters give 100 Mbit/s and more. Whoever waits longer for the bytes than that waits for the way
+# of the calls, unless there are many bytes: some links are slower.
+SLOWEST_LINK, MANY_BYTES = 100e6, 1_000_000
+# The CPU of a worker's step whose batch costs next to nothing: `linear`, asynchronous (docs/performance.md).
+STEP_CPU_SECONDS = 0.0006
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing that held a run back; `share` is the least part of the workers' time that it took."""
+
+    cause: str
+    share: float
+    finding: str
+    helps: str
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """The causes, the largest first, at most two; `unknown` says what the records do not tell, or is ""."""
+
+    causes: tuple[Cause, ...]
+    unknown: str
+    time: TimeSpent | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object of the verdict's figures."""
+        return asdict(self)
+
+
+def held_back(
+    run: Run,
+    speeds: Mapping[str, Mapping[str, float | None]],
+    pace: LearningPace | None,
+    faults: Mapping[str, Any],
+) -> HeldBack:
+    """Return what held a run back, by its records and its figures."""
+    seconds = max(map(seconds_of, run.with_lost), default=0.0)
+    if seconds < SHORTEST_SECONDS:
+        return HeldBack((), f"training took {seconds:.1f} s, too short to tell", None)
+    time = None if run.program is not None else time_spent(run)
+    found = [*_of_others(run, speeds), *_of_faults(run, faults, seconds), *_of_staleness(run, pace)]
+    unknown = "programs do not record what their processes use"
+    if run.program is None:
+        unknown = "the tasks recorded too little of what their processes used"
+    if time is not None:
+        if hidden := _hidden_work(run):
+            time = replace(time, elsewhere=Span(0.0, time.elsewhere.most))
+        found += _of_time(run, time, seconds)
+        largest = max((cause.share for cause in found), default=0.0)
+        parts = (time.without_core, time.elsewhere)
+        is_open = any(part.least < WORTH_NAMING <= part.most > largest for part in parts)
+        unknown = (hidden or _bounds(time)) if is_open else ""
+    found = sorted((cause for cause in found if cause.share >= WORTH_NAMING), key=lambda cause: -cause.share)
+    if time is not None and not found and not unknown:
+        found = [_computing(run, time)]
+    near = [cause for cause in found if cause.share >= NEAR * found[0].share]
+    return HeldBack(tuple(near[:2]), unknown, time)
+
+
+def _hidden_work(run: Run) -> str:
+    """Return why a worker without work need not wait for the network and the ps; "" if it does."""
+    if _has_gpus(run):
+        return "while a GPU computes its worker looks as if it waited, and no record has the GPU's time"
+    if run.rules.replication == "in_graph":
+        return "the records do not tell the client's waits for other workers from those for the network"
+    return "" if run.ps else "the process waited, and no record says for what"
+
+
+def _bounds(time: TimeSpent) -> str:
+    least, most = 1 - time.elsewhere.most, 1 - time.elsewhere.least
+    return (
+        f"the workers had work in {least:.0%} to {most:.0%} of their time; a longer run shows it more closely"
+    )
+
+
+def _of_others(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> Iterator[Cause]:
+    """Yield slow workers: those for which others waited, or that took fewer steps than the others."""
+    slowdowns = {name: slow for name, speed in speeds.items() if (slow := speed["slowdown"]) is not None}
+    if not slowdowns or len(speeds) < 2:
+        return
+    name = max(slowdowns, key=lambda worker: slowdowns[worker])
+    times = slowdowns[name]
+    why = _why_slow(run, name)
+    if run.rules.replication == "sync":
+        share = waiting_for_workers(run)
+        of_each = f"{name} took {times:.1f} times as long as the median worker for its part of a step"
+        who = f"{of_each}{why}" if times >= 1.2 else "no worker was slow all the time, but one in each step"
+        finding = f"slow workers: the others waited for {share:.0%} of the workers' time; {who}"
+        yield Cause("stragglers", share, finding, _against_stragglers(run, name))
+    elif run.rules.replication == "async":
+        share = sum(max(1 - 1 / slow, 0.0) for slow in slowdowns.values() if slow >= 1) / len(slowdowns)
+        finding = f"{name} took {times:.1f} times as long as the median worker for a step{why}"
+        helps = f"look at {_host_of(run, name)}: doctor.yml, other programs, its link"
+        yield Cause("stragglers", share, finding, helps)
+
+
+def _why_slow(run: Run, name: str) -> str:
+    use = use_of_worker(run, run.task(name)) if run.program is None else None
+    if use is None or use.without_core < WORTH_NAMING:
+        return ""
+    return f", and its threads were without a core for {use.without_core:.0%} of the time they had work"
+
+
+def _against_stragglers(run: Run, name: str) -> str:
+    workers = run.rules.workers
+    if run.rules.gradients_per_step == workers > 2:
+        return f"trainer_replicas_to_aggregate: {workers - 1} makes steps without the slowest worker"
+    return f"a smaller trainer_batch_size on {_host_of(run, name)}, or trainer_replication: async"
+
+
+def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[Cause]:
+    """Yield the time in which no steps of the model were taken, by what took most of it."""
+    if faults["goodput"] is None:
+        return
+    share, still, lost = 1 - faults["goodput"], faults["still_seconds"], faults["steps_lost"]
+    price = f"{share:.0%} of the workers' time went into no step of the model"
+    starts = sum(max(len(task.processes) - 1, 0) for task in (*run.workers, *run.ps))
+    breaks = sum(len(worker.of("recovering")) for worker in run.workers)
+    gone = [worker.name for worker in run.workers if worker.records and worker.ending is None]
+    if lost or starts or breaks or gone:
+        who = f", {first_of(gone, 3)} left no ending" if gone else ""
+        what = f"{still:.1f} s without training, {counted(lost, 'step')} lost, {counted(starts, 'new start')}"
+        helps = "the timeline and the logs say what ended"
+        helps = "a shorter trainer_checkpoint_interval_seconds loses fewer steps" if lost else helps
+        yield Cause("faults", share, f"interruptions: {price} ({what}{who})", helps)
+    elif saving_seconds(run) >= share * seconds / 2:
+        what = f"{counted(len(run.chief.of('checkpointed')), 'save')} took {saving_seconds(run):.1f} s"
+        helps = "a longer trainer_checkpoint_interval_seconds"
+        yield Cause("saves", share, f"saves: {price} ({what})", helps)
+    else:
+        yield Cause("pauses", share, f"pauses: {price}, for no recorded reason", "the timeline and the logs")
+
+
+def _of_staleness(run: Run, pace: LearningPace | None) -> Iterator[Cause]:
+    """Yield the staleness of an asynchronous run, if it needed more examples than any single process."""
+    if pace is None or pace.examples <= pace.most or run.rules.replication != "async":
+        return
+    times = pace.examples / pace.one_process
+    finding = f"stale gradients: {times:.2f} times the examples of one process until loss {pace.loss:.2g}"
+    yield Cause("staleness", 1 - 1 / times, finding, "trainer_replication: sync, or fewer workers")
+
+
+def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
+    """Yield the causes by where the workers' time went, other than computing."""
+    finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
+    helps = "more hosts, or fewer tasks and other programs on these"
+    yield Cause("cores", time.without_core.least, finding, helps)
+    if time.cpu_seconds > 0:
+        share = time.computing.least * min(STEP_CPU_SECONDS / time.cpu_seconds, 1.0)
+        of_step = f"each takes {_time(time.cpu_seconds)} of its worker's CPU"
+        finding = f"small steps: {of_step}, of which some {_time(STEP_CPU_SECONDS)} are the price of any step"
+        yield Cause("calls", share, finding, "a larger trainer_batch_size")
+    if time.elsewhere.least >= WORTH_NAMING:
+        yield _of_waiting(run, time, seconds)
+
+
+def _computing(run: Run, time: TimeSpent) -> Cause:
+    """Return the cause that is left if there is no other."""
+    part = f"{_least(time.computing)} of the workers' time, {_time(time.cpu_seconds)} of CPU a step"
+    helps = "more workers" if run.ps else "workers (trainer_replication: async)"
+    helps += "" if _has_gpus(run) else ", or GPUs"
+    return Cause("compute", time.computing.least, f"nothing but computing: {part}", helps)
+
+
+def _of_waiting(run: Run, time: TimeSpent, seconds: float) -> Cause:
+    """Return the cause of the time in which workers had nothing to do: a ps, the bytes, or the calls."""
+    share = time.elsewhere.least
+    step = sum(map(seconds_of, run.with_lost)) / sum(window.steps for window in run.windows)
+    waited = f"of a step's {_time(step)} a worker waited at least {_time(share * step)}"
+    busy = {ps.name: use.active_in(seconds) for ps in run.ps if (use := use_of_ps(ps, seconds))}
+    names = first_of([ps.name for ps in run.ps], 3)
+    full = [name for name, active in busy.items() if active.least >= PS_FULL]
+    if full:
+        finding = f"{first_of(full, 3)}: {waited}, and it had work in {_least(busy[full[0]])} of the time"
+        return Cause("ps", share, finding, _against_full(run, full[0], seconds))
+    idle = len(busy) == len(run.ps) and all(active.most < PS_IDLE for active in busy.values())
+    most = max((active.most for active in busy.values()), default=1.0)
+    of_ps = f"{names} had work in at most {most:.0%} of the time"
+    moved = bytes_of_a_step(run)
+    amount = "what travels" if moved is None else f"{size(round(moved))}"
+    rate = "" if moved is None else f" ({_rate(8 * moved / step)})"
+    finding = f"{waited} for {amount} to and from {names}{rate}; {of_ps}"
+    if moved is not None and moved < MANY_BYTES and 8 * moved < SLOWEST_LINK * share * step:
+        return Cause("calls", share, f"calls, not their bytes: {finding}", _against_calls(run))
+    cause, which = ("network", "the network") if idle else ("network_or_ps", f"the network or {names}")
+    return Cause(cause, share, f"{which}: {finding}", _against_bytes(run))
+
+
+def _against_full(run: Run, name: str, seconds: float) -> str:
+    use = use_of_ps(run.task(name), seconds)
+    if use is not None and use.without_core >= HALF:
+        return f"free cores for {name}: a host without workers"
+    return "one more ps, on another host"
+
+
+def _against_bytes(run: Run) -> str:
+    """Return what makes a step move fewer bytes; every setting that does belongs here."""
+    if run.training.get("wire_dtype") != "bfloat16":
+        return "trainer_wire_dtype: bfloat16 halves the bytes"
+    return "a larger trainer_batch_size: as many bytes for more examples"
+
+
+def _against_calls(run: Run) -> str:
+    larger = "a larger trainer_batch_size"
+    if run.rules.replication == "async" and not run.training.get("pull_ahead"):
+        return f"trainer_pull_ahead: true, or {larger}"
+    return f"{larger}, or fewer ps" if len(run.ps) > 1 else larger
+
+
+def bytes_of_a_step(run: Run) -> float | None:
+    """Return the bytes that a worker received and sent for a step; None if that is not known.
+
+    systemd counts the bytes of a unit in the whole run, so they must be those of the recorded steps alone.
+    """
+    if run.parts or run.lost or any(len(worker.processes) != 1 for worker in run.workers):
+        return None
+    servers = [server for worker in run.workers if (server := server_of(run, worker))]
+    endings = [run.endings.get(task.name) for task in (*run.workers, *servers)]
+    exchanged = [ending.exchanged for ending in endings if ending is not None and ending.exchanged]
+    if len(exchanged) < len(endings):
+        return None
+    moved = sum(map(sum, exchanged))
+    return moved / sum(window.steps for window in run.windows)
+
+
+def _has_gpus(run: Run) -> bool:
+    return run.plan is not None and any(task.gpus for task in run.plan.tasks_of("worker"))
+
+
+def _host_of(run: Run, name: str) -> str:
+    return next((task.host for task in run.expected if task.name == name), "its host")
+
+
+def in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """Return one line or two: what held the run back, and what helps."""
+    causes, unknown = figure["causes"], figure["unknown"]
+    if not causes:
+        return [("held back by", f"not known: {unknown}" if unknown else "nothing that the records show")]
+    more = f"; what else is not known: {unknown}" if unknown else ""
+    found = "; and ".join(cause["finding"] for cause in causes)
+    return [("held back by", f"{found}{more}"), ("what helps", "; ".join(cause["helps"] for cause in causes))]
+
+
+def _least(span: Span) -> str:
+    return f"at least {span.least:.0%}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _rate(bits: float) -> str:
+    amount, unit = (bits / 1e9, "Gbit/s") if bits >= 1e9 else (bits / 1e6, "Mbit/s")
+    return f"{amount:.3g} {unit}"
