@@ -1,14 +1,17 @@
 """Checks that the counts of each worker's gradients agree with the global step and with the records."""
 
 import math
+from collections.abc import Mapping
 
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import STOPPED_REASONS
-from trainer.contract.settings import MOST_STEPS_PER_CALL
+from trainer.contract.rules import SettingsError
+from trainer.contract.settings import TrainingSettings
 
 _COUNTS_SHOWN = 8
+_OF_CALLS = ("steps_per_call", "push_every", "pull_every")
 
 
 @check
@@ -99,10 +102,18 @@ def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
     Each session may have made the steps of one call: a single step in-graph, else more if the settings permit
     that.
     """
-    recorded = (settings.get("steps_per_call") for settings in worker.settings)
-    allowed = [steps for steps in recorded if isinstance(steps, int) and steps <= MOST_STEPS_PER_CALL]
     calls = not (run.rules.one_client or run.program)
-    return sessions_broken(run, worker) * max([1, *allowed] if calls else [1])
+    most = max(map(_steps_in_a_call, worker.settings), default=1) if calls else 1
+    return sessions_broken(run, worker) * most
+
+
+def _steps_in_a_call(settings: Mapping[str, object]) -> int:
+    """Return the most steps of a call with these settings; 1 if they are impossible, or older than calls."""
+    given = {name: settings[name] for name in _OF_CALLS if isinstance(settings.get(name), int)}
+    try:
+        return TrainingSettings.from_mapping(given).most_steps_in_a_call if "steps_per_call" in given else 1
+    except SettingsError:
+        return 1
 
 
 def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:

@@ -52,11 +52,12 @@ class LearningPace:
 
 def pace_of(run: Run) -> LearningPace | None:
     """Return how fast a run learned; None if no reference matches it, or if its windows are too long."""
-    batch, alone = of_one_process(run)
+    examples_of_a_step, alone = of_one_process(run)
     if not alone:
         return None
-    curve = curve_of(run, batch)
-    alike = _references(run.model).get((run.rules.replication, run.rules.workers, batch), ())
+    curve = curve_of(run, examples_of_a_step)
+    # The references have runs that push each batch.
+    alike = _references(run.model).get((run.rules.replication, run.rules.workers, examples_of_a_step), ())
     for loss in _levels(run.model):
         own, needed = examples_until(loss, curve), _until(loss, alone)
         if own is not None and len(needed) == SEEDS:
@@ -71,17 +72,25 @@ def pace_of(run: Run) -> LearningPace | None:
 
 
 def of_one_process(run: Run) -> tuple[int, Sequence[Curve]]:
-    """Return a run's examples per global step, and the reference curves of one process with as many.
+    """Return a run's examples per global step, and the reference curves of one process.
 
-    Return 0 and () if the workers have different batches, or settings that the references lack.
+    If a step has several batches (`push_every`), the process takes a step for each. Return 0 and () if the
+    workers have different batches, or settings that the references lack.
     """
     recorded = [settings for worker in run.workers for settings in worker.settings]
     usual = TrainingSettings().as_dict()
-    sizes = {size if type(size := one.get("batch_size")) is int else 0 for one in recorded}
+    sizes = {(_whole(one, "batch_size"), _whole({"push_every": 1, **one}, "push_every")) for one in recorded}
     if len(sizes) != 1 or any(one.get(name) != usual[name] for one in recorded for name in DEFINING):
         return 0, ()
-    batch = run.rules.gradients_per_step * sizes.pop()
-    return batch, _references(run.model).get(("local", 1, batch), ())
+    size, batches = sizes.pop()
+    batch = run.rules.gradients_per_step * size
+    return batch * batches, _references(run.model).get(("local", 1, batch), ())
+
+
+def _whole(settings: Mapping[str, object], name: str) -> int:
+    """Return a setting that is a whole number; 0 if it is none."""
+    value = settings.get(name)
+    return value if type(value) is int else 0
 
 
 def _until(loss: float, curves: Sequence[Curve]) -> list[float]:

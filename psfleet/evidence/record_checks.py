@@ -1,5 +1,6 @@
 """Checks of the records themselves: complete, of one plan, and of an orderly run."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 
@@ -88,6 +89,8 @@ def same_settings(findings: Findings, run: Run) -> Good:
                 continue
             if replace(rules, workers=run.rules.workers) != run.rules:
                 findings.wrong.append(f"{worker.name} trained {rules}, the run is {run.rules}")
+        for process in worker.processes if run.program is None else ():
+            findings.wrong += _batches_beside_settings(worker.name, process)
         # A resumed run may continue with other settings.
         for own in worker.settings[-1:]:
             findings.wrong += [
@@ -96,6 +99,20 @@ def same_settings(findings: Findings, run: Run) -> Good:
                 if name in own and name not in _JUDGED_APART and own[name] != wanted
             ]
     return f"{model}, {run.rules}", {"model": model, **asdict(run.rules)}
+
+
+def _batches_beside_settings(name: str, process: Process) -> list[str]:
+    """Return what is wrong with the batches of a process's steps, of which its settings say how many."""
+    settings = process.records[0].fields.get("settings")
+    wanted = settings.get("push_every", 1) if isinstance(settings, Mapping) else None
+    if type(wanted) is not int:
+        return []
+    return [
+        f"{name} computed {window.batches} batches in {counted(window.steps, 'step')}, "
+        f"its push_every is {wanted}"
+        for window in process.windows
+        if window.batches != wanted * window.steps
+    ][:1]
 
 
 @check

@@ -58,6 +58,8 @@ def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
         "steps": asynchronous if replication == "async" else _STEPS_OF_A_WORKER,
         "epochs": 0,
         "pull_ahead": False,
+        "push_every": 1,
+        "pull_every": None,
         "learning_rate": None,
         "optimizer": None,
         "data_dir": "",

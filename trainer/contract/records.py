@@ -54,6 +54,7 @@ EVENTS = {
         " examples:int seconds:number staleness_mean:number staleness_max:int"
     ),
     "gradients": _fields("global_step:int losses:numbers norms:numbers fits:numbers"),
+    "resources": _fields("seconds:seconds cpu_seconds:seconds cores:int samples:int active_samples:int"),
     "checkpointed": _fields("global_step:int path:str seconds:number"),
     "checkpoint_failed": _fields("global_step:int reason:str"),
     "checkpoint_damaged": _fields("global_step:int path:str reason:str"),
@@ -79,10 +80,11 @@ OPTIONAL = {
     | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object fingerprint:str contributions:ints"),
+    "resources": _fields("core_wait_seconds:seconds"),
     "checkpointed": _fields("fingerprint:str stopped_seconds:seconds"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
-        " unplaced:int"
+        " unplaced:int batches:int"
     ),
 }
 # Fields that a program's records may lack, because the program does not know them or does not record them.

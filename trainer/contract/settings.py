@@ -34,6 +34,7 @@ def models_in(folder: Path) -> tuple[str, ...]:
 MODELS = models_in(Path(__file__).resolve().parents[1] / "model" / "models")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 MOST_STEPS_PER_CALL = 32
+MOST_PUSH_EVERY, MOST_PULL_EVERY = 64, 256
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 
 # Flags are split at blanks by systemd, which also expands $ and quotes.
@@ -73,13 +74,14 @@ class TrainingSettings:
         integer(0),
         "Passes over the training examples. Above 0, it sets the number of steps in place of "
         "`trainer_steps`: ceil(epochs x training examples / examples of a global step). The examples of a "
-        "global step are the chief's batch size times the gradients in a step.",
+        "global step are the chief's batch size times `trainer_push_every` times the gradients in a step.",
     )
     steps_per_call: int = setting(
         10,
         integer(1, MOST_STEPS_PER_CALL),
         "Steps that a worker takes at most in one call into TensorFlow; with `in_graph` it takes 1. It takes "
-        "fewer where they would last more than 50 ms, where something is due before, and near the end.",
+        "fewer where they would last more than 50 ms, where something is due before, and near the end. With "
+        "`trainer_push_every` above 1, these are batches.",
     )
     pull_ahead: bool = setting(
         False,
@@ -88,6 +90,21 @@ class TrainingSettings:
         "a call and `trainer_replication` `async`. A step then computes on parameters that lack the update "
         "of the step before, and a call may last half a second rather than 50 ms.",
     )
+    push_every: int = setting(
+        1,
+        integer(1, MOST_PUSH_EVERY),
+        "Batches in a worker's training step. Above 1, a worker moves its copy of the parameters after each "
+        "batch, and pushes the mean of the gradients once, as Downpour SGD does: the network carries that "
+        "part of the bytes. A push is one global step, which counts as so many steps of the optimizer. Not "
+        "with `local`.",
+    )
+    pull_every: int | None = setting(
+        None,
+        or_null(integer(1, MOST_PULL_EVERY), "the value of trainer_push_every"),
+        "Batches for which a worker keeps the parameters that it pulled, if they are more than "
+        "`trainer_push_every`: a multiple of it, with `trainer_replication` `async`. A worker pulls earlier "
+        "at the beginning, where something is due before, and near the end.",
+    )
     wire_dtype: str = setting(
         "float32",
         choice("float32", "bfloat16"),
@@ -95,7 +112,7 @@ class TrainingSettings:
         "and rounds the values on the way; on the ps, in checkpoints and in the workers' computation all "
         "stays `float32`.",
     )
-    batch_size: int = setting(100, integer(1), "Examples in a worker's step.", per_host=True)
+    batch_size: int = setting(100, integer(1), "Examples in a worker's batch.", per_host=True)
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)), "Learning rate.")
     optimizer: str | None = setting(None, or_null(choice(*OPTIMIZERS)), "Optimizer.")
     hidden_units: int = setting(100, integer(1), "Units of the hidden layer of `mnist_mlp`.")
@@ -190,6 +207,17 @@ class TrainingSettings:
             return self.replicas_to_aggregate or workers
         return workers if self.replication == "in_graph" else 1
 
+    @property
+    def steps_of_a_pull(self) -> int:
+        """The number of steps, each with a push, that a worker takes with the parameters of one pull."""
+        return max((self.pull_every or 0) // self.push_every, 1)
+
+    @property
+    def most_steps_in_a_call(self) -> int:
+        """The most steps of one call into TensorFlow: whole pulls, at least one."""
+        pulls = self.steps_per_call // (self.push_every * self.steps_of_a_pull)
+        return max(pulls, 1) * self.steps_of_a_pull
+
     def as_dict(self) -> dict[str, str | int | float | None]:
         """Return name -> value of every setting."""
         return asdict(self)
@@ -244,10 +272,38 @@ def replication_problems(
             f"{prefix}pull_ahead is true with {prefix}replication {replication!r}; "
             f"expected false, or {prefix}replication async"
         )
+    problems |= _transfer_problems(settings, prefix)
     if settings.get("existing_servers") and replication == "local":
         problems["existing_servers"] = (
             f"{prefix}existing_servers is true with {prefix}replication 'local', which has no servers; "
             "expected false, or another replication"
+        )
+    return problems
+
+
+def _transfer_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Return setting -> why a worker cannot push or pull as rarely as these settings ask for."""
+    replication, push, pull = (settings.get(name) for name in ("replication", "push_every", "pull_every"))
+    problems = {}
+    if push and push > 1 and replication == "local":
+        problems["push_every"] = (
+            f"{prefix}push_every is {push} with {prefix}replication 'local', which pushes to no server; "
+            "expected 1, or another replication"
+        )
+    if not push or not pull or pull == push:
+        return problems
+    what = f"{prefix}pull_every is {pull} with {prefix}push_every {push}"
+    if pull % push:
+        problems["pull_every"] = f"{what}; expected null, or a multiple of {push}"
+    elif replication in set(REPLICATIONS) - {"async"}:
+        problems["pull_every"] = (
+            f"{what} and {prefix}replication {replication!r}, which pulls for each step; "
+            f"expected null, or {prefix}replication async"
+        )
+    elif settings.get("pull_ahead"):
+        problems["pull_every"] = (
+            f"{what} and {prefix}pull_ahead true, which pulls for each step; expected null, or "
+            f"{prefix}pull_ahead false"
         )
     return problems
 

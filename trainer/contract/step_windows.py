@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .records import RecordWriter
 
@@ -13,19 +14,31 @@ _SHARE_OF_THE_PAST = 25
 _WINDOW_SECONDS = 30.0
 
 
+class Read(NamedTuple):
+    """When a step's variables were read: the global step, and the worker's own steps counted since."""
+
+    global_step: int
+    own_steps_since: int
+
+
 class StepWindows:
     """Gathers steps into `step` records: about 300 in a run from each worker, and one every 30 s."""
 
     def __init__(
-        self, records: RecordWriter, last_step: int, batch_size: int = 0, local_step: int = 0
+        self,
+        records: RecordWriter,
+        last_step: int,
+        batch_size: int = 0,
+        local_step: int = 0,
+        batches: int = 1,
     ) -> None:
-        """Take the writer, the run's last global step (0 if unknown), and the number of examples in a step.
+        """Take the writer, the run's last global step (0 if unknown), and the number of examples in a batch.
 
-        `local_step` is that of the last step before the first window.
+        `local_step` is that of the last step before the first window; a step has so many `batches`.
         """
         self._records = records
         self._last_step = last_step
-        self._batch_size = batch_size
+        self._batches, self._examples_of_a_step = batches, batches * batch_size
         self._losses: list[float] = []
         self._staleness: list[int] = []
         self._waiting_seconds: float | None = None
@@ -41,24 +54,23 @@ class StepWindows:
         before: int,
         after: int,
         waiting_seconds: float | None = None,
-        read: int | None = None,
+        read: Read | None = None,
     ) -> None:
         """Count a step that went from global step `before` to `after`, and its waiting time if known.
 
         If the step `read` its variables at an earlier global step, `before` is the global step of this
-        worker's previous step, which the gradients then lack. Staleness counts only other workers' steps.
+        worker's previous step. Staleness counts only other workers' steps.
 
         The caller must call `flush_in_time` after it; for several steps of one call, only after the last one,
         because the time of each is unknown.
         """
-        read = before if read is None else read
-        missed_own = int(read < before)
-        self._own_steps_behind += missed_own
+        read_at, own_steps_since = read or (before, 0)
+        self._own_steps_behind += own_steps_since > 0
         # If the run ends while synchronous gradients are offered, `after` equals `before`.
-        self._staleness.append(max(after - read - 1 - missed_own, 0))
+        self._staleness.append(max(after - read_at - 1 - own_steps_since, 0))
         if waiting_seconds is not None:
             self._waiting_seconds = (self._waiting_seconds or 0.0) + waiting_seconds
-        self._add(loss, before, after, self._batch_size, 1)
+        self._add(loss, before, after, self._examples_of_a_step, 1)
 
     def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
         """Count steps of unknown staleness; `before` is the last global step that the task read before them.
@@ -109,7 +121,7 @@ class StepWindows:
         """Count steps in which all workers took part, so that none is stale; `loss` is that of the last."""
         self._staleness += [0] * steps
         self._local_step = local_step - steps
-        self.add_unread(loss, before, after, steps * self._batch_size, steps)
+        self.add_unread(loss, before, after, steps * self._examples_of_a_step, steps)
 
     def flush(self) -> None:
         """Write the counted steps, if there are any."""
@@ -123,6 +135,8 @@ class StepWindows:
                 "examples": self._examples,
                 "seconds": round(now - self._opened, 6),
             }
+            if self._batches > 1:
+                fields["batches"] = self._steps * self._batches
             if self._losses:
                 fields["loss"] = self._losses[-1]
                 fields["loss_mean"] = sum(self._losses) / len(self._losses)

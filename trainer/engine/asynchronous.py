@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from trainer.contract.step_windows import Read
 from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession, sizes_of_calls
 
@@ -16,23 +17,26 @@ class AsynchronousGraph(TrainingGraph):
 
     It has several steps in a row, so that one call into TensorFlow can take several. Each step reads the
     variables once the previous step is counted; with `pull_ahead`, already while the previous one computes.
-    `calls` maps a number of steps to their losses and to what `apply_and_count` returned for each.
+    With `pull_every`, some steps read no variables, and go on with the worker's copy. `calls` maps a number
+    of steps to their losses and to what `apply_and_count` returned for each.
     """
 
     waiting_seconds = 0.0
 
     def build_step(self) -> None:
         """Add the steps to the graph."""
-        index, most = self.cluster.index, self.settings.steps_per_call
+        index, settings = self.cluster.index, self.settings
+        most, of_a_pull = settings.most_steps_in_a_call, settings.steps_of_a_pull
         losses: list[tf.Tensor] = []
         counted: list[tf.Tensor] = []
-        for batch in self.next_batches(index, self.settings.batch_size, most):
-            pulled_after = counted[-2:-1] if self.settings.pull_ahead else counted[-1:]
-            loss, gradients = self.learn(self.context, batch, after=pulled_after)
+        for step, batches in enumerate(self.next_batches(index, settings.batch_size, most)):
+            pulled_after = counted[-2:-1] if settings.pull_ahead else counted[-1:]
+            pulls = step % of_a_pull == 0
+            loss, gradients = self.learn(self.context, batches, after=pulled_after, pulls=pulls)
             losses.append(loss)
             counted.append(self.apply_and_count(gradients, [index], counted[-1:], pulled_after))
         self.step = [losses[0], counted[0]]
-        sizes = [size for size in sizes_of_calls(most) if size > 1]
+        sizes = [size for size in sizes_of_calls(most, of_a_pull) if size > 1]
         self.calls = {size: self._call(losses[:size], counted[:size]) for size in sizes}
 
     def session(self, target: str) -> "AsynchronousSession":
@@ -50,7 +54,7 @@ class AsynchronousSession(TrainingSession):
 
     def __init__(self, graph: AsynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
-        self._waiting_seconds = graph.waiting_seconds
+        self._waiting_seconds, self._of_a_pull = graph.waiting_seconds, graph.settings.steps_of_a_pull
         self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
 
     def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
@@ -60,9 +64,9 @@ class AsynchronousSession(TrainingSession):
             return super().steps(most, raise_if_stopping)
         losses, rows = self._calls[size]()
         taken: list[StepResult] = []
-        for loss, (read, *counters) in zip(losses, rows.tolist(), strict=True):
-            own = taken[-1].counters[GLOBAL_STEP] if taken else read
-            taken.append(
-                StepResult(float(loss), max(read, own), tuple(counters), self._waiting_seconds, read)
-            )
+        for step, (loss, (_, *counters)) in enumerate(zip(losses, rows.tolist(), strict=True)):
+            read_at = int(rows[step - step % self._of_a_pull][0])
+            before = max([read_at, *(one.counters[GLOBAL_STEP] for one in taken[-1:])])
+            read = Read(read_at, sum(one.counters[GLOBAL_STEP] > read_at for one in taken))
+            taken.append(StepResult(float(loss), before, tuple(counters), self._waiting_seconds, read))
         return taken

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from trainer.engine.local_steps import Batch, mean_of
 from trainer.engine.optimizers import Gradients
 from trainer.model.data import Examples
 from trainer.model.models.model import Model, ModelContext, Values
@@ -29,11 +30,11 @@ _LEAST_MOVE, _MOST_MOVE = 1e-4, 0.1
 
 
 class WorkerLoss(NamedTuple):
-    """A worker's loss of a batch at these values; its gradients are multiplied by `weight`."""
+    """A worker's mean loss of batches, each at its point; the gradients are multiplied by `weight`."""
 
     context: ModelContext
-    values: Values
-    batch: tuple[tf.Tensor, tf.Tensor]
+    points: Sequence[Values]
+    batches: Sequence[Batch]
     loss: tf.Tensor
     weight: float | tf.Tensor
 
@@ -66,21 +67,30 @@ class GradientFit:
 class GradientCheck:
     """The operations that compare a worker's loss with the gradients that are applied for it.
 
-    They take any batch of the worker's examples.
+    They take any batches of the worker's examples. With several batches to a step (local_steps.py), all of
+    the points move together along the gradients.
     """
 
     def __init__(
         self, model: Model, variables: Sequence[AnyVariable], of_worker: WorkerLoss, applied: Gradients
     ) -> None:
         """Add the operations to the default graph."""
-        self.batch = of_worker.batch
+        self._fed = [tensor for batch in of_worker.batches for tensor in batch]
         gradients = {variable.op.name: gradient for gradient, variable in applied}
         with tf.device(of_worker.context.devices.worker), tf.name_scope("gradient_check"):
             slopes = [_slope(variable, gradients, of_worker.weight) for variable in variables]
+            first = of_worker.points[0]
             # A variable that travels alone is read once, so that all losses have the same value of it.
             values = [
                 value if slope is None else tf.convert_to_tensor(value)
-                for value, slope in zip(of_worker.values, slopes, strict=True)
+                for value, slope in zip(first, slopes, strict=True)
+            ]
+            points = [
+                [
+                    read if value is unread else value
+                    for read, unread, value in zip(values, first, point, strict=True)
+                ]
+                for point in of_worker.points
             ]
             moved = [pair for pair in zip(values, slopes, strict=True) if pair[1] is not None]
             norm = _norm([slope for _, slope in moved])
@@ -90,19 +100,29 @@ class GradientCheck:
             step = tf.math.divide_no_nan(move, norm)
 
             def loss_at(steps: float) -> tf.Tensor:
-                there = [
-                    value if slope is None else value + tf.cast(steps * step, slope.dtype) * slope
-                    for value, slope in zip(values, slopes, strict=True)
-                ]
-                return model.loss(of_worker.context, there, *of_worker.batch)
+                return mean_of(
+                    [
+                        model.loss(
+                            of_worker.context,
+                            [
+                                value if slope is None else value + tf.cast(steps * step, slope.dtype) * slope
+                                for value, slope in zip(point, slopes, strict=True)
+                            ],
+                            *batch,
+                        )
+                        for point, batch in zip(points, of_worker.batches, strict=True)
+                    ]
+                )
 
             measured = [of_worker.loss, loss_at(0.0), loss_at(1.0), loss_at(-1.0), norm, move]
             self._measured = tf.stack([tf.cast(one, tf.float32) for one in measured])
 
-    def in_session(self, session: tf.compat.v1.Session) -> Callable[[Examples], GradientFit]:
-        """Return a function that computes the fit on a batch of examples, in this session."""
-        run: Callable[..., Any] = session.make_callable(self._measured, feed_list=list(self.batch))
-        return lambda batch: GradientFit.of(run(batch.features, batch.labels))
+    def in_session(self, session: tf.compat.v1.Session) -> Callable[[Sequence[Examples]], GradientFit]:
+        """Return a function that computes the fit on a step's batches of examples, in this session."""
+        run: Callable[..., Any] = session.make_callable(self._measured, feed_list=self._fed)
+        return lambda batches: GradientFit.of(
+            run(*(part for batch in batches for part in (batch.features, batch.labels)))
+        )
 
 
 def batch_of(examples: Examples, size: int, number: int) -> Examples:

@@ -66,9 +66,9 @@ class InGraphGraph(TrainingGraph):
         device = worker_device(worker)
         with tf.name_scope(f"tower_{worker}"), self.placed_on(device):
             self._batch_sizes.append(v1.placeholder(tf.int64, []))
-            features, labels = self.next_batch(worker, self._batch_sizes[worker])
-            examples = tf.cast(tf.shape(features)[0], tf.float32)
-            loss, weighted = self.learn(self.context_on(device), (features, labels), weight=examples)
+            batches = self.next_batch(worker, self._batch_sizes[worker])
+            examples = tf.add_n([tf.cast(tf.shape(features)[0], tf.float32) for features, _ in batches])
+            loss, weighted = self.learn(self.context_on(device), batches, weight=examples)
         return _Tower(loss, examples, weighted)
 
     def _count(self, worker: int, tower: _Tower, counted: tf.Tensor) -> tf.Operation:

@@ -32,14 +32,14 @@ class SynchronousGraph(TrainingGraph):
 
     def build_step(self) -> None:
         """Add the operations that offer gradients, and those of the chief."""
-        workers, most = self.cluster.workers, self.settings.steps_per_call
+        workers, most = self.cluster.workers, self.settings.most_steps_in_a_call
         replicas = self.settings.replicas_to_aggregate or workers
         self.rounds = RoundOperations(workers, self.cluster.index, replicas, self.counters)
         losses: list[tf.Tensor] = []
         waits: list[tf.Tensor] = []
         standings = [self.rounds.standing]
-        for batch in self.next_batches(self.cluster.index, self.settings.batch_size, most):
-            loss, sent = self.learn_flat(self.context, batch, after=standings[-1:])
+        for batches in self.next_batches(self.cluster.index, self.settings.batch_size, most):
+            loss, sent = self.learn_flat(self.context, batches, after=standings[-1:])
             if not losses:
                 self.rounds.build(sent, self.optimizers)
             after, waited = self.rounds.offer(standings[-1], sent)

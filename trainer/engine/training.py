@@ -15,17 +15,19 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.step_windows import Read
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
 from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss, batch_of
-from trainer.engine.optimizers import Gradients, Optimizers
+from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
+from trainer.engine.optimizers import Gradient, Gradients, Optimizers
 from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Sent, Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Data, Examples, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
-from trainer.model.models.model import Devices, Model, ModelContext
+from trainer.model.models.model import Devices, Model, ModelContext, Values
 from trainer.model.pieces import CutVariable, join_pieces
 from trainer.process.cluster import Cluster
 
@@ -37,15 +39,15 @@ class StepResult:
     """The result of one step of this worker: its loss, the global step before, the counters of ps 0 after.
 
     `waiting_seconds` is how long the step waited for other workers; None if that is unknown.
-    `global_step_read` is the global step at which the variables were read. If that was before this worker's
-    previous step was counted, `global_step_before` is the global step of that count.
+    `read` says when the variables were read. If that was before this worker's previous step was counted,
+    `global_step_before` is the global step of that count.
     """
 
     loss: float
     global_step_before: int
     counters: tuple[int, ...]
     waiting_seconds: float | None = None
-    global_step_read: int | None = None
+    read: Read | None = None
 
 
 class TrainingGraph(ABC):
@@ -72,6 +74,7 @@ class TrainingGraph(ABC):
         # Called once in a process, with the partitions that TensorFlow executed in the first step.
         self.report_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
         self._worker_losses: list[WorkerLoss] = []
+        self._local_steps: LocalSteps | None = None
         with tf.Graph().as_default() as graph:
             v1.set_random_seed(settings.seed + cluster.index)
             self.graph = graph
@@ -82,7 +85,8 @@ class TrainingGraph(ABC):
                 dtype = tf.as_dtype(settings.wire_dtype)
                 self._wire = Wire(self.model_variables, model.travels_alone, dtype)
                 name = model.optimizer_name(settings)
-                self.optimizers = Optimizers(name, model.learning_rate(settings, cluster.workers))
+                rate = model.learning_rate(settings, cluster.workers)
+                self.optimizers = Optimizers(name, rate, settings.push_every)
                 self.build_step()
                 # An asynchronous worker has several steps in a row: only the first is tested. A client
                 # tests the tower of each worker.
@@ -137,24 +141,23 @@ class TrainingGraph(ABC):
         """Return the context for the model's functions if their operations go to this worker."""
         return ModelContext(self.settings, self.data, Devices(self.cluster.ps_devices, worker_device))
 
-    def next_batch(self, worker: int, batch_size: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return features and labels of a worker's next batch, from an iterator that each session starts."""
+    def next_batch(self, worker: int, batch_size: int | tf.Tensor) -> Sequence[Batch]:
+        """Return the batches of a worker's next step, from an iterator that each session starts."""
         return self.next_batches(worker, batch_size, 1)[0]
 
-    def next_batches(
-        self, worker: int, batch_size: int | tf.Tensor, count: int
-    ) -> Sequence[tuple[tf.Tensor, tf.Tensor]]:
-        """Return `count` batches as `next_batch` does, which are read one after the other."""
+    def next_batches(self, worker: int, batch_size: int | tf.Tensor, steps: int) -> Sequence[Sequence[Batch]]:
+        """Return the batches of so many steps as `next_batch` does, which are read one after the other."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
         with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
             dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
             iterator = v1.data.make_initializable_iterator(dataset)
             self.iterator_starts.append((iterator.initializer, feeds))
-            read: list[tuple[tf.Tensor, tf.Tensor]] = []
-            for _ in range(count):
+            read: list[Batch] = []
+            size = self.settings.push_every
+            for _ in range(steps * size):
                 with tf.control_dependencies([labels for _, labels in read[-1:]]):
                     read.append(iterator.get_next())
-            return read
+            return [read[first : first + size] for first in range(0, len(read), size)]
 
     def apply_and_count(
         self,
@@ -183,42 +186,60 @@ class TrainingGraph(ABC):
     def learn(
         self,
         context: ModelContext,
-        batch: tuple[tf.Tensor, tf.Tensor],
+        batches: Sequence[Batch],
         weight: float | tf.Tensor = 1.0,
         after: Sequence[tf.Tensor] = (),
+        *,
+        pulls: bool = True,
     ) -> tuple[tf.Tensor, Gradients]:
-        """Return a batch's loss, and its gradients times `weight`; the variables are read `after` these."""
-        loss, gradients = self._differentiate(context, batch, weight, after)
+        """Return the mean loss of a step's batches, and the mean of their gradients times `weight`.
+
+        The variables are read `after` these tensors. A step that pulls none goes on with the parameters of
+        the last one, in its local steps.
+        """
+        loss, gradients = self._differentiate(context, batches, weight, after, pulls=pulls)
         return loss, self._wire.push(gradients)
 
     def learn_flat(
-        self, context: ModelContext, batch: tuple[tf.Tensor, tf.Tensor], after: Sequence[tf.Tensor] = ()
+        self, context: ModelContext, batches: Sequence[Batch], after: Sequence[tf.Tensor] = ()
     ) -> tuple[tf.Tensor, Sequence[Sent]]:
-        """Return a batch's loss, and its gradients as they lie on the ps, packed; else as `learn`."""
-        loss, gradients = self._differentiate(context, batch, 1.0, after)
+        """Return the same, but the gradients as they lie on the ps, packed."""
+        loss, gradients = self._differentiate(context, batches, 1.0, after, pulls=True)
         return loss, self._wire.send(gradients)
 
     def _differentiate(
         self,
         context: ModelContext,
-        batch: tuple[tf.Tensor, tf.Tensor],
+        batches: Sequence[Batch],
         weight: float | tf.Tensor,
         after: Sequence[tf.Tensor],
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor | tf.IndexedSlices | None]]:
-        values = self._wire.pull(after)
-        # The model itself reads the variables that are not packed.
-        with tf.control_dependencies([] if self._wire.packs_all else after):
-            loss = self.model.loss(context, values, *batch)
-        self._worker_losses.append(WorkerLoss(context, values, batch, loss, weight))
-        return loss, v1.gradients(loss, values, tf.cast(weight, loss.dtype))
+        *,
+        pulls: bool,
+    ) -> tuple[tf.Tensor, Sequence[Gradient | None]]:
+        def loss_of(values: Values, batch: Batch) -> tf.Tensor:
+            # The model itself reads the variables that are not packed.
+            with tf.control_dependencies([] if self._wire.packs_all else after):
+                return self.model.loss(context, values, *batch)
+
+        def move(values: Values, gradients: Sequence[Gradient | None]) -> Values:
+            return self.optimizers.local_step(values, gradients, weight / self.settings.push_every)
+
+        before = self._local_steps
+        values = self._wire.pull(after) if pulls or before is None else move(before.points[-1], before.last)
+        self._local_steps = steps = take_local_steps(loss_of, move, values, batches, weight)
+        self._worker_losses.append(WorkerLoss(context, steps.points, batches, steps.loss, weight))
+        return steps.loss, steps.gradients
 
 
-def sizes_of_calls(most: int) -> Sequence[int]:
+def sizes_of_calls(most: int, of_a_pull: int = 1) -> Sequence[int]:
     """Return the numbers of steps that one call may take, in rising order.
 
-    TensorFlow prepares a graph of its own for each, so only powers of two are offered, and the most.
+    TensorFlow prepares a graph of its own for each, so only powers of two are offered, of steps within a pull
+    and of pulls, and the most.
     """
-    return sorted({most, *(2**power for power in range(most.bit_length()))})
+    powers = [2**power for power in range(most.bit_length())]
+    whole = [of_a_pull * power for power in powers]
+    return sorted(size for size in {most, *whole, *powers[: of_a_pull.bit_length()]} if size <= most)
 
 
 class TrainingSession:
@@ -305,12 +326,17 @@ class TrainingSession:
         return self._graph.fingerprint.run(self.session)
 
     def check_gradients(self, number: int) -> dict[str, GradientFit]:
-        """Return worker -> how its gradients fit its loss, on batch `number`; the model is not changed."""
+        """Return worker -> how its gradients fit its loss, on step `number`; the model is not changed."""
         graph, cluster = self._graph, self._graph.cluster
         workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
-        size = graph.settings.batch_size
+        size, count = graph.settings.batch_size, graph.settings.push_every
         return {
-            f"worker{worker}": check(batch_of(graph.data.train_of(worker), size, number))
+            f"worker{worker}": check(
+                [
+                    batch_of(graph.data.train_of(worker), size, number * count + batch)
+                    for batch in range(count)
+                ]
+            )
             for worker, check in zip(workers, self._checks, strict=True)
         }
 

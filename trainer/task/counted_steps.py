@@ -15,7 +15,7 @@ class CountedSteps:
     """The count of a worker's steps; the subclasses count steps of their own, or towers of a client."""
 
     def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
-        self._task, self._batch_size = task, task.settings.batch_size
+        self._task, self._batch_size, self._batches = task, task.settings.batch_size, task.settings.push_every
         directory, every = task.options.run_directory, task.settings.summary_steps
         self.summaries = Summaries(directory, task.cluster.task, graph, every)
         self._windows: StepWindows | None = None
@@ -36,7 +36,7 @@ class CountedSteps:
             "local_step": self.local_step,
             "global_step": self.global_step,
             "seconds": round(self.seconds, 6),
-            "examples": self.local_step * self._batch_size,
+            "examples": self.local_step * self._batches * self._batch_size,
             "loss": self.loss,
         }
 
@@ -45,7 +45,8 @@ class CountedSteps:
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)
-        self._windows = StepWindows(self._task.records, last_step, self._batch_size, self.local_step)
+        of_a_step = (self._batch_size, self.local_step, self._batches)
+        self._windows = StepWindows(self._task.records, last_step, *of_a_step)
         return self._windows
 
     def print_totals(self) -> None:

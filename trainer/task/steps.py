@@ -35,8 +35,8 @@ class Steps(CountedSteps):
         self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
         test = graph.data.test
         self._test_sample = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
-        most, pull_ahead = task.settings.steps_per_call, task.settings.pull_ahead
-        self._call_sizes = CallSizes(most, pull_ahead=pull_ahead)
+        most, least = task.settings.most_steps_in_a_call, task.settings.steps_of_a_pull
+        self._call_sizes = CallSizes(most, least, pull_ahead=task.settings.pull_ahead)
         self._divergence = Divergence(task.settings.divergence_steps, math.nan)
         # When the last step was counted, if a session was lost since.
         self._still_since: float | None = None
@@ -88,6 +88,7 @@ class Steps(CountedSteps):
         try:
             session.begin()
             watchdog.begin_steps()
+            self._task.resources.begin()
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
                 began = time.monotonic()
@@ -107,6 +108,7 @@ class Steps(CountedSteps):
                     self._chief.work_if_due(session, self.global_step)
         finally:
             watchdog.end_steps()
+            self._task.resources.end()
             windows.flush()
             session.end()
 
@@ -164,8 +166,7 @@ class Steps(CountedSteps):
         for step in taken:
             self.local_step += 1
             before, after = step.global_step_before, step.counters[GLOBAL_STEP]
-            read = step.global_step_read
-            windows.add(step.loss, before, after, step.waiting_seconds, read)
+            windows.add(step.loss, before, after, step.waiting_seconds, step.read)
         windows.flush_in_time()
         self._task.lives.get_on()
         self._counted_at = time.monotonic()
@@ -198,7 +199,7 @@ class Steps(CountedSteps):
         return {} if self._chief is None else test_scalars(session.evaluate(self._test_sample))
 
     def _print(self, session: TrainingSession) -> None:
-        epoch, batch, batches = epoch_and_batch(self.local_step, *self._epoch)
+        epoch, batch, batches = epoch_and_batch(self.local_step * self._batches, *self._epoch)
         report = StepReport(
             local_step=self.local_step,
             global_step=self.global_step,

@@ -120,6 +120,7 @@ class _Worker:
 
     def _watch_session(self) -> None:
         """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
+        self._task.resources.sample()
         if self._watch is None:
             return
         saves = self.chief is not None and self.chief.saver.is_saving
@@ -293,9 +294,10 @@ class _Worker:
 def _last_step(task: RunningTask, examples: int) -> int:
     """Return the run's last global step: `steps`, or the number of steps for `epochs`.
 
-    An asynchronous step reads one batch; a synchronous or in-graph step reads one batch for each worker whose
-    gradients go into it. All batches are assumed to have the chief's size.
+    An asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
+    worker whose gradients go into it. All batches are assumed to have the chief's size.
     """
     settings = task.settings
-    examples_a_step = settings.batch_size * settings.gradients_in_a_step(task.cluster.workers)
+    gradients = settings.gradients_in_a_step(task.cluster.workers)
+    examples_a_step = settings.batch_size * settings.push_every * gradients
     return math.ceil(settings.epochs * examples / examples_a_step) or settings.steps

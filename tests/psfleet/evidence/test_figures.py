@@ -11,7 +11,7 @@ from psfleet.evidence.figures import figures_of, speeds_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict_lines import as_lines, figure_lines
 from tests.psfleet.evidence.replications import STEPS, SYNC, count, counted
-from tests.psfleet.evidence.run_folders import edit, leave_out, steps_and_others, verdict_of
+from tests.psfleet.evidence.run_folders import edit, leave_out, steps_and_others, tell_batches, verdict_of
 
 
 def figures(run: Path) -> dict[str, Any]:
@@ -48,6 +48,14 @@ def test_staleness_is_counted_over_all_workers(run: Path) -> None:
         (3 * windows[0] + 8 * windows[1]) / (3 * windows[0] + 2 * windows[1]), abs=1e-3
     )
     assert f"at most 7; {2 * windows[0]} gradients missed their worker's own last" in lines(run)["staleness"]
+
+
+def test_a_gradient_of_several_batches_is_told(run: Path) -> None:
+    assert figures(run)["batches_in_a_step"] == 1
+    assert "batches" not in lines(run)["global steps"]
+    tell_batches(run, 8)
+    assert figures(run)["batches_in_a_step"] == 8
+    assert lines(run)["global steps"].endswith(", 8 batches in a gradient")
 
 
 def test_examples_of_dropped_gradients_do_not_count(copy_of: Callable[[str], Path]) -> None:

@@ -93,6 +93,21 @@ def test_the_usual_pace_is_given_for_known_numbers_of_workers() -> None:
     assert other is not None and other.usual is None
 
 
+def test_a_run_with_several_batches_to_a_push_has_the_pace_of_a_process_that_applies_each() -> None:
+    each = pace_of(run_of(windows_of(ALONE[3])))
+    four = [
+        dict(window) | {name: round(float(str(window[name])) / 4) for name in places}
+        for window in windows_of(ALONE[3], wide=8)
+        for places in [("steps", "global_step_before", "global_step_after")]
+    ]
+    pace = pace_of(run_of(four, workers=1, told={"push_every": 4}))
+    assert each is not None and pace is not None
+    assert pace.examples == pytest.approx(each.examples, rel=0.05)
+    assert (pace.one_process, pace.usual) == (each.one_process, None)
+    assert pace_of(run_of(four, told={"push_every": 4})) is None  # only worker 0 pushes so rarely
+    assert pace_of(run_of(four, workers=1, told={"push_every": "4"})) is None
+
+
 @pytest.mark.parametrize(
     "told",
     [

@@ -74,3 +74,26 @@ def test_a_run_that_pulls_ahead_is_proven_and_does_not_count_own_steps_as_stalen
             assert {window["staleness_max"] for window in windows} == {0}
             moved = [window["global_step_after"] - window["global_step_before"] for window in windows]
             assert moved == [window["steps"] for window in windows]
+
+
+@pytest.mark.parametrize(
+    ("flags", "behind"),
+    [
+        (("--pull_every=8", "--wire_dtype=bfloat16"), True),
+        pytest.param(("--replication=sync",), False, marks=pytest.mark.chaos),
+        pytest.param(("--replication=in_graph",), False, marks=pytest.mark.chaos),
+    ],
+)
+def test_a_run_with_several_batches_to_a_push_is_proven_and_counts_pushes(
+    tmp_path: Path, flags: tuple[str, ...], *, behind: bool
+) -> None:
+    usual = ("--model=linear", "--steps=600", "--learning_rate=0.02", "--push_every=4")
+    run = train(tmp_path, 2, [*usual, *flags])
+    verdict = verdict_of(run)
+    assert verdict.verdict == "proven", verdict.failing
+    assert verdict.figures["batches_in_a_step"] == 4
+    gradients = 2 if "async" not in verdict.figures["replication"] else 1
+    steps = sum(worker["steps"] for worker in verdict.figures["workers"].values())
+    assert steps == gradients * verdict.figures["global_steps"]
+    assert verdict.figures["examples"] == steps * 4 * 100
+    assert (verdict.figures["staleness"]["own_steps_behind"] > 0) == behind

@@ -191,13 +191,20 @@ def test_steps_seen_of_others_must_equal_the_steps_that_these_recorded(
         # A call of a synchronous run has several steps, too.
         (10, 1, 2, True),
         (9, 1, 2, False),
+        # With several batches to a push, a call has fewer steps, and at least those of a pull.
+        ((20, 2, None), 1, 0, True),
+        ((20, 3, None), 1, 0, False),
+        ((1, 2, 20), 1, 0, True),
+        ((1, 2, "20"), 1, 0, False),
     ],
 )
 def test_a_broken_session_may_leave_one_call_of_steps_unrecorded(
     told_per_call: object, sessions: int, gradients: int, *, accepted: bool
 ) -> None:
     """The chief saw 20 steps or gradients of the other worker, which recorded 10."""
-    settings = {} if told_per_call is None else {"steps_per_call": told_per_call}
+    told_of_calls = told_per_call if isinstance(told_per_call, tuple) else (told_per_call,)
+    settings = dict(zip(("steps_per_call", "push_every", "pull_every"), told_of_calls, strict=False))
+    settings = {name: value for name, value in settings.items() if value is not None}
     chief: Story = [(0, 20, 20)] if gradients else [(0, 30, 10)]
     other: Story = [(0, 10 if gradients else 20, 10), *["lost"] * sessions]
     own = 20 if gradients else 10

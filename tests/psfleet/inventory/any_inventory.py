@@ -52,6 +52,8 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_replicas_to_aggregate": st.none() | st.integers(1, 3),
     "trainer_existing_servers": st.booleans(),
     "trainer_pull_ahead": st.booleans(),
+    "trainer_push_every": st.integers(1, 4),
+    "trainer_pull_every": st.none() | st.integers(1, 8),
     "trainer_program": FILE,
     "trainer_programs": st.dictionaries(
         st.sampled_from(["mnist", "clicks", "v1.2"]), st.fixed_dictionaries({"path": st.just(__file__)})

@@ -30,6 +30,8 @@ def test_a_proof_keeps_settings_of_the_cluster_and_replaces_those_of_the_trainin
         existing_servers=True,
         epochs=9,
         pull_ahead=True,
+        push_every=4,
+        pull_every=8,
         wire_dtype="bfloat16",
         batch_size=17,
         learning_rate=3.0,

@@ -118,7 +118,13 @@ def test_a_resumed_run_with_another_model_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("replication", "sync"), ("replicas_to_aggregate", 2), ("shard_data", True), ("existing_servers", True)],
+    [
+        ("replication", "sync"),
+        ("replicas_to_aggregate", 2),
+        ("shard_data", True),
+        ("existing_servers", True),
+        ("push_every", 2),
+    ],
 )
 def test_a_resumed_run_with_another_kind_of_training_is_refused(name: str, value: object) -> None:
     today = run_settings(

@@ -105,6 +105,72 @@ def test_pull_ahead_is_refused_unless_the_replication_is_async(replication: str)
     assert replication_problems(told | {"pull_ahead": False}, 2) == {}
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (("async", 1, None), {}),
+        (("async", 8, None), {}),
+        (("sync", 8, 8), {}),
+        (("in_graph", 8, None), {}),
+        (("async", 4, 12), {}),
+        (
+            ("async", 4, 10),
+            {"pull_every": "-pull_every is 10 with -push_every 4; expected null, or a multiple of 4"},
+        ),
+        (
+            ("sync", 4, 3),
+            {"pull_every": "-pull_every is 3 with -push_every 4; expected null, or a multiple of 4"},
+        ),
+        *(
+            (
+                (replication, 4, 8),
+                {
+                    "pull_every": f"-pull_every is 8 with -push_every 4 and -replication {replication!r}, "
+                    "which pulls for each step; expected null, or -replication async"
+                },
+            )
+            for replication in ("sync", "in_graph")
+        ),
+        (
+            ("local", 8, None),
+            {
+                "push_every": "-push_every is 8 with -replication 'local', which pushes to no server; "
+                "expected 1, or another replication"
+            },
+        ),
+    ],
+)
+def test_a_worker_pushes_and_pulls_as_rarely_as_its_replication_allows(
+    told: tuple[str, int, int | None], said: dict[str, str]
+) -> None:
+    settings = dict(zip(("replication", "push_every", "pull_every"), told, strict=True))
+    assert replication_problems(settings, 2, "-") == said
+    # A step with pull_ahead pulls, whatever the step before did.
+    ahead = replication_problems(settings | {"pull_ahead": True}, 2, "-")
+    refused = told == ("async", 4, 12)
+    assert ("-pull_ahead true, which pulls for each step" in ahead.get("pull_every", "")) == refused
+
+
+@pytest.mark.parametrize(
+    ("told", "of_a_pull", "of_a_call"),
+    [
+        ((10, 1, None), 1, 10),
+        ((10, 1, 1), 1, 10),
+        ((10, 4, None), 1, 2),
+        ((10, 16, None), 1, 1),
+        ((10, 2, 4), 2, 4),
+        ((10, 2, 6), 3, 3),
+        ((1, 2, 64), 32, 32),
+    ],
+)
+def test_a_call_has_whole_pulls_and_counts_batches(
+    told: tuple[int, int, int | None], of_a_pull: int, of_a_call: int
+) -> None:
+    per_call, push_every, pull_every = told
+    settings = TrainingSettings(steps_per_call=per_call, push_every=push_every, pull_every=pull_every)
+    assert (settings.steps_of_a_pull, settings.most_steps_in_a_call) == (of_a_pull, of_a_call)
+
+
 NOT_SYNC = "-replicas_to_aggregate is 3 with -replication {!r}; expected null, or -replication sync"
 TOO_MANY = "-replicas_to_aggregate is 3; expected at most 2, the number of workers"
 NO_SERVERS = "-existing_servers is true with -replication 'local', which has no servers; expected false, or "

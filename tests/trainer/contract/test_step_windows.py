@@ -7,7 +7,7 @@ import pytest
 
 from trainer.contract import step_windows
 from trainer.contract.records import Record, RecordWriter, TaskIdentity, read_records
-from trainer.contract.step_windows import StepWindows
+from trainer.contract.step_windows import Read, StepWindows
 
 _TAKEN = 1000
 _WINDOW = 200 * 10  # of the last step that makes ten steps a window
@@ -64,15 +64,37 @@ def test_missed_steps_of_the_worker_itself_do_not_count_as_staleness(
 ) -> None:
     # Its own are 11, 14, 18, 20 and 24. The third missed 14, and of others 13 and 15 to 17.
     for read, before, after in ((10, 10, 11), (10, 11, 14), (12, 14, 18), (18, 18, 20), (19, 20, 24)):
-        windows.add(1.0, before, after, read=read)
+        windows.add(1.0, before, after, read=Read(read, int(read < before)))
     windows.flush()
-    windows.add(1.0, 24, 25, read=24)
+    windows.add(1.0, 24, 25, read=Read(24, 0))
     windows.flush()
     full, last = _records(path)
     assert (full.integer("own_steps_behind"), full.fields["staleness_histogram"]) == (3, [1, 1, 2, 1])
     assert (full.number("staleness_mean"), full.integer("staleness_max")) == (2.0, 4)
     assert (full.integer("global_step_before"), full.integer("global_step_after")) == (10, 24)
     assert "own_steps_behind" not in last.fields
+
+
+def test_the_pushes_of_one_pull_miss_the_steps_of_others_alone(windows: StepWindows, path: Path) -> None:
+    # Read at global step 10; its own are 11, 13 and 16, and 12, 14 and 15 are of others.
+    for missed, (before, after) in enumerate(((10, 11), (11, 13), (13, 16))):
+        windows.add(1.0, before, after, read=Read(10, missed))
+    windows.flush()
+    (record,) = _records(path)
+    assert (record.integer("own_steps_behind"), record.fields["staleness_histogram"]) == (2, [1, 1, 1])
+    assert (record.number("staleness_mean"), record.integer("staleness_max")) == (round(4 / 3, 4), 3)
+
+
+def test_a_step_of_several_batches_counts_the_examples_of_all(path: Path) -> None:
+    windows = StepWindows(RecordWriter(path, TaskIdentity("test", "worker", 0)), 0, 100, batches=8)
+    windows.add(1.0, 0, 1)
+    windows.flush()
+    windows.add_made_together(4, 3, 1.0, 1, 4)
+    windows.flush()
+    counts = [
+        [record.integer(name) for name in ("steps", "batches", "examples")] for record in _records(path)
+    ]
+    assert counts == [[1, 8, 800], [3, 24, 2400]]
 
 
 def test_steps_of_one_call_are_in_one_window(windows: StepWindows, path: Path) -> None:

@@ -9,15 +9,20 @@ import tensorflow as tf
 from tests.psfleet.evidence.adversaries.faulty_trainer import FAULTS
 from tests.trainer.ports import free_ports
 from trainer.contract.settings import TrainingSettings
+from trainer.engine import training
 from trainer.engine.gradient_check import GradientFit
+from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
 from trainer.engine.replication import ENGINES
 from trainer.engine.training import TrainingGraph
 from trainer.model.models import REGISTRY
+from trainer.model.models.model import Values
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
 PS, *WORKERS = [f"127.0.0.1:{port}" for port in free_ports(3)]
 Differentiate = Callable[..., tuple[tf.Tensor, Sequence[tf.Tensor]]]
+LossOf = Callable[[Values, Batch], tf.Tensor]
+Move = Callable[..., Values]
 
 
 @pytest.fixture(scope="module")
@@ -29,27 +34,68 @@ def target() -> str:
     return str(client.target)
 
 
-def look(target: str, replication: str, model: str) -> dict[str, GradientFit]:
-    """What the chief finds before its first step."""
-    settings = TrainingSettings(model=model, replication=replication, batch_size=20)
+def look(
+    target: str, replication: str, model: str, push_every: int = 1, *, steps: int = 0, looks: int = 1
+) -> list[dict[str, GradientFit]]:
+    """What the chief finds after so many steps, on other batches each time."""
+    settings = TrainingSettings(
+        model=model, replication=replication, batch_size=20, push_every=push_every, steps_per_call=1
+    )
     cluster = Cluster("worker", 0, (PS,), tuple(WORKERS), replication=replication)
     data = REGISTRY[model].load(settings, 2)
     graph = ENGINES[replication](cluster, settings, REGISTRY[model], data)
     graph.use_notes({})
     session = graph.session(target)
     session.initialise()
-    found = session.check_gradients(1)
+    for _ in range(steps):
+        session.step(lambda: None)
+    found = [session.check_gradients(number) for number in range(1, looks + 1)]
     session.close()
     return found
 
 
 @pytest.mark.parametrize(
-    ("replication", "model"), [*(("async", model) for model in REGISTRY), ("sync", "linear")]
+    ("replication", "model", "push_every"),
+    [
+        *(("async", model, push_every) for model in REGISTRY for push_every in (1, 8)),
+        ("sync", "linear", 1),
+        ("sync", "mnist_mlp", 8),
+        ("in_graph", "mnist_mlp", 8),
+    ],
 )
-def test_the_pushed_gradients_of_each_model_fit_its_loss(target: str, replication: str, model: str) -> None:
-    (fit,) = look(target, replication, model).values()
-    assert fit.loss > 0 < fit.norm
-    assert abs(fit.fit - 1) < 0.1
+def test_the_pushed_gradients_of_each_model_fit_its_loss(
+    target: str, replication: str, model: str, push_every: int
+) -> None:
+    (found,) = look(target, replication, model, push_every)
+    for fit in found.values():
+        assert fit.loss > 0 < fit.norm
+        assert abs(fit.fit - 1) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("steps", "factor"),
+    [
+        (0, 1),  # the gradients of a batch, where the mean of eight is due
+        (100, 8),  # told as if they were the mean of eight
+    ],
+)
+def test_a_worker_that_computes_one_batch_of_eight_is_found(
+    target: str, steps: int, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a model is good, the gradients of batches are mostly noise."""
+
+    def lazy(
+        loss_of: LossOf, move: Move, values: Values, batches: Sequence[Batch], weight: float
+    ) -> LocalSteps:
+        of_one = take_local_steps(loss_of, move, values, batches[:1], weight / len(batches) * factor)
+        whole = take_local_steps(loss_of, move, values, batches, weight)
+        return whole._replace(gradients=of_one.gradients)
+
+    monkeypatch.setattr(training, "take_local_steps", lazy)
+    found = look(target, "async", "mnist_mlp", 8, steps=steps, looks=20)
+    fits = [fit.fit for its in found for fit in its.values()]
+    # As the check gradients_fit_loss of the verdict judges them.
+    assert sum(not 0.5 <= fit <= 1.5 for fit in fits) > 2, fits
 
 
 @pytest.mark.parametrize(
@@ -63,13 +109,14 @@ def test_wrong_gradients_of_a_single_worker_do_not_fit_the_loss(
     differentiate: Differentiate = TrainingGraph._differentiate
     broken = "tower_1" if replication == "in_graph" else ""
 
-    def differentiate_wrongly(*asked: object) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        loss, gradients = differentiate(*asked)
+    def differentiate_wrongly(*asked: object, pulls: bool) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        loss, gradients = differentiate(*asked, pulls=pulls)
         wrong = [FAULTS[fault](gradient) for gradient in gradients]
         return loss, wrong if broken in loss.op.name else gradients
 
     monkeypatch.setattr(TrainingGraph, "_differentiate", differentiate_wrongly)
-    *good, bad = look(target, replication, "mnist_mlp").values()
+    (found,) = look(target, replication, "mnist_mlp")
+    *good, bad = found.values()
     assert len(good) == int(replication == "in_graph")
     assert all(abs(fit.fit - 1) < 0.1 for fit in good)
     assert abs(bad.fit) < 0.3

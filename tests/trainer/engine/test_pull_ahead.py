@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.step_windows import Read
 from trainer.coordination.ledger_parts import FIRST_WORKER
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.training import StepResult, TrainingSession
@@ -56,9 +57,12 @@ def test_a_single_worker_misses_only_its_own_previous_step(tasks: Tasks) -> None
     assert [(step.global_step_before, step.counters) for step in steps] == [
         (before, (before + 1, 0, before + 1, 0)) for before in range(200)
     ]
-    assert {step.global_step_before - (step.global_step_read or 0) for step in steps} == {0, 1}
+    read = [step.read or Read(-1, -1) for step in steps]
+    behind = [step.global_step_before - its.global_step for step, its in zip(steps, read, strict=True)]
+    assert behind == [its.own_steps_since for its in read]
+    assert set(behind) == {0, 1}
     # Nothing is kept between calls.
-    assert all(first.global_step_read == first.global_step_before for first, *_ in calls)
+    assert all(first.read in {None, Read(first.global_step_before, 0)} for first, *_ in calls)
 
 
 def test_the_step_at_which_parameters_were_read_is_exact_with_two_workers(tasks: Tasks) -> None:
@@ -73,10 +77,11 @@ def test_the_step_at_which_parameters_were_read_is_exact_with_two_workers(tasks:
         others = [0, 0, *(step.counters[FIRST_WORKER + 1 - worker] for step in own)]
         read_ahead = 0
         for number, step in enumerate(own):
-            assert step.global_step_read is not None
-            missed_own = int(step.global_step_read < step.global_step_before)
+            assert step.read is not None
+            missed_own = step.read.own_steps_since
+            assert missed_own == int(step.read.global_step < step.global_step_before)
             read_ahead += missed_own
             # Read after the last step but one, and before the step's own count.
-            others_read = step.global_step_read - (number - missed_own)
+            others_read = step.read.global_step - (number - missed_own)
             assert others[number] <= others_read <= others[number + 2]
         assert read_ahead

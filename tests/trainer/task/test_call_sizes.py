@@ -26,6 +26,15 @@ def test_calls_that_pull_ahead_may_take_half_a_second() -> None:
     assert _sizes(CallSizes(10, pull_ahead=True), 501, 2) == [1, 1]
 
 
+def test_a_call_has_the_steps_of_a_pull_however_long_they_take() -> None:
+    assert _sizes(CallSizes(24, 6), 51, 5) == [1, 2, 4, 6, 6]
+    assert _sizes(CallSizes(24, 6), 1, 6) == [1, 2, 4, 8, 16, 24]
+    sizes = CallSizes(24, 6)
+    for taken, following in ((6, 6), (1, 2), (2, 4)):  # something was due after a step: no call is sudden
+        sizes.adapt(taken, taken)
+        assert sizes.within(1000) == following
+
+
 def test_sizes_shrink_at_once_and_grow_again() -> None:
     sizes = CallSizes(10)
     _sizes(sizes, 1, 5)
