@@ -78,9 +78,15 @@ class CarryingAction(HostAction):
         if "wheels" in arguments:
             archive = Path(arguments["wheels"]["archive"])
             return self._carry_to_all(call, archive, arguments.get("shared_by", ""))
+        source, release = Path(arguments["source"]), call[1]["release"]
+        if (found := content_hash(source)) != release:
+            raise AnsibleActionFail(
+                f"{source} was changed while it was deployed: its hash is {found}, and was {release} before. "
+                "Deploy again"
+            )
         with tempfile.TemporaryDirectory() as directory:
-            archive = Path(directory) / f"release-{call[1]['release']}.tar"
-            pack(Path(arguments["source"]), archive, arguments.get("package", ""))
+            archive = Path(directory) / f"release-{release}.tar"
+            pack(source, archive, arguments.get("package", ""))
             return self._send_and_run(call, archive)
 
     def _send_and_run(
@@ -127,19 +133,12 @@ class CarryingAction(HostAction):
 
 
 def described(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for the host; a source on the controller is replaced by its hash.
-
-    Raises AnsibleActionFail if the hash is not the given release.
-    """
+    """Return the arguments for the host; a source on the controller is replaced by its hash."""
     sent = {name: value for name, value in arguments.items() if name not in {"shared_by", "authority"}}
     if step == "content_release":
         source = Path(sent.pop("source"))
-        found = content_hash(source)
-        if sent.setdefault("release", found) != found:
-            raise AnsibleActionFail(
-                f"{source} was changed while it was deployed: its hash is {found}, and was "
-                f"{sent['release']} when the inventory was checked. Deploy again"
-            )
+        if "release" not in sent:
+            sent["release"] = content_hash(source)
     return sent
 
 

@@ -8,8 +8,14 @@ from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
 
 from psfleet.deployment.host import Cluster, Host
+from psfleet.deployment.templates import compile_templates
 from psfleet.inventory.ansible_inventory import role_variables
 from psfleet.inventory.variables import rules
+
+# Ansible forks a process for each host and task, after it has imported the action. So what all hosts need is
+# made here, once, and not in each of these processes.
+role_variables()
+compile_templates()
 
 
 class RoleValues(dict[str, Any]):
@@ -18,7 +24,7 @@ class RoleValues(dict[str, Any]):
     def __init__(self, action: ActionBase, variables: Mapping[str, Any]) -> None:
         super().__init__()
         self._action, self._variables = action, variables
-        self._known = role_variables(action._loader)
+        self._known = role_variables()
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 - variables have many types
         """Return a value that is needed for the first time."""
