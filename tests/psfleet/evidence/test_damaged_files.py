@@ -123,8 +123,8 @@ def test_a_cut_file_of_the_chief_does_not_hide_a_worker_that_trained_alone(
 def test_the_loss_of_any_necessary_line_is_noticed(run: Path, task: str) -> None:
     """The run stays proven only if no check needs the line."""
     every = records(run, task)
-    # Any single gradient test may be missing.
-    spare = {"restored"} if task == "evaluator0" else {"gradients"}
+    # Any single gradient test may be missing, and no check needs what processes used.
+    spare = {"restored"} if task == "evaluator0" else {"gradients", "resources"}
     for number, lost in enumerate(every):
         if number > 6 and lost["event"] == "step" and number % 10:
             continue  # the other windows are alike
