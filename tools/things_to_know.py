@@ -21,7 +21,8 @@ MOST = {
     "filters": 10,
     "lookups": 1,
     "roles": 13,
-    "playbooks": 15,
+    # Each is a command of its own that a person types; the last one is export.yml.
+    "playbooks": 16,
     "variables cluster_*": 12,
     "private names of Ansible": 1,
     "words of the glossary": 25,

@@ -2,19 +2,22 @@
 
 It runs on the chief's host once the run has ended, because the chief's records, with the settings, and its
 last checkpoint are there. It needs no cluster, server, port or GPU. It appends its results to records of its
-own, events/evaluator0.jsonl (docs/contracts.md).
+own, events/evaluator0.jsonl (docs/contracts.md). With --export it exports the model instead, and writes
+nothing else: a run that was collected stays as it is.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
+from trainer.contract.export import PROGRAM
 from trainer.contract.records import (
     EVALUATOR,
     EVALUATOR_NAME,
@@ -33,12 +36,17 @@ from trainer.process.loading import loading_tensorflow
 
 if TYPE_CHECKING:
     from trainer.model.checkpoints import Checkpoint
+    from trainer.model.evaluation import FinalModel
 
+EXPORTS = "--export"
 USAGE_TEXT = """\
-Usage: python -m trainer.evaluator RUN_DIRECTORY
+Usage: python -m trainer.evaluator [--export [--model=PATH --inputs=NAMES --outputs=NAMES]] RUN_DIRECTORY
 
 Evaluates the checkpoint that the chief of a run of a built-in model saved last, on the test examples.
 RUN_DIRECTORY is the chief's --run_directory, with its events/worker0.jsonl and checkpoints/.
+With --export, the model is exported into RUN_DIRECTORY/export, a SavedModel that serves without psfleet.
+Of a user's program, PATH is a checkpoint without its suffix, in RUN_DIRECTORY or absolute, with a .meta file
+beside it, and NAMES are tensors of its graph, such as --inputs=x,keep_prob --outputs=softmax:0.
 """
 
 
@@ -47,20 +55,26 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) in (["--help"], ["-h"]):
         say(USAGE_TEXT)
         return FINISHED
-    if len(arguments) != 1 or not Path(arguments[0]).is_dir():
+    options, places = dict(option.partition("=")[::2] for option in arguments[:-1]), arguments[-1:]
+    if not _is_usable(options) or not places or not Path(places[0]).is_dir():
         given = " ".join(arguments) or "nothing"
         sys.stderr.write(f"RUN_DIRECTORY is {given}; expected one directory.\n{USAGE_TEXT}")
         return USAGE
     # Set before TensorFlow is loaded, because this process must not take a GPU's memory from others.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    directory = Path(arguments[0]).absolute()
+    directory = Path(places[0]).absolute()
     chief = read_records(events_file(directory, "worker", 0))
-    identity = TaskIdentity(directory.name, EVALUATOR, 0)
+    release = os.environ.get("PSFLEET_RELEASE", "")
+    identity = TaskIdentity(directory.name, EVALUATOR, 0, release=release)
     if started := _last(chief[0], "started"):
         # Run and plan are the chief's; the release is that of the evaluating code, if it is known.
-        release = os.environ.get("PSFLEET_RELEASE") or started.release
+        release = release or started.release
         identity = TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
+    if options:
+        return with_failure_record(
+            lambda: _export(directory, chief, identity, options), RecordWriter(None, identity), EVALUATOR_NAME
+        )
     try:
         records = RecordWriter(events_file(directory, EVALUATOR, 0), identity)
     except OSError as error:
@@ -73,35 +87,119 @@ def main(arguments: Sequence[str]) -> int:
     return with_ending_file(directory, EVALUATOR_NAME, work)
 
 
+def _is_usable(options: Mapping[str, str]) -> bool:
+    """Return whether these options (name -> value, "" for none) belong together."""
+    of_program = {"--model", "--inputs", "--outputs"}
+    if not options.keys() <= {EXPORTS, *of_program} or options.get(EXPORTS):
+        return False
+    return not options or (EXPORTS in options and bool(options.get("--model")) == (len(options) > 1))
+
+
 def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
     began = time.monotonic()
-    chief_records, complaints = chief
-    settings = _settings(directory, chief_records, complaints)
+    settings = _settings(directory, *chief)
     say(f"Evaluating the final model of {directory} ({settings.model}) on the CPU, without the run's tasks.")
 
     with loading_tensorflow():
         import tensorflow as tf
 
-    from trainer.model.evaluation import evaluate_checkpoint
-    from trainer.model.fingerprint import fingerprint_of
-    from trainer.model.models import REGISTRY
-
     records.write_started(settings.as_dict(), tf.__version__, address="")
-    checkpoint = _checkpoint(directory, chief_records)
+    checkpoint = _checkpoint(directory, chief[0])
     step = {"global_step": checkpoint.global_step}
     records.write("restored", {**step, "checkpoint": str(checkpoint.path)})
-    fingerprint = fingerprint_of(checkpoint.values)
-    say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
-    peers = _last(chief_records, "peers_ready")
-    ps = len(peers.integers("ps_nonces")) if peers else 0
-    metrics, examples = evaluate_checkpoint(checkpoint, settings, ps)
-    judged = {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
+    final, judged = _evaluated(checkpoint, settings, chief[0])
     records.write("evaluated", {**step, **judged})
-    for line in REGISTRY[settings.model].summary_lines(metrics):
+    for line in final.model.summary_lines(judged["metrics"]):
         say(line)
     records.write("finished", {"reason": "evaluated"})
-    say(f"Evaluated {examples} test examples in {time.monotonic() - began:.1f} s.")
+    say(f"Evaluated {judged['examples']} test examples in {time.monotonic() - began:.1f} s.")
     return FINISHED
+
+
+def _evaluated(
+    checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]
+) -> tuple[FinalModel, dict[str, Any]]:
+    """Return the model of a checkpoint, and its metrics, examples and fingerprint."""
+    from trainer.model.evaluation import FinalModel
+    from trainer.model.fingerprint import fingerprint_of
+
+    fingerprint = fingerprint_of(checkpoint.values)
+    say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
+    peers = _last(chief, "peers_ready")
+    ps = len(peers.integers("ps_nonces")) if peers else 0
+    final = FinalModel(checkpoint, settings, ps)
+    metrics, examples = final.metrics(), len(final.context.data.test)
+    return final, {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
+
+
+def _export(
+    directory: Path,
+    chief: tuple[Sequence[Record], Sequence[str]],
+    identity: TaskIdentity,
+    options: Mapping[str, str],
+) -> int:
+    described: dict[str, Any] = {"run_id": identity.run_id, "release": identity.release}
+    try:
+        if options.get("--model"):
+            folder = _export_program(directory, described, options)
+        else:
+            folder = _export_model(directory, described, chief)
+    except OSError as error:
+        raise TaskFailure(INPUT, f"nothing was exported: {error.filename}: {error.strerror}") from error
+    say(f"Exported to {folder}: a process without psfleet has served it.")
+    return FINISHED
+
+
+def _export_model(
+    directory: Path, described: Mapping[str, Any], chief: tuple[Sequence[Record], Sequence[str]]
+) -> Path:
+    settings = _settings(directory, *chief)
+    say(f"Exporting the final model of {directory} ({settings.model}) on the CPU, without the run's tasks.")
+    with loading_tensorflow():
+        from trainer.model.saved_model import export_model
+
+    checkpoint = _checkpoint(directory, chief[0])
+    final, judged = _evaluated(checkpoint, settings, chief[0])
+    step = {"global_step": checkpoint.global_step}
+    _require_same_model(chief[0], judged["metrics"], **step, examples=judged["examples"])
+    of_model = {"model": settings.model, **step, "checkpoint": checkpoint.path.name}
+    return export_model(final, directory, {**described, **of_model, **judged})
+
+
+def _export_program(directory: Path, described: Mapping[str, Any], options: Mapping[str, str]) -> Path:
+    path = directory / options["--model"]
+    say(f"Exporting {path}, which a program saved, on the CPU.")
+    with loading_tensorflow():
+        from trainer.model.meta_graphs import export_checkpoint
+
+    inputs, outputs = (
+        [name for name in options.get(which, "").split(",") if name] for which in ("--inputs", "--outputs")
+    )
+    of_model = {"model": PROGRAM, "checkpoint": options["--model"], "metrics": {}, "examples": 0}
+    return export_checkpoint(path, directory, {**described, **of_model}, inputs, outputs)
+
+
+def _require_same_model(
+    chief: Sequence[Record], metrics: Mapping[str, float], *, global_step: int, examples: int
+) -> None:
+    """Raise TaskFailure (`configuration`) unless the chief has found the same metrics at this step.
+
+    The release here may be another than that of the run, and compute its model in another way.
+    """
+    of_step = [record for record in chief if record.event == "evaluated"]
+    found = next(
+        (record for record in reversed(of_step) if record.integer("global_step") == global_step), None
+    )
+    by_chief = found.fields["metrics"] if found else {}
+    for name, value in by_chief.items() if isinstance(by_chief, Mapping) else ():
+        own = metrics.get(name, math.nan)
+        if isinstance(value, int | float) and not math.isclose(
+            value, own, rel_tol=1e-3, abs_tol=1.01 / examples
+        ):
+            what = f"{name} is {own:.6g} here, and the chief of the run found {value:.6g} at that step"
+            raise TaskFailure(
+                CONFIGURATION, f"{what}: this release computes another model; nothing was exported"
+            )
 
 
 def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str]) -> TrainingSettings:

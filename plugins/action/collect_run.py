@@ -1,6 +1,7 @@
 """Collects the files of a run from one host into the run's folder on the controller."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,8 +16,9 @@ from ansible.utils.display import Display
 
 from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
-from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files_of_export
 from psfleet.carry.long_step import MEGABYTE
+from trainer.contract.export import EXPORT
 
 from ..plugin_utils.actions import AnswerError, HostAction
 from ..plugin_utils.running import NotRunError
@@ -34,12 +36,14 @@ class ActionModule(HostAction):
     """Packs on the host, fetches as the connecting user, unpacks, and removes the archive from the host.
 
     Arguments: `run` (of decide_run), `tasks` of the host, and other arguments of `run_archive`. Returns
-    `files`, and `left_out`: what stays on the host, each with the reason.
+    `files`, and `left_out`: what stays on the host, each with the reason. With `exported`, only the export of
+    the model is collected, into a folder where it waits for `run_folder`.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
+        exported = bool(arguments.pop("exported", False))
         arguments["run_id"] = run["id"]
         program = run["settings"].get("program")
         if program is not None:
@@ -47,6 +51,8 @@ class ActionModule(HostAction):
             names = [str(task["name"]) for task in tasks]
             names.sort(key=str(run["lead"]["name"]).__ne__)
             arguments |= {"names": names, "collect": program.get("collect", [])}
+        if exported:
+            arguments["folders"] = [EXPORT]
         packed = self._pack_on_host(arguments)
         if "path" not in packed:
             # The files of other hosts are collected and judged, and the run's end is recorded, in any case.
@@ -62,8 +68,11 @@ class ActionModule(HostAction):
             return self._failure(f"{host} has packed {path} of {size} bytes; expected {ARCHIVE.pattern}")
         lead = str(run["lead"]["name"])
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
-        allowed = allowed_files(tasks, lead, program=program is not None)
-        places = Places(Path(run["folder"]), host, hosts, allowed)
+        allowed, folder = allowed_files(tasks, lead, program=program is not None), Path(run["folder"])
+        if exported:
+            allowed, folder = files_of_export(), folder / INCOMING
+            shutil.rmtree(folder, ignore_errors=True)
+        places = Places(folder, host, hosts, allowed)
         most_bytes = int(arguments["limit_megabytes"]) * MEGABYTE
         try:
             names, refused = self._fetch_and_unpack(packed, places, most_bytes)

@@ -32,6 +32,13 @@ from psfleet.run.start import (
     stopped_tasks,
     unstopped,
 )
+from psfleet.watch.exports import (
+    described_export,
+    is_exported,
+    require_exporting_host,
+    require_host,
+    run_to_export,
+)
 from psfleet.watch.hints import with_inventory
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
@@ -54,10 +61,15 @@ class ActionModule(ControllerAction):
     With `stopped`, "" is any run that is going on, and the `id` is "" if none is. `tasks` are then those to
     stop, `told` says how the run is resumed, and `warning` names tasks on unreachable hosts. With --limit the
     run `goes_on`, and `tasks` are the workers that leave it.
+
+    With `exported`, "" is the newest run. `model`, `inputs` and `outputs` are of a program. `found` is not
+    needed: the host of the `exporter` is asked. The `action` is "export", or "present" if the export is there
+    already. What is `deployed` on that host exports it, and `looked` is the moment of its answer.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._stopped(arguments) if arguments["state"] == "stopped" else self._started(arguments)
+        states = {"stopped": self._stopped, "started": self._started, "exported": self._exported}
+        return states[arguments["state"]](arguments)
 
     def _stopped(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         limited = bool(self.variables.get("ansible_limit"))
@@ -105,6 +117,37 @@ class ActionModule(ControllerAction):
         others = {host: asked for host in sorted(hosts.difference(limited)) if host in known}
         answers = ask_hosts(self, "trainer_tasks", others)
         return {host: answer for host, answer in answers.items() if not answer["problem"]}
+
+    def _exported(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            folder = run_to_export(Path(arguments["runs_directory"]).resolve(), str(arguments["run_id"]))
+            settings, tasks = begun_run(folder)
+            run = described_run(folder, settings, tasks)
+            asked = (str(arguments.get(name, "")) for name in ("model", "inputs", "outputs"))
+            run |= described_export(run, *asked)
+            if is_exported(run):
+                return {"run": run | {"action": "present"}}
+            return {"run": run | {"action": "export"} | self._exporting(run)}
+        except RefusedError as refused:
+            return self._failure("Nothing was exported:\n- " + "\n- ".join(refused.problems))
+        except (KeyError, ValueError) as error:
+            what = f"settings.json or plan.json in {folder} is missing or damaged: {error}"
+            return self._failure(f"Nothing was exported:\n- {what}")
+        except OSError as error:
+            return self._failure(f"Nothing was exported:\n- {error.filename}: {error.strerror}")
+
+    def _exporting(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is `deployed` on the host that exports a run, and when it was `looked` at."""
+        host, plan = str(run["exporter"]["host"]), self.variables["cluster_plan"]
+        require_host(run, self.variables["ansible_play_hosts_all"], self.variables["hostvars"])
+        asked = {"tasks": [], "others": True, "run_id": run["id"], "plan_hash": plan["hash"]}
+        asked["paths"] = self.variables["cluster_paths"]
+        found = ask_hosts(self, "trainer_tasks", {host: asked})[host]
+        require_exporting_host(run, found, plan)
+        return {
+            "looked": found["looked"],
+            "deployed": {name: found[name] for name in ("release", "environment")},
+        }
 
     def _started(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:

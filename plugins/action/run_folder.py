@@ -1,11 +1,21 @@
 """Writes into a run's folder on the controller how the run begins, or how it ended."""
 
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from psfleet.carry.collected_files import INCOMING
+from psfleet.evidence.exported_model import README, Exported, NotWholeError
 from psfleet.evidence.manifest import FILE_NAME, Manifest
+from psfleet.evidence.untrusted_files import write_whole
+from psfleet.inventory.problems import shown
 from psfleet.report.devices import render
+from psfleet.report.model_card import model_card
 from psfleet.run.folder import write_beginning
+from psfleet.run.start import RefusedError
+from psfleet.watch.exports import accepted, told, verdict_on
+from trainer.contract.export import EXPORT
 from trainer.contract.json_files import write_json
 
 from ..plugin_utils.actions import ControllerAction
@@ -15,11 +25,14 @@ class ActionModule(ControllerAction):
     """Arguments: `run` (of decide_run), `state` (for state.json), `endings` if it has ended.
 
     `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
-    and those of hosts without an answer.
+    and those of hosts without an answer. With the state `exported`, the collected export of the model is
+    checked and put in its place, and `told` says how to load it.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run, folder = arguments["run"], Path(arguments["run"]["folder"])
+        if arguments["state"] == "exported":
+            return self._exported(run, arguments.get("left_out", []))
         state: dict[str, Any] = {"state": arguments["state"]}
         if self._task.check_mode:
             return {"changed": True}
@@ -42,3 +55,26 @@ class ActionModule(ControllerAction):
         except OSError as error:
             return self._failure(f"{error.filename}: {error.strerror}")
         return {"changed": True}
+
+    def _exported(self, run: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+        folder = Path(run["folder"])
+        incoming = folder / INCOMING
+        arrives = run["action"] == "export"
+        if self._task.check_mode and arrives:
+            return {"changed": True, "told": []}
+        try:
+            exported = accepted(folder, incoming, run) if arrives else Exported.read(folder / EXPORT)
+            card = model_card(exported, verdict_on(folder), run["name"], run["checkpoint"]).encode()
+            readme = exported.folder / README
+            changed = not readme.is_file() or readme.read_bytes() != card
+            if changed and not self._task.check_mode:
+                write_whole(readme, card)
+        except (NotWholeError, RefusedError) as refused:
+            lacking = "".join(f"\n- not collected, {each}" for each in left_out)
+            what = f"what came from {run['exporter']['host']} is refused: {refused}"
+            return self._failure(f"Nothing was exported: {what}{lacking}")
+        except OSError as error:
+            return self._failure(f"{error.filename}: {error.strerror}")
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+        return {"changed": arrives or changed, "told": told(exported, run["name"], shown(exported.folder))}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.contract.export import EXPORT, FILES
 from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
 from trainer.host.saved_places import NOTES, SAVED
@@ -16,6 +17,8 @@ from trainer.host.saved_places import NOTES, SAVED
 # No longer than file systems permit.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
 _PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
+# Where an export waits in the run's folder until the controller has checked it.
+INCOMING = ".export"
 _OTHERS = "other_hosts"
 _OWNERS = "collected.json"
 _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
@@ -55,6 +58,11 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
         return Allowed(re.compile("|".join(files)))
     beside = None if lead in names else re.compile(f"checkpoints/{_PATH}")
     return Allowed(re.compile("|".join(files)), re.compile(f"(?:summaries|output)/{_PATH}"), beside)
+
+
+def files_of_export() -> Allowed:
+    """Return what the host of the lead may send if the model is exported."""
+    return Allowed(re.compile(rf"{EXPORT}/(?:{FILES.pattern})"))
 
 
 class Places:

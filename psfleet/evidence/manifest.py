@@ -50,7 +50,7 @@ class Manifest:
         if not isinstance(files, dict) or not isinstance(content.get("run_id"), str):
             raise ValueError("it lacks run_id or files")
         for name, entry in files.items():
-            if not _is_entry(entry):
+            if not is_entry(entry):
                 raise ValueError(f"it lacks the hash or the size of {name[:80]!r}")
         return cls(content["run_id"], files)
 
@@ -115,7 +115,8 @@ def _entry(path: Path) -> Entry:
         return {"sha256": digest, "bytes": os.fstat(file.fileno()).st_size}
 
 
-def _is_entry(value: object) -> bool:
+def is_entry(value: object) -> bool:
+    """Return whether a value is the hash and the size of a file."""
     digest, size = (value.get("sha256"), value.get("bytes")) if isinstance(value, dict) else (None, None)
     is_size = type(size) is int and 0 <= size <= MOST_COUNTED
     return isinstance(digest, str) and bool(_DIGEST.fullmatch(digest)) and is_size

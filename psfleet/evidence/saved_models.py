@@ -9,6 +9,7 @@ from pathlib import Path
 
 from psfleet.evidence.answer import listed, size
 from psfleet.evidence.untrusted_files import read_bytes
+from trainer.contract.export import EXPORT
 from trainer.host.saved_places import (
     NOTES,
     SAVED,
@@ -19,7 +20,7 @@ from trainer.host.saved_places import (
 )
 
 # Folders of a run's folder, in the order in which they are reported.
-_FOLDERS = (SAVED, "checkpoints", "output", "other_hosts")
+_FOLDERS = (EXPORT, SAVED, "checkpoints", "output", "other_hosts")
 _MOST_FOLDERS, _MOST_SHOWN = 20_000, 4
 _MOST_OF_NOTES, _MOST_TASKS = 64_000, 1000
 _SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}

@@ -103,6 +103,11 @@ def hindrances(
     return [*reasons, *_unready([task for task in tasks if task["host"] == host], own, goes_on=True)]
 
 
+def in_the_way(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
+    """Return why nothing else may run on these hosts: they are not deployed, or a run is going on."""
+    return [*_undeployed(plan, hosts), *_other_runs("", hosts)]
+
+
 def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
     """Return why a run cannot go on with another plan; "" if only other workers than the chief differ."""
     if not ends:

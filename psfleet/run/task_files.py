@@ -13,7 +13,9 @@ from trainer.host.task_traces import run_file
 
 _OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
 _OF_THE_RUN = "# Written by psfleet's train.yml: the run that {job} {index} is part of.\n"
-_OF_THE_EVALUATOR = "# Written by psfleet's train.yml: the run whose final model is evaluated.\n"
+_OF_THE_EVALUATOR = (
+    "# Written by psfleet's train.yml or export.yml: the run whose final model is evaluated.\n"
+)
 
 
 def task_environments(
@@ -86,9 +88,7 @@ def run_files(
     of_program = f"{configuration}/run/program.json"
     of_run = _of_the_run(run, paths["state_directory"]) | {
         "PSFLEET_RUN_BEGUN": str(settings.get("begun", "")),
-        "PSFLEET_RELEASE": deployed["release"],
-        "PSFLEET_CODE": f"{install}/releases/{deployed['release']}",
-        "PSFLEET_PYTHON": f"{install}/environments/{deployed['environment']}/bin/python",
+        **_deployed(deployed, install),
     }
     if empty := run.get("empty"):
         of_run["PSFLEET_ABSENT_WORKERS"] = " ".join(str(split_name(worker)[1]) for worker in empty)
@@ -104,11 +104,22 @@ def run_files(
     return files
 
 
-def evaluator_files(configuration: str, run: Mapping[str, Any], state_directory: str) -> list[dict[str, str]]:
-    """Return the file that tells the evaluator's unit its run."""
+def evaluator_files(
+    paths: Mapping[str, str], run: Mapping[str, Any], flags: str = ""
+) -> list[dict[str, str]]:
+    """Return the file that tells the evaluator's unit its run, and the flags of the evaluator.
+
+    Another run may have followed on the host. If the `run` has what is `deployed`, that evaluates it.
+    """
     # The unit first reads the file of worker 0, which may name GPUs.
-    environment = _of_the_run(run, state_directory) | {"CUDA_VISIBLE_DEVICES": ""}
-    path = run_environment_path({"job": EVALUATOR, "index": 0}, configuration)
+    environment = _of_the_run(run, paths["state_directory"]) | {
+        "CUDA_VISIBLE_DEVICES": "",
+        "PSFLEET_EVALUATOR_FLAGS": flags,
+        "PSFLEET_EVALUATED_TASK": str(run.get("exporter", run["lead"])["name"]),
+    }
+    if deployed := run.get("deployed"):
+        environment |= _deployed(deployed, paths["install_directory"])
+    path = run_environment_path({"job": EVALUATOR, "index": 0}, paths["configuration_directory"])
     return [{"path": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
 
 
@@ -121,6 +132,14 @@ def _of_the_run(run: Mapping[str, Any], state_directory: str) -> dict[str, str]:
     return {
         "PSFLEET_RUN_ID": str(run["id"]),
         "PSFLEET_RUN_DIRECTORY": f"{state_directory}/runs/{run['id']}",
+    }
+
+
+def _deployed(deployed: Mapping[str, str], install: str) -> dict[str, str]:
+    return {
+        "PSFLEET_RELEASE": deployed["release"],
+        "PSFLEET_CODE": f"{install}/releases/{deployed['release']}",
+        "PSFLEET_PYTHON": f"{install}/environments/{deployed['environment']}/bin/python",
     }
 
 

@@ -1,5 +1,6 @@
 """The evaluator reads the folder of an ended run, or refuses it."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from tests.repository import ROOT
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, FINISHED, INPUT, USAGE
+from trainer.contract.export import CARD, EXPORT
 from trainer.evaluator import main
 from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
 from trainer.model.fingerprint import fingerprint_of
@@ -175,7 +177,45 @@ def test_the_newest_checkpoint_is_evaluated_if_the_chief_recorded_none(run: Path
     assert only(run, EVALUATOR, "evaluated")["global_step"] == 40
 
 
-@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["absent"]])
+def test_the_final_model_is_exported_and_nothing_else_is_written(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert main(["--export", str(run)]) == FINISHED
+    after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert {path for path in after if after[path] != before.get(path)} == {*(run / EXPORT).rglob("*.*")}
+    card = json.loads((run / EXPORT / CARD).read_text())
+    of_chief, evaluated = (only(run, "worker0", event) for event in ("started", "evaluated"))
+    assert [card[name] for name in ("run_id", "release")] == [
+        of_chief[name] for name in ("run_id", "release")
+    ]
+    assert card["metrics"] == pytest.approx(evaluated["metrics"], rel=1e-5)
+    assert (card["global_step"], card["examples"]) == (40, 360)
+    checkpoint, problem = read_checkpoint(run / "checkpoints" / card["checkpoint"])
+    assert checkpoint, problem
+    assert card["fingerprint"] == fingerprint_of(checkpoint.values)
+    # The optimizer's slots are not exported.
+    assert card["variables_fingerprint"] != card["fingerprint"]
+
+
+def test_a_release_that_computes_another_model_exports_nothing(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = only(run, "worker0", "evaluated")["metrics"]
+    edit(run, "worker0", "evaluated", metrics=found | {"accuracy": 0.25})
+    assert main(["--export", str(run)]) == CONFIGURATION
+    told = capsys.readouterr().out
+    assert "evaluator0 failed (configuration): accuracy is " in told
+    assert "here, and the chief of the run found 0.25 at that step: this release computes another" in told
+    assert not (run / EXPORT).exists()
+    assert not (run / "events" / "evaluator0.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["a", "b"], ["absent"], ["--export"], ["--export", "absent"], ["--export=1", "."]),
+        *(["--model=x", "."], ["--export", "--inputs=x", "."], ["--export", "--model=", "."]),
+    ],
+)
 def test_any_other_arguments_than_one_directory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:

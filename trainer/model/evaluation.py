@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
@@ -13,7 +15,7 @@ from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Examples
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, Model, ModelContext, Variables
-from trainer.model.pieces import AnyVariable, name_of
+from trainer.model.pieces import AnyVariable, name_of, value_of
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -50,27 +52,45 @@ class Evaluation:
         return totals
 
 
-def evaluate_checkpoint(
-    checkpoint: Checkpoint, settings: TrainingSettings, ps: int
-) -> tuple[dict[str, float], int]:
-    """Return a checkpoint's metrics over the test examples, and the number of these examples.
+class FinalModel:
+    """A model with the values of a checkpoint, which this process computes alone, on its CPU."""
 
-    This process computes them alone, on its CPU. `ps` is the run's number of ps, on which the number of a
-    model's variables may depend. Raises TaskFailure (`configuration`) if the checkpoint is not of the model
-    in these settings, and TaskFailure (`input`) if the examples cannot be read.
-    """
-    model = REGISTRY[settings.model]
-    data = model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
-    context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
-    with tf.Graph().as_default() as graph, v1.device(_CPU):
-        variables = model.create_variables(context)
-        evaluation = Evaluation(model, context, variables)
-        restore_operation = RestoreOperation(variables)
-    _require_no_others(checkpoint, model, variables)
-    with v1.Session(graph=graph, config=runtime_config(settings.threads)) as session:
-        restore_operation.run(session, checkpoint)
-        metrics = evaluation.run(session, data.test)
-    return metrics, len(data.test)
+    def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> None:
+        """Restore the checkpoint.
+
+        `ps` is the run's number of ps, on which the number of a model's variables may depend. Raises
+        TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
+        (`input`) if the examples cannot be read.
+        """
+        self.model = REGISTRY[settings.model]
+        data = self.model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
+        self.context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
+        with tf.Graph().as_default() as graph, v1.device(_CPU):
+            self._variables = self.model.create_variables(self.context)
+            self._evaluation = Evaluation(self.model, self.context, self._variables)
+            restore_operation = RestoreOperation(self._variables)
+        _require_no_others(checkpoint, self.model, self._variables)
+        self._session = v1.Session(graph=graph, config=runtime_config(settings.threads))
+        restore_operation.run(self._session, checkpoint)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics over the test examples."""
+        return self._evaluation.run(self._session, self.context.data.test)
+
+    def values(self) -> dict[str, npt.NDArray[np.generic]]:
+        """Return variable name -> its value."""
+        with self._session.graph.as_default(), v1.device(_CPU):
+            values = {name_of(variable): value_of(variable) for variable in self._variables}
+        found: dict[str, npt.NDArray[np.generic]] = self._session.run(values)
+        return found
+
+    def outputs(self, features: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.generic]]:
+        """Return name -> the model's output for each of these features."""
+        with self._session.graph.as_default(), v1.device(_CPU):
+            fed = v1.placeholder(tf.float32, [None, *features.shape[1:]])
+            outputs = self.model.outputs(self.context, self.model.values_of(self._variables), fed)
+        found: dict[str, npt.NDArray[np.generic]] = self._session.run(dict(outputs), {fed: features})
+        return found
 
 
 def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variables) -> None:

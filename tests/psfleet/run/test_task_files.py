@@ -170,11 +170,25 @@ def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
 
 
 def test_the_file_of_the_evaluator_names_its_run_and_hides_the_gpus() -> None:
-    (file,) = evaluator_files("/etc/psfleet", {"id": "r1"}, "/var/lib/psfleet")
+    (file,) = evaluator_files(PATHS, {"id": "r1", "lead": {"name": "worker0"}})
     assert file["path"] == "/etc/psfleet/run/evaluator-0.env"
     lines = file["content"].splitlines()
     assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
     assert 'CUDA_VISIBLE_DEVICES=""' in lines
+    assert 'PSFLEET_EVALUATOR_FLAGS=""' in lines
+    assert not [line for line in lines if line.startswith(("PSFLEET_CODE=", "PSFLEET_PYTHON="))]
+
+
+def test_an_export_uses_what_is_deployed_whatever_run_was_the_last() -> None:
+    run = {"id": "r1", "lead": {"name": "chief0"}, "exporter": {"name": "worker1"}, "deployed": DEPLOYED}
+    (file,) = evaluator_files(PATHS, run, "--export")
+    lines = file["content"].splitlines()
+    assert 'PSFLEET_EVALUATOR_FLAGS="--export"' in lines
+    assert 'PSFLEET_EVALUATED_TASK="worker1"' in lines
+    of_task = files()["/etc/psfleet/run/ps-0.env"].splitlines()
+    for name in ("PSFLEET_RELEASE", "PSFLEET_CODE", "PSFLEET_PYTHON"):
+        (line,) = (line for line in lines if line.startswith(f"{name}="))
+        assert line in of_task
 
 
 def test_run_environment_path_returns_the_paths_of_the_written_files() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.model import data
-from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
+from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -40,6 +40,10 @@ def digits_model(
             "largest_class": tf.constant(np.bincount(tested).max() / len(tested), tf.float32),
         }
 
+    def outputs(context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
+        scores = logits(context, variables, features)
+        return {"scores": scores, "probabilities": tf.nn.softmax(scores)}
+
     return Model(
         name=name,
         learning_rates=learning_rates,
@@ -47,6 +51,7 @@ def digits_model(
         create_variables=create_variables,
         loss=loss,
         metrics=metrics,
+        outputs=outputs,
         watched=lambda _variables: {},
         step_line=lambda step: (
             f"Step: {step.local_step}, global step: {step.global_step}, Epoch: {step.epoch},"

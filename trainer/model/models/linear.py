@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
+from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -29,10 +29,15 @@ def create_variables(_context: ModelContext) -> Variables:
     ]
 
 
-def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean squared error."""
+def outputs(_context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
+    """Return y of the line that was found."""
     weight, bias = variables
-    return tf.reduce_mean(tf.square(labels - (features * weight + bias)))
+    return {"y": features * weight + bias}
+
+
+def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Return the mean squared error."""
+    return tf.reduce_mean(tf.square(labels - outputs(context, variables, features)["y"]))
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
@@ -59,6 +64,7 @@ MODEL = Model(
     create_variables=create_variables,
     loss=loss,
     metrics=metrics,
+    outputs=outputs,
     watched=watched,
     step_line=lambda step: (
         f"Step: {step.local_step}, global step: {step.global_step}, weight: {step.watched['weight']:.4f},"

@@ -16,6 +16,8 @@ Variables = Sequence[tf.Variable]
 Values = Sequence[tf.Variable | tf.Tensor]
 # Name -> scalar.
 Scalars = Mapping[str, tf.Tensor]
+# Name -> a value for each example, [batch, ...].
+Outputs = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,11 @@ class Model:
         learning_rates: optimizer -> its default learning rate; the first optimizer is the default.
         load: returns the examples for a number of workers; raises TaskFailure (`input`).
         create_variables: creates the trained variables, which are resource variables.
-        loss: returns the mean loss of a batch of features and labels, a float scalar. `loss`, `metrics` and
-            `watched` get the values of the variables, as tensors of the same shape, except for variables
-            that travel alone.
+        loss: returns the mean loss of a batch of features and labels, a float scalar. `loss`, `metrics`,
+            `outputs` and `watched` get the values of the variables, as tensors of the same shape, except for
+            variables that travel alone.
         metrics: returns name -> a float scalar that is a mean over the given examples.
+        outputs: returns name -> what the model says of each of the features; an exported model answers it.
         watched: returns name -> a scalar to show in the step lines.
         step_line: returns the line that is printed every `steps_to_validate` local steps.
         summary_lines: returns the chief's last lines, from the metrics on the test examples.
@@ -90,6 +93,7 @@ class Model:
     create_variables: Callable[[ModelContext], Variables]
     loss: Callable[[ModelContext, Values, tf.Tensor, tf.Tensor], tf.Tensor]
     metrics: Callable[[ModelContext, Values, tf.Tensor, tf.Tensor], Scalars]
+    outputs: Callable[[ModelContext, Values, tf.Tensor], Outputs]
     watched: Callable[[Values], Scalars]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
@@ -97,7 +101,7 @@ class Model:
     travels_alone: Callable[[tf.Variable], bool] = lambda _variable: False
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
-        """Return what `metrics` and `watched` take: the variables that travel alone, the others' values."""
+        """Return what `metrics` and its like take: the variables that travel alone, the others' values."""
         return [
             variable
             if not isinstance(variable, CutVariable) and self.travels_alone(variable)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
+from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -66,9 +66,14 @@ def create_variables(context: ModelContext) -> Variables:
     return variables
 
 
-def loss(_context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def outputs(_context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
+    """Return y = w . x."""
+    return {"y": tf.linalg.matvec(features, _all_weights(variables))}
+
+
+def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Return the mean squared error."""
-    return tf.reduce_mean(tf.square(labels - tf.linalg.matvec(features, _all_weights(variables))))
+    return tf.reduce_mean(tf.square(labels - outputs(context, variables, features)["y"]))
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
@@ -132,6 +137,7 @@ MODEL = Model(
     create_variables=create_variables,
     loss=loss,
     metrics=metrics,
+    outputs=outputs,
     watched=watched,
     step_line=lambda step: (
         f"Step: {step.local_step}, global step: {step.global_step},"

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Scalars, Values, Variables
+from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Values, Variables
 
 v1 = tf.compat.v1
 
@@ -40,13 +40,14 @@ def create_variables(context: ModelContext) -> Variables:
 
 def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Return the mean squared error; the multiplication runs on ps 0, the rest on the worker."""
-    matrix, offset = variables
-    with tf.device(context.devices.ps_device(0)):
-        product = tf.matmul(matrix, features, transpose_b=True, name="multiplication_on_ps")
     with tf.device(context.devices.worker):
-        # Each column is an example. With rows, TensorFlow would merge the addition into the multiplication.
-        found = tf.add(product, offset, name="addition_on_worker")
-        return tf.reduce_mean(tf.square(tf.transpose(labels) - found))
+        return tf.reduce_mean(tf.square(tf.transpose(labels) - _columns(context, variables, features)))
+
+
+def outputs(context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
+    """Return y = A x + b."""
+    with tf.device(context.devices.worker):
+        return {"y": tf.transpose(_columns(context, variables, features))}
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
@@ -65,6 +66,18 @@ def watched(variables: Values) -> Scalars:
     }
 
 
+def _columns(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.Tensor:
+    """Return A x + b with a column for each example.
+
+    With rows, TensorFlow would merge the addition into the multiplication.
+    """
+    matrix, offset = variables
+    with tf.device(context.devices.ps_device(0)):
+        product = tf.matmul(matrix, features, transpose_b=True, name="multiplication_on_ps")
+    with tf.device(context.devices.worker):
+        return tf.add(product, offset, name="addition_on_worker")
+
+
 def _points(generator: np.random.Generator, count: int) -> Examples:
     x = generator.standard_normal((count, MATRIX.shape[1])).astype(np.float32)
     return Examples(x, (MATRIX @ x.T + OFFSET).T)
@@ -77,6 +90,7 @@ MODEL = Model(
     create_variables=create_variables,
     loss=loss,
     metrics=metrics,
+    outputs=outputs,
     watched=watched,
     step_line=lambda step: (
         f"Step: {step.local_step}, global step: {step.global_step}, largest error of the "

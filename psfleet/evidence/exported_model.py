@@ -1,0 +1,148 @@
+"""Reads the export of a run's model (docs/contracts.md), and trusts nothing in it: a host made it."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psfleet.evidence.answer import listed
+from psfleet.evidence.manifest import Manifest, is_entry, is_plain
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.untrusted_files import read_json
+from trainer.contract.export import CARD, FILES, VERSION
+from trainer.host.task_traces import RUN_ID
+
+# Written by the controller beside what came from the host.
+README = "README.md"
+_MOST_OF_A_CARD = 4_000_000
+_NEEDED = {"saved_model.pb", "variables/variables.index"}
+_RULES = {
+    "run_id": RUN_ID,
+    "model": re.compile(r"[A-Za-z0-9_.-]{1,100}"),
+    "release": re.compile(r"([0-9a-f]{12})?"),
+    "checkpoint": re.compile(r"[A-Za-z0-9_.=,+@/-]{1,500}"),
+    "fingerprint": re.compile(r"[0-9a-f]{16}"),
+    "variables_fingerprint": re.compile(r"[0-9a-f]{16}"),
+    "tensorflow": re.compile(r"[0-9A-Za-z.+-]{1,40}"),
+}
+_NAME, _DTYPE = re.compile(r"[A-Za-z0-9_./:@ -]{1,200}"), re.compile(r"[a-z0-9_]{1,20}")
+_MOST_NAMES, _MOST, _MOST_OF_A_NUMBER = 1000, 2**53, 1e300
+Shape = list[int | None] | None
+
+
+class NotWholeError(ValueError):
+    """An export that is damaged, incomplete or invalid; the message says how."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A whole export; `card` is its card, in which every field has its kind."""
+
+    folder: Path
+    card: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Exported":
+        """Return the export in a folder. Raises NotWholeError, and OSError."""
+        if folder.is_symlink() or not folder.is_dir():
+            raise NotWholeError("it is no folder")
+        try:
+            card = read_json(folder / CARD, _MOST_OF_A_CARD)
+        except (OSError, ValueError) as error:
+            raise NotWholeError(f"{CARD}: {getattr(error, 'strerror', None) or error}") from error
+        if not isinstance(card, dict) or card.get("version") != VERSION:
+            raise NotWholeError(f"{CARD} is not an object of version {VERSION}")
+        if problems := [*_problems(card)]:
+            raise NotWholeError(f"{CARD}: {listed(problems)}")
+        if problems := [*_problems_of_files(folder, card["files"])]:
+            raise NotWholeError(listed(problems))
+        return cls(folder, card)
+
+    @property
+    def bytes(self) -> int:
+        """The size of its files without the card."""
+        return sum(entry["bytes"] for entry in self.card["files"].values())
+
+    def differences(self, expected: Mapping[str, Collection[Any]]) -> list[str]:
+        """Return how it differs from what is known of the run: field of the card -> the values that fit."""
+        return [
+            f"its {name.replace('_', ' ')} is {self.card[name]}, that of the run is {wanted}"
+            for name, values in expected.items()
+            for wanted in [" or ".join(map(str, values))]
+            if self.card[name] not in values
+        ]
+
+    def other_names(self, asked: Mapping[str, Collection[str]]) -> list[str]:
+        """Return how its signature differs from the asked names of `inputs` and `outputs`; none fits any."""
+        return [
+            f"its {what} are {', '.join(self.card[what])}, asked for are {', '.join(names)}"
+            for what, names in asked.items()
+            if names and {*self.card[what]} != {*names}
+        ]
+
+
+def last_saved(run: Run) -> tuple[int, str] | None:
+    """Return the global step and the fingerprint of the checkpoint that a run's chief saved last, or None."""
+    saved = run.chief.of("checkpointed")[-1:]
+    return (saved[0].integer("global_step"), saved[0].text("fingerprint")) if saved else None
+
+
+def _problems(card: Mapping[str, Any]) -> Iterator[str]:
+    for name, rule in _RULES.items():
+        if not (isinstance(card.get(name), str) and rule.fullmatch(card[name])):
+            yield f"{name} is invalid"
+    for name in ("global_step", "examples"):
+        if not _is_count(card.get(name)):
+            yield f"{name} is invalid"
+    if not _each(card.get("metrics"), lambda value: value is None or _is_number(value)):
+        yield "metrics is invalid"
+    for name in ("inputs", "outputs"):
+        if not (_each(card.get(name), _is_tensor) and card[name]):
+            yield f"{name} is invalid"
+    checked = card.get("checked")
+    figures = ("examples", "bound", "largest_difference")
+    if not (isinstance(checked, dict) and all(_is_number(checked.get(name)) for name in figures)):
+        yield "checked is invalid"
+    files = card.get("files")
+    if not (isinstance(files, dict) and all(map(is_entry, files.values()))):
+        yield "files is invalid"
+
+
+def _problems_of_files(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
+    # rglob follows no link to a folder.
+    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    there = {path.relative_to(folder).as_posix() for path in paths} - {README, CARD}
+    yield from (f"{name!r} is not a name of its files" for name in files if not FILES.fullmatch(name))
+    yield from (f"{name} is missing" for name in sorted((files.keys() | _NEEDED) - there))
+    yield from (f"{name!r} is not in {CARD}" for name in sorted(there - files.keys()))
+    manifest = Manifest("", files)
+    for name in sorted(there & files.keys()):
+        if not is_plain(folder / name) or not manifest.holds(folder, name):
+            yield f"{name} has another content than its card says"
+
+
+def _each(values: object, kind: Any) -> bool:  # noqa: ANN401 - a function of any value
+    return (
+        isinstance(values, dict)
+        and len(values) <= _MOST_NAMES
+        and all(_NAME.fullmatch(name) and kind(value) for name, value in values.items())
+    )
+
+
+def _is_tensor(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("dtype"), str):
+        return False
+    shape = value.get("shape")
+    sizes = shape if isinstance(shape, list) else []
+    known = shape is None or isinstance(shape, list)
+    whole = all(size is None or _is_count(size) for size in sizes) and len(sizes) <= _MOST_NAMES
+    return bool(_DTYPE.fullmatch(value["dtype"])) and known and whole
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST_OF_A_NUMBER

@@ -1,0 +1,87 @@
+"""The card of an exported model for people: what it is, where it comes from, and how to call it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from psfleet.evidence.exported_model import Exported
+from trainer.host.disk_space import readable
+
+_SIGNATURE = "serving_default"
+
+
+def loading_line(folder: str) -> str:
+    """Return the line of Python that loads the export in a folder."""
+    return f"tf.saved_model.load({folder!r})"
+
+
+def model_card(exported: Exported, verdict: str, name: str, checkpoint: str) -> str:
+    """Return the README.md of an export of this name, with the verdict on its run, and its checkpoint."""
+    return "\n".join(_lines(exported, verdict, name, checkpoint)) + "\n"
+
+
+def _lines(exported: Exported, verdict: str, model: str, checkpoint: str) -> Iterator[str]:
+    card, folder = exported.card, f"runs/{exported.card['run_id']}/export"
+    checked, size = card["checked"], readable(exported.bytes)
+    yield f"# {model}, trained in run {card['run_id']}"
+    yield ""
+    yield f"A TensorFlow SavedModel of {size}: psfleet trained and exported it. It needs TensorFlow alone."
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| model | `{model}` |"
+    yield f"| run | `{card['run_id']}` |"
+    yield f"| verdict on the run | {verdict} |"
+    yield f"| global step | {card['global_step']} |"
+    yield f"| checkpoint | `{checkpoint}` |"
+    yield f"| fingerprint of the checkpoint | `{card['fingerprint']}` |"
+    yield f"| fingerprint of the variables here | `{card['variables_fingerprint']}` |"
+    yield f"| release of psfleet's trainer | `{card['release'] or 'unknown'}` |"
+    yield f"| TensorFlow | {card['tensorflow']} |"
+    for name, value in sorted(card["metrics"].items()):
+        shown = "not finite" if value is None else f"{value:.6g}"
+        yield f"| {name.replace('_', ' ')}, on {card['examples']} test examples | {shown} |"
+    yield ""
+    yield "## Call it"
+    yield ""
+    (first, of_first), *others = card["inputs"].items()
+    yield "    import tensorflow as tf"
+    yield f"    serve = {loading_line(folder)}.signatures[{_SIGNATURE!r}]"
+    given = ", ".join(
+        f"{name}=tf.zeros({_example(its)}, {its['dtype']!r})" for name, its in ((first, of_first), *others)
+    )
+    yield f"    print(serve({given}))"
+    yield ""
+    yield f"| `{_SIGNATURE}` | name | type | shape |"
+    yield "|---|---|---|---|"
+    for part in ("inputs", "outputs"):
+        for name, its in card[part].items():
+            yield f"| {part.removesuffix('s')} | `{name}` | {its['dtype']} | {_shape(its)} |"
+    yield ""
+    yield "A size that is free is `any`. TensorFlow Serving takes this folder as a version of a model, such"
+    yield f"as `/models/{model}/1`."
+    yield ""
+    yield "## How it was checked"
+    yield ""
+    yield "A process that knew TensorFlow and not psfleet loaded it, before it was collected. Its variables"
+    yield "had the fingerprint above. Its outputs, for some examples together and for the first one alone,"
+    yield "were those of the trainer's own graph:"
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| examples | {checked['examples']} |"
+    yield f"| largest difference, by the largest number in the output | {checked['largest_difference']:.2g} |"
+    yield f"| allowed: eight times the last bit of a float32 | {checked['bound']:.2g} |"
+    yield ""
+    yield "`export.json` has the same facts, and the SHA-256 of each file."
+
+
+def _example(tensor: Mapping[str, Any]) -> str:
+    """Return the shape of a request with one example."""
+    return str([1 if size is None else size for size in tensor["shape"] or []])
+
+
+def _shape(tensor: Mapping[str, Any]) -> str:
+    shape = tensor["shape"]
+    return (
+        "any" if shape is None else f"[{', '.join('any' if size is None else str(size) for size in shape)}]"
+    )

@@ -1,0 +1,210 @@
+"""Decides whether a run's model can be exported, accepts what its host exported, and says how to use it."""
+
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from psfleet.evidence.exported_model import Exported, NotWholeError, last_saved
+from psfleet.evidence.reading import read_run
+from psfleet.evidence.runs_directory import NoSuchRun, find_run
+from psfleet.evidence.saved_models import find_models
+from psfleet.evidence.verdict import FILE_NAME
+from psfleet.inventory.problems import shown
+from psfleet.run.folder import state_of
+from psfleet.run.start import RefusedError, in_the_way
+from trainer.contract.export import EXPORT, PROGRAM, program_fingerprint, signature_name
+from trainer.contract.json_files import read_object
+from trainer.host.disk_space import readable
+from trainer.host.environment import TENSORFLOW_VERSION
+from trainer.host.saved_places import SAVED
+from trainer.host.wording import first_of
+
+_SIGNATURE = "serving_default"
+_SIGNS = "_.=,+@:/-"
+_NAMES, _NO_NAME = re.compile(rf"[A-Za-z0-9{_SIGNS}]{{1,1000}}"), re.compile(r"[^A-Za-z0-9_.-]")
+# Where the evaluator's unit sees the /tmp of the task, and the folder of checkpoints of other hosts.
+_TEMPORARY, _OTHERS = "/var/tmp", "other_hosts"  # noqa: S108 - read alone
+
+
+def run_to_export(runs_directory: Path, run_id: str) -> Path:
+    """Return the folder of a run, of the newest one for the run id "". Raises RefusedError."""
+    try:
+        folder = find_run(runs_directory, run_id or None)
+    except NoSuchRun as refusal:
+        raise RefusedError(str(refusal)) from refusal
+    if state_of(folder) == "running":
+        again = f"ansible-playbook train.yml -e run_id={folder.name}"
+        raise RefusedError(f"run {folder.name} is going on, or not collected: {again} watches it to its end")
+    return folder
+
+
+def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: str) -> dict[str, Any]:
+    """Return how a run is exported. Raises RefusedError.
+
+    `model`, `inputs` and `outputs` are what the user asks for of a program. The `exporter` is the task whose
+    host exports, with `flags` of the evaluator. The card must have what is `expected` and `asked`. `name` and
+    `checkpoint` are for people.
+    """
+    folder, program = Path(run["folder"]), run["settings"].get("program")
+    if program is not None:
+        return _of_program(folder, run, program, model, {"inputs": inputs, "outputs": outputs})
+    if given := [
+        name for name, value in (("model", model), ("inputs", inputs), ("outputs", outputs)) if value
+    ]:
+        what = f"export_{given[0]} is for programs, and run {run['id']} trained a model of psfleet"
+        raise RefusedError(f"{what}: leave it out")
+    saved = last_saved(read_run(folder, folder.name))
+    if saved is None:
+        what = f"{folder / 'events'} knows of no checkpoint of run {run['id']}"
+        raise RefusedError(f"{what}: a run that has begun to train saves one at its end, also by stop.yml")
+    name, (step, fingerprint) = run["settings"]["training"]["model"], saved
+    of_run = {"run_id": [run["id"]], "model": [name], "global_step": [step], "fingerprint": [fingerprint]}
+    flags = {"exporter": run["lead"], "flags": "--export", "name": name, "checkpoint": f"model.ckpt-{step}"}
+    return {**flags, "expected": of_run, "asked": {}}
+
+
+def is_exported(run: Mapping[str, Any]) -> bool:
+    """Return whether what `described_export` says is there. Raises RefusedError, OSError.
+
+    An export of anything else is never overwritten.
+    """
+    place = Path(run["folder"]) / EXPORT
+    if not (place.exists() or place.is_symlink()):
+        return False
+    remedy = f"to export anew, remove it: rm -r {shown(place)}"
+    try:
+        exported = Exported.read(place)
+    except NotWholeError as error:
+        raise RefusedError(f"{shown(place)} is there, and not whole: {error}; {remedy}") from error
+    if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
+        raise RefusedError(f"{shown(place)} is there, and {'; '.join(different)}; {remedy}")
+    return True
+
+
+def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collection[str]) -> None:
+    """Raise RefusedError unless the play has the host with a run's checkpoint."""
+    task = run["exporter"]
+    if task["host"] in reached:
+        return
+    where = f"{task['host']}, which has the checkpoint of {task['name']}"
+    if task["host"] in known:
+        raise RefusedError(f"--limit leaves out {where}: add it to --limit")
+    raise RefusedError(f"the inventory has no host {where}; {_without_host(run)}")
+
+
+def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    """Raise RefusedError unless a host can export a run; `found` is the answer of `ask_hosts` for it."""
+    host = run["exporter"]["host"]
+    if found["problem"]:
+        raise RefusedError(f"{host}, which has the checkpoint: {found['problem']}; {_without_host(run)}")
+    problems = in_the_way({host: found}, plan)
+    if not found["holds_run"]:
+        problems.append(f"{host} has no files of run {run['id']} any more; {_without_host(run)}")
+    if problems:
+        raise RefusedError(*problems)
+
+
+def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> Exported:
+    """Move the export that a host sent to its place in a run's folder, and return it.
+
+    Raises RefusedError or NotWholeError if it is not what the run's records say, and OSError if another one
+    is there.
+    """
+    exported = Exported.read(incoming / EXPORT)
+    if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
+        raise RefusedError(*different)
+    exported.folder.rename(folder / EXPORT)
+    shutil.rmtree(incoming, ignore_errors=True)
+    return Exported(folder / EXPORT, exported.card)
+
+
+def verdict_on(folder: Path) -> str:
+    """Return the verdict on a run, or why it has none."""
+    verdict = read_object(folder / FILE_NAME).get("verdict")
+    return str(verdict) if verdict else f"none: the run is {state_of(folder)}, and was not judged"
+
+
+def told(exported: Exported, name: str, place: str) -> list[str]:
+    """Return the lines that say what was exported and how to use it."""
+    card = exported.card
+    given = ", ".join(f"{name}=.." for name in card["inputs"])
+    answers = ", ".join(card["outputs"])
+    return [
+        f"{place} holds {name} of run {card['run_id']} at global step {card['global_step']}, "
+        f"a SavedModel of {readable(exported.bytes)}. In Python, with TensorFlow alone:",
+        f"tf.saved_model.load({place!r}).signatures[{_SIGNATURE!r}]({given})  # {answers}",
+    ]
+
+
+def _of_program(
+    folder: Path, run: Mapping[str, Any], program: Mapping[str, Any], model: str, asked: Mapping[str, str]
+) -> dict[str, Any]:
+    for name, value in {"model": model, **asked}.items():
+        if value and not _NAMES.fullmatch(value):
+            raise RefusedError(
+                f"export_{name} is {value!r}; expected names with letters, digits and {_SIGNS}"
+            )
+    path = _chosen(folder, run["id"], model)
+    first, *rest = path.split("/")
+    task, on_host = run["lead"], path
+    if first == SAVED:
+        task = next((each for each in run["tasks"] if each["name"] == rest[0]), None)
+        on_host = "/".join((_TEMPORARY, *rest[2:]) if rest[1] == "tmp" else rest[1:])
+    names = {what: [name for name in value.split(",") if name] for what, value in asked.items()}
+    given = [f"--{what}={','.join(each)}" for what, each in names.items() if each]
+    described = {
+        "exporter": task,
+        "flags": " ".join(("--export", f"--model={on_host}", *given)),
+        "name": _NO_NAME.sub("_", program.get("name") or Path(program["file"]).stem),
+        "checkpoint": path,
+        "expected": {
+            "run_id": [run["id"]],
+            "model": [PROGRAM],
+            "checkpoint": [path, on_host],
+            # The same path may hold another checkpoint later.
+            "fingerprint": [program_fingerprint(folder / path)],
+        },
+        "asked": {what: [signature_name(name) for name in each] for what, each in names.items()},
+    }
+    if first == _OTHERS or task is None:
+        raise RefusedError(
+            f"{path} is of another host than the lead's; {_without_host({**run, **described})}"
+        )
+    return described
+
+
+def _chosen(folder: Path, run_id: str, asked: str) -> str:
+    """Return the checkpoint of a program that is exported, relative to its run's folder; with its graph."""
+    found = [model for model in find_models(folder) if not model.path.startswith(f"{EXPORT}/")]
+    found = [model for model in found if model.path != EXPORT]
+    graphs = [
+        model.path
+        for model in found
+        if model.kind == "checkpoint"
+        and (folder / f"{model.path}.meta").is_file()
+        and _NAMES.fullmatch(model.path)
+    ]
+    if asked in graphs or (len(graphs) == 1 and not asked):
+        return asked or graphs[0]
+    if graphs:
+        choose = f"choose one by -e export_model=..: {first_of(graphs)}"
+        raise RefusedError(
+            f"export_model is {asked!r}, and run {run_id} has {len(graphs)} checkpoints: {choose}"
+        )
+    others = [model.described(shown(folder)) for model in found]
+    what = f"run {run_id} has no checkpoint of a program with its graph (.meta)"
+    have = f"what it saved is loaded as it is: {first_of(others)}" if others else "it saved no model"
+    raise RefusedError(f"{what}; {have}")
+
+
+def _without_host(run: Mapping[str, Any]) -> str:
+    """Return how to export a run from what was collected of it."""
+    # On a host a checkpoint in a task's /tmp has another path.
+    of_program = [f"--model={run['checkpoint']}", *run["flags"].split()[2:]]
+    words = " ".join((*(of_program if run["settings"].get("program") else ()), shown(Path(run["folder"]))))
+    command = f"python -m trainer.evaluator --export {words}"
+    return (
+        f"its collected files can be exported where TensorFlow {TENSORFLOW_VERSION} is installed: {command}"
+    )

@@ -1,0 +1,158 @@
+"""An export on its way from a host to the folder of its run, also from a host that sends other things."""
+
+import io
+import json
+import secrets
+import shutil
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from plugins.action import decide_run
+from psfleet.evidence.exported_model import README
+from psfleet.evidence.saved_models import find_models
+from psfleet.run.folder import described_run, tasks_of_run
+from psfleet.run.settings import run_settings
+from psfleet.watch.exports import described_export
+from tests.plugins.steps.module_run import action_of
+from tests.psfleet.evidence.made_exports import FILES, SAVED, card_of
+from tests.psfleet.evidence.run_folders import plan_of
+from tests.repository import played, written_play
+from tests.trainer.processes import Cluster
+from trainer.contract.exit_codes import FINISHED
+from trainer.contract.export import CARD, EXPORT
+from trainer.contract.json_files import write_json
+from trainer.contract.settings import TrainingSettings
+from trainer.evaluator import main
+
+FLAGS = ("--replication=local", "--model=linear", "--steps=40")
+RUN_ID = "test"
+
+
+def begun(folder: Path) -> dict[str, Any]:
+    """Write what the controller has of a run of one worker, and return the run as decide_run gives it."""
+    plan = plan_of(("worker", "10.0.0.1:2222"))
+    training = TrainingSettings(model="linear", replication="local")
+    settings = run_settings(plan, {"worker0": training})
+    run = described_run(folder, settings, tasks_of_run(plan.to_json(), settings))
+    write_json(folder / "plan.json", plan.to_json())
+    write_json(folder / "settings.json", run["settings"])
+    write_json(folder / "state.json", {"state": "ended"})
+    run |= described_export(run, "", "", "")
+    return run | {"action": "export"}
+
+
+def exported(root: Path, run: Mapping[str, Any], python: str = sys.executable) -> str:
+    """Collect the export of a run from a host and accept it, and return what Ansible prints."""
+    paths = {"state_directory": f"{root}/state", "log_directory": f"{root}/logs"}
+    collect = {"run": run, "tasks": run["tasks"], "exported": True, "limit_megabytes": 1, "paths": paths}
+    playbook = written_play(
+        root,
+        {"psfleet.cluster.collect_run": collect, "register": "found", "when": run["action"] == "export"},
+        {
+            "psfleet.cluster.run_folder": {
+                "run": run,
+                "state": "exported",
+                "left_out": "{{ found.left_out | default([]) }}",
+            }
+        },
+    )
+    inventory = root / "hosts.yml"
+    host = {"ansible_connection": "local", "ansible_python_interpreter": python}
+    inventory.write_text(json.dumps({"all": {"hosts": {"host0": host}}}))
+    done = played(playbook, "-i", inventory)
+    return done.stdout + done.stderr
+
+
+def test_the_model_of_a_real_run_is_collected_and_serves(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "hosts", ps=0, workers=1, flags=FLAGS) as cluster:
+        cluster.start()
+        assert cluster.wait() == {"worker0": FINISHED}, cluster.outputs()
+        on_host = Path(shutil.copytree(cluster.directory("worker0"), tmp_path / "state" / "runs" / RUN_ID))
+    assert main(["--export", str(on_host)]) == FINISHED
+    folder = tmp_path / "runs" / RUN_ID
+    shutil.copytree(on_host / "events", folder / "events")
+    run = begun(folder)
+    said = exported(tmp_path, run)
+    assert "host0                      : ok=2    changed=2" in said, said
+    files = {path.relative_to(folder / EXPORT).as_posix() for path in (folder / EXPORT).rglob("*.*")}
+    assert files == {*FILES, CARD, README}
+    card = json.loads((folder / EXPORT / CARD).read_text())
+    y = tf.saved_model.load(str(folder / EXPORT)).signatures["serving_default"](features=tf.constant([0.0]))[
+        "y"
+    ]
+    assert y.numpy() == pytest.approx([card["metrics"]["bias"]])
+    page = (folder / EXPORT / README).read_text()
+    assert "| verdict on the run | none: the run is ended, and was not judged |" in page
+    assert f"serve = tf.saved_model.load('runs/{RUN_ID}/export').signatures['serving_default']" in page
+    assert [model.path for model in find_models(folder)] == [EXPORT]
+    decide = {"state": "exported", "run_id": RUN_ID, "runs_directory": str(folder.parent)}
+    # It reaches no host: the action has no connection.
+    assert action_of(decide_run.ActionModule)._act(decide)["run"]["action"] == "present"
+    assert "changed=0" in exported(tmp_path, run | {"action": "present"})
+    write_json(folder / "verdict.json", {"verdict": "proven"})
+    assert "changed=1" in exported(tmp_path, run | {"action": "present"})
+    assert "| verdict on the run | proven |" in (folder / EXPORT / README).read_text()
+
+
+def forged(root: Path, members: Mapping[str, bytes], links: Mapping[str, str]) -> str:
+    """Return the Python of a host that answers with an archive of these files, and of links."""
+    # It is removed when it is fetched, as on a host.
+    archive = Path(f"/var/tmp/psfleet-{secrets.token_hex(4)}.tar.gz")
+    with tarfile.open(archive, "w:gz") as stream:
+        for name, target in links.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            stream.addfile(link)
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            stream.addfile(member, io.BytesIO(content))
+    answer = {"path": str(archive), "size": archive.stat().st_size, "files": 1, "left_out": []}
+    python = root / "python"
+    python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'answers': [answer]})}'\n")
+    python.chmod(0o755)
+    return str(python)
+
+
+WHOLE = {f"{EXPORT}/{name}": content for name, content in FILES.items()}
+WHOLE[f"{EXPORT}/{CARD}"] = json.dumps(card_of(run_id=RUN_ID)).encode()
+
+
+@pytest.mark.parametrize(
+    ("others", "links", "taken"),
+    [
+        ({}, {}, True),
+        ({"events/worker0.jsonl": b"forged", "verdict.json": b"{}", f"{EXPORT}/README.md": b"x"}, {}, True),
+        ({"../state.json": b"{}", f"{EXPORT}/../plan.json": b"{}", "/tmp/psfleet-escaped": b""}, {}, True),
+        ({}, {f"{EXPORT}/variables": "/tmp", EXPORT: "/tmp"}, True),
+        ({f"{EXPORT}/assets/x.sh": b"#!"}, {}, False),
+        ({f"{EXPORT}/{CARD}": b"{}"}, {}, False),
+        ({f"{EXPORT}/{CARD}": json.dumps(card_of(run_id="other")).encode()}, {}, False),
+        ({f"{EXPORT}/saved_model.pb": b"forged"}, {}, False),
+        ({f"{EXPORT}/variables/variables.data-00000-of-00001": bytes(2_000_000)}, {}, False),
+    ],
+)
+def test_a_host_brings_an_export_into_its_place_and_nothing_else(
+    tmp_path: Path, others: dict[str, bytes], links: dict[str, str], *, taken: bool
+) -> None:
+    folder = tmp_path / "runs" / RUN_ID
+    (folder / "events").mkdir(parents=True)
+    event = {"v": 1, "event": "checkpointed", "run_id": RUN_ID, "job": "worker", "index": 0, "host": "host0"}
+    event |= {"pid": 1, "plan_hash": "", "release": "", "wall": 1.8e9, "monotonic": 1.0, **SAVED}
+    (folder / "events" / "worker0.jsonl").write_text(json.dumps(event) + "\n")
+    run = begun(folder)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    said = exported(tmp_path, run, forged(tmp_path, {**WHOLE, **others}, links))
+    after = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    new = {path.relative_to(folder).as_posix() for path in after.keys() - before.keys()}
+    assert new == ({*WHOLE, f"{EXPORT}/{README}"} if taken else set()), said
+    assert [path for path in before if path.is_relative_to(folder) and after[path] != before[path]] == []
+    assert not (folder / ".export").exists()
+    assert not Path("/tmp/psfleet-escaped").exists()
+    assert ("Nothing was exported: what came from host0 is refused: " in said) is not taken

@@ -1,0 +1,223 @@
+"""Exports a final model: a SavedModel that serves without this code, and a card that describes it.
+
+The export counts once another process, which knows TensorFlow alone (trainer/model/served.py), has loaded it
+and found the same variables and the same outputs for test examples.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.contract.exit_codes import PROGRAM
+from trainer.contract.export import CARD, EXPORT, VERSION
+from trainer.contract.json_files import write_json
+from trainer.coordination.bounded_calls import runtime_config
+from trainer.host.error_lines import last_words
+from trainer.model import served
+from trainer.model.evaluation import EVALUATION_BATCH, FinalModel
+from trainer.model.fingerprint import fingerprint_of
+from trainer.model.pieces import name_of
+from trainer.process.failure import TaskFailure
+
+v1 = tf.compat.v1
+
+# The most that an output may differ, as a part of the largest number in it: eight times float32's last bit.
+# Another process may add the same numbers in another order.
+BOUND = 2.0**-20
+# The examples on which the two are compared.
+MOST_EXAMPLES = EVALUATION_BATCH
+FEATURES = "features"
+_UNFINISHED = f"{EXPORT}.tempstate"
+_BLOCK = 1 << 20
+Arrays = Mapping[str, npt.NDArray[np.generic]]
+Tensors = Mapping[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a process without this code found in a SavedModel, and how far its outputs differ, at most."""
+
+    variables: Arrays
+    largest_difference: float
+
+    def require_variables(self, values: Arrays) -> str:
+        """Return the fingerprint of these variables. Raises TaskFailure unless they are the same."""
+        fingerprint = fingerprint_of(values)
+        if (other := fingerprint_of(self.variables)) != fingerprint:
+            raise _not_exported(f"its variables have the fingerprint {other}, expected {fingerprint}")
+        return fingerprint
+
+
+def export_model(final: FinalModel, directory: Path, described: Mapping[str, Any]) -> Path:
+    """Export a final model into the folder `export` of a directory, and return that folder.
+
+    `described` is what the card says of the run. An earlier export is replaced once the new one is checked.
+    Raises TaskFailure (`program`) if the check fails, and OSError; nothing is left then.
+    """
+    features, values = final.context.data.test.features[:MOST_EXAMPLES], final.values()
+    with unfinished(directory) as folder:
+        signature = _write_model(final, values, folder)
+        found = check_served(folder, {FEATURES: features}, final.outputs(features))
+        fingerprint = found.require_variables(values)
+        checked = {"examples": len(features), "bound": BOUND, "largest_difference": found.largest_difference}
+        described = {**described, "variables_fingerprint": fingerprint, "checked": checked}
+        return finish(folder, directory, {**described, **signature})
+
+
+@contextmanager
+def unfinished(directory: Path) -> Iterator[Path]:
+    """Yield a folder for an export in a directory, which is removed unless the export is finished."""
+    with tempfile.TemporaryDirectory(prefix=f"{_UNFINISHED}.", dir=directory) as place:
+        yield Path(place) / EXPORT
+
+
+def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
+    """Write the card of a SavedModel, move both into a directory, and return their folder. Raises OSError."""
+    files = {
+        path.relative_to(folder).as_posix(): {"sha256": _sha256(path), "bytes": path.stat().st_size}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    card = {"version": VERSION, **described, "tensorflow": tf.__version__, "files": files}
+    write_json(folder / CARD, card, indent=4)
+    target = directory / EXPORT
+    if target.exists():
+        shutil.rmtree(target)
+    return folder.rename(target)
+
+
+def write_saved_model(
+    session: tf.compat.v1.Session, inputs: Tensors, outputs: Tensors, folder: Path
+) -> dict[str, Any]:
+    """Write the graph and the variables of a session as a SavedModel; return its signature for the card."""
+    signature = v1.saved_model.build_signature_def(
+        _infos(inputs), _infos(outputs), v1.saved_model.signature_constants.PREDICT_METHOD_NAME
+    )
+    builder = v1.saved_model.Builder(str(folder))
+    builder.add_meta_graph_and_variables(
+        session,
+        [v1.saved_model.SERVING],
+        {served.SIGNATURE: signature},
+        clear_devices=True,
+        strip_default_attrs=True,
+    )
+    builder.save()
+    return {"inputs": _described(inputs), "outputs": _described(outputs)}
+
+
+def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
+    """Let a process without this code serve a SavedModel, and compare what it answers.
+
+    Raises TaskFailure (`program`) if it does not answer `expected`, row by row.
+    """
+    count = next((len(value) for value in request.values() if value.ndim), None)
+    if others := [name for name, value in expected.items() if value.shape[:1] != (count,)]:
+        raise _not_exported(f"its output {others[0]} is not a value for each example")
+    with tempfile.TemporaryDirectory() as place:
+        asked, answered = Path(place) / "request.npz", Path(place) / "answer.npz"
+        np.savez(asked, allow_pickle=False, **request)
+        command = [sys.executable, "-I", served.__file__, str(folder), str(asked), str(answered)]
+        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+        if done.returncode:
+            why = last_words((done.stdout + done.stderr).splitlines())
+            raise _not_exported(f"it could not serve, exit code {done.returncode}: {why}")
+        with np.load(answered) as content:
+            found = {part: _part(content, part) for part in ("outputs", "first", "variables")}
+    if {*found["outputs"]} != {*expected}:
+        raise _not_exported(f"it answers {', '.join(found['outputs'])}, expected {', '.join(expected)}")
+    differences = [
+        difference
+        for name, value in expected.items()
+        # One alone must be served as among the others: nothing may depend on the number of examples.
+        for rows, other in ((value, found["outputs"][name]), (value[:1], found["first"][name]))
+        for difference in [_difference(name, rows, other, value)]
+    ]
+    return Served(found["variables"], max(differences))
+
+
+def _write_model(final: FinalModel, values: Arrays, folder: Path) -> dict[str, Any]:
+    """Write the SavedModel, whose graph holds nothing but what serving needs; return its signature."""
+    model, context = final.model, final.context
+    with tf.Graph().as_default() as graph:
+        variables = model.create_variables(context)
+        features = v1.placeholder(tf.float32, [None, *context.data.test.features.shape[1:]], FEATURES)
+        outputs = model.outputs(context, model.values_of(variables), features)
+    with v1.Session(graph=graph, config=runtime_config(context.settings.threads)) as session:
+        for variable in variables:
+            # The initial value is fed, so that the graph need not hold operations to assign it.
+            session.run(variable.initializer, {variable.initializer.inputs[1]: values[name_of(variable)]})
+        return write_saved_model(session, {FEATURES: features}, outputs, folder)
+
+
+def _difference(
+    name: str,
+    expected: npt.NDArray[np.generic],
+    found: npt.NDArray[np.generic],
+    whole: npt.NDArray[np.generic],
+) -> float:
+    """Return how far an output differs, as a part of the largest number in it.
+
+    Raises TaskFailure (`program`) if it is not the same to BOUND.
+    """
+    if (expected.dtype, expected.shape) != (found.dtype, found.shape):
+        what = f"{found.dtype} of shape {found.shape}, expected {expected.dtype} of shape {expected.shape}"
+        raise _not_exported(f"its output {name} is {what}")
+    if not np.issubdtype(expected.dtype, np.floating):
+        if not np.array_equal(expected, found):
+            raise _not_exported(f"its output {name} differs")
+        return 0.0
+    largest = np.max(np.abs(whole)) or 1.0
+    difference = float(np.max(np.abs(np.subtract(expected, found))) / largest)
+    if not difference <= BOUND:
+        what = f"by {difference:.3g} of its largest number, expected at most {BOUND:.3g}"
+        raise _not_exported(f"its output {name} differs {what}")
+    return difference
+
+
+def _not_exported(why: str) -> TaskFailure:
+    return TaskFailure(PROGRAM, f"the exported model was checked and removed, because {why}")
+
+
+def _part(content: Mapping[str, Any], part: str) -> dict[str, npt.NDArray[np.generic]]:
+    prefix = f"{part}/"
+    return {name.removeprefix(prefix): content[name] for name in content if name.startswith(prefix)}
+
+
+def _infos(tensors: Tensors) -> dict[str, Any]:
+    """Return name -> what a signature says of each tensor."""
+    return {
+        name: v1.TensorInfo(
+            name=tensor.name, dtype=tensor.dtype.as_datatype_enum, tensor_shape=tensor.shape.as_proto()
+        )
+        for name, tensor in tensors.items()
+    }
+
+
+def _described(tensors: Tensors) -> dict[str, Any]:
+    """Return name -> dtype and shape of each tensor, with None for a size that is free."""
+    return {
+        name: {
+            "dtype": tensor.dtype.name,
+            "shape": None if tensor.shape.rank is None else tensor.shape.as_list(),
+        }
+        for name, tensor in tensors.items()
+    }
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
