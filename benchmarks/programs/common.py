@@ -30,7 +30,7 @@ class Training:
         self.batch_size = settings.batch_size
         self.learning_rate = self._model.learning_rate(settings, cluster.workers)
         data = self._model.load(settings, cluster.workers)
-        self.examples = data.train
+        self.examples = data.train.read(0, len(data.train))
         self._context = ModelContext(settings, data, Devices((), ""))
 
     def variables(self) -> list[tf.Variable]:

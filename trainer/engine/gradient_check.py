@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from trainer.engine.local_steps import Batch, mean_of
-from trainer.engine.optimizers import Gradients
+from trainer.engine.optimizers import AnyGradient, AnyGradients
 from trainer.model.data import Examples
-from trainer.model.models.model import Model, ModelContext, Values
-from trainer.model.pieces import AnyVariable, join_values, pieces_of
+from trainer.model.models.model import ModelContext, Values
+from trainer.model.pieces import AnyVariable, TableVariable, join_values, pieces_of
+from trainer.model.tables import RowGradients
 
 # As parts of the loss: the change to aim at, and the most by which two computations at the same point may
 # differ. If they differ more, the loss draws random numbers.
@@ -30,9 +30,13 @@ _LEAST_MOVE, _MOST_MOVE = 1e-4, 0.1
 
 
 class WorkerLoss(NamedTuple):
-    """A worker's mean loss of batches, each at its point; the gradients are multiplied by `weight`."""
+    """A worker's mean loss of batches, each at its point; the gradients are multiplied by `weight`.
+
+    `loss_at` returns the loss of a batch at another point.
+    """
 
     context: ModelContext
+    loss_at: Callable[[Values, Batch], tf.Tensor]
     points: Sequence[Values]
     batches: Sequence[Batch]
     loss: tf.Tensor
@@ -44,7 +48,7 @@ class GradientFit:
     """The loss of a batch, the norm of its gradients, and their fit.
 
     If all gradients are zero, the fit is 0. It is nan if the loss draws random numbers. Norm and fit are both
-    nan if every gradient covers only some rows of a table (tf.IndexedSlices).
+    nan if every gradient covers only some rows of a variable (tf.IndexedSlices).
     """
 
     loss: float
@@ -72,7 +76,7 @@ class GradientCheck:
     """
 
     def __init__(
-        self, model: Model, variables: Sequence[AnyVariable], of_worker: WorkerLoss, applied: Gradients
+        self, variables: Sequence[AnyVariable], of_worker: WorkerLoss, applied: AnyGradients
     ) -> None:
         """Add the operations to the default graph."""
         self._fed = [tensor for batch in of_worker.batches for tensor in batch]
@@ -102,13 +106,12 @@ class GradientCheck:
             def loss_at(steps: float) -> tf.Tensor:
                 return mean_of(
                     [
-                        model.loss(
-                            of_worker.context,
+                        of_worker.loss_at(
                             [
                                 value if slope is None else value + tf.cast(steps * step, slope.dtype) * slope
                                 for value, slope in zip(point, slopes, strict=True)
                             ],
-                            *batch,
+                            batch,
                         )
                         for point, batch in zip(points, of_worker.batches, strict=True)
                     ]
@@ -125,22 +128,22 @@ class GradientCheck:
         )
 
 
-def batch_of(examples: Examples, size: int, number: int) -> Examples:
-    """Return batch `number` of these examples, in their order; it repeats examples if there are too few."""
-    places = (np.arange(size) + number * size) % len(examples)
-    return Examples(examples.features[places], examples.labels[places])
-
-
 def _norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     squares = [tf.reduce_sum(tf.square(tf.cast(tensor, tf.float32))) for tensor in tensors]
     return tf.sqrt(tf.add_n(squares)) if squares else tf.constant(math.nan)
 
 
 def _slope(
-    variable: AnyVariable, gradients: Mapping[str, tf.Tensor | tf.IndexedSlices], weight: float | tf.Tensor
+    variable: AnyVariable, gradients: Mapping[str, AnyGradient], weight: float | tf.Tensor
 ) -> tf.Tensor | None:
-    """Return a variable's gradient, or None if it has none or only one of some rows, as of a large table."""
+    """Return a variable's gradient, or None if it has none or only one of some rows (tf.IndexedSlices).
+
+    Of a model's table it is the gradient of the rows that were looked up.
+    """
     pieces = [gradients.get(piece.op.name) for piece in pieces_of(variable)]
+    if isinstance(variable, TableVariable):
+        rows = tf.concat([its.values for its in pieces if isinstance(its, RowGradients)], axis=0)
+        return rows / tf.cast(weight, rows.dtype)
     if any(piece is None or isinstance(piece, tf.IndexedSlices) for piece in pieces):
         return None
     whole = join_values(variable, [tf.identity(piece) for piece in pieces])

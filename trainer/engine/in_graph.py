@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP, TOWERS, Note, TowerPart
-from trainer.engine.optimizers import Gradients
+from trainer.engine.optimizers import AnyGradients
 from trainer.engine.training import TrainingGraph
 from trainer.process.cluster import worker_device
 
@@ -24,7 +24,7 @@ class _Tower(NamedTuple):
 
     loss: tf.Tensor
     examples: tf.Tensor
-    gradients: Gradients
+    gradients: AnyGradients
 
 
 class InGraphGraph(TrainingGraph):
@@ -51,7 +51,7 @@ class InGraphGraph(TrainingGraph):
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
         self.step = [loss, counted, *counts]
 
-    def applied_gradients(self) -> Sequence[Gradients]:
+    def applied_gradients(self) -> Sequence[AnyGradients]:
         """Return each tower's gradients, as they go into the mean."""
         return self._of_towers
 

@@ -10,14 +10,19 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from trainer.engine.row_optimizers import ACCUMULATED_AT_FIRST, RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
+from trainer.model.tables import RowGradients
 
 v1 = tf.compat.v1
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Gradients = Sequence[tuple[Gradient, tf.Variable]]
+# Those of the model's variables, and those of rows of its tables.
+AnyGradient: TypeAlias = Gradient | RowGradients
+AnyGradients = Sequence[tuple[AnyGradient, tf.Variable]]
 
-_MOMENTUM, _ACCUMULATED_AT_FIRST = 0.9, 0.1
+_MOMENTUM = 0.9
 
 
 def _momentum(rate: float, batches: int) -> tf.compat.v1.train.Optimizer:
@@ -30,7 +35,7 @@ _KINDS: Mapping[str, Callable[[float, int], tf.compat.v1.train.Optimizer]] = {
     "sgd": lambda rate, batches: v1.train.GradientDescentOptimizer(rate * batches),
     "momentum": _momentum,
     "adagrad": lambda rate, batches: v1.train.AdagradOptimizer(
-        rate * math.sqrt(batches), _ACCUMULATED_AT_FIRST / batches
+        rate * math.sqrt(batches), ACCUMULATED_AT_FIRST / batches
     ),
     "adam": lambda rate, batches: v1.train.AdamOptimizer(rate * batches, 0.9**batches, 0.999**batches),
 }
@@ -46,7 +51,7 @@ def _as_long_as_adams(rate: float, gradient: tf.Tensor) -> tf.Tensor:
 _LOCAL_STEPS: Mapping[str, Callable[[float, tf.Tensor], tf.Tensor]] = {
     "sgd": lambda rate, gradient: rate * gradient,
     "momentum": lambda rate, gradient: rate / (1 - _MOMENTUM) * gradient,
-    "adagrad": lambda rate, gradient: rate / math.sqrt(_ACCUMULATED_AT_FIRST) * gradient,
+    "adagrad": lambda rate, gradient: rate / math.sqrt(ACCUMULATED_AT_FIRST) * gradient,
     "adam": _as_long_as_adams,
 }
 
@@ -55,30 +60,42 @@ class Optimizers:
     """One optimizer for each device: its slots and other numbers lie there, so only gradients travel.
 
     A slot is named after its variable, as in "hidden/weights/Adam". Each device has its own copy of a number
-    that belongs to no variable: "beta1_power", "beta1_power_1" and so on hold equal values.
+    that belongs to no variable: "beta1_power", "beta1_power_1" and so on hold equal values. The parts of
+    tables have optimizers of their own (row_optimizers.py).
     """
 
     def __init__(self, name: str, learning_rate: float, batches: int = 1) -> None:
         """Take the number of batches whose mean gradient a step applies."""
         self._name, self._learning_rate, self._batches = name, learning_rate, batches
         self._optimizers: dict[str, tf.compat.v1.train.Optimizer] = {}
+        self._of_rows: dict[str, RowOptimizer] = {}
         # Variable's name -> the gradient of the first step that is built, and the variable.
-        self.first_applied: dict[str, tuple[Gradient, tf.Variable]] = {}
+        self.first_applied: dict[str, tuple[AnyGradient, tf.Variable]] = {}
 
-    def apply(self, gradients: Gradients) -> list[tf.Operation]:
+    def apply(self, gradients: AnyGradients) -> list[tf.Operation]:
         """Return the operations that apply the gradients, one on each device that holds variables."""
-        of_devices: dict[str, list[tuple[Gradient, tf.Variable]]] = {}
+        of_devices: dict[str, list[tuple[AnyGradient, tf.Variable]]] = {}
         for gradient, variable in gradients:
             of_devices.setdefault(variable.device, []).append((gradient, variable))
         return [self._apply_on(device, its) for device, its in of_devices.items()]
 
-    def _apply_on(self, device: str, gradients: Gradients) -> tf.Operation:
-        if device not in self._optimizers:
-            self._optimizers[device] = _KINDS[self._name](self._learning_rate, self._batches)
+    def _apply_on(self, device: str, gradients: AnyGradients) -> tf.Operation:
         for gradient, variable in gradients:
             self.first_applied.setdefault(variable.op.name, (gradient, variable))
+        rows = [(its, part) for its, part in gradients if isinstance(its, RowGradients)]
+        others = [pair for pair in gradients if not isinstance(pair[0], RowGradients)]
+        applied: list[tf.Operation] = []
         with tf.device(device):
-            return self._optimizers[device].apply_gradients(gradients)
+            if rows:
+                if device not in self._of_rows:
+                    number = len(self._of_rows)
+                    self._of_rows[device] = row_optimizer(self._name, self._learning_rate, device, number)
+                applied.append(self._of_rows[device].apply(rows))
+            if others:
+                if device not in self._optimizers:
+                    self._optimizers[device] = _KINDS[self._name](self._learning_rate, self._batches)
+                applied.append(self._optimizers[device].apply_gradients(others))
+            return applied[0] if len(applied) == 1 else tf.group(*applied)
 
     def local_step(
         self, values: Values, gradients: Sequence[Gradient | None], scale: float | tf.Tensor

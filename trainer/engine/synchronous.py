@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
 from trainer.engine.bells import Waker
-from trainer.engine.optimizers import Gradients
+from trainer.engine.optimizers import AnyGradients
 from trainer.engine.round_keeper import RoundKeeper
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession, sizes_of_calls
@@ -54,7 +54,7 @@ class SynchronousGraph(TrainingGraph):
         self.calls = {size: [tf.stack(losses[:size]), rows] for size, rows in numbers.items()}
         self.step = self.calls[1]
 
-    def applied_gradients(self) -> Sequence[Gradients]:
+    def applied_gradients(self) -> Sequence[AnyGradients]:
         """Return the gradients that this worker offers, as they go into the mean."""
         return [self.rounds.offered]
 

@@ -1,10 +1,10 @@
 """The graph of synchronous steps: gradients are gathered on the ps in rounds, and their mean is applied once.
 
-This is the algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981). It uses
-TensorFlow's conditional accumulators, one for each packed tensor of gradients (wire.py), on its ps. A *round*
-is an attempt at a global step. The accumulators themselves drop gradients that were computed in an earlier
-round. In each round, the first `replicas` workers whose gradients lie on every ps are admitted, each once. So
-the means of all variables are over the same workers, and the counters on ps 0 count exactly these workers.
+This is the algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981). A *round*
+is an attempt at a global step. Accumulators on the ps gather the gradients (accumulators.py), and drop those
+that were computed in an earlier round. In each round, the first `replicas` workers whose gradients lie on
+every ps are admitted, each once. So the means of all variables are over the same workers, and the counters on
+ps 0 count exactly these workers.
 
 The worker that adds the last of a round's gradients completes the round in the same call: each ps applies its
 means, then ps 0 counts the step and opens the next round. Each ps notes the last round that it applied, so
@@ -15,7 +15,7 @@ round to which each worker was admitted, the last round for which all gradients 
 added]. A worker's bell (bells.py) rings when a round is opened.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +23,10 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, variable_on
+from trainer.engine.accumulators import AnySent, accumulator_of
 from trainer.engine.bells import create_bell, ring
-from trainer.engine.optimizers import Gradients, Optimizers
-from trainer.engine.wire import Sent
+from trainer.engine.mutex import locked
+from trainer.engine.optimizers import AnyGradients, Optimizers
 
 v1 = tf.compat.v1
 
@@ -80,29 +81,21 @@ class Standing:
 class _Part:
     """The part of the rounds on one ps: the accumulators of its gradients, and the last round it applied."""
 
-    def __init__(self, device: str, sent: Sequence[Sent]) -> None:
-        """Create these for the gradients that are sent to the device, in the default graph."""
+    def __init__(self, device: str, sent: Sequence[AnySent], workers: int, worker: int) -> None:
+        """Create these for the gradients that a worker sends to the device, in the default graph."""
         self._device = device
-        self._sent = self._its(sent)
         place = device.replace("/", "_").replace(":", "_")
         with tf.device(device):
             # A local variable is not saved: rounds belong to the processes, not to the model.
             self.applied = variable_on(f"applied{place}", "", [], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
             self._mutex = tf.raw_ops.MutexV2(shared_name=f"psfleet/applied_mutex{place}", container="")
-            self.accumulators = [
-                v1.ConditionalAccumulator(
-                    each.flat.dtype,
-                    each.flat.shape,
-                    shared_name=f"psfleet/gradients/{each.pieces[0].op.name}",
-                )
-                for each in self._sent
-            ]
+            self.accumulators = [accumulator_of(each, workers, worker) for each in self._its(sent)]
 
-    def add(self, sent: Sequence[Sent], local_step: tf.Tensor) -> list[tf.Operation]:
+    def add(self, sent: Sequence[AnySent], local_step: tf.Tensor) -> list[tf.Operation]:
         """Return the operations that add the gradients of this ps, computed in the round `local_step`."""
         with tf.device(self._device):
             return [
-                accumulator.apply_grad(each.flat, local_step=local_step)
+                accumulator.add(each, local_step)
                 for accumulator, each in zip(self.accumulators, self._its(sent), strict=True)
             ]
 
@@ -110,9 +103,7 @@ class _Part:
         """Return a tensor that is there once the means of a round are applied; at once if it is _NONE."""
 
         def apply_means() -> tf.Tensor:
-            gradients: list[tuple[tf.Tensor | tf.IndexedSlices, tf.Variable]] = []
-            for accumulator, each in zip(self.accumulators, self._sent, strict=True):
-                gradients += each.split(accumulator.take_grad(replicas))
+            gradients = [pair for each in self.accumulators for pair in each.mean(replicas)]
             with tf.control_dependencies(optimizers.apply(gradients)):
                 noted = self.applied.assign(round_, read_value=False)
             with tf.control_dependencies([noted]):
@@ -130,7 +121,7 @@ class _Part:
             round_ = tf.identity(round_)
             return tf.cond(tf.not_equal(round_, _NONE), apply_once, lambda: tf.constant(False))
 
-    def _its(self, sent: Sequence[Sent]) -> list[Sent]:
+    def _its(self, sent: Sequence[AnySent]) -> list[AnySent]:
         return [each for each in sent if each.device == self._device]
 
 
@@ -145,7 +136,7 @@ class RoundOperations:
         """Add the rounds to the default graph."""
         self.workers, self.worker, self.replicas, self.counters = workers, worker, replicas, counters
         # A batch's gradients as the means are taken of them.
-        self.offered: Gradients = []
+        self.offered: AnyGradients = []
         with tf.device(counters.device):
             places = [_FIRST + 2 * workers]
             self._rounds = variable_on("rounds", "", places, tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
@@ -156,18 +147,19 @@ class RoundOperations:
         self.standing = self._read_standing()
         self.wait = self._read_after(own)
 
-    def build(self, sent: Sequence[Sent], optimizers: Optimizers) -> None:
+    def build(self, sent: Sequence[AnySent], optimizers: Optimizers) -> None:
         """Add what gathers and applies such gradients; this is called once, before the first offer."""
-        self.offered = [pair for each in sent for pair in each.split(each.flat)]
+        self.offered = [pair for each in sent for pair in each.pairs]
         optimizers.apply(self.offered)  # this is never run; it creates the optimizers' own variables
         self._optimizers = optimizers
         with tf.name_scope("aggregation"):
-            self._parts = [_Part(device, sent) for device in dict.fromkeys(each.device for each in sent)]
+            devices = dict.fromkeys(each.device for each in sent)
+            self._parts = [_Part(device, sent, self.workers, self.worker) for device in devices]
             applied = [part.applied.initializer for part in self._parts]
             self.initializers = [self._rounds.initializer, *applied]
             self._build_keeping()
 
-    def offer(self, standing: tf.Tensor, sent: Sequence[Sent]) -> tuple[tf.Tensor, tf.Tensor]:
+    def offer(self, standing: tf.Tensor, sent: Sequence[AnySent]) -> tuple[tf.Tensor, tf.Tensor]:
         """Offer one batch's gradients, complete the round if they are its last, and await its end.
 
         The gradients must be computed with variables that were read after `standing`. Return the standing
@@ -175,7 +167,7 @@ class RoundOperations:
         """
         with tf.name_scope("aggregation"), tf.device(self.counters.device):
             own_round = standing[_OPEN]
-            local_step = self._admission(own_round, [each.flat for each in sent])
+            local_step = self._admission(own_round, [each.arrived for each in sent])
             added = [operation for part in self._parts for operation in part.add(sent, local_step)]
             with tf.control_dependencies(added):
                 round_to_complete = self._delivery(local_step)
@@ -215,7 +207,7 @@ class RoundOperations:
             with tf.control_dependencies([self._set(place, tf.where(is_wanted, own_round, now[place]))]):
                 return tf.where(is_wanted, own_round, tf.constant(_NONE, tf.int64))
 
-        # Gradients that do not depend on the variables are there before the round is.
+        # AnyGradients that do not depend on the variables are there before the round is.
         with tf.control_dependencies([own_round, *received]):
             return locked(self._mutex, admit)
 
@@ -279,9 +271,10 @@ class RoundOperations:
         for part in self._parts:
             for accumulator in part.accumulators:
                 with tf.device(part.applied.device):
-                    self.counts.append(accumulator.num_accumulated())
-                    self.drops.append(accumulator.take_grad(1).op)
-                    moves.append(accumulator.set_global_step(self.round))
+                    held = accumulator.accumulator
+                    self.counts.append(held.num_accumulated())
+                    self.drops.append(tf.group(held.take_grad(1)))
+                    moves.append(held.set_global_step(self.round))
         self.move = tf.group(*moves)
         with tf.device(device):
             with tf.control_dependencies([self._set(_LAST_STEP, self.last_step)]):
@@ -296,17 +289,3 @@ class RoundOperations:
     def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
         """Return the operation that sets one number of the rounds and leaves the others as they are."""
         return v1.scatter_update(self._rounds, [place], [value]).op
-
-
-def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Return the result of a change that no other one under this mutex comes between, on its device.
-
-    The result must not be there before the change is.
-    """
-    lock = tf.raw_ops.MutexLock(mutex=mutex)
-    with tf.control_dependencies([lock]):
-        result = change()
-    with tf.control_dependencies([result]):
-        unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
-    with tf.control_dependencies([unlocked]):
-        return tf.identity(result)

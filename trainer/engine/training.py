@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,20 +18,24 @@ from trainer.contract.settings import TrainingSettings
 from trainer.contract.step_windows import Read
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
-from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss, batch_of
+from trainer.engine.accumulators import AnySent, SentRows
+from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss
 from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
-from trainer.engine.optimizers import Gradient, Gradients, Optimizers
+from trainer.engine.optimizers import AnyGradients, Gradient, Optimizers
+from trainer.engine.row_optimizers import require_settings_for_tables
 from trainer.engine.spread import create_on_ps
-from trainer.engine.wire import Sent, Wire
+from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
-from trainer.model.data import Data, Examples, batches, seed_and_shard
+from trainer.model.data import Data, Source, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext, Values
-from trainer.model.pieces import CutVariable, join_pieces
+from trainer.model.pieces import InPieces, join_pieces
+from trainer.model.tables import LookUp, Tables
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class TrainingGraph(ABC):
 
     step: Sequence[object]
     waiting_seconds: float | None = None
+    # What the last step that was built looked up.
+    _looked_up: LookUp
 
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
@@ -84,23 +90,26 @@ class TrainingGraph(ABC):
                 self.model_variables = create_on_ps(model, self.context)
                 dtype = tf.as_dtype(settings.wire_dtype)
                 self._wire = Wire(self.model_variables, model.travels_alone, dtype)
+                self.tables = Tables(model, self.context, dtype)
                 name = model.optimizer_name(settings)
+                if self.tables.variables:
+                    require_settings_for_tables(settings, name, model.name)
                 rate = model.learning_rate(settings, cluster.workers)
                 self.optimizers = Optimizers(name, rate, settings.push_every)
                 self.build_step()
                 # An asynchronous worker has several steps in a row: only the first is tested. A client
                 # tests the tower of each worker.
+                learned = [*self.model_variables, *self.tables.variables]
                 self.gradient_checks = [
-                    GradientCheck(model, self.model_variables, of_worker, applied)
+                    GradientCheck(learned, of_worker, applied)
                     for of_worker, applied in zip(self._worker_losses, self.applied_gradients(), strict=False)
                 ]
-                self.evaluation = Evaluation(model, self.context, self.model_variables)
+                self.evaluation = Evaluation(model, self.context, self.model_variables, self.tables)
                 self.watched = dict(model.watched(model.values_of(self.model_variables)))
             held = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
             self.saved_parameters = [variable for variable in held if variable is not self.counters]
-            self.initializers = [variable.initializer for variable in held]
-            cut = [variable for variable in self.model_variables if isinstance(variable, CutVariable)]
-            self.variables = join_pieces(held, cut)
+            self.initializers = [*(variable.initializer for variable in held), *self.tables.first_values()]
+            self.variables = join_pieces(held, [its for its in learned if isinstance(its, InPieces)])
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 
@@ -108,7 +117,7 @@ class TrainingGraph(ABC):
     def build_step(self) -> None:
         """Add `step`; this is called once, while the graph is built, with this worker's devices in force."""
 
-    def applied_gradients(self) -> Sequence[Gradients]:
+    def applied_gradients(self) -> Sequence[AnyGradients]:
         """Return the gradients of each `learn` as they are applied, in the order of the calls.
 
         An engine may leave out the later calls.
@@ -161,7 +170,7 @@ class TrainingGraph(ABC):
 
     def apply_and_count(
         self,
-        gradients: Gradients,
+        gradients: AnyGradients,
         workers: Sequence[int],
         after: Sequence[tf.Tensor] = (),
         pulled_after: Sequence[tf.Tensor] = (),
@@ -191,21 +200,24 @@ class TrainingGraph(ABC):
         after: Sequence[tf.Tensor] = (),
         *,
         pulls: bool = True,
-    ) -> tuple[tf.Tensor, Gradients]:
+    ) -> tuple[tf.Tensor, AnyGradients]:
         """Return the mean loss of a step's batches, and the mean of their gradients times `weight`.
 
         The variables are read `after` these tensors. A step that pulls none goes on with the parameters of
         the last one, in its local steps.
         """
         loss, gradients = self._differentiate(context, batches, weight, after, pulls=pulls)
-        return loss, self._wire.push(gradients)
+        of_variables, of_rows = self._divided(gradients)
+        return loss, [*self._wire.push(of_variables), *self._looked_up.push(of_rows)]
 
     def learn_flat(
         self, context: ModelContext, batches: Sequence[Batch], after: Sequence[tf.Tensor] = ()
-    ) -> tuple[tf.Tensor, Sequence[Sent]]:
+    ) -> tuple[tf.Tensor, Sequence[AnySent]]:
         """Return the same, but the gradients as they lie on the ps, packed."""
         loss, gradients = self._differentiate(context, batches, 1.0, after, pulls=True)
-        return loss, self._wire.send(gradients)
+        of_variables, of_rows = self._divided(gradients)
+        rows = [SentRows(its, part) for its, part in self._looked_up.push(of_rows)]
+        return loss, [*self._wire.send(of_variables), *rows]
 
     def _differentiate(
         self,
@@ -216,19 +228,33 @@ class TrainingGraph(ABC):
         *,
         pulls: bool,
     ) -> tuple[tf.Tensor, Sequence[Gradient | None]]:
-        def loss_of(values: Values, batch: Batch) -> tf.Tensor:
+        """Return the loss, and the gradients of the model's variables and of the rows that were looked up."""
+        # A model with tables has one batch in a step.
+        self._looked_up = looked_up = self.tables.look_up(context, batches[0][0], after)
+
+        def loss_at(point: Values, batch: Batch) -> tf.Tensor:
+            values, rows = self._divided(point)
+            return self.model.loss(context, [*values, *looked_up.values(rows)], *batch)
+
+        def loss_of(point: Values, batch: Batch) -> tf.Tensor:
             # The model itself reads the variables that are not packed.
             with tf.control_dependencies([] if self._wire.packs_all else after):
-                return self.model.loss(context, values, *batch)
+                return loss_at(point, batch)
 
         def move(values: Values, gradients: Sequence[Gradient | None]) -> Values:
             return self.optimizers.local_step(values, gradients, weight / self.settings.push_every)
 
         before = self._local_steps
-        values = self._wire.pull(after) if pulls or before is None else move(before.points[-1], before.last)
-        self._local_steps = steps = take_local_steps(loss_of, move, values, batches, weight)
-        self._worker_losses.append(WorkerLoss(context, steps.points, batches, steps.loss, weight))
-        return steps.loss, steps.gradients
+        pulled = self._wire.pull(after) if pulls or before is None else move(before.points[-1], before.last)
+        point = [*pulled, *looked_up.rows]
+        self._local_steps = steps = take_local_steps(loss_of, move, point, batches, weight)
+        self._worker_losses.append(WorkerLoss(context, loss_at, steps.points, batches, steps.loss, weight))
+        of_variables, of_rows = self._divided(steps.gradients)
+        return steps.loss, [*of_variables, *looked_up.summed(of_rows)]
+
+    def _divided(self, values: Sequence[_Value]) -> tuple[Sequence[_Value], Sequence[_Value]]:
+        """Return the part for the model's variables, and that for the rows of its tables."""
+        return values[: len(self.model_variables)], values[len(self.model_variables) :]
 
 
 def sizes_of_calls(most: int, of_a_pull: int = 1) -> Sequence[int]:
@@ -330,13 +356,9 @@ class TrainingSession:
         graph, cluster = self._graph, self._graph.cluster
         workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
         size, count = graph.settings.batch_size, graph.settings.push_every
+        firsts = range(number * count * size, (number + 1) * count * size, size)
         return {
-            f"worker{worker}": check(
-                [
-                    batch_of(graph.data.train_of(worker), size, number * count + batch)
-                    for batch in range(count)
-                ]
-            )
+            f"worker{worker}": check([graph.data.train_of(worker).read(first, size) for first in firsts])
             for worker, check in zip(workers, self._checks, strict=True)
         }
 
@@ -352,6 +374,6 @@ class TrainingSession:
         """Set every variable to its value in the checkpoint, as RestoreOperation.run does."""
         self._graph.restore_operation.run(self.session, checkpoint)
 
-    def evaluate(self, examples: Examples) -> dict[str, float]:
+    def evaluate(self, examples: Source) -> dict[str, float]:
         """Return the model's metrics over these examples."""
         return self._graph.evaluation.run(self.session, examples)

@@ -40,6 +40,16 @@ class Sent(NamedTuple):
         """The device of that ps."""
         return str(self.pieces[0].device)
 
+    @property
+    def arrived(self) -> tf.Tensor:
+        """A tensor on the ps that is there once the gradients are."""
+        return self.flat
+
+    @property
+    def pairs(self) -> Gradients:
+        """The gradients with their variables or pieces."""
+        return self.split(self.flat)
+
     def split(self, flat: tf.Tensor) -> Gradients:
         """Return the parts of a flat tensor like this one, each with its variable or piece."""
         with tf.device(self.device):

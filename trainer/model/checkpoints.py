@@ -19,14 +19,14 @@ import tensorflow as tf
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of, value_of
+from trainer.model.pieces import AnyVariable, name_of, pieces_of, split_array, value_of
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
 # The optimizer of each further ps has its own beta powers, "beta1_power_1" and so on. Older checkpoints, and
-# those of a run with fewer ps, hold only "beta1_power"; the values are equal.
-_OF_ANOTHER_PS = re.compile(r"(beta[12]_power)_[0-9]+")
+# those of a run with fewer ps, hold only "beta1_power"; the values are equal. The same is with its steps.
+_OF_ANOTHER_PS = re.compile(r"(beta[12]_power|adam_steps)_[0-9]+")
 _DAMAGED = "damaged-"
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
 # In the names of files that are not complete, as TensorFlow itself has it.
@@ -92,9 +92,8 @@ class RestoreOperation:
             values[COUNTERS][STOP_CODE] = 0
         feeds = {}
         for name, variable in self._variables.items():
-            for piece, start in zip(pieces_of(variable), offsets_of(variable), strict=True):
-                row = values[name].reshape(-1)[start : start + piece.shape.num_elements()]
-                feeds[self._assignments[piece.op.name][0]] = row.reshape(piece.shape)
+            for piece, value in zip(pieces_of(variable), split_array(variable, values[name]), strict=True):
+                feeds[self._assignments[piece.op.name][0]] = value
         session.run([assignment for _, assignment in self._assignments.values()], feeds)
 
     def _values_in(self, checkpoint: Checkpoint) -> dict[str, npt.NDArray[np.generic]]:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,40 +15,98 @@ from trainer.model import idx
 from trainer.process.failure import TaskFailure
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
-# The functions below have no branches; else TensorFlow would read and rewrite their source at each start.
-_AS_IT_IS = tf.autograph.experimental.do_not_convert
+# For functions without branches, whose source TensorFlow would read and rewrite at each start.
+AS_IT_IS = tf.autograph.experimental.do_not_convert
+
+# A dataset of (features, labels), and the feeds for initialising its iterator.
+Dataset = tuple[tf.data.Dataset, dict[tf.Tensor, object]]
+
+
+class Source(Protocol):
+    """Examples in a fixed order, which need not be in memory."""
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+
+    def read(self, first: int, count: int) -> "Examples":
+        """Return so many examples from number `first` on, from 0; after the last comes the first."""
+
+    def part(self, index: int, parts: int) -> "Source":
+        """Return one of so many parts, of which no two have an example in common."""
+
+    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+        """Return endless batches for one of so many workers, as `batches` does."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Features [count, ...] as float32, and one label for each example."""
+    """Features [count, ...] and one label for each example, in memory."""
 
-    features: npt.NDArray[np.float32]
+    features: npt.NDArray[Any]
     labels: npt.NDArray[np.generic]
 
     def __len__(self) -> int:
         """Return the number of examples."""
         return len(self.features)
 
+    @property
+    def feature_type(self) -> tf.DType:
+        """The type of the features in a graph: whole numbers keep theirs, others become float32."""
+        whole = np.issubdtype(self.features.dtype, np.integer)
+        return tf.as_dtype(self.features.dtype) if whole else tf.float32
+
+    def read(self, first: int, count: int) -> "Examples":
+        """Return so many examples from number `first` on, as Source.read does."""
+        places = np.arange(first, first + count) % len(self)
+        return Examples(self.features[places], self.labels[places])
+
+    def part(self, index: int, parts: int) -> "Examples":
+        """Return one of so many consecutive parts of equal length, as views without a copy."""
+        length = len(self) // parts
+        piece = slice(index * length, (index + 1) * length)
+        return Examples(self.features[piece], self.labels[piece])
+
+    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+        """Return endless batches.
+
+        The examples are fed and are not constants of the graph, which may not exceed 2 GiB. The indices are
+        shuffled, and each batch is gathered at once: that takes a fifth of the time of batching single
+        examples.
+        """
+        features = tf.compat.v1.placeholder(self.feature_type, self.features.shape)
+        labels = tf.compat.v1.placeholder(tf.as_dtype(self.labels.dtype), self.labels.shape)
+
+        def order(epoch: tf.Tensor) -> tf.Tensor:
+            # A stateless shuffle is equal in all workers; tf.data's own also depends on the graph's seed.
+            epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
+            numbers = tf.range(len(self), dtype=tf.int64)
+            shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
+            return shuffled[index::workers]
+
+        def gather(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.gather(features, numbers), tf.gather(labels, numbers)
+
+        epochs = tf.data.Dataset.range(tf.int64.max)
+        dataset = epochs.map(AS_IT_IS(order)).rebatch(batch_size).map(AS_IT_IS(gather))
+        return dataset, {features: self.features, labels: self.labels}
+
 
 @dataclass(frozen=True)
 class Data:
     """A model's training and test examples.
 
-    If `parts` is above 1, the training examples consist of that many consecutive parts of equal length, and
-    each worker reads only the part with its own index. If it is 1, every worker reads all examples.
+    If `parts` is above 1, the training examples consist of that many parts (consecutive ones of equal length,
+    if they are in memory), and each worker reads only the part with its own index. If it is 1, every worker
+    reads all examples.
     """
 
-    train: Examples
-    test: Examples
+    train: Source
+    test: Source
     parts: int = 1
 
-    def train_of(self, worker: int) -> Examples:
-        """Return the examples that this worker trains on, as views without a copy."""
-        length = len(self.train) // self.parts
-        start = worker % self.parts * length
-        piece = slice(start, start + length)
-        return Examples(self.train.features[piece], self.train.labels[piece])
+    def train_of(self, worker: int) -> Source:
+        """Return the examples that this worker trains on, without a copy."""
+        return self.train.part(worker % self.parts, self.parts)
 
 
 def digits(data_dir: str) -> Data:
@@ -57,12 +116,12 @@ def digits(data_dir: str) -> Data:
     TaskFailure (`input`).
     """
     folder = Path(data_dir) if data_dir else BUNDLED_DIGITS
-    data = Data(_digits_part(folder, "train"), _digits_part(folder, "t10k"))
-    train, test = data.train.features.shape[1], data.test.features.shape[1]
-    if train != test:
-        pixels = f"{train} pixels to train on and {test} to test with"
-        raise TaskFailure(INPUT, f"{folder}: images have {pixels}, expected the same")
-    return data
+    train, test = _digits_part(folder, "train"), _digits_part(folder, "t10k")
+    pixels = [part.features.shape[1] for part in (train, test)]
+    if pixels[0] != pixels[1]:
+        found = f"{pixels[0]} pixels to train on and {pixels[1]} to test with"
+        raise TaskFailure(INPUT, f"{folder}: images have {found}, expected the same")
+    return Data(train, test)
 
 
 def seed_and_shard(
@@ -78,40 +137,23 @@ def seed_and_shard(
 
 
 def batches(
-    examples: Examples, batch_size: int | tf.Tensor, seed: int, shard: tuple[int, int] | None = None
-) -> tuple[tf.data.Dataset, dict[tf.Tensor, object]]:
+    source: Source, batch_size: int | tf.Tensor, seed: int, shard: tuple[int, int] | None = None
+) -> Dataset:
     """Return an endless dataset of shuffled batches, and the feeds for initialising its iterator.
 
     All examples are shuffled anew in each epoch. A batch may span two epochs, so that all batches have the
     same size. `batch_size` is a number, or an int64 scalar that is read when the iterator is initialised.
-    With `shard` (number of workers, index of this one) the worker reads every n-th example of each epoch,
-    for n workers: together they read each example once, provided that all use the same `seed`. Raises
-    TaskFailure (`input`) if there are fewer examples than workers.
-
-    The examples are fed and are not constants of the graph, which may not exceed 2 GiB. The indices are
-    shuffled, and each batch is gathered at once: that takes a fifth of the time of batching single examples.
+    With `shard` (number of workers, index of this one) together the workers read each example once in each
+    epoch, provided that all use the same `seed`. Raises TaskFailure (`input`) if there are fewer examples
+    than workers.
     """
     workers, index = shard or (1, 0)
-    if len(examples) < workers:
-        expected = f"expected as many examples to train on at least; there are {len(examples)}"
+    if len(source) < workers:
+        expected = f"expected as many examples to train on at least; there are {len(source)}"
         help_ = "Set trainer_shard_data: false, or give more data"
         raise TaskFailure(INPUT, f"shard_data is true for {workers} workers, {expected}. {help_}")
-    features = tf.compat.v1.placeholder(tf.float32, examples.features.shape)
-    labels = tf.compat.v1.placeholder(tf.as_dtype(examples.labels.dtype), examples.labels.shape)
-
-    def order(epoch: tf.Tensor) -> tf.Tensor:
-        # A stateless shuffle is equal in all workers; tf.data's own also depends on the graph's seed.
-        epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
-        numbers = tf.range(len(examples), dtype=tf.int64)
-        shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
-        return shuffled[index::workers]
-
-    def gather(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.gather(features, numbers), tf.gather(labels, numbers)
-
-    epochs = tf.data.Dataset.range(tf.int64.max)
-    dataset = epochs.map(_AS_IT_IS(order)).rebatch(batch_size).map(_AS_IT_IS(gather)).prefetch(4)
-    return dataset, {features: examples.features, labels: examples.labels}
+    dataset, feeds = source.dataset(batch_size, seed, workers, index)
+    return dataset.prefetch(4), feeds
 
 
 def epoch_and_batch(

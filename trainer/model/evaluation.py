@@ -1,6 +1,7 @@
 """A model's metrics over examples, in a task that trains and in the evaluator, which does not."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,11 @@ from trainer.coordination.bounded_calls import runtime_config
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER
 from trainer.host.wording import first_of
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
-from trainer.model.data import Examples
+from trainer.model.data import Source
 from trainer.model.models import REGISTRY
-from trainer.model.models.model import Devices, Model, ModelContext, Variables
-from trainer.model.pieces import AnyVariable, name_of, value_of
+from trainer.model.models.model import Devices, Model, ModelContext, Values, Variables
+from trainer.model.pieces import AnyVariable, name_of, pieces_of
+from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -29,27 +31,31 @@ _NAMES_SHOWN = 5
 class Evaluation:
     """The operations that evaluate a model, in the default graph."""
 
-    def __init__(self, model: Model, context: ModelContext, variables: Sequence[AnyVariable]) -> None:
-        test = context.data.test
-        self._features = v1.placeholder(tf.float32, [None, *test.features.shape[1:]])
-        self._labels = v1.placeholder(tf.as_dtype(test.labels.dtype), [None, *test.labels.shape[1:]])
-        values = model.values_of(variables)
-        self._metrics = dict(model.metrics(context, values, self._features, self._labels))
+    def __init__(
+        self, model: Model, context: ModelContext, variables: Sequence[AnyVariable], tables: Tables
+    ) -> None:
+        one = context.data.test.read(0, 1)
+        self._features = v1.placeholder(one.feature_type, [None, *one.features.shape[1:]])
+        self._labels = v1.placeholder(tf.as_dtype(one.labels.dtype), [None, *one.labels.shape[1:]])
+        values = values_for(model, context, variables, tables, self._features)
+        self._model, self._metrics = model, dict(model.metrics(context, values, self._features, self._labels))
 
-    def run(self, session: tf.compat.v1.Session, examples: Examples) -> dict[str, float]:
-        """Return the model's metrics over these examples.
+    def run(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
+        """Return the model's results over these examples.
 
-        Each metric is the mean over calls of EVALUATION_BATCH examples, weighted by their number of examples.
-        Raises tf.errors.OpError.
+        A metric of float numbers is the mean over calls of EVALUATION_BATCH examples, weighted by their
+        number of examples; one of integers is the sum. Raises tf.errors.OpError.
         """
-        totals = dict.fromkeys(self._metrics, 0.0)
-        for start in range(0, len(examples), EVALUATION_BATCH):
-            piece = slice(start, start + EVALUATION_BATCH)
-            features, labels = examples.features[piece], examples.labels[piece]
-            feeds = {self._features: features, self._labels: labels}
+        count = len(examples)
+        totals: dict[str, npt.NDArray[Any]] = {}
+        for first in range(0, count, EVALUATION_BATCH):
+            piece = examples.read(first, min(EVALUATION_BATCH, count - first))
+            feeds = {self._features: piece.features, self._labels: piece.labels}
             for name, value in session.run(self._metrics, feeds).items():
-                totals[name] += float(value) * len(features) / len(examples)
-        return totals
+                is_count = np.issubdtype(value.dtype, np.integer)
+                part = value if is_count else value.astype(np.float64) * len(piece) / count
+                totals[name] = totals.get(name, 0) + part
+        return dict(self._model.results(totals))
 
 
 class FinalModel:
@@ -67,9 +73,11 @@ class FinalModel:
         self.context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
         with tf.Graph().as_default() as graph, v1.device(_CPU):
             self._variables = self.model.create_variables(self.context)
-            self._evaluation = Evaluation(self.model, self.context, self._variables)
-            restore_operation = RestoreOperation(self._variables)
-        _require_no_others(checkpoint, self.model, self._variables)
+            self._tables = Tables(self.model, self.context)
+            self._evaluation = Evaluation(self.model, self.context, self._variables, self._tables)
+            self._learned = [*self._variables, *self._tables.variables]
+            restore_operation = RestoreOperation(self._learned)
+        _require_no_others(checkpoint, self.model, self._learned)
         self._session = v1.Session(graph=graph, config=runtime_config(settings.threads))
         restore_operation.run(self._session, checkpoint)
 
@@ -78,22 +86,36 @@ class FinalModel:
         return self._evaluation.run(self._session, self.context.data.test)
 
     def values(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return variable name -> its value."""
+        """Return variable name -> its value; of a table that of each part."""
+        pieces = [piece for variable in self._learned for piece in pieces_of(variable)]
         with self._session.graph.as_default(), v1.device(_CPU):
-            values = {name_of(variable): value_of(variable) for variable in self._variables}
+            values = {piece.op.name: piece.read_value() for piece in pieces}
         found: dict[str, npt.NDArray[np.generic]] = self._session.run(values)
         return found
 
-    def outputs(self, features: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.generic]]:
+    def outputs(self, features: npt.NDArray[np.generic]) -> dict[str, npt.NDArray[np.generic]]:
         """Return name -> the model's output for each of these features."""
         with self._session.graph.as_default(), v1.device(_CPU):
-            fed = v1.placeholder(tf.float32, [None, *features.shape[1:]])
-            outputs = self.model.outputs(self.context, self.model.values_of(self._variables), fed)
+            fed = v1.placeholder(tf.as_dtype(features.dtype), [None, *features.shape[1:]])
+            values = values_for(self.model, self.context, self._variables, self._tables, fed)
+            outputs = self.model.outputs(self.context, values, fed)
         found: dict[str, npt.NDArray[np.generic]] = self._session.run(dict(outputs), {fed: features})
         return found
 
 
-def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Variables) -> None:
+def values_for(
+    model: Model,
+    context: ModelContext,
+    variables: Variables | Sequence[AnyVariable],
+    tables: Tables,
+    features: tf.Tensor,
+) -> Values:
+    """Return what `metrics` and `outputs` take for these features: the variables, and the rows of tables."""
+    looked_up = tables.look_up(context, features)
+    return [*model.values_of(variables), *looked_up.values(looked_up.rows)]
+
+
+def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Sequence[AnyVariable]) -> None:
     """Raise TaskFailure (`configuration`) if the checkpoint has variables that the model does not have.
 
     An optimizer's slots are allowed. A slot is named after its variable, as in "hidden/weights/Adam"; what

@@ -11,26 +11,21 @@ trainer/coordination/ledger.py are left out, because they are not part of the mo
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import ModuleType
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
-from trainer.model.pieces import AnyVariable, name_of, offsets_of, pieces_of
+from trainer.model.pieces import AnyVariable, TableVariable, name_of, offsets_of, pieces_of
+from trainer.model.scrambling import scrambled
 
 v1 = tf.compat.v1
 
 # Values that are summed at once; so a large variable is never copied whole.
 BLOCK = 1 << 18
-# The increment and the mixing steps of SplitMix64 (Steele, Lea and Flood, 2014).
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 
 Values = Mapping[str, npt.NDArray[np.generic]]
-Numbers = TypeVar("Numbers", npt.NDArray[np.uint64], tf.Tensor)
 
 
 def fingerprint_of(values: Values) -> str:
@@ -96,21 +91,11 @@ def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32}.get(dtype.size, tf.uint64)
 
 
-def _scrambled(numbers: Numbers, operations: ModuleType) -> Numbers:
-    """Return an odd number for each uint64; `operations` are the bit operations of NumPy or TensorFlow."""
-    mixed = (numbers + np.uint64(1)) * _GAMMA
-    for shift, factor in _MIXING:
-        shifted = operations.right_shift(mixed, np.uint64(shift))
-        mixed = operations.bitwise_xor(mixed, shifted) * np.uint64(factor)
-    odd: Numbers = operations.bitwise_or(mixed, np.uint64(1))
-    return odd
-
-
 def _sum_of(name: str, value: npt.NDArray[np.generic]) -> int:
     bits = _bits_of(name, tf.as_dtype(value.dtype)).as_numpy_dtype
     flat = np.ascontiguousarray(value).reshape(-1).view(bits)
-    within = _scrambled(np.arange(min(BLOCK, len(flat)), dtype=np.uint64), np)
-    factors = _scrambled(np.arange(math.ceil(len(flat) / BLOCK), dtype=np.uint64), np)
+    within = scrambled(np.arange(min(BLOCK, len(flat)), dtype=np.uint64), np)
+    factors = scrambled(np.arange(math.ceil(len(flat) / BLOCK), dtype=np.uint64), np)
     sums = [
         np.sum(block * within[: len(block)], dtype=np.uint64)
         for start in range(0, len(flat), BLOCK)
@@ -126,21 +111,51 @@ def _global_step(counters: tf.Variable) -> tf.Tensor:
 
 def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
     """Return the sum of each piece, computed on the CPU of the task that holds it."""
-    flats = [
-        (_flat(piece), offset)
+    flats = {
+        piece.op.name: (_flat(piece), offset)
         for variable in variables
+        if not isinstance(variable, TableVariable)
         for piece, offset in zip(pieces_of(variable), offsets_of(variable), strict=True)
-    ]
+    }
     longest: dict[str, int] = {}
-    for flat, offset in flats:
+    for flat, offset in flats.values():
         end = offset % BLOCK + flat.shape.num_elements()
         longest[flat.device] = max(longest.get(flat.device, 0), end)
     within = {}
     for place, size in longest.items():
         with tf.device(place):
             places = tf.range(min(size, BLOCK), dtype=tf.int64)
-            within[place] = _scrambled(tf.bitcast(places, tf.uint64), tf.bitwise)
-    return [_sum_of_flat(flat, offset, within[flat.device]) for flat, offset in flats]
+            within[place] = scrambled(tf.bitcast(places, tf.uint64), tf.bitwise)
+    sums = []
+    for variable in variables:
+        if isinstance(variable, TableVariable):
+            sums += [_sum_of_part(variable, number) for number in range(len(variable.pieces))]
+        else:
+            its = [flats[piece.op.name] for piece in pieces_of(variable)]
+            sums += [_sum_of_flat(flat, offset, within[flat.device]) for flat, offset in its]
+    return sums
+
+
+def _sum_of_part(table: TableVariable, number: int) -> tf.Tensor:
+    """Return the sum of a table's part; some rows are read at once, because a read copies them."""
+    part = table.pieces[number]
+    width, rows = part.shape[1:].num_elements(), part.shape[0]
+    at_once = max(1, BLOCK // width)
+
+    def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        held = tf.range(start, tf.minimum(start + at_once, rows))
+        values = tf.raw_ops.ResourceGather(resource=part.handle, indices=held, dtype=part.dtype.base_dtype)
+        first = (held * len(table.pieces) + number) * width
+        places = tf.bitcast(tf.reshape(first[:, tf.newaxis] + np.arange(width), [-1]), tf.uint64)
+        inner = scrambled(tf.bitwise.bitwise_and(places, np.uint64(BLOCK - 1)), tf.bitwise)
+        outer = scrambled(tf.bitwise.right_shift(places, np.uint64(BLOCK.bit_length() - 1)), tf.bitwise)
+        bits = tf.cast(_bits_in_a_row(part.op.name, values), tf.uint64)
+        return start + at_once, total + tf.reduce_sum(bits * inner * outer)
+
+    with tf.device(part.device):
+        begin = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
+        _, total = v1.while_loop(lambda start, _: start < rows, add, begin, parallel_iterations=1)
+        return total
 
 
 def _flat(variable: tf.Variable) -> tf.Tensor:
@@ -168,7 +183,7 @@ def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
     def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         first = (offset + start) % BLOCK
         block = tf.cast(flat[start : start + BLOCK - first], tf.uint64)
-        factor = _scrambled(tf.bitcast((offset + start) // BLOCK, tf.uint64), tf.bitwise)
+        factor = scrambled(tf.bitcast((offset + start) // BLOCK, tf.uint64), tf.bitwise)
         stop = start + tf.size(block, tf.int64)
         return stop, total + tf.reduce_sum(block * within[first : first + stop - start]) * factor
 
@@ -176,7 +191,7 @@ def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
         number, first = divmod(offset, BLOCK)
         if first + size <= BLOCK:
             # Most variables fit into one block. To build and start a loop costs more than to sum them all.
-            factor = _scrambled(np.asarray([number], np.uint64), np)[0]
+            factor = scrambled(np.asarray([number], np.uint64), np)[0]
             return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[first : first + size]) * factor
         begin = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
         _, total = v1.while_loop(lambda start, _: start < size, add, begin, parallel_iterations=1)

@@ -1,15 +1,17 @@
 """Variables that are cut into pieces, so that each ps can hold a part of a large one.
 
-A piece is a one-dimensional variable "<name>/part_<number>" with some of the whole variable's numbers. The
-slots that an optimizer keeps for a piece are cut in the same way. Checkpoints, fingerprints and models see
-only whole variables, with their names and shapes.
+A piece is a variable "<name>/part_<number>": one-dimensional, with some of the whole variable's numbers in a
+row, or with some rows of a table. The slots that an optimizer keeps for a piece are cut in the same way.
+Checkpoints and fingerprints see only whole variables, with their names and shapes.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 
@@ -27,20 +29,40 @@ class CutVariable:
         return self.pieces[0].dtype
 
 
-AnyVariable: TypeAlias = tf.Variable | CutVariable
+@dataclass(frozen=True)
+class TableVariable:
+    """A table of so many rows, of which row r is row r // n of piece r % n, for n pieces."""
+
+    name: str
+    rows: int
+    pieces: tuple[tf.Variable, ...]
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """The shape of the whole table, or of a slot with one number for each of its rows."""
+        return tf.TensorShape([self.rows, *self.pieces[0].shape[1:]])
+
+    @property
+    def dtype(self) -> tf.DType:
+        """The type of the table's numbers."""
+        return self.pieces[0].dtype
+
+
+InPieces: TypeAlias = CutVariable | TableVariable
+AnyVariable: TypeAlias = tf.Variable | InPieces
 
 
 def name_of(variable: AnyVariable) -> str:
     """Return a variable's name in checkpoints."""
-    return variable.name if isinstance(variable, CutVariable) else str(variable.op.name)
+    return variable.name if isinstance(variable, InPieces) else str(variable.op.name)
 
 
 def pieces_of(variable: AnyVariable) -> Sequence[tf.Variable]:
     """Return a variable's pieces; a variable that is not cut is its own only piece."""
-    return variable.pieces if isinstance(variable, CutVariable) else [variable]
+    return variable.pieces if isinstance(variable, InPieces) else [variable]
 
 
-def offsets_of(variable: AnyVariable) -> list[int]:
+def offsets_of(variable: tf.Variable | CutVariable) -> list[int]:
     """Return, for each piece, how many of the whole variable's numbers come before it."""
     return [0, *accumulate(piece.shape.num_elements() for piece in pieces_of(variable)[:-1])]
 
@@ -56,6 +78,8 @@ def value_of(variable: AnyVariable) -> tf.Tensor:
 
 def join_values(variable: AnyVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the whole variable's value, given one value for each piece."""
+    if isinstance(variable, TableVariable):
+        return _joined_rows(variable, values)
     if not isinstance(variable, CutVariable):
         return values[0]
     return tf.reshape(tf.concat(values, axis=0), variable.shape)
@@ -72,7 +96,19 @@ def split_value(
     return parts
 
 
-def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[CutVariable]) -> list[AnyVariable]:
+def split_array(variable: AnyVariable, value: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
+    """Return one array for each piece, in its shape, given the whole variable's value."""
+    pieces = pieces_of(variable)
+    if isinstance(variable, TableVariable):
+        return [value[number :: len(pieces)] for number in range(len(pieces))]
+    row = value.reshape(-1)
+    return [
+        row[start : start + piece.shape.num_elements()].reshape(piece.shape)
+        for piece, start in zip(pieces, offsets_of(variable), strict=True)
+    ]
+
+
+def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[InPieces]) -> list[AnyVariable]:
     """Return the variables with the pieces of each cut variable, and their optimizer slots, joined."""
     by_name = {variable.op.name: variable for variable in variables}
     whole_of = {piece.op.name: whole for whole in cut for piece in whole.pieces}
@@ -85,5 +121,16 @@ def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[CutVariable]) ->
         elif piece == whole.pieces[0].op.name:
             slot = name[len(piece) :]
             its = tuple(by_name[other.op.name + slot] for other in whole.pieces)
-            found.append(CutVariable(whole.name + slot, whole.shape, its))
+            found.append(replace(whole, name=whole.name + slot, pieces=its))
     return found
+
+
+def _joined_rows(table: TableVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return the rows of all pieces by turns; the later pieces may have one row less than the first."""
+    longest = table.pieces[0].shape[0]
+    rows = [
+        tf.pad(value, [[0, longest - piece.shape[0]], *[[0, 0]] * (value.shape.rank - 1)])
+        for value, piece in zip(values, table.pieces, strict=True)
+    ]
+    whole = tf.reshape(tf.stack(rows, axis=1), [longest * len(rows), *table.shape[1:]])
+    return tf.ensure_shape(whole[: table.rows], table.shape)

@@ -25,9 +25,10 @@ from trainer.contract.json_files import write_json
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.host.error_lines import last_words
 from trainer.model import served
-from trainer.model.evaluation import EVALUATION_BATCH, FinalModel
+from trainer.model.evaluation import EVALUATION_BATCH, FinalModel, values_for
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.pieces import name_of
+from trainer.model.pieces import pieces_of
+from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -65,9 +66,10 @@ def export_model(final: FinalModel, directory: Path, described: Mapping[str, Any
     `described` is what the card says of the run. An earlier export is replaced once the new one is checked.
     Raises TaskFailure (`program`) if the check fails, and OSError; nothing is left then.
     """
-    features, values = final.context.data.test.features[:MOST_EXAMPLES], final.values()
+    test = final.context.data.test
+    features, values = test.read(0, min(len(test), MOST_EXAMPLES)).features, final.values()
     with unfinished(directory) as folder:
-        signature = _write_model(final, values, folder)
+        signature = _write_model(final, features, values, folder)
         found = check_served(folder, {FEATURES: features}, final.outputs(features))
         fingerprint = found.require_variables(values)
         checked = {"examples": len(features), "bound": BOUND, "largest_difference": found.largest_difference}
@@ -146,18 +148,21 @@ def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
     return Served(found["variables"], max(differences))
 
 
-def _write_model(final: FinalModel, values: Arrays, folder: Path) -> dict[str, Any]:
+def _write_model(
+    final: FinalModel, features: npt.NDArray[np.generic], values: Arrays, folder: Path
+) -> dict[str, Any]:
     """Write the SavedModel, whose graph holds nothing but what serving needs; return its signature."""
     model, context = final.model, final.context
     with tf.Graph().as_default() as graph:
-        variables = model.create_variables(context)
-        features = v1.placeholder(tf.float32, [None, *context.data.test.features.shape[1:]], FEATURES)
-        outputs = model.outputs(context, model.values_of(variables), features)
+        variables, tables = model.create_variables(context), Tables(model, context)
+        fed = v1.placeholder(tf.as_dtype(features.dtype), [None, *features.shape[1:]], FEATURES)
+        outputs = model.outputs(context, values_for(model, context, variables, tables, fed), fed)
+    pieces = [piece for variable in (*variables, *tables.variables) for piece in pieces_of(variable)]
     with v1.Session(graph=graph, config=runtime_config(context.settings.threads)) as session:
-        for variable in variables:
+        for piece in pieces:
             # The initial value is fed, so that the graph need not hold operations to assign it.
-            session.run(variable.initializer, {variable.initializer.inputs[1]: values[name_of(variable)]})
-        return write_saved_model(session, {FEATURES: features}, outputs, folder)
+            session.run(piece.initializer, {piece.initializer.inputs[1]: values[piece.op.name]})
+        return write_saved_model(session, {FEATURES: fed}, outputs, folder)
 
 
 def _difference(

@@ -12,7 +12,7 @@ from trainer.coordination.end_barrier import SECONDS_TO_READ
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
-from trainer.model.data import Examples, epoch_and_batch
+from trainer.model.data import epoch_and_batch
 from trainer.model.evaluation import EVALUATION_BATCH
 from trainer.model.models.model import StepReport
 from trainer.process.console import say
@@ -34,7 +34,7 @@ class Steps(CountedSteps):
         shares = task.cluster.workers if task.settings.shard_data else None
         self._epoch = (len(graph.data.train_of(task.cluster.index)), task.settings.batch_size, shares)
         test = graph.data.test
-        self._test_sample = Examples(test.features[:EVALUATION_BATCH], test.labels[:EVALUATION_BATCH])
+        self._test_sample = test.read(0, min(EVALUATION_BATCH, len(test)))
         most, least = task.settings.most_steps_in_a_call, task.settings.steps_of_a_pull
         self._call_sizes = CallSizes(most, least, pull_ahead=task.settings.pull_ahead)
         self._divergence = Divergence(task.settings.divergence_steps, math.nan)

@@ -58,7 +58,10 @@ def test_all_invalid_settings_are_reported_in_one_error() -> None:
         TrainingSettings.from_mapping({**given, "learning_rate": "fast", "batch_sise": 3})
     assert str(caught.value).split("; ") == [
         *("steps is 0", "expected an integer >= 1"),
-        *("model is 'resnet'", "expected one of cnn, linear, mnist_mlp, partition, placement_demo"),
+        *(
+            "model is 'resnet'",
+            "expected one of cnn, linear, mnist_mlp, partition, placement_demo, wide_deep",
+        ),
         "data_dir is 'mnist'",
         "expected an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
         *("barrier_deadline_seconds is -1", "expected a number >= 0"),

@@ -11,6 +11,7 @@ from trainer.coordination.ledger import OwnPart
 from trainer.engine.replication import ENGINES
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.models import REGISTRY
+from trainer.model.models.model import Model
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1
@@ -38,10 +39,12 @@ class Tasks:
         """The cluster as a worker sees it."""
         return Cluster("worker", worker, *self._hosts, replication=replication)
 
-    def begin(self, worker: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingSession]:
-        """A worker's graph and its session; nothing is initialised."""
+    def begin(
+        self, worker: int, settings: TrainingSettings, model: Model | None = None
+    ) -> tuple[TrainingGraph, TrainingSession]:
+        """A worker's graph and its session, of the settings' model if there is no other; not initialised."""
         cluster = self.cluster(worker, settings.replication)
-        model = REGISTRY[settings.model]
+        model = model or REGISTRY[settings.model]
         graph = ENGINES[settings.replication](cluster, settings, model, model.load(settings, 2))
         if settings.replication == "in_graph":
             OwnPart(self.target(1), replace(cluster, index=1)).create({})

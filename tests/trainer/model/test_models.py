@@ -17,6 +17,7 @@ from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.settings import MODELS, OPTIMIZERS, TrainingSettings
+from trainer.engine.row_optimizers import ROW_OPTIMIZERS
 from trainer.model.data import digits
 from trainer.model.models import REGISTRY, cnn
 from trainer.model.models.model import Devices, ModelContext
@@ -36,7 +37,8 @@ def _local(folder: Path, *flags: str) -> str:
 def test_every_selectable_model_is_registered_with_all_learning_rates() -> None:
     assert {name: model.name for name, model in REGISTRY.items()} == {name: name for name in MODELS}
     for model in REGISTRY.values():
-        assert set(model.learning_rates) == set(OPTIMIZERS)
+        expected = ROW_OPTIMIZERS if model.name == "wide_deep" else OPTIMIZERS
+        assert set(model.learning_rates) == set(expected)
 
 
 def test_an_optimizer_without_a_rate_in_the_model_needs_a_learning_rate() -> None:

@@ -64,12 +64,12 @@ def test_a_worker_trains_on_its_own_part_and_is_evaluated_on_all_parts() -> None
     data = partition.load(SETTINGS, 3)
     known = partition.known_weights(3)
     for worker in range(3):
-        part = data.train_of(worker)
+        part = data.train_of(worker).read(0, len(data.train) // 3)
         own = slice(worker * WIDTH, (worker + 1) * WIDTH)
         assert set(np.abs(part.features[:, own]).ravel()) == {1.0}
         assert np.abs(part.features).sum() == len(part) * WIDTH, "0 but for its own weights"
         assert part.labels == pytest.approx(part.features @ known, abs=6 * partition.NOISE)
-    assert set(np.abs(data.test.features).ravel()) == {1.0}
+    assert set(np.abs(data.test.read(0, len(data.test)).features).ravel()) == {1.0}
     assert np.abs(known).min() >= 1, "a weight that was not learned is far from the known one"
     assert list(partition.known_weights(2)) == list(known[: 2 * WIDTH])
 
@@ -77,7 +77,7 @@ def test_a_worker_trains_on_its_own_part_and_is_evaluated_on_all_parts() -> None
 def test_every_worker_reads_the_whole_data_if_there_is_one_part() -> None:
     examples = Examples(np.zeros((5, 2), np.float32), np.arange(5))
     whole = Data(examples, examples)
-    assert [list(whole.train_of(worker).labels) for worker in (0, 7)] == [[0, 1, 2, 3, 4]] * 2
+    assert [list(whole.train_of(worker).read(0, 5).labels) for worker in (0, 7)] == [[0, 1, 2, 3, 4]] * 2
 
 
 @pytest.mark.parametrize(("ps", "sizes"), [(0, [6]), (1, [6]), (2, [3, 3]), (4, [2, 2, 1, 1]), (9, [1] * 6)])
@@ -121,7 +121,8 @@ def test_metrics_of_many_workers_name_only_the_worst_worker() -> None:
         variables = partition.create_variables(context)
         found = partition.known_weights(workers)
         found[5 * WIDTH] += 0.06
-        metrics = partition.metrics(context, variables, data.test.features, data.test.labels)
+        test = data.test.read(0, len(data.test))
+        metrics = partition.metrics(context, variables, test.features, test.labels)
         session.run([variable.assign(found).op for variable in variables])
         values = session.run(metrics)
     assert values[partition.WORST_WORKER] == 5

@@ -20,7 +20,9 @@ from trainer.model.evaluation import FinalModel
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, Model, ModelContext
+from trainer.model.pieces import name_of
 from trainer.model.saved_model import BOUND, check_served, export_model
+from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
 
 PS, WORKERS = 2, 3
@@ -32,12 +34,18 @@ def final_model(name: str) -> FinalModel:
     model, generator = REGISTRY[name], np.random.default_rng(5)
     context = ModelContext(settings, model.load(settings, WORKERS), Devices(("",) * PS, ""))
     with tf.Graph().as_default():
-        shapes = {each.op.name: each.shape.as_list() for each in model.create_variables(context)}
+        learned = [*model.create_variables(context), *Tables(model, context).variables]
+        shapes = {name_of(each): each.shape.as_list() for each in learned}
     values: dict[str, npt.NDArray[np.generic]] = {
         each: np.asarray(generator.standard_normal(shape), np.float32) for each, shape in shapes.items()
     }
     values[COUNTERS] = np.array([40, 0, 20, 10, 10], np.int64)
     return FinalModel(Checkpoint(Path("model.ckpt-40"), 40, values), settings, PS)
+
+
+def examples_of(final: FinalModel) -> npt.NDArray[np.generic]:
+    test = final.context.data.test
+    return test.read(0, len(test)).features
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -54,9 +62,9 @@ def test_each_model_serves_any_number_of_examples(tmp_path: Path, name: str) -> 
     assert [file for file in files if not FILES.fullmatch(file)] == []
     for file, entry in card["files"].items():
         assert entry["sha256"] == hashlib.sha256((folder / file).read_bytes()).hexdigest()
-    features = final.context.data.test.features[:17]
+    features = final.context.data.test.read(0, 17).features
     assert card["inputs"] == {
-        "features": {"dtype": "float32", "shape": [None, *features.shape[1:]]},
+        "features": {"dtype": features.dtype.name, "shape": [None, *features.shape[1:]]},
     }
     expected = final.outputs(features)
     assert card["outputs"].keys() == expected.keys()
@@ -70,7 +78,7 @@ def test_each_model_serves_any_number_of_examples(tmp_path: Path, name: str) -> 
 def test_the_outputs_are_what_the_models_say_they_are(tmp_path: Path) -> None:
     final = final_model("placement_demo")
     served = tf.saved_model.load(str(export_model(final, tmp_path, {})))
-    values, features = final.values(), final.context.data.test.features
+    values, features = final.values(), examples_of(final)
     expected = np.matmul(features, values["matrix"].T) + values["offset"].T
     assert served.signatures["serving_default"](features=features)["y"].numpy() == pytest.approx(
         expected, abs=1e-5
@@ -107,7 +115,7 @@ def test_a_model_that_does_not_serve_as_it_was_trained_leaves_no_export(
 
 def test_a_difference_above_the_bound_is_found(tmp_path: Path) -> None:
     final = final_model("mnist_mlp")
-    folder, features = export_model(final, tmp_path, {}), final.context.data.test.features
+    folder, features = export_model(final, tmp_path, {}), examples_of(final)
     for excess, refused in ((0.5, False), (4.0, True)):
         expected = final.outputs(features)
         largest = np.max(np.abs(expected["scores"]))

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.trainer.processes import Cluster
@@ -53,8 +54,42 @@ def test_a_run_resumes_with_another_number_of_ps(
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
 
 
+def test_a_run_with_tables_resumes_with_another_number_of_ps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ["--model=wide_deep", "--batch_size=64"]
+    with Cluster(tmp_path, 3, flags=flags) as cluster:
+        cluster.start(flags=["--steps=1000000"])
+        cluster.until_steps(STEPS)
+        cluster.signal("worker0", signal.SIGTERM)
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
+        saved = _last(cluster, "initialised")
+    # At this rate no step changes a row.
+    more = [f"--steps={saved.global_step + MORE}", "--learning_rate=1e-30"]
+    with Cluster(tmp_path, 2, flags=[*flags, *more]) as cluster:
+        cluster.start()
+        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
+        assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved.global_step
+        cluster.assert_one_fingerprint("worker0", "worker1")
+        again = _last(cluster, "restored")
+        assert set(again.values) == set(saved.values)
+        for name in ("tables_16", "tables_1"):
+            assert again.values[name].tobytes() == saved.values[name].tobytes()
+            assert np.greater_equal(again.values[f"{name}/Adagrad"], saved.values[f"{name}/Adagrad"]).all()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
+
+
 def _saved(cluster: Cluster, begun: str) -> Checkpoint:
     """Return the last checkpoint, which holds whole variables, where each ps held as much as others."""
+    checkpoint = _last(cluster, begun)
+    shapes = {name: value.shape for name, value in checkpoint.values.items() if value.shape}
+    assert shapes == SHAPES | SLOTS | {COUNTERS: (4,)}
+    return checkpoint
+
+
+def _last(cluster: Cluster, begun: str) -> Checkpoint:
+    """Return the last checkpoint of a run in which each ps held as much as others."""
     parameters = cluster.records("worker0", begun)[-1].fields["ps_parameters"]
     assert isinstance(parameters, dict)
     held = [its["bytes"] for its in parameters.values()]
@@ -63,6 +98,4 @@ def _saved(cluster: Cluster, begun: str) -> Checkpoint:
     step = cluster.records("worker0", "finished")[-1].integer("global_step")
     checkpoint, problem = read_checkpoint(cluster.directory("worker0") / f"checkpoints/model.ckpt-{step}")
     assert checkpoint is not None, problem
-    shapes = {name: value.shape for name, value in checkpoint.values.items() if value.shape}
-    assert shapes == SHAPES | SLOTS | {COUNTERS: (4,)}
     return checkpoint

@@ -50,7 +50,7 @@ def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.
 
 def _side(context: ModelContext) -> int:
     """Return the width of the images in pixels. Raises TaskFailure (`input`) if they are not square."""
-    pixels = context.data.train.features.shape[1]
+    pixels = context.data.train.read(0, 1).features.shape[1]
     side = math.isqrt(pixels)
     if side * side != pixels:
         place = context.settings.data_dir or "the examples"

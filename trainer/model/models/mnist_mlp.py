@@ -10,7 +10,7 @@ _ACTIVATIONS = {"sigmoid": tf.sigmoid, "relu": tf.nn.relu}
 
 def create_variables(context: ModelContext) -> Variables:
     """Create the weights and biases of the hidden layer and the output layer."""
-    pixels, units = context.data.train.features.shape[1], context.settings.hidden_units
+    pixels, units = context.data.train.read(0, 1).features.shape[1], context.settings.hidden_units
     return [*weights_and_biases("hidden", [pixels, units]), *weights_and_biases("output", [units, DIGITS])]
 
 

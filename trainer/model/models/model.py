@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data
-from trainer.model.pieces import AnyVariable, CutVariable, value_of
+from trainer.model.pieces import AnyVariable, InPieces, value_of
 from trainer.process.failure import TaskFailure
 
 Variables = Sequence[tf.Variable]
@@ -18,6 +20,8 @@ Values = Sequence[tf.Variable | tf.Tensor]
 Scalars = Mapping[str, tf.Tensor]
 # Name -> a value for each example, [batch, ...].
 Outputs = Mapping[str, tf.Tensor]
+# Name -> the values of a metric over all examples.
+Metrics = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,27 @@ class ModelContext:
     settings: TrainingSettings
     data: Data
     devices: Devices
+
+
+@dataclass(frozen=True)
+class Table:
+    """An embedding table of a model, of which a batch needs some rows; it need not fit into one machine.
+
+    Attributes:
+        name: what messages call it.
+        rows: the number of rows.
+        width: the numbers in a row.
+        ids: returns the rows that a batch of features needs, int64 [batch, k], each from 0 to `rows` - 1. k
+            is the same for all batches; a row may be there more than once.
+        scale: the first values are drawn from -scale to scale.
+
+    """
+
+    name: str
+    rows: int
+    width: int
+    ids: Callable[[ModelContext, tf.Tensor], tf.Tensor]
+    scale: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -73,17 +98,21 @@ class Model:
         create_variables: creates the trained variables, which are resource variables.
         loss: returns the mean loss of a batch of features and labels, a float scalar. `loss`, `metrics`,
             `outputs` and `watched` get the values of the variables, as tensors of the same shape, except for
-            variables that travel alone.
-        metrics: returns name -> a float scalar that is a mean over the given examples.
+            variables that travel alone. After these, all but `watched` get the rows that the batch needs of
+            each table, [batch, k, width].
+        metrics: returns name -> what is evaluated: a float that is a mean over the given examples, or int64
+            counts, which are summed up over all examples. It may have several numbers.
         outputs: returns name -> what the model says of each of the features; an exported model answers it.
         watched: returns name -> a scalar to show in the step lines.
         step_line: returns the line that is printed every `steps_to_validate` local steps.
-        summary_lines: returns the chief's last lines, from the metrics on the test examples.
+        results: returns name -> a number to show and to judge, from the metrics over all examples.
+        summary_lines: returns the chief's last lines, from the results on the test examples.
         rates_per_gradient: whether `learning_rates` are for a step with one gradient. With sgd and momentum,
             a step that applies the mean of n gradients then multiplies the rate by n. This is for a model
             whose workers each learn different weights: the mean divides each worker's gradient by n.
         travels_alone: whether the functions get a variable itself and not its value. This is for a variable
             of which `loss` reads only some rows, or with which it computes on the ps. It is never cut.
+        tables: returns the model's tables (tables.py).
 
     """
 
@@ -99,12 +128,16 @@ class Model:
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
     rates_per_gradient: bool = False
     travels_alone: Callable[[tf.Variable], bool] = lambda _variable: False
+    results: Callable[[Metrics], Mapping[str, float]] = lambda metrics: {
+        name: float(value) for name, value in metrics.items()
+    }
+    tables: Callable[[ModelContext], Sequence[Table]] = lambda _context: ()
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
-        """Return what `metrics` and its like take: the variables that travel alone, the others' values."""
+        """Return what `watched` takes: the variables that travel alone, the others' values."""
         return [
             variable
-            if not isinstance(variable, CutVariable) and self.travels_alone(variable)
+            if not isinstance(variable, InPieces) and self.travels_alone(variable)
             else value_of(variable)
             for variable in variables
         ]

@@ -56,7 +56,7 @@ def create_variables(context: ModelContext) -> Variables:
 
     If there are more ps than weights, some ps hold none.
     """
-    weights = context.data.test.features.shape[1]
+    weights = context.data.test.read(0, 1).features.shape[1]
     pieces = np.array_split(np.arange(weights), min(weights, max(1, len(context.devices.ps))))
     zeros, variables = v1.zeros_initializer(), []
     for number, piece in enumerate(pieces):

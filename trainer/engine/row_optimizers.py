@@ -1,0 +1,156 @@
+"""The optimizers of tables, which change the rows that a batch needed and touch no other.
+
+TensorFlow's own would do the work of a whole table in each step (`adam`), add up the gradients of equal rows,
+which the worker has done already, or take three times as long as the reads and writes here. A mutex on each
+ps lets one push at a time change rows, so that no change is lost.
+
+`sgd` and `adagrad` compute the same as on a whole variable, because rows with a gradient of 0 stay as they
+are. `adam` is *lazy*: the moments of a row that was not needed for n steps shrink by beta to the power of n
+when it is needed again, as if it had been there in each step, but the row did not move meanwhile along its
+old moments. `momentum` would have to move every row in every step, so it is not offered.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+
+from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.settings import TrainingSettings
+from trainer.engine.mutex import locked
+from trainer.model.tables import RowGradients, create_filled
+from trainer.process.failure import TaskFailure
+
+ACCUMULATED_AT_FIRST = 0.1
+_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
+
+OfParts = Sequence[tuple[RowGradients, tf.Variable]]
+# Variables, each with the new values of some of its rows.
+NewRows = Sequence[tuple[tf.Variable, tf.Tensor]]
+
+
+class RowOptimizer(ABC):
+    """The optimizer of the parts of tables on one device; its slots and other variables are there, too."""
+
+    def __init__(self, learning_rate: float, device: str, number: int) -> None:
+        """Create the optimizer for the device that is the `number`-th with parts."""
+        self._learning_rate, self._device, self._number = learning_rate, device, number
+        self._variables: dict[str, tf.Variable] = {}
+
+    def apply(self, gradients: OfParts) -> tf.Operation:
+        """Return the operation that applies the gradients."""
+        place = self._device.replace("/", "_").replace(":", "_")
+
+        def change() -> tf.Tensor:
+            step = self._begin()
+            with tf.control_dependencies([self._change(rows, part, step) for rows, part in gradients]):
+                return tf.constant(True)
+
+        with tf.device(self._device):
+            # Reads may see a row half changed; a push never does.
+            mutex = tf.raw_ops.MutexV2(shared_name=f"psfleet/rows_mutex{place}", container="")
+            return locked(mutex, change).op
+
+    def _begin(self) -> tf.Tensor | None:
+        """Return the number of the step, from 1, if the optimizer counts its steps."""
+        return None
+
+    @abstractmethod
+    def _new_rows(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> NewRows:
+        """Return the variables that change, each with its new rows."""
+
+    def _change(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> tf.Operation:
+        new = self._new_rows(rows, part, step)
+        with tf.control_dependencies([values for _, values in new]):  # all is read before anything is written
+            return tf.group(*(_write(variable, rows.positions, values) for variable, values in new))
+
+    def _slot(self, part: tf.Variable, name: str, *, value: float = 0) -> tf.Variable:
+        """Return a slot as large as a part, named after it as in "tables_16/part_0/Adagrad"."""
+        return self._variable(f"{part.op.name}/{name}", part.shape, value=value)
+
+    def _variable(
+        self, name: str, shape: Sequence[int], dtype: tf.DType = tf.float32, *, value: float = 0
+    ) -> tf.Variable:
+        """Return a variable of this optimizer, which is created when it is first needed."""
+        if name not in self._variables:
+            self._variables[name] = create_filled(name, self._device, shape, dtype, value)
+        return self._variables[name]
+
+
+class _Sgd(RowOptimizer):
+    def _new_rows(self, rows: RowGradients, part: tf.Variable, _step: tf.Tensor | None) -> NewRows:
+        return [(part, _read(part, rows.positions) - self._learning_rate * rows.values)]
+
+
+class _Adagrad(RowOptimizer):
+    def _new_rows(self, rows: RowGradients, part: tf.Variable, _step: tf.Tensor | None) -> NewRows:
+        accumulated = self._slot(part, "Adagrad", value=ACCUMULATED_AT_FIRST)
+        sums = _read(accumulated, rows.positions) + tf.square(rows.values)
+        moved = _read(part, rows.positions) - self._learning_rate * rows.values / tf.sqrt(sums)
+        return [(accumulated, sums), (part, moved)]
+
+
+class _LazyAdam(RowOptimizer):
+    """Counts its steps, and notes for each row the step that last needed it."""
+
+    def _begin(self) -> tf.Tensor:
+        # Named as TensorFlow names the powers of beta, which each ps has once, too.
+        name = f"adam_steps_{self._number}" if self._number else "adam_steps"
+        return self._variable(name, [], tf.int64).assign_add(1, read_value=True)
+
+    def _new_rows(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> NewRows:
+        at, gradient = rows.positions, rows.values
+        first, second = self._slot(part, "Adam"), self._slot(part, "Adam_1")
+        last = self._variable(f"{part.op.name}/last_step", part.shape[:1], tf.int64)
+        # A part that was restored from another number of ps may be of a step later than this count.
+        since = tf.cast(tf.maximum(step - _read(last, at), 0), tf.float32)[:, tf.newaxis]
+        mean = _read(first, at) * _BETA_1**since + (1 - _BETA_1) * gradient
+        square = _read(second, at) * _BETA_2**since + (1 - _BETA_2) * tf.square(gradient)
+        taken = tf.cast(step, tf.float32)
+        rate = self._learning_rate * tf.sqrt(1 - _BETA_2**taken) / (1 - _BETA_1**taken)
+        moved = _read(part, at) - rate * mean / (tf.sqrt(square) + _EPSILON)
+        steps = tf.fill(tf.shape(at), step)
+        return [(first, mean), (second, square), (last, steps), (part, moved)]
+
+
+# By the names of `--optimizer`; the first is the default of models with tables.
+_KINDS: Mapping[str, type[RowOptimizer]] = {"adagrad": _Adagrad, "sgd": _Sgd, "adam": _LazyAdam}
+ROW_OPTIMIZERS = tuple(_KINDS)
+
+
+def row_optimizer(name: str, learning_rate: float, device: str, number: int) -> RowOptimizer:
+    """Return the optimizer of this name for the device that is the `number`-th with parts of tables."""
+    return _KINDS[name](learning_rate, device, number)
+
+
+def require_settings_for_tables(settings: TrainingSettings, optimizer: str, model: str) -> None:
+    """Raise TaskFailure (`configuration`) if these settings are not for a model with tables."""
+    has = f"model {model} has tables, whose rows are looked up for each batch"
+    refused = [
+        (
+            optimizer not in ROW_OPTIMIZERS,
+            "optimizer",
+            optimizer,
+            f"one of {', '.join(sorted(ROW_OPTIMIZERS))}",
+        ),
+        (settings.replication == "in_graph", "replication", "in_graph", "async, sync or local"),
+        (settings.push_every > 1, "push_every", settings.push_every, "1"),
+        (settings.steps_of_a_pull > 1, "pull_every", settings.pull_every, "null"),
+    ]
+    problems = [
+        f"trainer_{name} (--{name}) is {value!r}, expected {expected}: {has}"
+        for is_refused, name, value, expected in refused
+        if is_refused
+    ]
+    if problems:
+        raise TaskFailure(CONFIGURATION, "; ".join(problems))
+
+
+def _read(variable: tf.Variable, positions: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.ResourceGather(
+        resource=variable.handle, indices=positions, dtype=variable.dtype.base_dtype
+    )
+
+
+def _write(variable: tf.Variable, positions: tf.Tensor, rows: tf.Tensor) -> tf.Operation:
+    return tf.raw_ops.ResourceScatterUpdate(resource=variable.handle, indices=positions, updates=rows)

@@ -1,0 +1,141 @@
+"""Generated clicks as examples to train on and to test with, and how well a model can predict them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.model import scores
+from trainer.model.click_truth import CATEGORIES, NUMBERS, Drawn, Integers, Truth
+from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
+from trainer.model.random_words import permutation_keys, permuted, random_words
+
+COLUMNS = NUMBERS + CATEGORIES
+# Of Criteo's Kaggle data, the different values of each category.
+_CRITEO_ROWS = (
+    *(1396, 553, 2594031, 698469, 290, 23, 12048, 608, 3, 65156, 5309, 2186509, 3128),
+    *(26, 12750, 1537323, 10, 5002, 2118, 4, 1902327, 17, 15, 135790, 94, 84305),
+)
+_ROWS_KEPT = 1000  # a feature keeps so many of its rows, where Criteo's are scaled down
+_FIRST_TO_TEST = 2**48
+# How many examples are computed together, so that they fit into the processor's cache; and in one call from
+# TensorFlow.
+_BLOCK, _CALL = 1024, 4096
+
+
+class Level(NamedTuple):
+    """How well a model predicts clicks."""
+
+    auc: float
+    log_loss: float
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """So many generated examples, from number `first` of the truth on.
+
+    Features are int64 [count, 39]: the numbers, then the ids, each less than its feature's rows. Labels are
+    float32: 1 for a click, else 0. With a `part_length`, the first so many examples have the ids of part 0,
+    the next those of part 1, and so on.
+    """
+
+    truth: Truth
+    first: int
+    count: int
+    part_length: int | None = None
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+        return self.count
+
+    def examples(self, numbers: Integers) -> Examples:
+        """Return the examples with these numbers, of which 0 is the first."""
+        features = np.empty((len(numbers), COLUMNS), np.int64)
+        labels = np.empty(len(numbers), np.float32)
+        made = 0
+        for block, drawn in self._drawn(numbers):
+            piece = slice(made, made := made + len(block))
+            features[piece, :NUMBERS], features[piece, NUMBERS:] = drawn.numbers.T, drawn.ids.T
+            labels[piece] = self.truth.labels(block, self.truth.logits(self.truth.terms(drawn)))
+        return Examples(features, labels)
+
+    def read(self, first: int, count: int) -> Examples:
+        """Return so many examples from number `first` on, as Source.read does."""
+        return self.examples(np.arange(first, first + count) % self.count)
+
+    def part(self, index: int, parts: int) -> "Clicks":
+        """Return one of so many consecutive parts of equal length."""
+        length = self.count // parts
+        return replace(self, first=self.first + index * length, count=length)
+
+    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+        """Return endless batches, which the process that calls this computes while a session of it reads."""
+
+        def compute(start: np.int64) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
+            places = np.arange(start, start + _CALL)
+            examples = self.examples(self.order(places, seed, workers, index))
+            return examples.features, examples.labels
+
+        def call(start: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            features, labels = tf.numpy_function(compute, [start], (tf.int64, tf.float32))
+            return tf.ensure_shape(features, [_CALL, COLUMNS]), tf.ensure_shape(labels, [_CALL])
+
+        starts = tf.data.Dataset.range(0, 2**62, _CALL)
+        return starts.map(AS_IT_IS(call)).rebatch(batch_size), {}
+
+    def order(self, places: Integers, seed: int, workers: int, index: int) -> Integers:
+        """Return the numbers of a worker's examples, at these places of the order in which it trains on them.
+
+        Each epoch has an order of its own.
+        """
+        epochs, places = np.divmod(places, len(range(index, self.count, workers)))
+        keys = random_words(epochs.view(np.uint64), permutation_keys(seed, 1))
+        size = np.array([self.count], np.uint64)
+        return permuted((places * workers + index).view(np.uint64), size, keys).view(np.int64)
+
+    def levels(self, times: int, trained_with: int) -> dict[str, Level]:
+        """Return the levels that models reach on these examples.
+
+        They are `guess`, the share of clicks for each example; `first_order`, the best without pairs; `seen`,
+        the best that only knows the ids which are seen so many times in so many examples of training, on
+        average; and `best`, that of the truth.
+        """
+        truth, known = self.truth, self.truth.ranks_seen(times, trained_with)
+        counts = {level: np.zeros((2, scores.BINS), np.int64) for level in ("first_order", "seen", "best")}
+        for block, drawn in self._drawn(np.arange(self.count)):
+            terms = truth.terms(drawn)
+            logits = {
+                "first_order": truth.logits(terms._replace(pairs=np.zeros_like(terms.pairs))),
+                "seen": truth.logits(truth.terms(drawn, known)),
+                "best": truth.logits(terms),
+            }
+            labels = truth.labels(block, logits["best"])
+            for level, of_level in logits.items():
+                counts[level] += scores.count_scores(of_level, labels)
+        of_levels = {level: Level(scores.auc(of), scores.log_loss(of)) for level, of in counts.items()}
+        others, clicks = counts["best"].sum(axis=1) / self.count
+        entropy = -(clicks * np.log(clicks) + others * np.log(others))
+        return {"guess": Level(0.5, float(entropy)), **of_levels}
+
+    def _drawn(self, numbers: Integers) -> Iterator[tuple[Integers, Drawn]]:
+        """Yield the truth's numbers of examples with their features, in blocks."""
+        for start in range(0, len(numbers), _BLOCK):
+            block = numbers[start : start + _BLOCK] + self.first
+            part = None if self.part_length is None else block // self.part_length
+            yield block, self.truth.draw(block, part)
+
+
+def rows_of(total: int) -> tuple[int, ...]:
+    """Return the rows of the 26 features, in proportion to Criteo's: about `total`, and at least 11,000."""
+    criteo = sum(_CRITEO_ROWS)
+    return tuple(max(min(rows, _ROWS_KEPT), rows * total // criteo) for rows in _CRITEO_ROWS)
+
+
+def generated(truth: Truth, train: int, test: int, parts: int = 1) -> Data:
+    """Return so many examples to train on, in as many parts as the truth has, and so many to test with."""
+    length = train // parts
+    of_parts = None if parts == 1 else length
+    return Data(Clicks(truth, 0, length * parts, of_parts), Clicks(truth, _FIRST_TO_TEST, test), parts)

@@ -1,0 +1,69 @@
+"""Random words of 64 bits that follow from a number and a key alone, and permutations made of them.
+
+All is integer arithmetic, so that every machine computes the same.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+
+# From splitmix64: https://prng.di.unimi.it/splitmix64.c
+_GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ONE = 0x3FF0000000000000  # the bits of 1.0
+_ROUNDS = 4
+
+
+def random_words(numbers: Words, keys: Words) -> Words:
+    """Return the word of each number for each key, which is broadcast to the numbers."""
+    return _mixed(numbers * np.uint64(_GAMMA) + keys)
+
+
+def keys_of(seed: int, count: int) -> Words:
+    """Return so many keys, which a seed from 0 to 2^64 - 1 gives; a larger seed is taken modulo 2^64."""
+    start = np.array([seed % 2**64], np.uint64)
+    return random_words(np.arange(count, dtype=np.uint64), _mixed(start))
+
+
+def uniform(words: Words) -> npt.NDArray[np.float64]:
+    """Return a number from 1 to 2, without 2, of the upper 52 bits of each word."""
+    bits: Words = words >> np.uint64(12) | np.uint64(_ONE)
+    return bits.view(np.float64)
+
+
+def permuted(values: Words, sizes: Words, keys: Words) -> Words:
+    """Return the places of values from 0 to size - 1 in a fixed permutation of all of these.
+
+    Sizes and each of the keys, [_ROUNDS, ...], are broadcast to the values. It is a Feistel network over the
+    next power of two; a place that is not below the size is permuted again until it is.
+    """
+    bits = np.frexp((sizes - np.uint64(1)).astype(np.float64))[1].astype(np.uint64)
+    low = bits >> np.uint64(1)
+    masks = [(np.uint64(1) << of) - np.uint64(1) for of in (bits - low, low)]
+    halves = [values >> low, values & masks[1]]
+    for number, key in enumerate(keys):
+        mixed = halves[1 - number % 2] ^ key
+        mixed *= np.uint64(_FIRST)
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(_SECOND)
+        halves[number % 2] ^= mixed >> np.uint64(32) & masks[number % 2]
+    places: Words = halves[0] << low | halves[1]
+    outside = np.nonzero(places >= sizes)
+    if outside[0].size:
+        size, *own = [np.broadcast_to(each, places.shape)[outside] for each in (sizes, *keys)]
+        places[outside] = permuted(places[outside], size, np.stack(own))
+    return places
+
+
+def permutation_keys(seed: int, count: int) -> Words:
+    """Return the keys of so many permutations, [_ROUNDS, count]."""
+    return keys_of(seed, _ROUNDS * count).reshape(_ROUNDS, count)
+
+
+def _mixed(words: Words) -> Words:
+    """Return splitmix64's hash of each word, in the same array."""
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        words ^= words >> np.uint64(shift)
+        words *= np.uint64(factor)
+    words ^= words >> np.uint64(31)
+    return words

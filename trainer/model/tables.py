@@ -1,0 +1,302 @@
+"""The tables of a model: where their rows lie, their first values, and the look-up of those a batch needs.
+
+The tables of one width are *fused* into one: the rows of the first, those of the second, and so on. Row r of
+a fused table lies on ps r mod n, for n ps, as row r div n of its part there (`TableVariable`), so that rows
+which are needed often lie on all ps. A step exchanges three tensors with each ps, whatever the number of
+tables: the positions of the rows that the batch needs, the rows, and their gradients. A row travels once,
+however many examples of the batch need it, and its position stays on the ps until its gradient is there.
+
+First values are hashed from the seed, the row and the column, so they do not depend on the number of ps.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.model.models.model import Model, ModelContext, Table
+from trainer.model.pieces import TableVariable
+from trainer.model.scrambling import scrambled
+
+v1 = tf.compat.v1
+
+# Numbers that are made at once: a part needs little more memory while it is made than it has.
+_AT_ONCE = 1 << 18
+_LARGEST_INT32 = 2**31 - 1
+
+
+class RowGradients(NamedTuple):
+    """The gradients of some rows of a table's part, on its ps; no position is there twice."""
+
+    values: tf.Tensor
+    positions: tf.Tensor
+
+
+class _Fused(NamedTuple):
+    """The tables of one width, each with its place among the model's, and the variable with their rows."""
+
+    tables: Sequence[tuple[int, Table]]
+    variable: TableVariable
+
+    @property
+    def begins(self) -> list[int]:
+        """The first row of each table."""
+        return [0, *accumulate(table.rows for _, table in self.tables[:-1])]
+
+    @property
+    def width(self) -> int:
+        """The numbers in a row."""
+        return self.tables[0][1].width
+
+    @property
+    def needs(self) -> object:
+        """What decides which rows a batch needs: fused tables for which it is equal need the same."""
+        return tuple((table.ids, table.rows) for _, table in self.tables)
+
+
+class _Needed(NamedTuple):
+    """The rows of a fused table that a batch needs, those of the first part first.
+
+    Attributes:
+        positions: for each part, the positions of its rows.
+        places: where the row of each id is among all of them.
+        columns: how many ids an example has of each table.
+
+    """
+
+    positions: Sequence[tf.Tensor]
+    places: tf.Tensor
+    columns: Sequence[int]
+
+
+class Tables:
+    """A model's tables in the default graph.
+
+    Attributes:
+        variables: the fused tables.
+
+    """
+
+    def __init__(self, model: Model, context: ModelContext, wire_dtype: tf.DType = tf.float32) -> None:
+        """Create a part of each on every ps; rows and their gradients travel as `wire_dtype`."""
+        self.wire_dtype = wire_dtype
+        self.devices = [_cpu_of(device) for device in context.devices.ps or [context.devices.worker]]
+        self._tables = list(model.tables(context))
+        of_widths: dict[int, list[tuple[int, Table]]] = {}
+        for number, table in enumerate(self._tables):
+            of_widths.setdefault(table.width, []).append((number, table))
+        self.fused = [_Fused(tables, self._create(tables)) for tables in of_widths.values()]
+        self.variables = [fused.variable for fused in self.fused]
+        self._seed = context.settings.seed
+
+    def first_values(self) -> list[tf.Operation]:
+        """Return operations that set the tables to their first values."""
+        return [operation for fused in self.fused for operation in _first_values(fused, self._seed)]
+
+    def look_up(
+        self, context: ModelContext, features: tf.Tensor, after: Sequence[tf.Tensor] = ()
+    ) -> "LookUp":
+        """Return the rows that these features need; the ps read them `after` these tensors are computed."""
+        with tf.name_scope("look_up"):
+            needed: dict[object, _Needed] = {}
+            for fused in self.fused:
+                if fused.needs not in needed:
+                    with tf.device("/device:CPU:0"):
+                        ids = [table.ids(context, features) for _, table in fused.tables]
+                        needed[fused.needs] = _needed(fused, ids)
+            return LookUp(self, needed, after)
+
+    def _create(self, tables: Sequence[tuple[int, Table]]) -> TableVariable:
+        rows, width = sum(table.rows for _, table in tables), tables[0][1].width
+        name, parts = f"tables_{width}", len(self.devices)
+        held = [len(range(number, rows, parts)) for number in range(parts)]
+        return TableVariable(
+            name,
+            rows,
+            tuple(
+                create_filled(f"{name}/part_{number}", device, [size, width])
+                for number, (device, size) in enumerate(zip(self.devices, held, strict=True))
+            ),
+        )
+
+
+class LookUp:
+    """The look-up of a batch in the default graph.
+
+    Attributes:
+        rows: for each fused table, the rows that the batch needs, each once.
+
+    """
+
+    def __init__(self, tables: Tables, needed: Mapping[object, _Needed], after: Sequence[tf.Tensor]) -> None:
+        """Add it; `needed` has the rows by what decides about them."""
+        self._tables, self._needed = tables, [needed[fused.needs] for fused in tables.fused]
+        # The positions again, where they have arrived.
+        self._arrived: list[Sequence[tf.Tensor]] = []
+        pulled = []
+        for number, device in enumerate(tables.devices if needed else []):
+            positions = [each.positions[number] for each in self._needed]
+            request = _request([each.positions[number] for each in needed.values()])
+            with tf.device(device):
+                of_needs = dict(zip(needed, _split_request(request, len(needed)), strict=True))
+                arrived = [of_needs[fused.needs] for fused in tables.fused]
+                with tf.control_dependencies(after):
+                    read = [
+                        tf.raw_ops.ResourceGather(
+                            resource=variable.pieces[number].handle, indices=its, dtype=tf.float32
+                        )
+                        for variable, its in zip(tables.variables, arrived, strict=True)
+                    ]
+                flat = self._packed(read)
+            self._arrived.append(arrived)
+            pulled.append(self._unpacked(flat, positions))
+        self.rows = [tf.concat(of_table, axis=0) for of_table in zip(*pulled, strict=True)]
+
+    def values(self, rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return for each of the model's tables [batch, k, width], with these numbers in place of `rows`."""
+        found: dict[int, tf.Tensor] = {}
+        for fused, needed, its in zip(self._tables.fused, self._needed, rows, strict=True):
+            of_ids = tf.ensure_shape(tf.gather(its, needed.places), [None, sum(needed.columns), fused.width])
+            numbers = [number for number, _ in fused.tables]
+            found.update(zip(numbers, tf.split(of_ids, needed.columns, axis=1), strict=True))
+        return [found[number] for number in range(len(found))]
+
+    def summed(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> list[tf.Tensor]:
+        """Return the gradients of `rows`, of which a row's is the sum over the ids that need it."""
+        dense = []
+        for gradient, rows in zip(gradients, self.rows, strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                count = tf.shape(rows)[0]
+                dense.append(tf.math.unsorted_segment_sum(gradient.values, gradient.indices, count))
+            else:
+                dense.append(tf.zeros_like(rows) if gradient is None else gradient)
+        return dense
+
+    def push(self, gradients: Sequence[tf.Tensor]) -> list[tuple[RowGradients, tf.Variable]]:
+        """Return the gradients of `rows`, where the rows lie, each with the part of the table."""
+        of_parts = [
+            tf.split(gradient, tf.stack([tf.size(its) for its in needed.positions]), num=len(self._arrived))
+            for gradient, needed in zip(gradients, self._needed, strict=True)
+        ]
+        pushed = []
+        for number, arrived in enumerate(self._arrived):
+            flat = self._packed([parts[number] for parts in of_parts])
+            with tf.device(self._tables.devices[number]):
+                received = self._unpacked(flat, arrived)
+            parts = [variable.pieces[number] for variable in self._tables.variables]
+            pushed += list(zip(map(RowGradients, received, arrived), parts, strict=True))
+        return pushed
+
+    def _packed(self, rows: Sequence[tf.Tensor]) -> tf.Tensor:
+        flat = tf.concat([tf.reshape(its, [-1]) for its in rows], axis=0)
+        return tf.cast(flat, self._tables.wire_dtype)
+
+    def _unpacked(self, flat: tf.Tensor, positions: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        widths = [fused.width for fused in self._tables.fused]
+        sizes = tf.stack([tf.size(its) * width for its, width in zip(positions, widths, strict=True)])
+        parts = tf.split(tf.cast(flat, tf.float32), sizes, num=len(widths))
+        return [tf.reshape(part, [-1, width]) for part, width in zip(parts, widths, strict=True)]
+
+
+def create_filled(
+    name: str, device: str, shape: Sequence[int], dtype: tf.DType = tf.float32, value: float = 0
+) -> tf.Variable:
+    """Create a variable with one value everywhere, which is made on its own device."""
+
+    def first_value(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
+        with tf.device(device):
+            # TensorFlow would make a constant of it that stays in memory, if it saw that the value is one.
+            zero = tf.raw_ops.Empty(shape=[], dtype=dtype, init=True)
+            return tf.fill(shape, zero + tf.constant(value, dtype))
+
+    with tf.device(device):
+        return v1.get_variable(name, shape, dtype, initializer=first_value, use_resource=True)
+
+
+def _cpu_of(device: str) -> str:
+    """Return the CPU of the task that this device is of."""
+    place = tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0)
+    return str(place.to_string())
+
+
+def _needed(fused: _Fused, ids: Sequence[tf.Tensor]) -> _Needed:
+    columns, parts = [its.shape[1] for its in ids], len(fused.variable.pieces)
+    together = tf.concat(ids, axis=1)
+    limits = np.repeat([table.rows for _, table in fused.tables], columns)
+    # As unsigned numbers, negative ones are the largest.
+    are_rows = tf.bitcast(together, tf.uint64) < limits.astype(np.uint64)
+    names = ", ".join(table.name for _, table in fused.tables)
+    wrong = f"an id is not a row of its table ({names})"
+    with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.reduce_all(are_rows), data=[wrong])]):
+        rows = tf.reshape(together + np.repeat(fused.begins, columns), [-1])
+    unique, places = tf.unique(tf.cast(rows, _type_for(fused.variable.rows)))
+    positions = [unique]
+    if parts > 1:
+        part_of = tf.cast(unique % parts, tf.int32)
+        numbers = tf.dynamic_partition(tf.range(tf.size(unique)), part_of, parts)
+        positions = tf.dynamic_partition(unique // parts, part_of, parts)
+        places = tf.gather(tf.math.invert_permutation(tf.concat(numbers, axis=0)), places)
+    largest = fused.variable.pieces[0].shape[0]
+    positions = [tf.cast(its, _type_for(largest)) for its in positions]
+    return _Needed(positions, tf.reshape(places, tf.shape(together)), columns)
+
+
+def _type_for(rows: int) -> tf.DType:
+    return tf.int32 if rows <= _LARGEST_INT32 else tf.int64
+
+
+def _request(positions: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return one tensor for a ps: how many rows of each fused table are needed of it, and their positions."""
+    dtype = max((its.dtype for its in positions), key=lambda its: its.size)
+    with tf.device("/device:CPU:0"):
+        counts = tf.cast(tf.stack([tf.size(its) for its in positions]), dtype)
+        return tf.concat([counts, *(tf.cast(its, dtype) for its in positions)], axis=0)
+
+
+def _split_request(request: tf.Tensor, tables: int) -> list[tf.Tensor]:
+    """Return the positions in a request, on the device in force."""
+    request = tf.identity(request)
+    parts: list[tf.Tensor] = tf.split(request[tables:], request[:tables], num=tables)
+    return parts
+
+
+def _first_values(fused: _Fused, seed: int) -> list[tf.Operation]:
+    """Return an operation for each part; a part is 0 everywhere before."""
+    if not any(table.scale for _, table in fused.tables):
+        return []
+    return [_fill(fused, number, _key(seed, fused.width)) for number in range(len(fused.variable.pieces))]
+
+
+def _fill(fused: _Fused, number: int, key: np.uint64) -> tf.Operation:
+    part, parts = fused.variable.pieces[number], len(fused.variable.pieces)
+    at_once = max(1, _AT_ONCE // fused.width)
+    scales = np.array([table.scale for _, table in fused.tables], np.float32)
+
+    def fill(start: tf.Tensor) -> tf.Tensor:
+        positions = tf.range(start, tf.minimum(start + at_once, part.shape[0]))
+        rows = positions * parts + number
+        places = rows[:, tf.newaxis] * fused.width + np.arange(fused.width)
+        of_rows = tf.gather(scales, tf.searchsorted(np.array(fused.begins, np.int64), rows, side="right") - 1)
+        values = _uniform(tf.bitcast(places, tf.uint64), key) * of_rows[:, tf.newaxis]
+        with tf.control_dependencies(
+            [tf.raw_ops.ResourceScatterUpdate(resource=part.handle, indices=positions, updates=values)]
+        ):
+            return start + at_once
+
+    with tf.device(part.device), tf.control_dependencies([part.initializer]):
+        begin = tf.identity(tf.constant(0, tf.int64))
+        end = v1.while_loop(lambda start: start < part.shape[0], fill, [begin], parallel_iterations=1)
+        return end.op
+
+
+def _key(seed: int, width: int) -> np.uint64:
+    """Return a number for the first values of tables of this width, with this seed."""
+    return np.uint64(scrambled(scrambled(np.array([seed], np.uint64), np) + np.uint64(width), np)[0])
+
+
+def _uniform(places: tf.Tensor, key: np.uint64) -> tf.Tensor:
+    """Return for each place a float32 from -1 to 1, without 1, all exact."""
+    bits = tf.bitwise.right_shift(scrambled(places + key, tf.bitwise), np.uint64(64 - 24))
+    return tf.cast(tf.bitcast(bits, tf.int64), tf.float32) * np.float32(2**-23) - np.float32(1)
