@@ -174,7 +174,10 @@ def _of_staleness(run: Run, pace: LearningPace | None) -> Iterator[Cause]:
         return
     times = pace.examples / pace.one_process
     finding = f"stale gradients: {times:.2f} times the examples of one process until loss {pace.loss:.2g}"
-    yield Cause("staleness", 1 - 1 / times, finding, "trainer_replication: sync, or fewer workers")
+    others = "trainer_replication: sync, or fewer workers"
+    damped = "trainer_staleness: damped (with momentum or adam)"
+    helps = others if run.training.get("staleness") == "damped" else f"{damped}, {others}"
+    yield Cause("staleness", 1 - 1 / times, finding, helps)
 
 
 def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:

@@ -56,8 +56,9 @@ def pace_of(run: Run) -> LearningPace | None:
     if not alone:
         return None
     curve = curve_of(run, examples_of_a_step)
-    # The references have runs that push each batch.
-    alike = _references(run.model).get((run.rules.replication, run.rules.workers, examples_of_a_step), ())
+    # The references have runs that push each batch, with plain steps.
+    kind = (run.rules.replication, run.rules.workers, examples_of_a_step)
+    alike = () if run.training.get("staleness") == "damped" else _references(run.model).get(kind, ())
     for loss in _levels(run.model):
         own, needed = examples_until(loss, curve), _until(loss, alone)
         if own is not None and len(needed) == SEEDS:

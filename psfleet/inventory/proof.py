@@ -60,6 +60,7 @@ def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
         "pull_ahead": False,
         "push_every": 1,
         "pull_every": None,
+        "staleness": "plain",
         "learning_rate": None,
         "optimizer": None,
         "data_dir": "",

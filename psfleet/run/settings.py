@@ -25,7 +25,15 @@ _PS_SETTINGS = (
     "recovery_deadline_seconds",
 )
 # Checkpoints, examples, counts of gradients or the set of tasks depend on these settings.
-_FIXED = ("model", "replication", "replicas_to_aggregate", "existing_servers", "push_every", "shard_data")
+_FIXED = (
+    "model",
+    "replication",
+    "replicas_to_aggregate",
+    "existing_servers",
+    "push_every",
+    "staleness",
+    "shard_data",
+)
 _FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
 _FREE_IN_PROGRAM = {
     f"program_{each.name}": each.name

@@ -112,6 +112,13 @@ class TrainingSettings:
         "and rounds the values on the way; on the ps, in checkpoints and in the workers' computation all "
         "stays `float32`.",
     )
+    staleness: str = setting(
+        "plain",
+        choice("plain", "damped"),
+        "How gradients are applied that miss the newest steps of other workers, with `trainer_replication` "
+        "`async`. `plain`: as any other. `damped`: most of a step is along the mean of many past gradients, "
+        "so several workers need fewer examples. With the optimizers `momentum` and `adam`.",
+    )
     batch_size: int = setting(100, integer(1), "Examples in a worker's batch.", per_host=True)
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)), "Learning rate.")
     optimizer: str | None = setting(None, or_null(choice(*OPTIMIZERS)), "Optimizer.")
@@ -272,6 +279,15 @@ def replication_problems(
             f"{prefix}pull_ahead is true with {prefix}replication {replication!r}; "
             f"expected false, or {prefix}replication async"
         )
+    if settings.get("staleness") == "damped":
+        what = f"{prefix}staleness is 'damped' with {prefix}"
+        if replication in set(REPLICATIONS) - {"async"}:
+            problems["staleness"] = (
+                f"{what}replication {replication!r}; expected plain, or {prefix}replication async"
+            )
+        elif (optimizer := settings.get("optimizer")) in {"sgd", "adagrad"}:
+            expected = f"expected plain, or {prefix}optimizer momentum or adam"
+            problems["staleness"] = f"{what}optimizer {optimizer!r}; {expected}"
     problems |= _transfer_problems(settings, prefix)
     if settings.get("existing_servers") and replication == "local":
         problems["existing_servers"] = (

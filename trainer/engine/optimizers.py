@@ -2,6 +2,9 @@
 
 A step may stand for several batches (local_steps.py). Then the constants of its optimizer are those of as
 many steps with the mean gradient: a momentum of 0.9 becomes 0.9**n, and parameters move n times as far.
+
+Damped steps, for stale gradients, are quasi-hyperbolic momentum (Ma and Yarats 2018, arXiv:1810.06801): a
+step consists of a part along the mean of many past gradients, and of a part along the newest gradient alone.
 """
 
 import math
@@ -10,9 +13,11 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from trainer.contract.exit_codes import CONFIGURATION
 from trainer.engine.row_optimizers import ACCUMULATED_AT_FIRST, RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
 from trainer.model.tables import RowGradients
+from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
@@ -23,6 +28,8 @@ AnyGradient: TypeAlias = Gradient | RowGradients
 AnyGradients = Sequence[tuple[AnyGradient, tf.Variable]]
 
 _MOMENTUM = 0.9
+# Damped: how slowly past gradients are forgotten, and the part of a step that is along their mean.
+_LONG_MOMENTUM, _PART_OF_MEAN = 0.99, 0.8
 
 
 def _momentum(rate: float, batches: int) -> tf.compat.v1.train.Optimizer:
@@ -38,6 +45,25 @@ _KINDS: Mapping[str, Callable[[float, int], tf.compat.v1.train.Optimizer]] = {
         rate * math.sqrt(batches), ACCUMULATED_AT_FIRST / batches
     ),
     "adam": lambda rate, batches: v1.train.AdamOptimizer(rate * batches, 0.9**batches, 0.999**batches),
+}
+
+
+def _damped_momentum(rate: float, batches: int) -> Sequence[tf.compat.v1.train.Optimizer]:
+    # Each gradient counts 1 / (1 - 0.9) times, as with momentum. TensorFlow's momentum is a sum, and no mean.
+    momentum, in_the_end = _LONG_MOMENTUM**batches, rate * batches / (1 - _MOMENTUM)
+    return [
+        v1.train.MomentumOptimizer(_PART_OF_MEAN * (1 - momentum) * in_the_end, momentum),
+        v1.train.GradientDescentOptimizer((1 - _PART_OF_MEAN) * in_the_end),
+    ]
+
+
+# The same with damped steps: optimizers that each apply a part of a step.
+_DAMPED: Mapping[str, Callable[[float, int], Sequence[tf.compat.v1.train.Optimizer]]] = {
+    "momentum": _damped_momentum,
+    "adam": lambda rate, batches: [
+        v1.train.AdamOptimizer(part * rate * batches, momentum, 0.999**batches)
+        for part, momentum in [(_PART_OF_MEAN, _LONG_MOMENTUM**batches), (1 - _PART_OF_MEAN, 0.0)]
+    ],
 }
 
 
@@ -57,17 +83,27 @@ _LOCAL_STEPS: Mapping[str, Callable[[float, tf.Tensor], tf.Tensor]] = {
 
 
 class Optimizers:
-    """One optimizer for each device: its slots and other numbers lie there, so only gradients travel.
+    """The optimizer for each device: its slots and other numbers lie there, so only gradients travel.
 
     A slot is named after its variable, as in "hidden/weights/Adam". Each device has its own copy of a number
-    that belongs to no variable: "beta1_power", "beta1_power_1" and so on hold equal values. The parts of
+    that belongs to no variable: "beta1_power", "beta1_power_1" and so on hold equal values. With damped
+    steps the second part has slots and numbers of its own, which come after those of the first. The parts of
     tables have optimizers of their own (row_optimizers.py).
     """
 
-    def __init__(self, name: str, learning_rate: float, batches: int = 1) -> None:
-        """Take the number of batches whose mean gradient a step applies."""
+    def __init__(self, name: str, learning_rate: float, batches: int = 1, *, damped: bool = False) -> None:
+        """Take the number of batches whose mean gradient a step applies, and whether steps are damped.
+
+        Raises TaskFailure (`configuration`) if this optimizer has no damped steps.
+        """
+        if damped and name not in _DAMPED:
+            expected = f"expected plain, or trainer_optimizer (--optimizer) {' or '.join(_DAMPED)}"
+            problem = f"trainer_staleness (--staleness) is damped with the optimizer {name}; {expected}"
+            raise TaskFailure(CONFIGURATION, problem)
         self._name, self._learning_rate, self._batches = name, learning_rate, batches
-        self._optimizers: dict[str, tf.compat.v1.train.Optimizer] = {}
+        self._damped = damped
+        # Device -> the optimizers that apply each gradient there, one after the other.
+        self._optimizers: dict[str, Sequence[tf.compat.v1.train.Optimizer]] = {}
         self._of_rows: dict[str, RowOptimizer] = {}
         # Variable's name -> the gradient of the first step that is built, and the variable.
         self.first_applied: dict[str, tuple[AnyGradient, tf.Variable]] = {}
@@ -92,10 +128,20 @@ class Optimizers:
                     self._of_rows[device] = row_optimizer(self._name, self._learning_rate, device, number)
                 applied.append(self._of_rows[device].apply(rows))
             if others:
-                if device not in self._optimizers:
-                    self._optimizers[device] = _KINDS[self._name](self._learning_rate, self._batches)
-                applied.append(self._optimizers[device].apply_gradients(others))
+                applied.append(self._apply_others(device, others))
             return applied[0] if len(applied) == 1 else tf.group(*applied)
+
+    def _apply_others(self, device: str, gradients: AnyGradients) -> tf.Operation:
+        if device not in self._optimizers:
+            rate, batches = self._learning_rate, self._batches
+            self._optimizers[device] = (
+                _DAMPED[self._name](rate, batches) if self._damped else [_KINDS[self._name](rate, batches)]
+            )
+        applied: list[tf.Operation] = []
+        for optimizer in self._optimizers[device]:
+            with tf.control_dependencies(applied[-1:]):
+                applied.append(optimizer.apply_gradients(gradients))
+        return applied[-1]
 
     def local_step(
         self, values: Values, gradients: Sequence[Gradient | None], scale: float | tf.Tensor

@@ -136,6 +136,7 @@ def require_settings_for_tables(settings: TrainingSettings, optimizer: str, mode
         (settings.replication == "in_graph", "replication", "in_graph", "async, sync or local"),
         (settings.push_every > 1, "push_every", settings.push_every, "1"),
         (settings.steps_of_a_pull > 1, "pull_every", settings.pull_every, "null"),
+        (settings.staleness == "damped", "staleness", "damped", "plain"),
     ]
     problems = [
         f"trainer_{name} (--{name}) is {value!r}, expected {expected}: {has}"

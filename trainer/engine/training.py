@@ -95,7 +95,8 @@ class TrainingGraph(ABC):
                 if self.tables.variables:
                     require_settings_for_tables(settings, name, model.name)
                 rate = model.learning_rate(settings, cluster.workers)
-                self.optimizers = Optimizers(name, rate, settings.push_every)
+                damped = settings.staleness == "damped"
+                self.optimizers = Optimizers(name, rate, settings.push_every, damped=damped)
                 self.build_step()
                 # An asynchronous worker has several steps in a row: only the first is tested. A client
                 # tests the tower of each worker.

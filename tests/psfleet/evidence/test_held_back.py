@@ -274,6 +274,11 @@ def test_stale_gradients_are_a_cause_if_no_single_process_needs_as_many_examples
     [stale] = causes_of(busy, LearningPace(0.25, 15_000, 10_000, 12_000, None))
     assert (stale.cause, round(stale.share, 3)) == ("staleness", 0.333)
     assert stale.finding == "stale gradients: 1.50 times the examples of one process until loss 0.25"
+    others = "trainer_replication: sync, or fewer workers"
+    assert stale.helps == f"trainer_staleness: damped (with momentum or adam), {others}"
+    damped = replace(busy, training={**busy.training, "staleness": "damped"})
+    [still_stale] = causes_of(damped, LearningPace(0.25, 15_000, 10_000, 12_000, None))
+    assert still_stale.helps == others
     assert [of.cause for of in causes_of(busy, LearningPace(0.25, 15_000, 10_000, 16_000, None))] == [
         "compute"
     ]

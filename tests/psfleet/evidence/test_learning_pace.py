@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -91,6 +92,8 @@ def test_the_usual_pace_is_given_for_known_numbers_of_workers() -> None:
     two, other = pace_of(run_of(windows_of(ALONE[0]))), pace_of(run_of(windows_of(ALONE[0]), workers=7))
     assert two is not None and two.usual is not None and two.usual > two.one_process
     assert other is not None and other.usual is None
+    damped = pace_of(replace(run_of(windows_of(ALONE[0])), training={"staleness": "damped"}))
+    assert damped is not None and damped == replace(two, usual=None)
 
 
 def test_a_run_with_several_batches_to_a_push_has_the_pace_of_a_process_that_applies_each() -> None:

@@ -76,6 +76,12 @@ def test_a_run_that_pulls_ahead_is_proven_and_does_not_count_own_steps_as_stalen
             assert moved == [window["steps"] for window in windows]
 
 
+def test_a_run_with_damped_steps_is_proven(tmp_path: Path) -> None:
+    flags = ["--model=mnist_mlp", "--optimizer=adam", "--staleness=damped", "--steps=600"]
+    verdict = verdict_of(train(tmp_path, 2, flags, ps=2))
+    assert verdict.verdict == "proven", verdict.failing
+
+
 @pytest.mark.parametrize(
     ("flags", "behind"),
     [

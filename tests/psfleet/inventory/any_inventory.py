@@ -53,6 +53,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_existing_servers": st.booleans(),
     "trainer_pull_ahead": st.booleans(),
     "trainer_push_every": st.integers(1, 4),
+    "trainer_staleness": st.sampled_from(["plain", "damped"]),
     "trainer_pull_every": st.none() | st.integers(1, 8),
     "trainer_program": FILE,
     "trainer_programs": st.dictionaries(

@@ -32,6 +32,7 @@ def test_a_proof_keeps_settings_of_the_cluster_and_replaces_those_of_the_trainin
         pull_ahead=True,
         push_every=4,
         pull_every=8,
+        staleness="damped",
         wire_dtype="bfloat16",
         batch_size=17,
         learning_rate=3.0,

@@ -124,6 +124,7 @@ def test_a_resumed_run_with_another_model_is_refused() -> None:
         ("shard_data", True),
         ("existing_servers", True),
         ("push_every", 2),
+        ("staleness", "damped"),
     ],
 )
 def test_a_resumed_run_with_another_kind_of_training_is_refused(name: str, value: object) -> None:

@@ -7,7 +7,13 @@ import pytest
 
 from trainer.contract import rules as of
 from trainer.contract.rules import Rule, SettingProblem, SettingsError
-from trainer.contract.settings import REPLICATIONS, TrainingSettings, flags_of, replication_problems
+from trainer.contract.settings import (
+    OPTIMIZERS,
+    REPLICATIONS,
+    TrainingSettings,
+    flags_of,
+    replication_problems,
+)
 
 NULL = ", or null for the model's own"
 ODD_INTEGERS = [0, -1, "many", 1.5, "1.5", True, None, "", [1], "0x10"]
@@ -106,6 +112,21 @@ def test_pull_ahead_is_refused_unless_the_replication_is_async(replication: str)
     refused = {} if replication == "async" else {"pull_ahead": said}
     assert replication_problems(told, 2, "-") == refused
     assert replication_problems(told | {"pull_ahead": False}, 2) == {}
+
+
+@pytest.mark.parametrize("replication", REPLICATIONS)
+@pytest.mark.parametrize("optimizer", [None, *OPTIMIZERS])
+def test_damped_steps_are_refused_unless_replication_and_optimizer_have_them(
+    replication: str, optimizer: str | None
+) -> None:
+    told = {"replication": replication, "optimizer": optimizer, "staleness": "damped"}
+    of_replication = f"replication {replication!r}; expected plain, or -replication async"
+    of_optimizer = f"optimizer {optimizer!r}; expected plain, or -optimizer momentum or adam"
+    without = optimizer in {"sgd", "adagrad"}
+    refused = of_replication if replication != "async" else of_optimizer if without else ""
+    said = {"staleness": f"-staleness is 'damped' with -{refused}"} if refused else {}
+    assert replication_problems(told, 2, "-") == said
+    assert replication_problems(told | {"staleness": "plain"}, 2) == {}
 
 
 @pytest.mark.parametrize(

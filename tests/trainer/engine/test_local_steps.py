@@ -11,14 +11,17 @@ import pytest
 import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks, transfers_of, typed_transfers_of
+from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import OPTIMIZERS, TrainingSettings
 from trainer.contract.step_windows import Read
 from trainer.coordination.ledger_parts import FIRST_WORKER
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.local_steps import take_local_steps
+from trainer.engine.optimizers import Optimizers
 from trainer.engine.training import StepResult, TrainingSession
 from trainer.model.data import batches
 from trainer.model.models import REGISTRY
+from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
@@ -93,14 +96,34 @@ class _Reference:
         return -self.rate * np.sign(gradient)  # each parameter of a line is a variable of its own
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+class _Damped(_Reference):
+    """The same with damped steps: four fifths of each are along the mean of the past gradients."""
+
+    def change(self, gradient: Numbers) -> Numbers:
+        """Return what a step adds to the parameters."""
+        n, long, second = self.count, 0.99**self.count, 0.999**self.count
+        self.steps += 1
+        self.first = long * self.first + (1 - long) * gradient
+        if self.name == "momentum":
+            return np.asarray(-10 * self.rate * n * (0.8 * self.first + 0.2 * gradient))
+        self.second = second * self.second + (1 - second) * gradient**2
+        along = 0.8 * self.first / (1 - long**self.steps) + 0.2 * gradient
+        corrected = self.rate * n * np.sqrt(1 - second**self.steps)
+        return np.asarray(-corrected * along / (np.sqrt(self.second) + 1e-8))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "staleness"),
+    [*((name, "plain") for name in OPTIMIZERS), ("momentum", "damped"), ("adam", "damped")],
+)
 @pytest.mark.parametrize(("push_every", "pull_every"), [(1, None), (4, None), (4, 12)])
 def test_a_push_applies_the_gradients_of_all_its_batches(
-    optimizer: str, push_every: int, pull_every: int | None
+    optimizer: str, staleness: str, push_every: int, pull_every: int | None
 ) -> None:
     settings = TrainingSettings(
         model="linear",
         optimizer=optimizer,
+        staleness=staleness,
         learning_rate=0.02,
         push_every=push_every,
         pull_every=pull_every,
@@ -109,7 +132,8 @@ def test_a_push_applies_the_gradients_of_all_its_batches(
     taken, before, after = _trained(settings)
     model: Numbers = np.array(before, np.float64)
     mean: Numbers = np.zeros(2)
-    reference, local, losses = _Reference(optimizer, 0.02, push_every), model, list[float]()
+    kind = _Damped if staleness == "damped" else _Reference
+    reference, local, losses = kind(optimizer, 0.02, push_every), model, list[float]()
     for number, (x, y) in enumerate(_batches_of_a_line(settings)):
         if number % (pull_every or push_every) == 0:
             local = model
@@ -123,6 +147,24 @@ def test_a_push_applies_the_gradients_of_all_its_batches(
     expected = np.reshape(losses, (-1, push_every)).mean(axis=1)
     np.testing.assert_allclose([step.loss for step in taken], expected, rtol=2e-5)
     np.testing.assert_allclose(after, model, rtol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_an_optimizer_without_momentum_has_no_damped_steps(optimizer: str) -> None:
+    with pytest.raises(TaskFailure) as failure:
+        Optimizers(optimizer, 0.02, damped=True)
+    assert failure.value.code == CONFIGURATION
+    assert failure.value.reason == (
+        f"trainer_staleness (--staleness) is damped with the optimizer {optimizer}; "
+        "expected plain, or trainer_optimizer (--optimizer) momentum or adam"
+    )
+
+
+def test_damped_steps_transfer_no_further_tensor() -> None:
+    graph, session = tasks_with(1).begin(0, TrainingSettings(optimizer="adam", staleness="damped"))
+    session.initialise()
+    assert transfers_of(session.session, graph.step) == {("ps0", "worker0"): 1 + 1, ("worker0", "ps0"): 1}
+    session.close()
 
 
 @pytest.mark.parametrize(("push_every", "pull_every", "ps"), [(4, None, 1), (4, 8, 1), (2, 24, 2)])
