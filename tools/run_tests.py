@@ -40,16 +40,22 @@ SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
 # Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
 # longest come first, two beside the scenarios and one more for each scenario that has ended: more would keep
 # tasks waiting for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's
-# libzstd reads no archive any more.
+# libzstd reads no archive any more. Each server of TensorFlow leaves a hundred threads in its process.
 BESIDE_SCENARIOS = 2
 UNIT = {
-    "unit of trainer": ["tests/trainer", "--ignore=tests/trainer/task", "tests/benchmarks"],
+    "unit of trainer": [
+        "tests/trainer",
+        "--ignore=tests/trainer/engine",
+        "--ignore=tests/trainer/task",
+        "tests/benchmarks",
+    ],
     "unit": [
         "tests",
         "--ignore=tests/trainer",
         "--ignore=tests/benchmarks",
         "--ignore=tests/psfleet/evidence",
     ],
+    "unit of engine": ["tests/trainer/engine"],
     "unit of tasks": ["tests/trainer/task"],
     "unit of verdicts": ["tests/psfleet/evidence"],
 }

@@ -207,7 +207,7 @@ class RoundOperations:
             with tf.control_dependencies([self._set(place, tf.where(is_wanted, own_round, now[place]))]):
                 return tf.where(is_wanted, own_round, tf.constant(_NONE, tf.int64))
 
-        # AnyGradients that do not depend on the variables are there before the round is.
+        # Gradients that do not depend on the variables are there before the round is.
         with tf.control_dependencies([own_round, *received]):
             return locked(self._mutex, admit)
 

@@ -4,6 +4,7 @@ import io
 import json
 import secrets
 import shutil
+import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tensorflow as tf
 
 from plugins.action import decide_run
 from psfleet.evidence.exported_model import README
@@ -22,14 +22,18 @@ from psfleet.watch.exports import described_export
 from tests.plugins.steps.module_run import action_of
 from tests.psfleet.evidence.made_exports import FILES, SAVED, card_of
 from tests.psfleet.evidence.run_folders import plan_of
-from tests.repository import played, written_play
+from tests.repository import ROOT, played, written_play
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.export import CARD, EXPORT
 from trainer.contract.json_files import write_json
 from trainer.contract.settings import TrainingSettings
-from trainer.evaluator import main
 
+# What the model says of an x of 0.
+SERVE = (
+    "import sys, tensorflow as tf; serve = tf.saved_model.load(sys.argv[1]).signatures['serving_default'];"
+    "print(float(serve(features=tf.constant([0.0]))['y'][0]))"
+)
 FLAGS = ("--replication=local", "--model=linear", "--steps=40")
 RUN_ID = "test"
 
@@ -69,12 +73,18 @@ def exported(root: Path, run: Mapping[str, Any], python: str = sys.executable) -
     return done.stdout + done.stderr
 
 
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own: TensorFlow must not be loaded in the one of these tests."""
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 def test_the_model_of_a_real_run_is_collected_and_serves(tmp_path: Path) -> None:
     with Cluster(tmp_path / "hosts", ps=0, workers=1, flags=FLAGS) as cluster:
         cluster.start()
         assert cluster.wait() == {"worker0": FINISHED}, cluster.outputs()
         on_host = Path(shutil.copytree(cluster.directory("worker0"), tmp_path / "state" / "runs" / RUN_ID))
-    assert main(["--export", str(on_host)]) == FINISHED
+    evaluator = ["-m", "trainer.evaluator", "--export", str(on_host)]
+    assert ran(*evaluator).returncode == FINISHED
     folder = tmp_path / "runs" / RUN_ID
     shutil.copytree(on_host / "events", folder / "events")
     run = begun(folder)
@@ -83,10 +93,8 @@ def test_the_model_of_a_real_run_is_collected_and_serves(tmp_path: Path) -> None
     files = {path.relative_to(folder / EXPORT).as_posix() for path in (folder / EXPORT).rglob("*.*")}
     assert files == {*FILES, CARD, README}
     card = json.loads((folder / EXPORT / CARD).read_text())
-    y = tf.saved_model.load(str(folder / EXPORT)).signatures["serving_default"](features=tf.constant([0.0]))[
-        "y"
-    ]
-    assert y.numpy() == pytest.approx([card["metrics"]["bias"]])
+    y = float(ran("-c", SERVE, str(folder / EXPORT)).stdout)
+    assert y == pytest.approx(card["metrics"]["bias"])
     page = (folder / EXPORT / README).read_text()
     assert "| verdict on the run | none: the run is ended, and was not judged |" in page
     assert f"serve = tf.saved_model.load('runs/{RUN_ID}/export').signatures['serving_default']" in page

@@ -130,7 +130,10 @@ def test_a_worker_that_left_and_one_that_was_not_there_are_excused_and_named(lef
     verdict = verdict_of(left)
     assert verdict.verdict == "proven", verdict.failing
     gone, never = verdict.figures["lost"]
-    assert (gone["task"], gone["how"], gone["steps"] in {100, 101}) == ("worker1", "left", True)
+    # It may take some more steps before it sees that it is to leave.
+    steps = records(left, "worker0")[-1]["contributions"]["worker1"]
+    assert steps >= 100
+    assert (gone["task"], gone["how"], gone["steps"]) == ("worker1", "left", steps)
     assert (never["task"], never["how"], never["steps"]) == ("worker2", "was not there", 0)
     assert verdict.headline == (
         "PROVEN: 1 worker trained one model through 1 ps, and it converged; "

@@ -375,8 +375,14 @@ def _assert_last_bits(found: dict[str, Numbers], expected: dict[str, Numbers]) -
         assert off.max() <= 4 * 2.0**-24, name
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
-@pytest.mark.parametrize("ps", [1, 2])
+@pytest.mark.parametrize(
+    ("ps", "optimizer"),
+    [
+        pytest.param(ps, optimizer, marks=[] if (ps, optimizer) == (2, "adagrad") else [pytest.mark.chaos])
+        for ps in (1, 2)
+        for optimizer in ("sgd", "adagrad", "adam")
+    ],
+)
 def test_two_synchronous_workers_equal_one_process_with_both_batches(optimizer: str, ps: int) -> None:
     chief, other = (
         _Begun(ps, worker=worker, replication="sync", optimizer=optimizer, learning_rate=RATE)
