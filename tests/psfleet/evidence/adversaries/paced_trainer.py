@@ -12,6 +12,7 @@ from trainer import __main__ as program
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.engine.training import TrainingSession
 from trainer.process.console import say
+from trainer.process.stop_request import StopRequest
 
 _POLL_SECONDS = 0.005
 
@@ -20,6 +21,13 @@ def _keep(pace: Pace, worker: int) -> None:
     """Let every session of this process wait before each step until the pace allows it."""
     callable_for = TrainingSession.callable_for
     paced = _PacedWorker(pace, worker)
+    initialise = StopRequest.__init__
+
+    def noted(request: StopRequest, *arguments: float) -> None:
+        initialise(request, *arguments)
+        paced.requests.append(request)
+
+    StopRequest.__init__ = noted  # type: ignore[method-assign, assignment]
 
     def paced_callable_for(session: TrainingSession, step: Sequence[object]) -> Callable[[], list[Any]]:
         run = callable_for(session, step)
@@ -37,6 +45,8 @@ class _PacedWorker:
     def __init__(self, pace: Pace, worker: int) -> None:
         self._pace, self._worker = pace, worker
         self._has_stopped = False
+        # A worker that is to stop waits for nobody.
+        self.requests: list[StopRequest] = []
 
     def wait(self, session: TrainingSession) -> None:
         has_told = False
@@ -45,6 +55,7 @@ class _PacedWorker:
             global_step, own = counters[GLOBAL_STEP], counters[FIRST_WORKER + self._worker]
             self._signal_itself(own)
             is_over = counters[STOP_CODE] or global_step >= session.last_step
+            is_over = is_over or any(request.is_set() for request in self.requests)
             if is_over or self._pace.allows(own, global_step - own):
                 return
             if not has_told:

@@ -200,7 +200,8 @@ def _elastic(join_again: bool) -> Callable[[RealRuns, Path], Path]:
     flags = (LINEAR, "--steps=900", "--steps_per_call=1")
     at_first = {
         "worker0": Pace(stops_itself_at=601, waits={780: 200} if join_again else {}),
-        "worker1": Pace(stops_itself_at=101),
+        # It takes no step more until it is told to leave: the chief stands still then, after 600 steps.
+        "worker1": Pace(stops_itself_at=101, waits={700: 601}),
     }
     # Neither takes all the steps that are left.
     later = {
