@@ -40,7 +40,8 @@ SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
 # Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
 # longest come first, two beside the scenarios and one more for each scenario that has ended: more would keep
 # tasks waiting for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's
-# libzstd reads no archive any more. Each server of TensorFlow leaves a hundred threads in its process.
+# libzstd reads no archive any more. The engine's tests have a process of their own, because each server of
+# TensorFlow leaves a hundred threads in it.
 BESIDE_SCENARIOS = 2
 UNIT = {
     "unit of trainer": [

@@ -10,7 +10,7 @@ from psfleet.evidence.answer import listed
 from psfleet.evidence.manifest import Manifest, is_entry, is_plain
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.untrusted_files import read_json
-from trainer.contract.export import CARD, FILES, VERSION
+from trainer.contract.export import CARD, FILES, SIGNATURE, VERSION
 from trainer.host.task_traces import RUN_ID
 
 # Written by the controller beside what came from the host.
@@ -63,6 +63,10 @@ class Exported:
     def bytes(self) -> int:
         """The size of its files without the card."""
         return sum(entry["bytes"] for entry in self.card["files"].values())
+
+    def loading_line(self, place: str) -> str:
+        """Return the Python that loads from a place what answers; it is called with the inputs by name."""
+        return f"tf.saved_model.load({place!r}).signatures[{SIGNATURE!r}]"
 
     def differences(self, expected: Mapping[str, Collection[Any]]) -> list[str]:
         """Return how it differs from what is known of the run: field of the card -> the values that fit."""

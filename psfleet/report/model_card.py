@@ -4,14 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from psfleet.evidence.exported_model import Exported
+from trainer.contract.export import SIGNATURE
 from trainer.host.disk_space import readable
-
-_SIGNATURE = "serving_default"
-
-
-def loading_line(folder: str) -> str:
-    """Return the line of Python that loads the export in a folder."""
-    return f"tf.saved_model.load({folder!r})"
 
 
 def model_card(exported: Exported, verdict: str, name: str, checkpoint: str) -> str:
@@ -43,15 +37,14 @@ def _lines(exported: Exported, verdict: str, model: str, checkpoint: str) -> Ite
     yield ""
     yield "## Call it"
     yield ""
-    (first, of_first), *others = card["inputs"].items()
     yield "    import tensorflow as tf"
-    yield f"    serve = {loading_line(folder)}.signatures[{_SIGNATURE!r}]"
+    yield f"    serve = {exported.loading_line(folder)}"
     given = ", ".join(
-        f"{name}=tf.zeros({_example(its)}, {its['dtype']!r})" for name, its in ((first, of_first), *others)
+        f"{name}=tf.zeros({_example(its)}, {its['dtype']!r})" for name, its in card["inputs"].items()
     )
     yield f"    print(serve({given}))"
     yield ""
-    yield f"| `{_SIGNATURE}` | name | type | shape |"
+    yield f"| `{SIGNATURE}` | name | type | shape |"
     yield "|---|---|---|---|"
     for part in ("inputs", "outputs"):
         for name, its in card[part].items():

@@ -21,7 +21,6 @@ from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.saved_places import SAVED
 from trainer.host.wording import first_of
 
-_SIGNATURE = "serving_default"
 _SIGNS = "_.=,+@:/-"
 _NAMES, _NO_NAME = re.compile(rf"[A-Za-z0-9{_SIGNS}]{{1,1000}}"), re.compile(r"[^A-Za-z0-9_.-]")
 # Where the evaluator's unit sees the /tmp of the task, and the folder of checkpoints of other hosts.
@@ -134,7 +133,7 @@ def told(exported: Exported, name: str, place: str) -> list[str]:
     return [
         f"{place} holds {name} of run {card['run_id']} at global step {card['global_step']}, "
         f"a SavedModel of {readable(exported.bytes)}. In Python, with TensorFlow alone:",
-        f"tf.saved_model.load({place!r}).signatures[{_SIGNATURE!r}]({given})  # {answers}",
+        f"{exported.loading_line(place)}({given})  # {answers}",
     ]
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 # The folder in a run's directory, on the host and on the controller, and the card in it.
 EXPORT, CARD = "export", "export.json"
 VERSION = 1
+# The signature that answers, as TensorFlow Serving expects it. served.py knows it, too: it runs without this.
+SIGNATURE = "serving_default"
 # What the card of a program's checkpoint says in place of a model's name.
 PROGRAM = "program"
 _NAME = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"

@@ -15,7 +15,7 @@ from trainer.host.wording import first_of
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Source
 from trainer.model.models import REGISTRY
-from trainer.model.models.model import Devices, Model, ModelContext, Values, Variables
+from trainer.model.models.model import Devices, Model, ModelContext, Values
 from trainer.model.pieces import AnyVariable, name_of, pieces_of
 from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
@@ -106,7 +106,7 @@ class FinalModel:
 def values_for(
     model: Model,
     context: ModelContext,
-    variables: Variables | Sequence[AnyVariable],
+    variables: Sequence[AnyVariable],
     tables: Tables,
     features: tf.Tensor,
 ) -> Values:

@@ -6,17 +6,19 @@ All is integer arithmetic, so that every machine computes the same.
 import numpy as np
 import numpy.typing as npt
 
+from trainer.model.scrambling import GAMMA, MIXING
+
 Words = npt.NDArray[np.uint64]
 
-# From splitmix64: https://prng.di.unimi.it/splitmix64.c
-_GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+*_MULTIPLIED, (_LAST_SHIFT, _) = MIXING
+(_, _FIRST), (_, _SECOND) = _MULTIPLIED
 _ONE = 0x3FF0000000000000  # the bits of 1.0
 _ROUNDS = 4
 
 
 def random_words(numbers: Words, keys: Words) -> Words:
     """Return the word of each number for each key, which is broadcast to the numbers."""
-    return _mixed(numbers * np.uint64(_GAMMA) + keys)
+    return _mixed(numbers * GAMMA + keys)
 
 
 def keys_of(seed: int, count: int) -> Words:
@@ -62,8 +64,8 @@ def permutation_keys(seed: int, count: int) -> Words:
 
 def _mixed(words: Words) -> Words:
     """Return splitmix64's hash of each word, in the same array."""
-    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+    for shift, factor in _MULTIPLIED:
         words ^= words >> np.uint64(shift)
         words *= np.uint64(factor)
-    words ^= words >> np.uint64(31)
+    words ^= words >> np.uint64(_LAST_SHIFT)
     return words

@@ -4,7 +4,6 @@ The export counts once another process, which knows TensorFlow alone (trainer/mo
 and found the same variables and the same outputs for test examples.
 """
 
-import hashlib
 import shutil
 import subprocess
 import sys
@@ -20,9 +19,10 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import PROGRAM
-from trainer.contract.export import CARD, EXPORT, VERSION
+from trainer.contract.export import CARD, EXPORT, SIGNATURE, VERSION
 from trainer.contract.json_files import write_json
 from trainer.coordination.bounded_calls import runtime_config
+from trainer.host.content_directory import file_sha256
 from trainer.host.error_lines import last_words
 from trainer.model import served
 from trainer.model.evaluation import EVALUATION_BATCH, FinalModel, values_for
@@ -40,7 +40,6 @@ BOUND = 2.0**-20
 MOST_EXAMPLES = EVALUATION_BATCH
 FEATURES = "features"
 _UNFINISHED = f"{EXPORT}.tempstate"
-_BLOCK = 1 << 20
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 Tensors = Mapping[str, tf.Tensor]
 
@@ -87,7 +86,7 @@ def unfinished(directory: Path) -> Iterator[Path]:
 def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
     """Write the card of a SavedModel, move both into a directory, and return their folder. Raises OSError."""
     files = {
-        path.relative_to(folder).as_posix(): {"sha256": _sha256(path), "bytes": path.stat().st_size}
+        path.relative_to(folder).as_posix(): {"sha256": file_sha256(path), "bytes": path.stat().st_size}
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
@@ -110,7 +109,7 @@ def write_saved_model(
     builder.add_meta_graph_and_variables(
         session,
         [v1.saved_model.SERVING],
-        {served.SIGNATURE: signature},
+        {SIGNATURE: signature},
         clear_devices=True,
         strip_default_attrs=True,
     )
@@ -218,11 +217,3 @@ def _described(tensors: Tensors) -> dict[str, Any]:
         }
         for name, tensor in tensors.items()
     }
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
