@@ -14,7 +14,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
-from trainer.engine.row_optimizers import ACCUMULATED_AT_FIRST, RowOptimizer, row_optimizer
+from trainer.engine.row_optimizers import RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
 from trainer.model.tables import RowGradients
 from trainer.process.failure import TaskFailure
@@ -28,6 +28,7 @@ AnyGradient: TypeAlias = Gradient | RowGradients
 AnyGradients = Sequence[tuple[AnyGradient, tf.Variable]]
 
 _MOMENTUM = 0.9
+_ACCUMULATED_AT_FIRST = 0.1
 # Damped: how slowly past gradients are forgotten, and the part of a step that is along their mean.
 _LONG_MOMENTUM, _PART_OF_MEAN = 0.99, 0.8
 
@@ -42,7 +43,7 @@ _KINDS: Mapping[str, Callable[[float, int], tf.compat.v1.train.Optimizer]] = {
     "sgd": lambda rate, batches: v1.train.GradientDescentOptimizer(rate * batches),
     "momentum": _momentum,
     "adagrad": lambda rate, batches: v1.train.AdagradOptimizer(
-        rate * math.sqrt(batches), ACCUMULATED_AT_FIRST / batches
+        rate * math.sqrt(batches), _ACCUMULATED_AT_FIRST / batches
     ),
     "adam": lambda rate, batches: v1.train.AdamOptimizer(rate * batches, 0.9**batches, 0.999**batches),
 }
@@ -77,7 +78,7 @@ def _as_long_as_adams(rate: float, gradient: tf.Tensor) -> tf.Tensor:
 _LOCAL_STEPS: Mapping[str, Callable[[float, tf.Tensor], tf.Tensor]] = {
     "sgd": lambda rate, gradient: rate * gradient,
     "momentum": lambda rate, gradient: rate / (1 - _MOMENTUM) * gradient,
-    "adagrad": lambda rate, gradient: rate / math.sqrt(ACCUMULATED_AT_FIRST) * gradient,
+    "adagrad": lambda rate, gradient: rate / math.sqrt(_ACCUMULATED_AT_FIRST) * gradient,
     "adam": _as_long_as_adams,
 }
 

@@ -5,9 +5,10 @@ which the worker has done already, or take three times as long as the reads and 
 ps lets one push at a time change rows, so that no change is lost.
 
 `sgd` and `adagrad` compute the same as on a whole variable, because rows with a gradient of 0 stay as they
-are. `adam` is *lazy*: the moments of a row that was not needed for n steps shrink by beta to the power of n
-when it is needed again, as if it had been there in each step, but the row did not move meanwhile along its
-old moments. `momentum` would have to move every row in every step, so it is not offered.
+are; `adagrad` begins with smaller squares. `adam` is *lazy*: the moments of a row that was not needed for n
+steps shrink by beta to the power of n when it is needed again, as if it had been there in each step, but the
+row did not move meanwhile along its old moments. `momentum` would have to move every row in every step, so it
+is not offered.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +22,9 @@ from trainer.engine.mutex import locked
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
 
-ACCUMULATED_AT_FIRST = 0.1
+# A row that few examples of a batch need has gradients of a thousandth or less. With 0.1, which TensorFlow's
+# optimizer begins with, it would hardly move before it was needed a thousand times.
+_ACCUMULATED_AT_FIRST = 1e-6
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
 OfParts = Sequence[tuple[RowGradients, tf.Variable]]
@@ -84,7 +87,7 @@ class _Sgd(RowOptimizer):
 
 class _Adagrad(RowOptimizer):
     def _new_rows(self, rows: RowGradients, part: tf.Variable, _step: tf.Tensor | None) -> NewRows:
-        accumulated = self._slot(part, "Adagrad", value=ACCUMULATED_AT_FIRST)
+        accumulated = self._slot(part, "Adagrad", value=_ACCUMULATED_AT_FIRST)
         sums = _read(accumulated, rows.positions) + tf.square(rows.values)
         moved = _read(part, rows.positions) - self._learning_rate * rows.values / tf.sqrt(sums)
         return [(accumulated, sums), (part, moved)]

@@ -79,8 +79,9 @@ class _Reference:
         self.optimizer, self.taken = optimizer, 0
         names = [name for name in first if name == "weights" or name in {"tables_1", "tables_4"}]
         self.model = {name: first[name].astype(np.float64) for name in names}
-        begin = 0.1 if optimizer == "adagrad" else 0.0
-        self.first = {name: np.full(value.shape, begin) for name, value in self.model.items()}
+        begin = {"weights": 0.1} if optimizer == "adagrad" else {}
+        of_rows = 1e-6 if optimizer == "adagrad" else 0.0
+        self.first = {name: np.full(its.shape, begin.get(name, of_rows)) for name, its in self.model.items()}
         self.second = {name: np.zeros(value.shape) for name, value in self.model.items()}
 
     def step(self, features: Numbers, labels: Numbers) -> float:

@@ -19,6 +19,9 @@ from trainer.model.models._digits import weights_and_biases
 from trainer.model.models.model import Metrics, Model, ModelContext, Outputs, Table, Values, Variables
 
 WIDTH, HIDDEN = 16, (256, 128)
+# The inputs of the first layer are multiplied by these, so that all are of about one size. A step then also
+# changes the rows' part faster than the weights.
+_OF_LOGARITHMS, _OF_ROWS = 0.2, 4.0
 ROWS = rows_of(200_000)
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 4_000_000, 50_000
 _BEGINS = np.array([0, *accumulate(ROWS[:-1])], np.int64)
@@ -72,10 +75,12 @@ def _ids(_context: ModelContext, features: tf.Tensor) -> tf.Tensor:
 def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
     *dense, wide, deep = values
     numbers = features[:, :NUMBERS]
-    logarithms = tf.math.log1p(tf.cast(tf.maximum(numbers, 0), tf.float32))
+    logarithms = _OF_LOGARITHMS * tf.math.log1p(tf.cast(tf.maximum(numbers, 0), tf.float32))
     # Also of those that are missing.
     are_negative = tf.cast(numbers < 0, tf.float32)
-    layer = tf.concat([logarithms, are_negative, tf.reshape(deep, [-1, CATEGORIES * WIDTH])], axis=1)
+    layer = tf.concat(
+        [logarithms, are_negative, _OF_ROWS * tf.reshape(deep, [-1, CATEGORIES * WIDTH])], axis=1
+    )
     for weights, biases in zip(dense[:-2:2], dense[1:-2:2], strict=True):
         layer = tf.nn.relu(tf.matmul(layer, weights) + biases)
     of_deep = tf.matmul(layer, dense[-2]) + dense[-1]
