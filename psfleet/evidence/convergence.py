@@ -56,7 +56,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
 
     The loss of a user's program has no known goal: one that stays level contradicts nothing.
     """
-    target = settings.target_loss_of(run.model)
+    target = settings.target_loss_of(run.model, metrics_of(last_evaluation(run)))
     first, last = smoothed_loss(run)
     went = f"from {first:.4g} to {last:.4g}"
     evidence: dict[str, object] = {"first": first, "last": last, "target_loss": target}
@@ -105,7 +105,7 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     at the target if every median over the last `loss_patience` of the windows is at most the target.
     """
     losses = losses_of(run)
-    target = settings.target_loss_of(run.model)
+    target = settings.target_loss_of(run.model, metrics_of(last_evaluation(run)))
     if len(losses) < 2 or not all(math.isfinite(loss) for _, loss in losses):
         findings.lacking.append("there are too few finite losses to judge")
         return "", {}
@@ -144,7 +144,8 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
     The evaluator's metrics count; the check `evaluated_apart` requires them, and that they agree with the
     chief's.
     """
-    evaluated, goals, good = last_evaluation(run), settings.goals_of(run.model), ""
+    evaluated, good = last_evaluation(run), ""
+    goals = settings.goals_of(run.model, metrics_of(evaluated))
     if not goals:
         findings.lacking.append(
             f"no goal is known for model {run.model!r}; training_evidence_goals can name one"

@@ -126,7 +126,7 @@ def examples_until(loss: float, curve: Curve) -> float | None:
 
 def _levels(model: str) -> Iterator[float]:
     """Yield the losses to compare at, the lowest first."""
-    target = EvidenceSettings().target_loss_of(model) or 0.0
+    target = EvidenceSettings().target_loss_of(model, {}) or 0.0
     yield from (target / 2**halvings for halvings in reversed(range(_HALVINGS)))
 
 

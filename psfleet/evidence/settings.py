@@ -28,6 +28,9 @@ _TARGET_LOSSES = {
     "placement_demo": 0.01,  # without noise it goes to 0
     "partition": 0.01,  # the noise on y has a standard deviation of 0.01
 }
+# How far the training loss of `wide_deep` may be above the log loss that can be reached on the test examples:
+# half of what lies between this and a model that knows nothing, because a batch's loss is noisy.
+_LOG_LOSS_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,7 @@ class EvidenceSettings:
     weight_tolerance: float = setting(0.2, _AMOUNT)
     bias_tolerance: float = setting(0.2, _AMOUNT)
     error_tolerance: float = setting(0.05, _AMOUNT)
+    auc_tolerance: float = setting(0.03, _AMOUNT)
     # A few thousand bytes prove nothing: the launcher's probes of other tasks' ports, of about 330 bytes
     # each, must not pass for an exchange.
     minimum_exchanged_bytes: float = setting(65536, _AMOUNT)
@@ -203,8 +207,11 @@ class EvidenceSettings:
             ],
         }
 
-    def goals_of(self, model: str) -> tuple[Goal, ...]:
-        """Return the goals of this model and the user's own; empty if there are none."""
+    def goals_of(self, model: str, metrics: Mapping[str, float]) -> tuple[Goal, ...]:
+        """Return the goals of this model and the user's own; empty if there are none.
+
+        What can be reached is among the metrics, if it is known.
+        """
         accurate = Goal("accuracy", Range(minimum=self.target_accuracy))
         exact = Range(maximum=self.error_tolerance)
         known: dict[str, tuple[Goal, ...]] = {
@@ -219,9 +226,16 @@ class EvidenceSettings:
             # A weight that no worker trained is off by at least 1.
             "partition": (Goal("largest_error", exact, of_each="error_of_"),),
         }
+        if (reachable := metrics.get("reachable_auc")) is not None:
+            least = Range(minimum=reachable - self.auc_tolerance)
+            words = f"{least}: so many examples let a model reach {reachable:.4f}"
+            known["wide_deep"] = (Goal("auc", least, words),)
         own = [goal for goal in known.get(model, ()) if goal.metric not in self.goals]
         return (*own, *self.goals.values())
 
-    def target_loss_of(self, model: str) -> float | None:
+    def target_loss_of(self, model: str, metrics: Mapping[str, float]) -> float | None:
         """Return the loss that a run must reach: the user's, or else the model's own; None if neither."""
-        return _TARGET_LOSSES.get(model) if self.target_loss is None else self.target_loss
+        if self.target_loss is not None:
+            return self.target_loss
+        reachable = metrics.get("reachable_log_loss") if model == "wide_deep" else None
+        return _TARGET_LOSSES.get(model) if reachable is None else reachable + _LOG_LOSS_TOLERANCE

@@ -214,6 +214,10 @@ class TrainingSettings:
             return self.replicas_to_aggregate or workers
         return workers if self.replication == "in_graph" else 1
 
+    def examples_in_a_step(self, workers: int) -> int:
+        """Return the examples of a global step, where so many workers learn with batches of this size."""
+        return self.batch_size * self.push_every * self.gradients_in_a_step(workers)
+
     @property
     def steps_of_a_pull(self) -> int:
         """The number of steps, each with a push, that a worker takes with the parameters of one pull."""

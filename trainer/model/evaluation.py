@@ -68,8 +68,8 @@ class FinalModel:
         TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
         (`input`) if the examples cannot be read.
         """
-        self.model = REGISTRY[settings.model]
-        data = self.model.load(settings, len(checkpoint.values[COUNTERS]) - FIRST_WORKER)
+        self.model, workers = REGISTRY[settings.model], len(checkpoint.values[COUNTERS]) - FIRST_WORKER
+        data = self.model.load(settings, workers)
         self.context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
         with tf.Graph().as_default() as graph, v1.device(_CPU):
             self._variables = self.model.create_variables(self.context)
@@ -80,10 +80,11 @@ class FinalModel:
         _require_no_others(checkpoint, self.model, self._learned)
         self._session = v1.Session(graph=graph, config=runtime_config(settings.threads))
         restore_operation.run(self._session, checkpoint)
+        self._levels = self.model.levels_at(self.context, checkpoint.global_step, workers)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics over the test examples."""
-        return self._evaluation.run(self._session, self.context.data.test)
+        """Return the results on the test examples, and the levels to judge them by."""
+        return {**self._evaluation.run(self._session, self.context.data.test), **self._levels}
 
     def values(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return variable name -> its value; of a table that of each part."""

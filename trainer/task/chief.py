@@ -84,9 +84,13 @@ class Chief:
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
         """Evaluate and save the final model; return its metrics on the test examples."""
         self._find_restarts()
-        metrics = session.evaluate(self._graph.data.test)
+        graph = self._graph
+        metrics = {
+            **session.evaluate(graph.data.test),
+            **graph.model.levels_at(graph.context, global_step, graph.cluster.workers),
+        }
         self._task.records.write("evaluated", {"global_step": global_step, "metrics": metrics})
-        self.summary_lines = list(self._graph.model.summary_lines(metrics))
+        self.summary_lines = list(graph.model.summary_lines(metrics))
         self.saver.save_last(session, global_step)
         return metrics
 

@@ -298,6 +298,5 @@ def _last_step(task: RunningTask, examples: int) -> int:
     worker whose gradients go into it. All batches are assumed to have the chief's size.
     """
     settings = task.settings
-    gradients = settings.gradients_in_a_step(task.cluster.workers)
-    examples_a_step = settings.batch_size * settings.push_every * gradients
-    return math.ceil(settings.epochs * examples / examples_a_step) or settings.steps
+    of_a_step = settings.examples_in_a_step(task.cluster.workers)
+    return math.ceil(settings.epochs * examples / of_a_step) or settings.steps

@@ -106,6 +106,8 @@ class Model:
         watched: returns name -> a scalar to show in the step lines.
         step_line: returns the line that is printed every `steps_to_validate` local steps.
         results: returns name -> a number to show and to judge, from the metrics over all examples.
+        levels: returns name -> a number to judge the results by, as far as it is known: what models reach on
+            the test examples after so many examples of training. It is added to the final model's results.
         summary_lines: returns the chief's last lines, from the results on the test examples.
         rates_per_gradient: whether `learning_rates` are for a step with one gradient. With sgd and momentum,
             a step that applies the mean of n gradients then multiplies the rate by n. This is for a model
@@ -132,6 +134,7 @@ class Model:
         name: float(value) for name, value in metrics.items()
     }
     tables: Callable[[ModelContext], Sequence[Table]] = lambda _context: ()
+    levels: Callable[[ModelContext, int], Mapping[str, float]] = lambda _context, _examples: {}
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
         """Return what `watched` takes: the variables that travel alone, the others' values."""
@@ -141,6 +144,10 @@ class Model:
             else value_of(variable)
             for variable in variables
         ]
+
+    def levels_at(self, context: ModelContext, global_step: int, workers: int) -> Mapping[str, float]:
+        """Return the levels for a model of this global step, which so many workers trained."""
+        return self.levels(context, global_step * context.settings.examples_in_a_step(workers))
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
         """Return the optimizer of the settings, or the model's default."""

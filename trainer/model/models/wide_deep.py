@@ -13,7 +13,7 @@ import tensorflow as tf
 from trainer.contract.settings import TrainingSettings
 from trainer.model import click_files, scores
 from trainer.model.click_truth import CATEGORIES, NUMBERS
-from trainer.model.clicks import rows_of
+from trainer.model.clicks import Clicks, rows_of
 from trainer.model.data import Data
 from trainer.model.models._digits import weights_and_biases
 from trainer.model.models.model import Metrics, Model, ModelContext, Outputs, Table, Values, Variables
@@ -24,6 +24,8 @@ WIDTH, HIDDEN = 16, (256, 128)
 _OF_LOGARITHMS, _OF_ROWS = 0.2, 4.0
 ROWS = rows_of(200_000)
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 4_000_000, 50_000
+# Training reaches about what a model does that knows exactly the ids which were seen so often, and no other.
+_SEEN_TIMES = 1000
 _BEGINS = np.array([0, *accumulate(ROWS[:-1])], np.int64)
 
 
@@ -68,6 +70,15 @@ def results(found: Metrics) -> Mapping[str, float]:
     return {"auc": scores.auc(found["counts"]), "log_loss": scores.log_loss(found["counts"])}
 
 
+def levels(context: ModelContext, examples: int) -> Mapping[str, float]:
+    """Return AUC and log loss that so many examples let a model reach; nothing for clicks in files."""
+    test = context.data.test
+    if not isinstance(test, Clicks):
+        return {}
+    reachable = test.levels(_SEEN_TIMES, min(max(examples, 1), len(context.data.train)))["seen"]
+    return {"reachable_auc": reachable.auc, "reachable_log_loss": reachable.log_loss}
+
+
 def _ids(_context: ModelContext, features: tf.Tensor) -> tf.Tensor:
     return features[:, NUMBERS:] + _BEGINS
 
@@ -103,4 +114,5 @@ MODEL = Model(
     summary_lines=lambda found: [f"Test-AUC: {found['auc']:.4f}", f"Test-Loss: {found['log_loss']:.4f}"],
     results=results,
     tables=tables,
+    levels=levels,
 )
