@@ -16,7 +16,13 @@ from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
 from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
-from trainer.contract.settings import RULES, TrainingSettings, replication_problems
+from trainer.contract.settings import (
+    CLICK_MODELS,
+    GENERATED_WHERE_THE_GRAPH_IS,
+    RULES,
+    TrainingSettings,
+    replication_problems,
+)
 from trainer.host.wording import cut, first_of, grouped
 
 # The folders that ProtectHome and PrivateTmp hide from the units.
@@ -167,6 +173,18 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
             what = f"the data_dir of {host} is {directory!r}; expected one outside of {', '.join(UNSEEN)}"
             variable = PREFIX + ("worker_tasks" if of_task.get("data_dir") else "data_dir")
             yield InventoryProblem(f"{what}, which tasks do not see", variable, (host,))
+    without = tuple(
+        host
+        for host, directory in own
+        if not directory
+        and values[host].get("trainer_model") in CLICK_MODELS
+        and values[host].get("trainer_existing_servers")
+    )
+    if without:
+        what = f"trainer_existing_servers is true, and {named(without)} has no trainer_data_dir"
+        expected = "expected false, or files of clicks in trainer_data_dir or trainer_data_source"
+        what = f"{what}: {GENERATED_WHERE_THE_GRAPH_IS}; {expected}"
+        yield InventoryProblem(what, "trainer_existing_servers", without)
     for host, found in grouped(own).items():
         if values[host].get("trainer_data_source") and len(found) > 1:
             what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"

@@ -33,6 +33,15 @@ def models_in(folder: Path) -> tuple[str, ...]:
 # Whoever reads the settings need not have TensorFlow, which the models import.
 MODELS = models_in(Path(__file__).resolve().parents[1] / "model" / "models")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
+# The models with tables, and the optimizers that change the rows of a batch alone; the first is the default.
+TABLE_MODELS = ("wide_deep",)
+ROW_OPTIMIZERS = ("adagrad", "sgd", "adam")
+# The models that train on generated clicks where they have no files.
+CLICK_MODELS = ("wide_deep",)
+GENERATED_WHERE_THE_GRAPH_IS = (
+    "clicks are only generated in the process that has the graph, not with in_graph, nor with "
+    "trainer_existing_servers"
+)
 MOST_STEPS_PER_CALL = 32
 MOST_PUSH_EVERY, MOST_PULL_EVERY = 64, 256
 REPLICATIONS = ("async", "sync", "in_graph", "local")
@@ -298,7 +307,31 @@ def replication_problems(
             f"{prefix}existing_servers is true with {prefix}replication 'local', which has no servers; "
             "expected false, or another replication"
         )
+    if settings.get("model") in TABLE_MODELS:
+        problems = table_problems(settings, prefix) | problems
     return problems
+
+
+def table_problems(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return setting -> why it is not for a model with tables."""
+    optimizer, replication = settings.get("optimizer"), settings.get("replication")
+    push, pull = settings.get("push_every") or 1, settings.get("pull_every") or 1
+    refused = {
+        "optimizer": (
+            optimizer not in {None, *ROW_OPTIMIZERS},
+            f"one of {', '.join(sorted(ROW_OPTIMIZERS))}",
+        ),
+        "replication": (replication == "in_graph", "async, sync or local"),
+        "push_every": (push > 1, "1"),
+        "pull_every": (pull > push, "null"),
+        "staleness": (settings.get("staleness") == "damped", "plain"),
+    }
+    has = f"{prefix}model {settings.get('model')!r} has tables, whose rows are looked up for each batch"
+    return {
+        name: f"{prefix}{name} is {settings[name]!r}, and {has}; expected {expected}"
+        for name, (is_refused, expected) in refused.items()
+        if is_refused
+    }
 
 
 def _transfer_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
-from trainer.contract.settings import TrainingSettings
+from trainer.contract.settings import TrainingSettings, table_problems
 from trainer.engine.mutex import locked
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
@@ -116,9 +116,8 @@ class _LazyAdam(RowOptimizer):
         return [(first, mean), (second, square), (last, steps), (part, moved)]
 
 
-# By the names of `--optimizer`; the first is the default of models with tables.
+# By the names in ROW_OPTIMIZERS.
 _KINDS: Mapping[str, type[RowOptimizer]] = {"adagrad": _Adagrad, "sgd": _Sgd, "adam": _LazyAdam}
-ROW_OPTIMIZERS = tuple(_KINDS)
 
 
 def row_optimizer(name: str, learning_rate: float, device: str, number: int) -> RowOptimizer:
@@ -127,27 +126,13 @@ def row_optimizer(name: str, learning_rate: float, device: str, number: int) -> 
 
 
 def require_settings_for_tables(settings: TrainingSettings, optimizer: str, model: str) -> None:
-    """Raise TaskFailure (`configuration`) if these settings are not for a model with tables."""
-    has = f"model {model} has tables, whose rows are looked up for each batch"
-    refused = [
-        (
-            optimizer not in ROW_OPTIMIZERS,
-            "optimizer",
-            optimizer,
-            f"one of {', '.join(sorted(ROW_OPTIMIZERS))}",
-        ),
-        (settings.replication == "in_graph", "replication", "in_graph", "async, sync or local"),
-        (settings.push_every > 1, "push_every", settings.push_every, "1"),
-        (settings.steps_of_a_pull > 1, "pull_every", settings.pull_every, "null"),
-        (settings.staleness == "damped", "staleness", "damped", "plain"),
-    ]
-    problems = [
-        f"trainer_{name} (--{name}) is {value!r}, expected {expected}: {has}"
-        for is_refused, name, value, expected in refused
-        if is_refused
-    ]
+    """Raise TaskFailure (`configuration`) if these settings are not for a model with tables.
+
+    The settings of a model in TABLE_MODELS are refused before a task starts.
+    """
+    problems = table_problems({**settings.as_dict(), "optimizer": optimizer, "model": model}, "trainer_")
     if problems:
-        raise TaskFailure(CONFIGURATION, "; ".join(problems))
+        raise TaskFailure(CONFIGURATION, "; ".join(problems.values()))
 
 
 def _read(variable: tf.Variable, positions: tf.Tensor) -> tf.Tensor:

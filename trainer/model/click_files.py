@@ -22,7 +22,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
-from trainer.contract.settings import TrainingSettings
+from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, TrainingSettings
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.host.wording import counted, cut
 from trainer.model.click_truth import CATEGORIES, MISSING_ID, MISSING_NUMBER, NUMBERS, Truth
@@ -171,10 +171,9 @@ def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int)
     if settings.data_dir:
         return clicks_in(Path(settings.data_dir), rows, settings.threads)
     if settings.existing_servers or settings.replication == "in_graph":
-        why = "clicks are only generated in the process that has the graph"
-        not_with = "not with in_graph, nor with trainer_existing_servers"
         expected = "expected a trainer_data_dir (--data_dir) with files of clicks"
-        raise TaskFailure(CONFIGURATION, f"trainer_data_dir is empty: {why}, {not_with}; {expected}")
+        why = f"trainer_data_dir is empty: {GENERATED_WHERE_THE_GRAPH_IS}"
+        raise TaskFailure(CONFIGURATION, f"{why}; {expected}")
     return generated(Truth(rows, DATA_SEED), train, test)
 
 

@@ -1,5 +1,6 @@
 """Rules over several variables or groups: replications, programs, the chief, the data."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,38 @@ def test_replicas_to_aggregate_above_the_number_of_workers_are_refused() -> None
     ]
     assert read(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 3}}, **sync)
     assert "expected an integer >= 1" in problems(["a"], ["b"], trainer_replicas_to_aggregate=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("optimizer", "momentum", "one of adagrad, adam, sgd"),
+        ("push_every", 4, "1"),
+        ("pull_every", 4, "null"),
+        ("replication", "in_graph", "async, sync or local"),
+        ("staleness", "damped", "plain"),
+    ],
+)
+def test_what_does_not_work_with_tables_is_refused_before_a_host_is_reached(
+    setting: str, value: object, expected: str
+) -> None:
+    given: Mapping[str, object] = {f"trainer_{setting}": value}
+    has = "trainer_model 'wide_deep' has tables, whose rows are looked up for each batch"
+    assert problems(["a"], ["b"], {}, [], trainer_model="wide_deep", **given) == [
+        f"trainer_{setting} is {value!r}, and {has}; expected {expected}"
+    ]
+    assert read(["a"], ["b"], {}, [], trainer_model="wide_deep")
+    assert read(["a"], ["b"], {}, [], **given)
+
+
+def test_clicks_are_not_generated_for_existing_servers() -> None:
+    given: Mapping[str, object] = {"trainer_model": "wide_deep", "trainer_existing_servers": True}
+    assert problems(["a"], ["b", "c"], {"c": {"trainer_data_dir": "/clicks"}}, [], **given) == [
+        "trainer_existing_servers is true, and b has no trainer_data_dir: clicks are only generated in the "
+        "process that has the graph, not with in_graph, nor with trainer_existing_servers; expected false, "
+        "or files of clicks in trainer_data_dir or trainer_data_source"
+    ]
+    assert read(["a"], ["b"], {}, [], trainer_data_dir="/clicks", **given)
 
 
 def test_a_success_policy_above_the_number_of_workers_is_refused() -> None:

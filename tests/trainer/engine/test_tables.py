@@ -351,22 +351,21 @@ def test_an_id_beyond_its_own_table_is_refused_even_if_it_is_a_row_of_the_next()
     [
         (
             {"optimizer": "momentum", "learning_rate": 1.0},
-            "trainer_optimizer (--optimizer) is 'momentum', expected one of adagrad, adam, sgd",
+            "trainer_optimizer is 'momentum', and {has}; expected one of adagrad, adam, sgd",
         ),
         (
             {"replication": "in_graph"},
-            "trainer_replication (--replication) is 'in_graph', expected async, sync or local",
+            "trainer_replication is 'in_graph', and {has}; expected async, sync or local",
         ),
-        ({"push_every": 4}, "trainer_push_every (--push_every) is 4, expected 1"),
-        ({"pull_every": 4}, "trainer_pull_every (--pull_every) is 4, expected null"),
+        ({"push_every": 4}, "trainer_push_every is 4, and {has}; expected 1"),
+        ({"pull_every": 4}, "trainer_pull_every is 4, and {has}; expected null"),
     ],
 )
 def test_what_does_not_work_with_tables_is_refused(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(TaskFailure) as failure:
         tasks_with(1).begin(0, settings_of(**settings), MODEL)
-    assert (
-        failure.value.reason == f"{reason}: model tables has tables, whose rows are looked up for each batch"
-    )
+    has = "trainer_model 'tables' has tables, whose rows are looked up for each batch"
+    assert failure.value.reason == reason.format(has=has)
 
 
 def _assert_last_bits(found: dict[str, Numbers], expected: dict[str, Numbers]) -> None:

@@ -16,8 +16,14 @@ from tests.repository import ROOT
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
-from trainer.contract.settings import MODELS, OPTIMIZERS, TrainingSettings
-from trainer.engine.row_optimizers import ROW_OPTIMIZERS
+from trainer.contract.settings import (
+    CLICK_MODELS,
+    MODELS,
+    OPTIMIZERS,
+    ROW_OPTIMIZERS,
+    TABLE_MODELS,
+    TrainingSettings,
+)
 from trainer.model.data import digits
 from trainer.model.models import REGISTRY, cnn
 from trainer.model.models.model import Devices, ModelContext
@@ -37,8 +43,21 @@ def _local(folder: Path, *flags: str) -> str:
 def test_every_selectable_model_is_registered_with_all_learning_rates() -> None:
     assert {name: model.name for name, model in REGISTRY.items()} == {name: name for name in MODELS}
     for model in REGISTRY.values():
-        expected = ROW_OPTIMIZERS if model.name == "wide_deep" else OPTIMIZERS
+        expected = ROW_OPTIMIZERS if model.name in TABLE_MODELS else OPTIMIZERS
         assert set(model.learning_rates) == set(expected)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_known_of_models_without_tensorflow_is_so(name: str) -> None:
+    model, settings = REGISTRY[name], TrainingSettings(existing_servers=True)
+    failure = None
+    try:
+        data = model.load(settings, 2)
+    except TaskFailure as refused:
+        failure, data = refused, digits("")
+    assert bool(failure) == (name in CLICK_MODELS)
+    context = ModelContext(settings, data, Devices((), "/job:localhost"))
+    assert bool(model.tables(context)) == (name in TABLE_MODELS)
 
 
 def test_an_optimizer_without_a_rate_in_the_model_needs_a_learning_rate() -> None:
