@@ -13,12 +13,14 @@ from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.model.checkpoints import contributions_in
+from trainer.model.checkpoints import Checkpoint, contributions_in
 from trainer.model.fingerprint import fingerprint_of
+from trainer.model.pieces import name_of
 from trainer.process.console import say
 from trainer.task.saving import CheckpointSaver
 
 _SECONDS_BETWEEN_READINGS = 2.0
+_RESTORES = 3
 
 
 class Chief:
@@ -55,17 +57,32 @@ class Chief:
             say("The variables have their first values: there is no checkpoint of this run.")
             self._task.records.write("initialised", {"global_step": 0, **fields})
         else:
-            session.restore(checkpoint)
+            fingerprint = self._restore(session, checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-            held = contributions_in(checkpoint)
-            holds = {"fingerprint": fingerprint_of(checkpoint.values), "contributions": held}
+            holds = {"fingerprint": fingerprint, "contributions": contributions_in(checkpoint)}
             self._task.records.write("restored", {**read, **holds, **fields})
         progress, step = self._task.progress, checkpoint.global_step if checkpoint else 0
         progress.steps_lost += max(progress.global_step - step, 0)
         progress.global_step = step
         self.saver.start(session)
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
+
+    def _restore(self, session: TrainingSession, checkpoint: Checkpoint) -> str:
+        """Restore a checkpoint; return the fingerprint of what the ps hold then.
+
+        With another number of ps, the optimizer may have other variables; then it is the checkpoint's.
+        """
+        saved, held = fingerprint_of(checkpoint.values), ""
+        are_same = {name_of(variable) for variable in self._graph.variables} == set(checkpoint.values)
+        # A push that a worker had begun before may arrive after the values.
+        for _ in range(_RESTORES):
+            session.restore(checkpoint)
+            read = session.fingerprint() if are_same else (saved, checkpoint.global_step)
+            held = read[0] if read else ""
+            if held == saved:
+                break
+        return held or saved
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
         """Take over the gathered tasks; return the session that set the variables, to take steps with it."""
