@@ -82,6 +82,13 @@ def test_a_run_with_damped_steps_is_proven(tmp_path: Path) -> None:
     assert verdict.verdict == "proven", verdict.failing
 
 
+@pytest.mark.chaos
+def test_a_synchronous_run_with_tables_is_proven(tmp_path: Path) -> None:
+    flags = ["--model=wide_deep", "--replication=sync", "--batch_size=256", "--steps=200"]
+    verdict = verdict_of(train(tmp_path, 2, flags, ps=2))
+    assert verdict.verdict == "proven", verdict.failing
+
+
 @pytest.mark.parametrize(
     ("flags", "behind"),
     [

@@ -6,7 +6,7 @@ What decides how a run goes is counted in steps (pace.py), never in seconds: a b
 import fcntl
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from psfleet.run.folder import write_beginning
@@ -31,6 +31,8 @@ from trainer.contract.exit_codes import DIVERGED, STOPPED
 from trainer.contract.plan import JOBS
 
 LINEAR = "--model=linear"
+_TABLE_STEPS = 400
+_TABLES = ("--model=wide_deep", "--batch_size=512", f"--steps={_TABLE_STEPS}")
 STEPS = 400
 # The replication, which task is killed and comes back, and whose pace tells when.
 CAME_BACK = {
@@ -260,9 +262,40 @@ def _three_workers(_runs: RealRuns, folder: Path) -> Path:
 
 def _faulty(fault: str) -> Callable[[RealRuns, Path], Path]:
     """Worker 1 of three computes its loss, and pushes something else than its gradients."""
-    # By its path: who imports it has TensorFlow in the process of the tests.
-    programs = {"worker1": [str(Path(__file__).with_name("faulty_trainer.py")), fault]}
+    programs = {"worker1": _with(fault)}
     return lambda _runs, folder: train(folder, 3, (LINEAR, "--steps=600"), programs=programs)
+
+
+def _with(fault: str) -> Sequence[str]:
+    """Return the trainer with a fault, as `Cluster.start` takes a program."""
+    # By its path: who imports it has TensorFlow in the process of the tests.
+    return [str(Path(__file__).with_name("faulty_trainer.py")), fault]
+
+
+def _tables(fault: str = "") -> Callable[[RealRuns, Path], Path]:
+    """Two workers and two ps train a model with tables; with a fault, that of worker 1."""
+    programs = {"worker1": _with(fault)} if fault else None
+    return lambda _runs, folder: train(folder, 2, _TABLES, programs=programs, ps=2)
+
+
+def _tables_restored(fault: str) -> Callable[[RealRuns, Path], Path]:
+    """Return what trains such a run whose chief and second ps are lost, and that is restored with a fault."""
+
+    def train_twice(runs: RealRuns, folder: Path) -> Path:
+        other = max((runs.chief_of("tables") / "checkpoints").glob("*.index")).with_suffix("")
+
+        def restore(cluster: Cluster) -> None:
+            cluster.until(lambda: cluster.has_ended("worker0"), "a chief that killed itself")
+            cluster.signal("ps1", signal.SIGKILL)
+            cluster.until(lambda: cluster.has_ended("ps1"), "the end of a ps")
+            cluster.start("ps1")
+            cluster.start("worker0", program=_with(str(other) if fault == "other_table" else fault))
+
+        programs = {"worker0": Pace(kills_itself_at=101).program, "worker1": Pace(waits={200: 120}).program}
+        flags = (*_TABLES, "--checkpoint_interval_steps=50")
+        return train(folder, 2, flags, restore, ps=2, programs=programs)
+
+    return train_twice
 
 
 def _slow(_runs: RealRuns, folder: Path) -> Path:
@@ -344,6 +377,12 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "slow": _slow,
     "zeros_of_worker1": _faulty("zeros"),
     "noise_of_worker1": _faulty("noise"),
+    "tables": _tables(),
+    "tables_own": _tables("own_tables"),
+    "tables_rows_dropped": _tables("rows_dropped"),
+    "tables_one_ps_restored": _tables_restored("one_ps_restored"),
+    "tables_restored_permuted": _tables_restored("restored_permuted"),
+    "tables_of_another_run": _tables_restored("other_table"),
     "diverged": _diverged,
     "learned_nothing": _learned_nothing,
     "plateau": _plateau,
