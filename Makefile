@@ -29,7 +29,7 @@ lock: setup ## Write all locks again: requirements/*.txt, and the hosts' in role
 docs: setup ## Write the generated parts of pages and roles: tables of settings, schemas
 	@python -m tools.written_docs
 
-demo: setup ## Create three practice hosts, deploy, train, and prove the run (MODEL=linear: a line)
+demo: setup ## Create three practice hosts, deploy, train, and prove the run (MODEL=linear: a line; MODEL=wide_deep: tables of clicks, with an export)
 	@tools/demo.sh $(MODEL)
 
 demo-down: setup ## Remove the practice hosts of `make demo` and their inventory

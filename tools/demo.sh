@@ -6,6 +6,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PATH=$PWD/.venv/bin:$PATH
 
 model=${1:-}
+settings=(${model:+-e "trainer_model=$model"})
+# A model with tables needs many examples. Batches of 100 would spend most of the time on messages.
+[ "$model" != wide_deep ] || settings+=(-e trainer_batch_size=512)
 times=()
 
 step() {
@@ -23,7 +26,8 @@ step() {
 
 step "practice hosts" ansible-playbook -i localhost, playbooks/practice_up.yml
 step deploy ansible-playbook -i inventory/practice deploy.yml
-step train ansible-playbook -i inventory/practice train.yml ${model:+-e "trainer_model=$model"}
+step train ansible-playbook -i inventory/practice train.yml "${settings[@]}"
+[ "$model" != wide_deep ] || step export ansible-playbook -i inventory/practice export.yml
 
 joined=$(printf ', %s' "${times[@]}")
 cat <<END
