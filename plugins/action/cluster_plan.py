@@ -10,6 +10,7 @@ from psfleet.inventory.ansible_inventory import plain_inventory
 from psfleet.inventory.definitions import Definitions
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
+from psfleet.run.held_tables import with_places
 from psfleet.run.person import person
 from trainer.host.content_directory import content_hash
 
@@ -34,11 +35,15 @@ class ActionModule(ControllerAction):
             inventory = plain_inventory(self.variables, self._loader, command_line)
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))
         except InventoryError as error:
-            sources = self.variables["ansible_inventory_sources"]
-            read = InventoryManager(self._loader, sources)
-            definitions = Definitions(sources, read, self._loader, command_line)
-            return self._failure(describe(error.problems, definitions.cure))
+            return self._failure(describe(error.problems, self._definitions(command_line).cure))
+        if tables := facts["cluster_tables"]:
+            facts["cluster_tables"] = with_places(tables, self._definitions(command_line).cure)
         return facts | {
             "cluster_release": content_hash(ROOT / "trainer"),
             "cluster_person": person(),
         }
+
+    def _definitions(self, command_line: dict[str, Any]) -> Definitions:
+        sources = self.variables["ansible_inventory_sources"]
+        read = InventoryManager(self._loader, sources)
+        return Definitions(sources, read, self._loader, command_line)

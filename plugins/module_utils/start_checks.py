@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from .host.check import Check
-from .host.host_checks import data_check
+from .host.host_checks import data_check, memory_check
+from .host.host_facts import parse_memory, read_memory_limit, text_of
 from .host.port_checks import port_check, read_port_facts, running_units, task_ports
 from .metrics_timer import MEND_DIRECTORY, directory_problem
 
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the failed checks among those that C(trainer_tasks) was asked for: metrics, ports and data."""
+    """Return the failed checks among those that C(trainer_tasks) was asked for."""
     checks = [*_of_metrics(parameters["metrics_directory"])]
     if parameters["starting"]:
         checks += _of_start(parameters)
@@ -30,3 +32,7 @@ def _of_start(parameters: Mapping[str, Any]) -> Iterator[Check]:
     for port in ports:
         yield Check("ports", *port_check([port], facts, running), task=port.name)
     yield Check("data", *data_check(parameters["data_directories"], carried=parameters["data_carried"]))
+    # deploy.yml and doctor.yml check what any model needs.
+    if tables := parameters["tables"]:
+        memory, limit = parse_memory(text_of(Path("/proc/meminfo"))), read_memory_limit(Path("/"))
+        yield Check("memory", *memory_check(memory, limit, len(parameters["starting"]), tables))

@@ -17,12 +17,12 @@ from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
 from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
 from trainer.contract.settings import (
-    CLICK_MODELS,
     GENERATED_WHERE_THE_GRAPH_IS,
     RULES,
     TrainingSettings,
     replication_problems,
 )
+from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import cut, first_of, grouped
 
 # The folders that ProtectHome and PrivateTmp hide from the units.
@@ -177,7 +177,7 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
         host
         for host, directory in own
         if not directory
-        and values[host].get("trainer_model") in CLICK_MODELS
+        and values[host].get("trainer_model") in TABLE_MODELS
         and values[host].get("trainer_existing_servers")
     )
     if without:

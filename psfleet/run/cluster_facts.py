@@ -10,6 +10,7 @@ from psfleet.inventory.reading import Inventory, data_directories, read_inventor
 from psfleet.inventory.success_policy import ALL_WORKERS
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import PREFIX
+from psfleet.run.held_tables import held_on_hosts
 from psfleet.run.settings import run_program, run_settings
 from trainer.host.wording import grouped
 
@@ -42,20 +43,22 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}
     running = programs[inventory.programs.running] if programs and not proof else {}
     content = plan.to_json()
+    chosen = {
+        **run_settings(
+            plan,
+            settings,
+            run_program(running, values[PREFIX + "install_directory"]),
+            ALL_WORKERS if proof else values.get(SUCCESS, ALL_WORKERS),
+        ),
+        "unchosen": [] if proof else list(inventory.programs.unchosen),
+    }
     return {
         "cluster_plan": {**content, "ps_hosts": plan.ps_hosts, "worker_hosts": plan.worker_hosts},
         "cluster_tasks": grouped((task["host"], task) for task in content["tasks"]),
-        "cluster_settings": {
-            **run_settings(
-                plan,
-                settings,
-                run_program(running, values[PREFIX + "install_directory"]),
-                ALL_WORKERS if proof else values.get(SUCCESS, ALL_WORKERS),
-            ),
-            "unchosen": [] if proof else list(inventory.programs.unchosen),
-        },
+        "cluster_settings": chosen,
         "cluster_mesh": mesh,
         "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
         "cluster_programs": programs,
         "cluster_data": {"source": data, "directories": data_directories(plan, settings)},
+        "cluster_tables": held_on_hosts(plan, chosen),
     }

@@ -33,6 +33,7 @@ _FIXED = (
     "push_every",
     "staleness",
     "shard_data",
+    "table_rows",
 )
 _FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
 _FREE_IN_PROGRAM = {

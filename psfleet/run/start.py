@@ -286,16 +286,16 @@ def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def _unready(
     tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *, goes_on: bool
 ) -> Iterator[str]:
-    """Yield what hosts lack that the run's tasks need to start: a free port, and their data.
+    """Yield what hosts lack that the run's tasks need to start: a free port, their data, and memory.
 
-    A resumed run reads the data that it began with, which may differ from those of today's inventory.
+    A resumed run has the data and the model that it began with, which may differ from today's inventory.
     """
     of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
     needed = {
         host: [
             check
             for check in found["checks"]
-            if check["task"] in of_run and not (goes_on and check["name"] == "data")
+            if check["task"] in of_run and not (goes_on and check["name"] in {"data", "memory"})
         ]
         for host, found in hosts.items()
     }

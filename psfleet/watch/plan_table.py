@@ -3,19 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
+from psfleet.run.held_tables import held_by_tasks
 from trainer.contract.plan import ClusterPlan
+from trainer.host.disk_space import readable
 
 MOST_TASKS = 40
 
 
-def plan_table(plan: Mapping[str, Any]) -> str:
-    """Return a row for each task of a plan (the fact `cluster_plan`), at most for the first MOST_TASKS."""
-    tasks = ClusterPlan.from_json(plan).tasks
-    rows = [
+def plan_table(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return a row for each task of a plan (the fact `cluster_plan`), at most for the first MOST_TASKS.
+
+    What tasks will hold of a model's tables, with these settings of a run, is a column where it is known.
+    """
+    read = ClusterPlan.from_json(plan)
+    tasks, held = read.tasks, held_by_tasks(read, settings)
+    rows: list[tuple[str, ...]] = [
         (task.name, task.host, task.target, ",".join(map(str, task.gpus)) or "-")
         for task in tasks[:MOST_TASKS]
     ]
     rows.insert(0, ("TASK", "HOST", "ADDRESS", "GPUS"))
+    if held:
+        sizes = [readable(held[task.name]) if task.name in held else "-" for task in tasks[:MOST_TASKS]]
+        rows = [(*row, size) for row, size in zip(rows, ["WILL HOLD", *sizes], strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if len(tasks) > MOST_TASKS:

@@ -65,15 +65,20 @@ class ClusterStatus:
         plan: Mapping[str, Any],
         answers: Mapping[str, Mapping[str, Any]],
         left: Mapping[str, Sequence[str]] | None = None,
+        held: Mapping[str, Mapping[str, int]] | None = None,
     ) -> "ClusterStatus":
         """Combine the hosts' answers.
 
+        `held` maps runs to the bytes that their tasks hold of tables, and "" to those of the next run.
         `left` maps the runs that are not collected yet to those of their hosts that the plan lacks.
         `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to `problem`
         ("" if it answered), `deployed` and `tasks` (as the step trainer_tasks describes them).
         """
         found = {
-            (str(host), str(task["name"])): task
+            (str(host), str(task["name"])): {
+                **task,
+                "held_bytes": (held or {}).get(task["run_id"], {}).get(task["name"]),
+            }
             for host in answers
             for task in answers[host].get("tasks", ())
         }

@@ -9,6 +9,7 @@ from rich.table import Table
 from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
 from psfleet.watch.status import ClusterStatus, TaskRow
 from psfleet.watch.wording import duration
+from trainer.host.disk_space import readable
 from trainer.host.wording import first_of, grouped
 
 SHORTEST_MESSAGE = 8
@@ -31,6 +32,7 @@ _COLUMNS: Columns = {
     "STEP": _figure("global_step", lambda step: f"{step:.0f}"),
     "LOSS": _figure("loss", lambda loss: f"{loss:.4g}"),
     "STEPS/S": _figure("steps_per_second", lambda rate: f"{rate:.1f}" if rate < 100 else f"{rate:.0f}"),
+    "WILL HOLD": _figure("held_bytes", readable),
 }
 _DETAILS: Columns = {
     "TASK": lambda row: row.task,

@@ -22,6 +22,7 @@ from trainer.contract.rules import (
     setting,
     to_text,
 )
+from trainer.contract.table_models import FEWEST_ROWS, ROW_OPTIMIZERS, TABLE_MODELS
 
 
 def models_in(folder: Path) -> tuple[str, ...]:
@@ -33,11 +34,6 @@ def models_in(folder: Path) -> tuple[str, ...]:
 # Whoever reads the settings need not have TensorFlow, which the models import.
 MODELS = models_in(Path(__file__).resolve().parents[1] / "model" / "models")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
-# The models with tables, and the optimizers that change the rows of a batch alone; the first is the default.
-TABLE_MODELS = ("wide_deep",)
-ROW_OPTIMIZERS = ("adagrad", "sgd", "adam")
-# The models that train on generated clicks where they have no files.
-CLICK_MODELS = ("wide_deep",)
 GENERATED_WHERE_THE_GRAPH_IS = (
     "clicks are only generated in the process that has the graph, not with in_graph, nor with "
     "trainer_existing_servers"
@@ -131,6 +127,12 @@ class TrainingSettings:
     batch_size: int = setting(100, integer(1), "Examples in a worker's batch.", per_host=True)
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)), "Learning rate.")
     optimizer: str | None = setting(None, or_null(choice(*OPTIMIZERS)), "Optimizer.")
+    table_rows: int = setting(
+        200_000,
+        integer(FEWEST_ROWS),
+        "Rows in each table of `wide_deep`, about: 26 categories share them as in Criteo's data. More rows "
+        "keep more ids of files apart; generated clicks have as many ids.",
+    )
     hidden_units: int = setting(100, integer(1), "Units of the hidden layer of `mnist_mlp`.")
     activation: str = setting(
         "sigmoid", choice("sigmoid", "relu"), "Activation of the hidden layer of `mnist_mlp`."

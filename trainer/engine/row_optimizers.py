@@ -116,7 +116,7 @@ class _LazyAdam(RowOptimizer):
         return [(first, mean), (second, square), (last, steps), (part, moved)]
 
 
-# By the names in ROW_OPTIMIZERS.
+# By the names in ROW_OPTIMIZERS (trainer/contract/table_models.py).
 _KINDS: Mapping[str, type[RowOptimizer]] = {"adagrad": _Adagrad, "sgd": _Sgd, "adam": _LazyAdam}
 
 

@@ -5,9 +5,10 @@ No check depends on an earlier one, so all problems are found at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from .environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
@@ -34,7 +35,9 @@ class HostNeeds:
 
     `python_version` is package_store_python_version ("" for the host's own). `gpus` says whether any of its
     tasks has GPUs. `cuda_source` is nvidia_cuda_source. `tasks` is the number of its tasks in the plan.
-    `fence` is port_fence_enabled. `mesh` says whether trainer_encryption is wireguard.
+    `fence` is port_fence_enabled. `mesh` says whether trainer_encryption is wireguard. `tables` has the
+    `bytes` that its tasks will hold of a model, `what` they are for, and the `remedy` for too many; {} if
+    that is not known.
     """
 
     python_version: str = ""
@@ -43,6 +46,7 @@ class HostNeeds:
     tasks: int = 1
     fence: bool = True
     mesh: bool = False
+    tables: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def device(self) -> str:
@@ -58,7 +62,7 @@ def host_chain(facts: HostFacts, needs: HostNeeds) -> list[Check]:
             "processor": _processor(facts, needs.device),
             "libc": _libc(facts),
             "python": _python(facts, needs.python_version),
-            "memory": _memory(facts, needs.tasks),
+            "memory": memory_check(facts.memory_bytes, facts.memory_limit_bytes, needs.tasks, needs.tables),
         }
     )
 
@@ -218,24 +222,32 @@ def _python(facts: HostFacts, wanted: str) -> Finding:
     return failed(found, remedy)
 
 
-def _memory(facts: HostFacts, tasks: int) -> Finding:
-    """Return whether the host's tasks fit into its memory, with room to train."""
-    known = [size for size in (facts.memory_bytes, facts.memory_limit_bytes) if size is not None]
-    fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK, tasks * BYTES_OF_TASK
+def memory_check(
+    memory_bytes: int | None, limit_bytes: int | None, tasks: int, tables: Mapping[str, Any]
+) -> Finding:
+    """Return the check `memory`: whether a host's tasks fit into it, with room to train.
+
+    The sizes are of HostFacts, `tables` is of HostNeeds.
+    """
+    known = [size for size in (memory_bytes, limit_bytes) if size is not None]
+    held = tables.get("bytes", 0)
+    fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK + held, tasks * BYTES_OF_TASK + held
     for_tasks = f"for {counted(tasks, 'task')}"
+    for_tasks += f", of these {_gib(held)} {tables['what']}," if held else ""
     if not known:
         remedy = f"see that there are {_gib(usual)} {for_tasks}"
         return warning("/proc/meminfo does not show the memory", remedy)
     there = _gib(min(known))
-    if facts.memory_limit_bytes == min(known):
+    if limit_bytes == min(known):
         there += " (the limit of its control group)"
     remedy = "put fewer tasks there (trainer_ps_tasks, trainer_worker_tasks), or give it more memory"
+    remedy = tables.get("remedy", remedy)
     if min(known) < fewest:
         return failed(f"{there} of memory; {_gib(fewest)} {for_tasks} are needed", remedy)
     if min(known) < usual:
         found = f"{there} of memory, which is little: {_gib(usual)} {for_tasks} leave room to train"
         return warning(found, remedy)
-    return ok(there)
+    return ok(f"{there}; {_gib(held)} {tables['what']}" if held else there)
 
 
 def _gib(size: int) -> str:

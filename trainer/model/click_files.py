@@ -23,10 +23,11 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, TrainingSettings
+from trainer.contract.table_models import rows_of
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.host.wording import counted, cut
 from trainer.model.click_truth import CATEGORIES, MISSING_ID, MISSING_NUMBER, NUMBERS, Truth
-from trainer.model.clicks import generated, rows_of
+from trainer.model.clicks import generated
 from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure

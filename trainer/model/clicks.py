@@ -14,12 +14,6 @@ from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
 from trainer.model.random_words import permutation_keys, permuted, random_words
 
 COLUMNS = NUMBERS + CATEGORIES
-# Of Criteo's Kaggle data, the different values of each category.
-_CRITEO_ROWS = (
-    *(1396, 553, 2594031, 698469, 290, 23, 12048, 608, 3, 65156, 5309, 2186509, 3128),
-    *(26, 12750, 1537323, 10, 5002, 2118, 4, 1902327, 17, 15, 135790, 94, 84305),
-)
-_ROWS_KEPT = 1000  # a feature keeps so many of its rows, where Criteo's are scaled down
 _FIRST_TO_TEST = 2**48
 # How many examples are computed together, so that they fit into the processor's cache; and in one call from
 # TensorFlow.
@@ -126,12 +120,6 @@ class Clicks:
             block = numbers[start : start + _BLOCK] + self.first
             part = None if self.part_length is None else block // self.part_length
             yield block, self.truth.draw(block, part)
-
-
-def rows_of(total: int) -> tuple[int, ...]:
-    """Return the rows of the 26 features, in proportion to Criteo's: about `total`, and at least 11,000."""
-    criteo = sum(_CRITEO_ROWS)
-    return tuple(max(min(rows, _ROWS_KEPT), rows * total // criteo) for rows in _CRITEO_ROWS)
 
 
 def generated(truth: Truth, train: int, test: int, parts: int = 1) -> Data:

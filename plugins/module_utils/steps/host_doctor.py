@@ -52,6 +52,11 @@ OPTIONS = {
     },
     "fence": {"type": "bool", "default": True, "description": "Whether its ports should be fenced."},
     "mesh": {"type": "bool", "default": False, "description": "Whether it should have WireGuard."},
+    "tables": {
+        "type": "dict",
+        "default": {},
+        "description": "What its tasks will hold of a model; as of `HostNeeds`.",
+    },
     "data_directories": {
         "type": "list",
         "elements": "str",
@@ -152,8 +157,8 @@ def run(step: Step) -> None:
     listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
-    of_inventory = {name: values[name] for name in ("python_version", "cuda_source", "fence", "mesh")}
-    required = HostNeeds(gpus=gpus, tasks=len(tasks), **of_inventory)
+    of_inventory = ("python_version", "cuda_source", "fence", "mesh", "tables")
+    required = HostNeeds(gpus=gpus, tasks=len(tasks), **{name: values[name] for name in of_inventory})
     facts = read_host_facts()
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)

@@ -96,6 +96,11 @@ OPTIONS = {
         "description": "Where they read data, for `starting`.",
     },
     "data_carried": {"type": "bool", "default": False, "description": "Whether deploy.yml carries them."},
+    "tables": {
+        "type": "dict",
+        "default": {},
+        "description": "What they will hold of a model, for `starting`; as of `HostNeeds`.",
+    },
     "metrics_directory": {
         "default": "",
         "description": "Directory of the metrics; empty for none.",

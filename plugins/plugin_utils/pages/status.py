@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.run.folder import uncollected
+from psfleet.run.held_tables import held_by_tasks, held_in_run
 from psfleet.watch.status import ClusterStatus
 from psfleet.watch.status_table import status_table
+from trainer.contract.plan import ClusterPlan
+from trainer.host.task_traces import RUN_ID
 
 from ..actions import HostAction
 from ..asked_hosts import ask_hosts
@@ -26,5 +29,9 @@ def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
         host: {**of_all, "tasks": tasks.get(host, [])} for host in action.variables["ansible_play_hosts_all"]
     }
     answers = ask_hosts(action, "trainer_tasks", asked)
-    found = ClusterStatus.of(plan, answers, uncollected(Path(runs_directory), plan))
+    held = {"": held_by_tasks(ClusterPlan.from_json(plan), action.variables["cluster_settings"])}
+    for run_id in {task["run_id"] for answer in answers.values() for task in answer.get("tasks", ())}:
+        if RUN_ID.fullmatch(run_id):
+            held[run_id] = held_in_run(Path(runs_directory) / run_id)
+    found = ClusterStatus.of(plan, answers, uncollected(Path(runs_directory), plan), held)
     return show_table(action, partial(status_table, found), found.failure, answers)

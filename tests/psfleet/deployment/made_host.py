@@ -53,6 +53,7 @@ def made_host(
         },
         "programs": [],
         "data": {"source": "", "directories": {}},
+        "tables": {},
         "mesh": {},
         "release": "0" * 12,
         "person": "ana@desk",

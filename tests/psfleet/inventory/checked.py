@@ -15,6 +15,7 @@ from psfleet.inventory.ansible_inventory import plain_inventory
 from psfleet.inventory.definitions import Definitions
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
+from psfleet.run.held_tables import with_places
 from tests.repository import ROOT
 
 # Knows the roles' files from the first inventory on.
@@ -48,11 +49,12 @@ def checked(
         "hostvars": HostVars(manager, variables, loader),
         "ansible_inventory_sources": [str(inventory)],
     }
+    definitions = Definitions([str(inventory)], manager, loader, given)
     try:
-        return cluster_facts(plain_inventory(of_task, ROLES_LOADER, given), proof), ""
+        found = cluster_facts(plain_inventory(of_task, ROLES_LOADER, given), proof)
     except InventoryError as error:
-        definitions = Definitions([str(inventory)], manager, loader, given)
         return {}, describe(error.problems, definitions.cure)
+    return found | {"cluster_tables": with_places(found["cluster_tables"], definitions.cure)}, ""
 
 
 def facts(

@@ -450,14 +450,16 @@ def test_failed_checks_of_hosts_are_reported_once_before_any_task_starts() -> No
     data = {"name": "data", "task": "", "found": "there is no /data", "remedy": "run deploy.yml"}
     # No task of this run.
     other = held | {"task": "chief0", "found": "port 2223 of chief0 is held by nc"}
-    lacking = {"n1": found("ps0", checks=[held, data, other]), "n2": found("worker0", checks=[data])}
+    memory = {"name": "memory", "task": "", "found": "1.00 GiB of memory", "remedy": "have more ps"}
+    lacking = {"n1": found("ps0", checks=[held, data, memory, other]), "n2": found("worker0", checks=[data])}
     with pytest.raises(RefusedError) as refused:
         decide("r1", PLAN, TASKS, lacking, Folder())
     assert refused.value.problems == (
         "n1: port 2222 of ps0 is held by nc; stop it",
         "n1, n2: there is no /data; run deploy.yml",
+        "n1: 1.00 GiB of memory; have more ps",
     )
-    with pytest.raises(RefusedError, match=r"is held by nc; stop it$"):  # it has data of its own
+    with pytest.raises(RefusedError, match=r"is held by nc; stop it$"):  # it has data and a model of its own
         decide("r1", PLAN, TASKS, lacking, Folder("stopped", "aaa"))
     going_on = {name: {**SERVES, "checks": [held]} for name in ("n1",)} | {"n2": TRAINS | {"checks": [data]}}
     assert decide("r1", PLAN, TASKS, going_on, Folder("running", "aaa")) == "attach"

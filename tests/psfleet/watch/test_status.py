@@ -93,6 +93,24 @@ def test_a_run_that_is_going_on_is_shown_with_its_tasks_and_progress() -> None:
     assert status(answer(lead_task)).run == f"{expected}, begun by {begun}"
 
 
+def test_what_a_ps_holds_of_tables_is_of_its_run() -> None:
+    def shown(name: str, run_id: str) -> list[Any]:
+        tasks = [task("worker0"), task(name, run_id=run_id)]
+        held = {"": {"ps0": 7_000_000}, "night-1": {"ps0": 33_800_000}}
+        found = ClusterStatus.of(PLAN, {"node1": answer(*tasks)}, held=held)
+        return [row_of(found, name).figures.get("held_bytes"), lines(found, 100)]
+
+    held, table = shown("ps0", "night-1")
+    assert held == 33_800_000
+    assert table[0].split()[-4:-2] == ["WILL", "HOLD"]
+    assert "33.8 MB" in table[1]
+    assert shown("ps0", "night-0")[0] is None
+    next_run = ClusterStatus.of(
+        PLAN, {"node1": answer(task("ps0", run_id=""))}, held={"": {"ps0": 7_000_000}}
+    )
+    assert row_of(next_run, "ps0").figures["held_bytes"] == 7_000_000
+
+
 def test_many_missing_tasks_are_abbreviated_before_the_reason() -> None:
     missing = [{"task": f"worker{index}", "address": "", "reason": "refused"} for index in range(1, 300)]
     progress = {**TRAINING, "phase": "waiting", "missing": missing, "reason": "the barrier's word"}

@@ -24,14 +24,20 @@ from tests.trainer.engine.table_model import (
 )
 from tests.trainer.engine.transfers import Tasks, typed_transfers_of
 from tests.trainer.processes import until
+from trainer.contract.settings import TrainingSettings
+from trainer.contract.table_models import BYTES_TO_SPARE, held_bytes
 from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.synchronous import SynchronousGraph
 from trainer.engine.synchronous_rounds import CLOSED, Standing
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.checkpoints import Checkpoint, CheckpointFolder, read_checkpoint, tensors_to_save
+from trainer.model.clicks import COLUMNS
+from trainer.model.data import Data, Examples
 from trainer.model.fingerprint import fingerprint_of
+from trainer.model.models import REGISTRY
 from trainer.model.models.model import Model, ModelContext, Table, Values
+from trainer.process.cluster import Cluster
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -416,3 +422,18 @@ def test_two_synchronous_workers_equal_one_process_with_both_batches(optimizer: 
     for name, value in reference.model.items():
         np.testing.assert_allclose(after[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
         assert np.any(after[name] != before[name])
+
+
+@pytest.mark.parametrize(("model", "optimizer", "ps"), [("wide_deep", "adam", 3)])
+def test_each_ps_holds_what_is_known_of_it_before_a_run(model: str, optimizer: str, ps: int) -> None:
+    settings = TrainingSettings(model=model, optimizer=optimizer, table_rows=20_000, steps_per_call=1)
+    clicks = Examples(np.zeros((4, COLUMNS), np.int64), np.zeros(4, np.float32))
+    cluster = Cluster("worker", 0, tuple(f"host{number}:1" for number in range(ps)), ("host:1",))
+    graph = AsynchronousGraph(cluster, settings, REGISTRY[model], Data(clicks, clicks))
+    held = Counter[str]()
+    for variable in graph.graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES):
+        held[variable.device] += variable.shape.num_elements() * variable.dtype.size
+    known = held_bytes(settings.as_dict(), ps)
+    assert sum(held.values()) == pytest.approx(sum(known) / BYTES_TO_SPARE, rel=1e-3)
+    of_ps = [held[f"{device}/device:CPU:0"] for device in cluster.ps_devices]
+    assert of_ps == pytest.approx([bytes_ / BYTES_TO_SPARE for bytes_ in known], rel=0.02)

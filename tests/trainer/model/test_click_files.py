@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.table_models import rows_of
 from trainer.model.click_files import clicks_in, load, main
 from trainer.model.click_truth import CATEGORIES, MISSING_NUMBER, NUMBERS, Truth
-from trainer.model.clicks import Clicks, rows_of
+from trainer.model.clicks import Clicks
 from trainer.model.data import Examples, Source, batches, seed_and_shard
 from trainer.process.failure import TaskFailure
 

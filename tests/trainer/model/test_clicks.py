@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tests.repository import ROOT
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.table_models import rows_of
 from trainer.model.click_truth import (
     CATEGORIES,
     CLICK_SHARE,
@@ -22,7 +23,7 @@ from trainer.model.click_truth import (
     NUMBERS,
     Truth,
 )
-from trainer.model.clicks import Clicks, generated, rows_of
+from trainer.model.clicks import Clicks, generated
 from trainer.model.data import batches, seed_and_shard
 from trainer.model.random_words import keys_of, permutation_keys, permuted, uniform
 

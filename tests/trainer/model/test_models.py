@@ -16,14 +16,8 @@ from tests.repository import ROOT
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
-from trainer.contract.settings import (
-    CLICK_MODELS,
-    MODELS,
-    OPTIMIZERS,
-    ROW_OPTIMIZERS,
-    TABLE_MODELS,
-    TrainingSettings,
-)
+from trainer.contract.settings import MODELS, OPTIMIZERS, TrainingSettings
+from trainer.contract.table_models import ROW_OPTIMIZERS, TABLE_MODELS
 from trainer.model.data import digits
 from trainer.model.models import REGISTRY, cnn
 from trainer.model.models.model import Devices, ModelContext
@@ -55,7 +49,7 @@ def test_what_is_known_of_models_without_tensorflow_is_so(name: str) -> None:
         data = model.load(settings, 2)
     except TaskFailure as refused:
         failure, data = refused, digits("")
-    assert bool(failure) == (name in CLICK_MODELS)
+    assert bool(failure) == (name in TABLE_MODELS)
     context = ModelContext(settings, data, Devices((), "/job:localhost"))
     assert bool(model.tables(context)) == (name in TABLE_MODELS)
 

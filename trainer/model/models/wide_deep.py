@@ -11,39 +11,39 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.table_models import TABLE_MODELS, rows_of
 from trainer.model import click_files, scores
-from trainer.model.click_truth import CATEGORIES, NUMBERS
-from trainer.model.clicks import Clicks, rows_of
+from trainer.model.click_truth import NUMBERS
+from trainer.model.clicks import Clicks
 from trainer.model.data import Data
 from trainer.model.models._digits import weights_and_biases
 from trainer.model.models.model import Metrics, Model, ModelContext, Outputs, Table, Values, Variables
 
-WIDTH, HIDDEN = 16, (256, 128)
+SHAPE = TABLE_MODELS["wide_deep"]
 # The inputs of the first layer are multiplied by these, so that all are of about one size. A step then also
 # changes the rows' part faster than the weights.
 _OF_LOGARITHMS, _OF_ROWS = 0.2, 4.0
-ROWS = rows_of(200_000)
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 4_000_000, 50_000
 # Training reaches about what a model does that knows exactly the ids which were seen so often, and no other.
 _SEEN_TIMES = 1000
-_BEGINS = np.array([0, *accumulate(ROWS[:-1])], np.int64)
 
 
 def load(settings: TrainingSettings, _workers: int) -> Data:
     """Return the clicks in the folder of the settings, or generated ones."""
-    return click_files.load(settings, ROWS, _TRAIN_EXAMPLES, _TEST_EXAMPLES)
+    return click_files.load(settings, rows_of(settings.table_rows), _TRAIN_EXAMPLES, _TEST_EXAMPLES)
 
 
-def tables(_context: ModelContext) -> Sequence[Table]:
+def tables(context: ModelContext) -> Sequence[Table]:
     """Return a table for each part, with a row for each id of every category."""
-    return [Table("wide", sum(ROWS), 1, _ids, scale=0.0), Table("deep", sum(ROWS), WIDTH, _ids)]
+    rows, (of_wide, of_deep) = sum(rows_of(context.settings.table_rows)), SHAPE.widths
+    return [Table("wide", rows, of_wide, _ids, scale=0.0), Table("deep", rows, of_deep, _ids)]
 
 
 def create_variables(_context: ModelContext) -> Variables:
     """Create the weights and biases of the layers."""
-    inputs = 2 * NUMBERS + CATEGORIES * WIDTH
-    layers = {"first": (inputs, HIDDEN[0]), "second": HIDDEN, "output": (HIDDEN[1], 1)}
-    return [variable for layer, shape in layers.items() for variable in weights_and_biases(layer, shape)]
+    return [
+        variable for layer, shape in SHAPE.layers.items() for variable in weights_and_biases(layer, shape)
+    ]
 
 
 def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -79,8 +79,9 @@ def levels(context: ModelContext, examples: int) -> Mapping[str, float]:
     return {"reachable_auc": reachable.auc, "reachable_log_loss": reachable.log_loss}
 
 
-def _ids(_context: ModelContext, features: tf.Tensor) -> tf.Tensor:
-    return features[:, NUMBERS:] + _BEGINS
+def _ids(context: ModelContext, features: tf.Tensor) -> tf.Tensor:
+    *before, _ = accumulate(rows_of(context.settings.table_rows), initial=0)
+    return features[:, NUMBERS:] + np.array(before, np.int64)
 
 
 def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
@@ -90,7 +91,7 @@ def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
     # Also of those that are missing.
     are_negative = tf.cast(numbers < 0, tf.float32)
     layer = tf.concat(
-        [logarithms, are_negative, _OF_ROWS * tf.reshape(deep, [-1, CATEGORIES * WIDTH])], axis=1
+        [logarithms, are_negative, _OF_ROWS * tf.reshape(deep, [-1, deep.shape[1] * deep.shape[2]])], axis=1
     )
     for weights, biases in zip(dense[:-2:2], dense[1:-2:2], strict=True):
         layer = tf.nn.relu(tf.matmul(layer, weights) + biases)

@@ -1,0 +1,64 @@
+"""What each ps of a run will hold of a model with tables, as far as that is known before the run."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from psfleet.inventory.problems import InventoryProblem
+from psfleet.run.folder import begun_settings
+from trainer.contract.json_files import read_object
+from trainer.contract.plan import ClusterPlan
+from trainer.contract.settings import TrainingSettings
+from trainer.contract.table_models import held_bytes
+from trainer.host.wording import counted, first_of, grouped
+
+VARIABLE = "trainer_table_rows"
+
+
+def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Return the bytes that each task will hold at most which holds a part of the model.
+
+    `settings` are those of a run, as `run_settings` returns them. The sizes of programs and of models without
+    tables are not known.
+    """
+    if settings.get("program") or settings.get("unchosen"):
+        return {}
+    cluster = settings["cluster"]
+    holding = (plan.chief,) if cluster["replication"] == "local" else plan.tasks_of("ps")
+    held = held_bytes(TrainingSettings.from_mapping(cluster).as_dict(), len(holding))
+    return {task.name: bytes_ for task, bytes_ in zip(holding, held, strict=False)}
+
+
+def held_in_run(folder: Path) -> dict[str, int]:
+    """Return the same for a run that began from here; {} if its folder does not tell."""
+    try:
+        return held_by_tasks(ClusterPlan.from_json(read_object(folder / "plan.json")), begun_settings(folder))
+    except (KeyError, ValueError):
+        return {}
+
+
+def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return host -> the `bytes` that its tasks will hold, `what` for, and the `remedy` for too many."""
+    held, cluster = held_by_tasks(plan, settings), settings["cluster"]
+    names = grouped((task.host, task.name) for task in plan.tasks if task.name in held)
+    model, rows = cluster["model"], cluster["table_rows"]
+    parts = f" in {counted(len(held), 'part')}" if len(held) > 1 else ""
+    remedy = f"give it more memory, have more ps, or lower {VARIABLE}"
+    return {
+        host: {
+            "bytes": sum(held[name] for name in its),
+            "what": f"for the part of {first_of(its)} in model {model}, which has {rows:,} rows{parts}",
+            "remedy": remedy,
+        }
+        for host, its in names.items()
+    }
+
+
+def with_places(
+    tables: Mapping[str, Mapping[str, Any]], cure: Callable[[InventoryProblem], str]
+) -> dict[str, dict[str, Any]]:
+    """Return what `held_on_hosts` returned, with the file that sets the number of rows in each remedy."""
+    rows_of = {host: InventoryProblem(its["what"], VARIABLE, (host,)) for host, its in tables.items()}
+    return {
+        host: {**its, "remedy": f"{its['remedy']} ({cure(rows_of[host])})"} for host, its in tables.items()
+    }
