@@ -63,6 +63,7 @@ def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
         "staleness": "plain",
         "learning_rate": None,
         "optimizer": None,
+        "l1_regularization": 0.0,
         "data_dir": "",
         "shard_data": False,
         "checkpoint_interval_steps": 0,

@@ -33,7 +33,8 @@ def models_in(folder: Path) -> tuple[str, ...]:
 
 # Whoever reads the settings need not have TensorFlow, which the models import.
 MODELS = models_in(Path(__file__).resolve().parents[1] / "model" / "models")
-OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
+OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam", "ftrl")
+DAMPED_OPTIMIZERS = ("momentum", "adam")
 GENERATED_WHERE_THE_GRAPH_IS = (
     "clicks are only generated in the process that has the graph, not with in_graph, nor with "
     "trainer_existing_servers"
@@ -127,6 +128,12 @@ class TrainingSettings:
     batch_size: int = setting(100, integer(1), "Examples in a worker's batch.", per_host=True)
     learning_rate: float | None = setting(None, or_null(number(0, exclusive=True)), "Learning rate.")
     optimizer: str | None = setting(None, or_null(choice(*OPTIMIZERS)), "Optimizer.")
+    l1_regularization: float = setting(
+        0.0,
+        number(0),
+        "L1 regularization, with the optimizer `ftrl`: a number of the model is exactly 0 until the sum of "
+        "its gradients, beside what steps have moved, is larger than this.",
+    )
     table_rows: int = setting(
         200_000,
         integer(FEWEST_ROWS),
@@ -300,9 +307,14 @@ def replication_problems(
             problems["staleness"] = (
                 f"{what}replication {replication!r}; expected plain, or {prefix}replication async"
             )
-        elif (optimizer := settings.get("optimizer")) in {"sgd", "adagrad"}:
-            expected = f"expected plain, or {prefix}optimizer momentum or adam"
+        elif (optimizer := settings.get("optimizer")) in set(OPTIMIZERS) - set(DAMPED_OPTIMIZERS):
+            expected = f"expected plain, or {prefix}optimizer {' or '.join(DAMPED_OPTIMIZERS)}"
             problems["staleness"] = f"{what}optimizer {optimizer!r}; {expected}"
+    if (l1 := settings.get("l1_regularization")) and settings.get("optimizer") != "ftrl":
+        what = f"{prefix}l1_regularization is {_flag_text(l1)} with {prefix}optimizer"
+        problems["l1_regularization"] = (
+            f"{what} {settings.get('optimizer')!r}; expected 0, or {prefix}optimizer ftrl"
+        )
     problems |= _transfer_problems(settings, prefix)
     if settings.get("existing_servers") and replication == "local":
         problems["existing_servers"] = (

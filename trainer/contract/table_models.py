@@ -7,7 +7,7 @@ from typing import Any
 
 # The optimizers that change the rows of a batch alone, each with its slots: how many numbers it keeps for
 # each number of the model. The first is the default.
-ROW_OPTIMIZERS: Mapping[str, int] = {"adagrad": 1, "sgd": 0, "adam": 2}
+ROW_OPTIMIZERS: Mapping[str, int] = {"adagrad": 1, "sgd": 0, "adam": 2, "ftrl": 2}
 # With lazy Adam, the step that last needed a row.
 _BYTES_OF_ADAMS_ROW = 8
 _BYTES_OF_NUMBER = 4

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
-from trainer.engine.row_optimizers import RowOptimizer, row_optimizer
+from trainer.engine.row_optimizers import Rates, RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
 from trainer.model.tables import RowGradients
 from trainer.process.failure import TaskFailure
@@ -33,19 +33,26 @@ _ACCUMULATED_AT_FIRST = 0.1
 _LONG_MOMENTUM, _PART_OF_MEAN = 0.99, 0.8
 
 
-def _momentum(rate: float, batches: int) -> tf.compat.v1.train.Optimizer:
+def _momentum(rates: Rates, batches: int) -> tf.compat.v1.train.Optimizer:
     momentum = _MOMENTUM**batches
-    return v1.train.MomentumOptimizer(rate * batches * (1 - momentum) / (1 - _MOMENTUM), momentum)
+    return v1.train.MomentumOptimizer(rates.learning * batches * (1 - momentum) / (1 - _MOMENTUM), momentum)
 
 
-# By learning rate and number of batches.
-_KINDS: Mapping[str, Callable[[float, int], tf.compat.v1.train.Optimizer]] = {
-    "sgd": lambda rate, batches: v1.train.GradientDescentOptimizer(rate * batches),
+# By rates and number of batches.
+_KINDS: Mapping[str, Callable[[Rates, int], tf.compat.v1.train.Optimizer]] = {
+    "sgd": lambda rates, batches: v1.train.GradientDescentOptimizer(rates.learning * batches),
     "momentum": _momentum,
-    "adagrad": lambda rate, batches: v1.train.AdagradOptimizer(
-        rate * math.sqrt(batches), _ACCUMULATED_AT_FIRST / batches
+    "adagrad": lambda rates, batches: v1.train.AdagradOptimizer(
+        rates.learning * math.sqrt(batches), _ACCUMULATED_AT_FIRST / batches
     ),
-    "adam": lambda rate, batches: v1.train.AdamOptimizer(rate * batches, 0.9**batches, 0.999**batches),
+    "adam": lambda rates, batches: v1.train.AdamOptimizer(
+        rates.learning * batches, 0.9**batches, 0.999**batches
+    ),
+    "ftrl": lambda rates, batches: v1.train.FtrlOptimizer(
+        rates.learning * math.sqrt(batches),
+        initial_accumulator_value=_ACCUMULATED_AT_FIRST / batches,
+        l1_regularization_strength=rates.l1 / batches,
+    ),
 }
 
 
@@ -79,6 +86,7 @@ _LOCAL_STEPS: Mapping[str, Callable[[float, tf.Tensor], tf.Tensor]] = {
     "sgd": lambda rate, gradient: rate * gradient,
     "momentum": lambda rate, gradient: rate / (1 - _MOMENTUM) * gradient,
     "adagrad": lambda rate, gradient: rate / math.sqrt(_ACCUMULATED_AT_FIRST) * gradient,
+    "ftrl": lambda rate, gradient: rate / math.sqrt(_ACCUMULATED_AT_FIRST) * gradient,
     "adam": _as_long_as_adams,
 }
 
@@ -92,7 +100,7 @@ class Optimizers:
     tables have optimizers of their own (row_optimizers.py).
     """
 
-    def __init__(self, name: str, learning_rate: float, batches: int = 1, *, damped: bool = False) -> None:
+    def __init__(self, name: str, rates: Rates, batches: int = 1, *, damped: bool = False) -> None:
         """Take the number of batches whose mean gradient a step applies, and whether steps are damped.
 
         Raises TaskFailure (`configuration`) if this optimizer has no damped steps.
@@ -101,7 +109,7 @@ class Optimizers:
             expected = f"expected plain, or trainer_optimizer (--optimizer) {' or '.join(_DAMPED)}"
             problem = f"trainer_staleness (--staleness) is damped with the optimizer {name}; {expected}"
             raise TaskFailure(CONFIGURATION, problem)
-        self._name, self._learning_rate, self._batches = name, learning_rate, batches
+        self._name, self._rates, self._batches = name, rates, batches
         self._damped = damped
         # Device -> the optimizers that apply each gradient there, one after the other.
         self._optimizers: dict[str, Sequence[tf.compat.v1.train.Optimizer]] = {}
@@ -126,7 +134,7 @@ class Optimizers:
             if rows:
                 if device not in self._of_rows:
                     number = len(self._of_rows)
-                    self._of_rows[device] = row_optimizer(self._name, self._learning_rate, device, number)
+                    self._of_rows[device] = row_optimizer(self._name, self._rates, device, number)
                 applied.append(self._of_rows[device].apply(rows))
             if others:
                 applied.append(self._apply_others(device, others))
@@ -134,9 +142,11 @@ class Optimizers:
 
     def _apply_others(self, device: str, gradients: AnyGradients) -> tf.Operation:
         if device not in self._optimizers:
-            rate, batches = self._learning_rate, self._batches
+            rates, batches = self._rates, self._batches
             self._optimizers[device] = (
-                _DAMPED[self._name](rate, batches) if self._damped else [_KINDS[self._name](rate, batches)]
+                _DAMPED[self._name](rates.learning, batches)
+                if self._damped
+                else [_KINDS[self._name](rates, batches)]
             )
         applied: list[tf.Operation] = []
         for optimizer in self._optimizers[device]:
@@ -157,7 +167,7 @@ class Optimizers:
             for value, gradient in zip(values, gradients, strict=True):
                 if gradient is not None and isinstance(value, tf.Tensor):
                     of_batch = tf.convert_to_tensor(gradient) / tf.cast(scale, value.dtype)
-                    moved.append(value - step(self._learning_rate, of_batch))
+                    moved.append(value - step(self._rates.learning, of_batch))
                 else:
                     moved.append(value)
         return moved

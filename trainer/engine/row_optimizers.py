@@ -5,14 +5,16 @@ which the worker has done already, or take three times as long as the reads and 
 ps lets one push at a time change rows, so that no change is lost.
 
 `sgd` and `adagrad` compute the same as on a whole variable, because rows with a gradient of 0 stay as they
-are; `adagrad` begins with smaller squares. `adam` is *lazy*: the moments of a row that was not needed for n
-steps shrink by beta to the power of n when it is needed again, as if it had been there in each step, but the
-row did not move meanwhile along its old moments. `momentum` would have to move every row in every step, so it
-is not offered.
+are; `adagrad` begins with smaller squares. So does `ftrl`, which is TensorFlow's for gradients of rows: a row
+has its first value until it is needed. `adam` is *lazy*: the moments of a row that was not needed for n steps
+shrink by beta to the power of n when it is needed again, as if it had been there in each step, but the row
+did not move meanwhile along its old moments. `momentum` would have to move every row in every step, so it is
+not offered.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -32,12 +34,20 @@ OfParts = Sequence[tuple[RowGradients, tf.Variable]]
 NewRows = Sequence[tuple[tf.Variable, tf.Tensor]]
 
 
+class Rates(NamedTuple):
+    """The learning rate, and the L1 regularization of `ftrl`."""
+
+    learning: float
+    l1: float = 0.0
+
+
 class RowOptimizer(ABC):
     """The optimizer of the parts of tables on one device; its slots and other variables are there, too."""
 
-    def __init__(self, learning_rate: float, device: str, number: int) -> None:
+    def __init__(self, rates: Rates, device: str, number: int) -> None:
         """Create the optimizer for the device that is the `number`-th with parts."""
-        self._learning_rate, self._device, self._number = learning_rate, device, number
+        self._learning_rate, self._l1 = rates
+        self._device, self._number = device, number
         self._variables: dict[str, tf.Variable] = {}
 
     def apply(self, gradients: OfParts) -> tf.Operation:
@@ -93,6 +103,21 @@ class _Adagrad(RowOptimizer):
         return [(accumulated, sums), (part, moved)]
 
 
+class _Ftrl(RowOptimizer):
+    """FTRL-Proximal (McMahan et al. 2013), in the order of TensorFlow's computation."""
+
+    def _new_rows(self, rows: RowGradients, part: tf.Variable, _step: tf.Tensor | None) -> NewRows:
+        accumulated = self._slot(part, "Ftrl", value=_ACCUMULATED_AT_FIRST)
+        linear = self._slot(part, "Ftrl_1")
+        before = _read(accumulated, rows.positions)
+        sums = before + tf.square(rows.values)
+        moved = (tf.sqrt(sums) - tf.sqrt(before)) / self._learning_rate * _read(part, rows.positions)
+        sum_of_linear = _read(linear, rows.positions) + (rows.values - moved)
+        within = tf.clip_by_value(sum_of_linear, -self._l1, self._l1)
+        new = (within - sum_of_linear) / (tf.sqrt(sums) / self._learning_rate)
+        return [(accumulated, sums), (linear, sum_of_linear), (part, new)]
+
+
 class _LazyAdam(RowOptimizer):
     """Counts its steps, and notes for each row the step that last needed it."""
 
@@ -117,12 +142,17 @@ class _LazyAdam(RowOptimizer):
 
 
 # By the names in ROW_OPTIMIZERS (trainer/contract/table_models.py).
-_KINDS: Mapping[str, type[RowOptimizer]] = {"adagrad": _Adagrad, "sgd": _Sgd, "adam": _LazyAdam}
+_KINDS: Mapping[str, type[RowOptimizer]] = {
+    "adagrad": _Adagrad,
+    "sgd": _Sgd,
+    "adam": _LazyAdam,
+    "ftrl": _Ftrl,
+}
 
 
-def row_optimizer(name: str, learning_rate: float, device: str, number: int) -> RowOptimizer:
+def row_optimizer(name: str, rates: Rates, device: str, number: int) -> RowOptimizer:
     """Return the optimizer of this name for the device that is the `number`-th with parts of tables."""
-    return _KINDS[name](learning_rate, device, number)
+    return _KINDS[name](rates, device, number)
 
 
 def require_settings_for_tables(settings: TrainingSettings, optimizer: str, model: str) -> None:

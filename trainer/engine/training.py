@@ -22,7 +22,7 @@ from trainer.engine.accumulators import AnySent, SentRows
 from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss
 from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
 from trainer.engine.optimizers import AnyGradients, Gradient, Optimizers
-from trainer.engine.row_optimizers import require_settings_for_tables
+from trainer.engine.row_optimizers import Rates, require_settings_for_tables
 from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
@@ -96,7 +96,8 @@ class TrainingGraph(ABC):
                     require_settings_for_tables(settings, name, model.name)
                 rate = model.learning_rate(settings, cluster.workers)
                 damped = settings.staleness == "damped"
-                self.optimizers = Optimizers(name, rate, settings.push_every, damped=damped)
+                rates = Rates(rate, settings.l1_regularization)
+                self.optimizers = Optimizers(name, rates, settings.push_every, damped=damped)
                 self.build_step()
                 # An asynchronous worker has several steps in a row: only the first is tested. A client
                 # tests the tower of each worker.

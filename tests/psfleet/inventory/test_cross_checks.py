@@ -11,6 +11,14 @@ from tests.psfleet.inventory.inventories import Hosts, inventory, problems, read
 PROGRAM = "train.py"
 
 
+def test_l1_regularization_without_ftrl_is_refused() -> None:
+    expected = "expected 0, or trainer_optimizer ftrl"
+    assert problems(["a"], ["b"], trainer_l1_regularization=0.5, trainer_optimizer="adagrad") == [
+        f"trainer_l1_regularization is 0.5 with trainer_optimizer 'adagrad'; {expected}"
+    ]
+    assert read(["a"], ["b"], trainer_l1_regularization=0.5, trainer_optimizer="ftrl")
+
+
 def test_replicas_to_aggregate_above_the_number_of_workers_are_refused() -> None:
     sync = {"trainer_replication": "sync", "trainer_replicas_to_aggregate": "4"}
     assert problems(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 2}}, **sync) == [
@@ -23,7 +31,7 @@ def test_replicas_to_aggregate_above_the_number_of_workers_are_refused() -> None
 @pytest.mark.parametrize(
     ("setting", "value", "expected"),
     [
-        ("optimizer", "momentum", "one of adagrad, adam, sgd"),
+        ("optimizer", "momentum", "one of adagrad, adam, ftrl, sgd"),
         ("push_every", 4, "1"),
         ("pull_every", 4, "null"),
         ("replication", "in_graph", "async, sync or local"),

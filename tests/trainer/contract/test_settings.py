@@ -122,7 +122,7 @@ def test_damped_steps_are_refused_unless_replication_and_optimizer_have_them(
     told = {"replication": replication, "optimizer": optimizer, "staleness": "damped"}
     of_replication = f"replication {replication!r}; expected plain, or -replication async"
     of_optimizer = f"optimizer {optimizer!r}; expected plain, or -optimizer momentum or adam"
-    without = optimizer in {"sgd", "adagrad"}
+    without = optimizer in {"sgd", "adagrad", "ftrl"}
     refused = of_replication if replication != "async" else of_optimizer if without else ""
     said = {"staleness": f"-staleness is 'damped' with -{refused}"} if refused else {}
     assert replication_problems(told, 2, "-") == said

@@ -16,6 +16,7 @@ def _held(ps: int, **settings: object) -> list[int]:
         (None, 17 * 4 * 2),
         ("adagrad", 17 * 4 * 2),
         ("sgd", 17 * 4),
+        ("ftrl", 17 * 4 * 3),
         # The step that last needed a row is there for each table.
         ("adam", 17 * 4 * 3 + 2 * 8),
     ],

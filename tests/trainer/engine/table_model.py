@@ -52,7 +52,7 @@ def _loss(_context: ModelContext, values: Values, _features: tf.Tensor, labels: 
 MODEL = dataclasses.replace(
     linear.MODEL,
     name="tables",
-    learning_rates={"adagrad": 0.1, "sgd": 0.1, "adam": 0.1},
+    learning_rates={"adagrad": 0.1, "sgd": 0.1, "adam": 0.1, "ftrl": 0.1},
     load=lambda _settings, _workers: Data(examples(60, 1), examples(20, 2)),
     create_variables=_create_variables,
     loss=_loss,

@@ -18,6 +18,7 @@ from trainer.coordination.ledger_parts import FIRST_WORKER
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.local_steps import take_local_steps
 from trainer.engine.optimizers import Optimizers
+from trainer.engine.row_optimizers import Rates
 from trainer.engine.training import StepResult, TrainingSession
 from trainer.model.data import batches
 from trainer.model.models import REGISTRY
@@ -67,11 +68,11 @@ class _Reference:
 
     def __init__(self, name: str, rate: float, count: int) -> None:
         self.name, self.rate, self.count, self.steps = name, rate, count, 0
-        self.first: Numbers = np.full(2, 0.1 / count if name == "adagrad" else 0.0)
+        self.first: Numbers = np.full(2, 0.1 / count if name in {"adagrad", "ftrl"} else 0.0)
         self.second: Numbers = np.zeros(2)
 
-    def change(self, gradient: Numbers) -> Numbers:
-        """Return what a step adds to the parameters."""
+    def change(self, gradient: Numbers, model: Numbers, /) -> Numbers:
+        """Return what a step adds to the parameters, of which `model` has the values."""
         n, rate = self.count, self.rate
         self.steps += 1
         if self.name == "sgd":
@@ -82,6 +83,11 @@ class _Reference:
         if self.name == "adagrad":
             self.first = self.first + gradient**2
             return np.asarray(-rate * np.sqrt(n) * gradient / np.sqrt(self.first))
+        if self.name == "ftrl":
+            before, self.first = self.first, self.first + gradient**2
+            moved = (np.sqrt(self.first) - np.sqrt(before)) / (rate * np.sqrt(n)) * model
+            self.second = self.second + gradient - moved
+            return np.asarray(-self.second * rate * np.sqrt(n) / np.sqrt(self.first) - model)
         first, second = 0.9**n, 0.999**n
         self.first = first * self.first + (1 - first) * gradient
         self.second = second * self.second + (1 - second) * gradient**2
@@ -91,6 +97,7 @@ class _Reference:
     def local_change(self, gradient: Numbers) -> Numbers:
         """Return what a worker's own step adds to its copy."""
         rates = {"sgd": self.rate, "momentum": 10 * self.rate, "adagrad": self.rate / np.sqrt(0.1)}
+        rates["ftrl"] = rates["adagrad"]
         if self.name in rates:
             return np.asarray(-rates[self.name] * gradient)
         return -self.rate * np.sign(gradient)  # each parameter of a line is a variable of its own
@@ -99,7 +106,7 @@ class _Reference:
 class _Damped(_Reference):
     """The same with damped steps: four fifths of each are along the mean of the past gradients."""
 
-    def change(self, gradient: Numbers) -> Numbers:
+    def change(self, gradient: Numbers, _model: Numbers, /) -> Numbers:
         """Return what a step adds to the parameters."""
         n, long, second = self.count, 0.99**self.count, 0.999**self.count
         self.steps += 1
@@ -143,16 +150,16 @@ def test_a_push_applies_the_gradients_of_all_its_batches(
         mean = mean + gradient / push_every
         local = local + reference.local_change(gradient)
         if (number + 1) % push_every == 0:
-            model, mean = model + reference.change(mean), np.zeros(2)
+            model, mean = model + reference.change(mean, model), np.zeros(2)
     expected = np.reshape(losses, (-1, push_every)).mean(axis=1)
     np.testing.assert_allclose([step.loss for step in taken], expected, rtol=2e-5)
     np.testing.assert_allclose(after, model, rtol=1e-5)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "ftrl"])
 def test_an_optimizer_without_momentum_has_no_damped_steps(optimizer: str) -> None:
     with pytest.raises(TaskFailure) as failure:
-        Optimizers(optimizer, 0.02, damped=True)
+        Optimizers(optimizer, Rates(0.02), damped=True)
     assert failure.value.code == CONFIGURATION
     assert failure.value.reason == (
         f"trainer_staleness (--staleness) is damped with the optimizer {optimizer}; "

@@ -85,8 +85,8 @@ class _Reference:
         self.optimizer, self.taken = optimizer, 0
         names = [name for name in first if name == "weights" or name in {"tables_1", "tables_4"}]
         self.model = {name: first[name].astype(np.float64) for name in names}
-        begin = {"weights": 0.1} if optimizer == "adagrad" else {}
-        of_rows = 1e-6 if optimizer == "adagrad" else 0.0
+        has_squares = optimizer in {"adagrad", "ftrl"}
+        begin, of_rows = ({"weights": 0.1}, 1e-6) if has_squares else ({}, 0.0)
         self.first = {name: np.full(its.shape, begin.get(name, of_rows)) for name, its in self.model.items()}
         self.second = {name: np.zeros(value.shape) for name, value in self.model.items()}
 
@@ -101,6 +101,11 @@ class _Reference:
             elif self.optimizer == "adagrad":
                 first += gradient**2
                 change = RATE * gradient / np.sqrt(first)
+            elif self.optimizer == "ftrl":
+                before = np.sqrt(first)
+                first += gradient**2
+                second += gradient - (np.sqrt(first) - before) / RATE * self.model[name]
+                change = self.model[name] + RATE * second / np.sqrt(first)
             else:
                 first *= 0.9
                 first += 0.1 * gradient
@@ -108,13 +113,13 @@ class _Reference:
                 second += 0.001 * gradient**2
                 rate = RATE * np.sqrt(1 - 0.999**self.taken) / (1 - 0.9**self.taken)
                 change = rate * first / (np.sqrt(second) + 1e-8)
-                if name in needed:
-                    change = change * needed[name][:, np.newaxis]
+            if name in needed:  # no other row moves, though TensorFlow would move it
+                change = change * needed[name][:, np.newaxis]
             self.model[name] -= change
         return loss
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam", "ftrl"])
 @pytest.mark.parametrize(("ps", "steps_per_call"), [(1, 1), (2, 6), (3, 3)])
 def test_tables_are_trained_as_in_one_process(optimizer: str, ps: int, steps_per_call: int) -> None:
     begun = _Begun(ps, optimizer=optimizer, learning_rate=RATE, steps_per_call=steps_per_call)
@@ -293,7 +298,7 @@ def _numbers_in_a_step(rows: int, optimizer: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam", "ftrl"])
 def test_a_step_computes_with_as_many_numbers_however_many_rows_a_table_has(optimizer: str) -> None:
     few, many = (_numbers_in_a_step(rows, optimizer) for rows in (50, 50_000))
     assert few == many
@@ -357,7 +362,7 @@ def test_an_id_beyond_its_own_table_is_refused_even_if_it_is_a_row_of_the_next()
     [
         (
             {"optimizer": "momentum", "learning_rate": 1.0},
-            "trainer_optimizer is 'momentum', and {has}; expected one of adagrad, adam, sgd",
+            "trainer_optimizer is 'momentum', and {has}; expected one of adagrad, adam, ftrl, sgd",
         ),
         (
             {"replication": "in_graph"},
@@ -386,7 +391,7 @@ def _assert_last_bits(found: dict[str, Numbers], expected: dict[str, Numbers]) -
     [
         pytest.param(ps, optimizer, marks=[] if (ps, optimizer) == (2, "adagrad") else [pytest.mark.chaos])
         for ps in (1, 2)
-        for optimizer in ("sgd", "adagrad", "adam")
+        for optimizer in ("sgd", "adagrad", "adam", "ftrl")
     ],
 )
 def test_two_synchronous_workers_equal_one_process_with_both_batches(optimizer: str, ps: int) -> None:
@@ -424,7 +429,7 @@ def test_two_synchronous_workers_equal_one_process_with_both_batches(optimizer: 
         assert np.any(after[name] != before[name])
 
 
-@pytest.mark.parametrize(("model", "optimizer", "ps"), [("wide_deep", "adam", 3)])
+@pytest.mark.parametrize(("model", "optimizer", "ps"), [("wide_deep", "adam", 3), ("wide_deep", "ftrl", 2)])
 def test_each_ps_holds_what_is_known_of_it_before_a_run(model: str, optimizer: str, ps: int) -> None:
     settings = TrainingSettings(model=model, optimizer=optimizer, table_rows=20_000, steps_per_call=1)
     clicks = Examples(np.zeros((4, COLUMNS), np.int64), np.zeros(4, np.float32))

@@ -101,7 +101,7 @@ def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
 
 MODEL = Model(
     name="wide_deep",
-    learning_rates={"adagrad": 0.05, "sgd": 0.1, "adam": 0.001},
+    learning_rates={"adagrad": 0.05, "sgd": 0.1, "adam": 0.001, "ftrl": 0.05},
     load=load,
     create_variables=create_variables,
     loss=loss,
