@@ -18,6 +18,7 @@ from trainer.contract.rules import (
     to_number,
     to_text,
 )
+from trainer.contract.table_models import TABLE_MODELS
 
 # The loss that a run of a model must reach.
 _TARGET_LOSSES = {
@@ -28,7 +29,7 @@ _TARGET_LOSSES = {
     "placement_demo": 0.01,  # without noise it goes to 0
     "partition": 0.01,  # the noise on y has a standard deviation of 0.01
 }
-# How far the training loss of `wide_deep` may be above the log loss that can be reached on the test examples:
+# How far the training loss of clicks may be above the log loss that can be reached on the test examples:
 # half of what lies between this and a model that knows nothing, because a batch's loss is noisy.
 _LOG_LOSS_TOLERANCE = 0.05
 
@@ -229,7 +230,7 @@ class EvidenceSettings:
         if (reachable := metrics.get("reachable_auc")) is not None:
             least = Range(minimum=reachable - self.auc_tolerance)
             words = f"{least}: so many examples let a model reach {reachable:.4f}"
-            known["wide_deep"] = (Goal("auc", least, words),)
+            known |= dict.fromkeys(TABLE_MODELS, (Goal("auc", least, words),))
         own = [goal for goal in known.get(model, ()) if goal.metric not in self.goals]
         return (*own, *self.goals.values())
 
@@ -237,5 +238,5 @@ class EvidenceSettings:
         """Return the loss that a run must reach: the user's, or else the model's own; None if neither."""
         if self.target_loss is not None:
             return self.target_loss
-        reachable = metrics.get("reachable_log_loss") if model == "wide_deep" else None
+        reachable = metrics.get("reachable_log_loss") if model in TABLE_MODELS else None
         return _TARGET_LOSSES.get(model) if reachable is None else reachable + _LOG_LOSS_TOLERANCE

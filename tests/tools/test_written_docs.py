@@ -99,7 +99,7 @@ def test_a_new_model_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:
     (copy / "trainer/model/models/.#parabola.py").write_text("what an editor keeps")
     make_docs(copy)
     assert "parabola" in options(copy)["trainer_model"]["choices"]
-    assert "| one of cnn, linear, mnist_mlp, parabola, partition, placement_demo, wide_deep |" in (
+    assert "| one of cnn, dlrm, linear, mnist_mlp, parabola, partition, placement_demo, wide_deep |" in (
         copy / "docs/contracts.md"
     ).read_text(encoding="utf-8")
     row = "| `parabola` | A parabola, by its coefficients. | `adam` 0.25, `sgd` 1 |\n"

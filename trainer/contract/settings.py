@@ -137,8 +137,8 @@ class TrainingSettings:
     table_rows: int = setting(
         200_000,
         integer(FEWEST_ROWS),
-        "Rows in each table of `wide_deep`, about: 26 categories share them as in Criteo's data. More rows "
-        "keep more ids of files apart; generated clicks have as many ids.",
+        "Rows in each table of `wide_deep` and `dlrm`, about: 26 categories share them as in Criteo's data. "
+        "More rows keep more ids of files apart; generated clicks have as many ids.",
     )
     hidden_units: int = setting(100, integer(1), "Units of the hidden layer of `mnist_mlp`.")
     activation: str = setting(

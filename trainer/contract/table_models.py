@@ -41,6 +41,14 @@ TABLE_MODELS: Mapping[str, TableModel] = {
         widths=(1, 16),
         layers={"first": (_NUMBERS + 26 * 16, 256), "second": (256, 128), "output": (128, 1)},
     ),
+    # The products of 27 vectors, in pairs, and one of the vectors.
+    "dlrm": TableModel(
+        widths=(16,),
+        layers={
+            **{"bottom_first": (_NUMBERS, 64), "bottom_second": (64, 16)},
+            **{"first": (27 * 26 // 2 + 16, 256), "second": (256, 128), "output": (128, 1)},
+        },
+    ),
 }
 
 

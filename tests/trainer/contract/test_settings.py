@@ -66,7 +66,7 @@ def test_all_invalid_settings_are_reported_in_one_error() -> None:
         *("steps is 0", "expected an integer >= 1"),
         *(
             "model is 'resnet'",
-            "expected one of cnn, linear, mnist_mlp, partition, placement_demo, wide_deep",
+            "expected one of cnn, dlrm, linear, mnist_mlp, partition, placement_demo, wide_deep",
         ),
         "data_dir is 'mnist'",
         "expected an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",

@@ -429,7 +429,7 @@ def test_two_synchronous_workers_equal_one_process_with_both_batches(optimizer: 
         assert np.any(after[name] != before[name])
 
 
-@pytest.mark.parametrize(("model", "optimizer", "ps"), [("wide_deep", "adam", 3), ("wide_deep", "ftrl", 2)])
+@pytest.mark.parametrize(("model", "optimizer", "ps"), [("wide_deep", "adam", 3), ("dlrm", "ftrl", 2)])
 def test_each_ps_holds_what_is_known_of_it_before_a_run(model: str, optimizer: str, ps: int) -> None:
     settings = TrainingSettings(model=model, optimizer=optimizer, table_rows=20_000, steps_per_call=1)
     clicks = Examples(np.zeros((4, COLUMNS), np.int64), np.zeros(4, np.float32))

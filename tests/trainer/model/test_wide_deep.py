@@ -1,4 +1,4 @@
-"""What the clicks of a run let `wide_deep` reach, which the verdict compares its results with."""
+"""What the clicks of a run let a model reach, which the verdict compares its results with."""
 
 import pytest
 
@@ -13,7 +13,7 @@ LEVELS = wide_deep.MODEL.levels
 
 @pytest.fixture(scope="module")
 def context() -> ModelContext:
-    return ModelContext(SETTINGS, wide_deep.load(SETTINGS, 2), Devices((), ""))
+    return ModelContext(SETTINGS, wide_deep.MODEL.load(SETTINGS, 2), Devices((), ""))
 
 
 def test_more_examples_let_a_model_reach_more_until_all_are_seen(context: ModelContext) -> None:

@@ -1,0 +1,119 @@
+"""What the models of clicks share: everything except their tables and how they make a logit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.contract.settings import TrainingSettings
+from trainer.contract.table_models import TABLE_MODELS, rows_of
+from trainer.model import click_files, scores
+from trainer.model.click_truth import NUMBERS
+from trainer.model.clicks import Clicks
+from trainer.model.data import Data
+from trainer.model.models._digits import weights_and_biases
+from trainer.model.models.model import Metrics, Model, ModelContext, Outputs, Table, Values, Variables
+
+# The logarithms of the numbers are multiplied by this, so that all inputs are of about one size.
+_OF_LOGARITHMS = 0.2
+_TRAIN_EXAMPLES, _TEST_EXAMPLES = 4_000_000, 50_000
+# Training reaches about what a model does that knows exactly the ids which were seen so often, and no other.
+_SEEN_TIMES = 1000
+
+Logits = Callable[[Values, tf.Tensor], tf.Tensor]
+
+
+def click_model(
+    name: str,
+    learning_rates: Mapping[str, float],
+    tables: Callable[[ModelContext], Sequence[Table]],
+    logits: Logits,
+) -> Model:
+    """Return a model that is trained with sigmoid and cross entropy.
+
+    Its variables are the weights and biases of its layers in TABLE_MODELS, in this order. `logits` returns
+    the logit of each example [batch], for these, the rows of its tables, and the features.
+    """
+
+    def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        of_examples = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits(values, features))
+        return tf.reduce_mean(of_examples)
+
+    def metrics(
+        _context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor
+    ) -> Mapping[str, tf.Tensor]:
+        return {"counts": scores.score_counts(logits(values, features), labels)}
+
+    def outputs(_context: ModelContext, values: Values, features: tf.Tensor) -> Outputs:
+        of_examples = logits(values, features)
+        return {"logits": of_examples, "probabilities": tf.sigmoid(of_examples)}
+
+    def create_variables(_context: ModelContext) -> Variables:
+        layers = TABLE_MODELS[name].layers.items()
+        return [variable for layer, shape in layers for variable in weights_and_biases(layer, shape)]
+
+    return Model(
+        name=name,
+        learning_rates=learning_rates,
+        load=_load,
+        create_variables=create_variables,
+        loss=loss,
+        metrics=metrics,
+        outputs=outputs,
+        watched=lambda _variables: {},
+        step_line=lambda step: (
+            f"Step: {step.local_step}, global step: {step.global_step}, Loss: {step.loss:.4f},"
+            f" AvgTime: {step.average_milliseconds:.2f}ms"
+        ),
+        summary_lines=lambda found: [
+            f"Test-AUC: {found['auc']:.4f}",
+            f"Test-Loss: {found['log_loss']:.4f}",
+        ],
+        results=_results,
+        tables=tables,
+        levels=_levels,
+    )
+
+
+def table(context: ModelContext, name: str, width: int, scale: float = 0.05) -> Table:
+    """Return a table with a row for each id of every category."""
+    return Table(name, sum(rows_of(context.settings.table_rows)), width, _ids, scale)
+
+
+def inputs_of(features: tf.Tensor) -> tf.Tensor:
+    """Return the logarithms of the numbers, and which are negative, as those that are missing."""
+    numbers = features[:, :NUMBERS]
+    logarithms = _OF_LOGARITHMS * tf.math.log1p(tf.cast(tf.maximum(numbers, 0), tf.float32))
+    return tf.concat([logarithms, tf.cast(numbers < 0, tf.float32)], axis=1)
+
+
+def through(layer: tf.Tensor, weights_and_biases: Values) -> tf.Tensor:
+    """Return what comes out of layers with rectified units."""
+    for weights, biases in zip(weights_and_biases[::2], weights_and_biases[1::2], strict=True):
+        layer = tf.nn.relu(tf.matmul(layer, weights) + biases)
+    return layer
+
+
+def _load(settings: TrainingSettings, _workers: int) -> Data:
+    """Return the clicks in the folder of the settings, or generated ones."""
+    return click_files.load(settings, rows_of(settings.table_rows), _TRAIN_EXAMPLES, _TEST_EXAMPLES)
+
+
+def _results(found: Metrics) -> Mapping[str, float]:
+    """Return AUC and log loss."""
+    return {"auc": scores.auc(found["counts"]), "log_loss": scores.log_loss(found["counts"])}
+
+
+def _levels(context: ModelContext, examples: int) -> Mapping[str, float]:
+    """Return AUC and log loss that so many examples let a model reach; nothing for clicks in files."""
+    test = context.data.test
+    if not isinstance(test, Clicks):
+        return {}
+    reachable = test.levels(_SEEN_TIMES, min(max(examples, 1), len(context.data.train)))["seen"]
+    return {"reachable_auc": reachable.auc, "reachable_log_loss": reachable.log_loss}
+
+
+def _ids(context: ModelContext, features: tf.Tensor) -> tf.Tensor:
+    *before, _ = accumulate(rows_of(context.settings.table_rows), initial=0)
+    return features[:, NUMBERS:] + np.array(before, np.int64)
