@@ -122,7 +122,7 @@ def test_ftrl_of_rows_is_tensorflows_to_the_last_bits(l1: float) -> None:
             session.run(steps, {positions: needed, values: gradients})
         found = session.run({its.op.name: its for its in v1.global_variables()})
     for slot in ("", "/Ftrl", "/Ftrl_1"):
-        np.testing.assert_allclose(found[f"part{slot}"], found[f"whole{slot}"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[f"part{slot}"], found[f"whole{slot}"], rtol=2e-6, atol=1e-6)
     # A row that was never needed has its first value; numbers with a small sum of gradients are 0.
     np.testing.assert_array_equal(found["part"][-1], first[-1])
     assert np.any(found["part"] == 0) == (l1 > 0)
