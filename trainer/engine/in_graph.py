@@ -57,10 +57,10 @@ class InGraphGraph(TrainingGraph):
 
     def use_notes(self, served: Mapping[str, Note]) -> None:
         """Set the batch size of each worker from its note."""
-        for worker, (_, feeds) in enumerate(self.iterator_starts):
-            batch_size = served.get(f"worker{worker}", {}).get("batch_size")
+        for start in self.batches_starts:
+            batch_size = served.get(f"worker{start.worker}", {}).get("batch_size")
             own = self.settings.batch_size
-            feeds[self._batch_sizes[worker]] = batch_size if isinstance(batch_size, int) else own
+            start.feeds[self._batch_sizes[start.worker]] = batch_size if isinstance(batch_size, int) else own
 
     def _tower(self, worker: int) -> _Tower:
         device = worker_device(worker)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -54,6 +54,18 @@ class StepResult:
     read: Read | None = None
 
 
+class BatchesStart(NamedTuple):
+    """The operation that starts a worker's batches in a session, and its feeds.
+
+    `steps_before` is fed with the worker's steps that the model has: the batches follow theirs.
+    """
+
+    worker: int
+    operation: tf.Operation
+    feeds: dict[tf.Tensor, object]
+    steps_before: tf.Tensor
+
+
 class TrainingGraph(ABC):
     """A worker's graph: variables are spread over the ps, everything else is on this worker.
 
@@ -75,8 +87,7 @@ class TrainingGraph(ABC):
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
         self.cluster, self.settings, self.model, self.data = cluster, settings, model, data
         self.context = self.context_on(cluster.device)
-        # The operations that start a session's batches, each with its feeds.
-        self.iterator_starts: list[tuple[tf.Operation, dict[tf.Tensor, object]]] = []
+        self.batches_starts: list[BatchesStart] = []
         # Called once in a process, with the partitions that TensorFlow executed in the first step.
         self.report_partitions: Callable[[Sequence[tf.compat.v1.GraphDef]], None] | None = None
         self._worker_losses: list[WorkerLoss] = []
@@ -159,12 +170,14 @@ class TrainingGraph(ABC):
     def next_batches(self, worker: int, batch_size: int | tf.Tensor, steps: int) -> Sequence[Sequence[Batch]]:
         """Return the batches of so many steps as `next_batch` does, which are read one after the other."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
+        size = self.settings.push_every
         with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
-            dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard)
+            before = v1.placeholder(tf.int64, [])
+            had = before * size * batch_size
+            dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard, had)
             iterator = v1.data.make_initializable_iterator(dataset)
-            self.iterator_starts.append((iterator.initializer, feeds))
+            self.batches_starts.append(BatchesStart(worker, iterator.initializer, feeds, before))
             read: list[Batch] = []
-            size = self.settings.push_every
             for _ in range(steps * size):
                 with tf.control_dependencies([labels for _, labels in read[-1:]]):
                     read.append(iterator.get_next())
@@ -288,8 +301,7 @@ class TrainingSession:
         try:
             self._step = self.callable_for(graph.step)
             self._checks = [check.in_session(self.session) for check in graph.gradient_checks]
-            for start, feeds in graph.iterator_starts:
-                self.session.run(start, feeds)
+            self.start_batches([0] * graph.counters.shape[0])
         except BaseException:
             self.close()
             raise
@@ -326,6 +338,12 @@ class TrainingSession:
             return values
 
         return run
+
+    def start_batches(self, counters: Sequence[int]) -> None:
+        """Let each worker's batches follow those of its steps that the model has, by the counters."""
+        for start in self._graph.batches_starts:
+            steps = {start.steps_before: counters[FIRST_WORKER + start.worker]}
+            self.session.run(start.operation, {**start.feeds, **steps})
 
     def begin(self) -> None:
         """Start the threads that run beside the steps, once the variables are set and all tasks are ready."""

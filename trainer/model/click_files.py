@@ -102,10 +102,18 @@ class ClickFiles:
         place = self._index + self._parts * index
         return ClickFiles(self._files, self._parser, self._parts * parts, place)
 
-    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+    def dataset(
+        self,
+        batch_size: int | tf.Tensor,
+        seed: int,
+        workers: int,
+        index: int,
+        had: int | tf.Tensor = 0,  # noqa: ARG002 - to read over so many lines may take hours
+    ) -> Dataset:
         """Return endless batches, which TensorFlow reads and parses without Python.
 
-        Each worker reads all files, and keeps its lines. They are shuffled among the next ones.
+        Each worker reads all files, from the first line on, and keeps its lines. They are shuffled among the
+        next ones.
         """
         own = self.part(index, workers)
         kinds = ["GZIP" if file.is_compressed else "" for file in self._files]

@@ -65,7 +65,9 @@ class Clicks:
         length = self.count // parts
         return replace(self, first=self.first + index * length, count=length)
 
-    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+    def dataset(
+        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor = 0
+    ) -> Dataset:
         """Return endless batches, which the process that calls this computes while a session of it reads."""
 
         def compute(start: np.int64) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
@@ -77,7 +79,7 @@ class Clicks:
             features, labels = tf.numpy_function(compute, [start], (tf.int64, tf.float32))
             return tf.ensure_shape(features, [_CALL, COLUMNS]), tf.ensure_shape(labels, [_CALL])
 
-        starts = tf.data.Dataset.range(0, 2**62, _CALL)
+        starts = tf.data.Dataset.range(had, 2**62, _CALL)
         return starts.map(AS_IT_IS(call)).rebatch(batch_size), {}
 
     def order(self, places: Integers, seed: int, workers: int, index: int) -> Integers:

@@ -34,7 +34,9 @@ class Source(Protocol):
     def part(self, index: int, parts: int) -> "Source":
         """Return one of so many parts, of which no two have an example in common."""
 
-    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+    def dataset(
+        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor
+    ) -> Dataset:
         """Return endless batches for one of so many workers, as `batches` does."""
 
 
@@ -66,7 +68,9 @@ class Examples:
         piece = slice(index * length, (index + 1) * length)
         return Examples(self.features[piece], self.labels[piece])
 
-    def dataset(self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int) -> Dataset:
+    def dataset(
+        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor = 0
+    ) -> Dataset:
         """Return endless batches.
 
         The examples are fed and are not constants of the graph, which may not exceed 2 GiB. The indices are
@@ -75,18 +79,21 @@ class Examples:
         """
         features = tf.compat.v1.placeholder(self.feature_type, self.features.shape)
         labels = tf.compat.v1.placeholder(tf.as_dtype(self.labels.dtype), self.labels.shape)
+        had = tf.convert_to_tensor(had, tf.int64)
+        own = len(range(index, len(self), workers))
+        first = had // own
 
         def order(epoch: tf.Tensor) -> tf.Tensor:
             # A stateless shuffle is equal in all workers; tf.data's own also depends on the graph's seed.
             epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
             numbers = tf.range(len(self), dtype=tf.int64)
             shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
-            return shuffled[index::workers]
+            return shuffled[index::workers][tf.where(tf.equal(epoch, first), had % own, 0) :]
 
         def gather(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(features, numbers), tf.gather(labels, numbers)
 
-        epochs = tf.data.Dataset.range(tf.int64.max)
+        epochs = tf.data.Dataset.range(first, tf.int64.max)
         dataset = epochs.map(AS_IT_IS(order)).rebatch(batch_size).map(AS_IT_IS(gather))
         return dataset, {features: self.features, labels: self.labels}
 
@@ -137,14 +144,19 @@ def seed_and_shard(
 
 
 def batches(
-    source: Source, batch_size: int | tf.Tensor, seed: int, shard: tuple[int, int] | None = None
+    source: Source,
+    batch_size: int | tf.Tensor,
+    seed: int,
+    shard: tuple[int, int] | None = None,
+    had: int | tf.Tensor = 0,
 ) -> Dataset:
     """Return an endless dataset of shuffled batches, and the feeds for initialising its iterator.
 
     All examples are shuffled anew in each epoch. A batch may span two epochs, so that all batches have the
     same size. `batch_size` is a number, or an int64 scalar that is read when the iterator is initialised.
     With `shard` (number of workers, index of this one) together the workers read each example once in each
-    epoch, provided that all use the same `seed`. Raises TaskFailure (`input`) if there are fewer examples
+    epoch, provided that all use the same `seed`. The first batch follows those of the `had` examples that
+    the worker has had; clicks in files begin anew. Raises TaskFailure (`input`) if there are fewer examples
     than workers.
     """
     workers, index = shard or (1, 0)
@@ -152,7 +164,7 @@ def batches(
         expected = f"expected as many examples to train on at least; there are {len(source)}"
         help_ = "Set trainer_shard_data: false, or give more data"
         raise TaskFailure(INPUT, f"shard_data is true for {workers} workers, {expected}. {help_}")
-    dataset, feeds = source.dataset(batch_size, seed, workers, index)
+    dataset, feeds = source.dataset(batch_size, seed, workers, index, had)
     return dataset.prefetch(4), feeds
 
 

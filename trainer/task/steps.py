@@ -60,6 +60,8 @@ class Steps(CountedSteps):
         session = self._connected()
         self.last_step = session.last_step = self._progress.last_step = last_step
         self._follow_counters(session.counters())
+        if any(self.counters[FIRST_WORKER:]):
+            session.start_batches(self.counters)
 
     def leave(self) -> None:
         """End and close a session whose ps was lost, even if a call of its steps hangs in TensorFlow."""

@@ -48,3 +48,9 @@ def test_a_local_run_trains_stops_and_resumes_in_one_process(tmp_path: Path) -> 
         assert abs(cluster.metrics()["weight"] - 2) < 0.1
         assert "Step: 100, global step:" in cluster.output("worker0")
         assert cluster.progress()["contributions"] == [saved + 300]
+
+    # It went on with the next examples: to the bit, it is the model of a run that was not stopped.
+    with Cluster(tmp_path / "whole", ps=0, workers=1, flags=LOCAL) as whole:
+        whole.start("worker0", flags=[f"--steps={saved + 300}"])
+        assert whole.wait() == {"worker0": 0}
+        assert whole.only("worker0", "finished").text("fingerprint") == finished.text("fingerprint")

@@ -239,17 +239,17 @@ def test_workers_train_on_each_example_once_in_an_epoch(truth: Truth) -> None:
     assert [sorted(of) for of in alone] == [list(range(1000))] * 2
 
 
-@pytest.mark.parametrize("batch_size", [7, 100, 5000])
-def test_tensorflow_gets_the_examples_in_their_order(truth: Truth, batch_size: int) -> None:
+@pytest.mark.parametrize(("batch_size", "had"), [(7, 0), (100, 1300), (5000, 0)])
+def test_tensorflow_gets_the_examples_in_their_order(truth: Truth, batch_size: int, had: int) -> None:
     clicks, settings = Clicks(truth, 0, 1000), TrainingSettings(seed=7)
     with tf.Graph().as_default() as graph:
-        dataset, feeds = batches(clicks, batch_size, *seed_and_shard(settings, 2, 1))
+        dataset, feeds = batches(clicks, batch_size, *seed_and_shard(settings, 2, 1), had)
         iterator = v1.data.make_initializable_iterator(dataset)
         batch = iterator.get_next()
         assert [(each.dtype, each.shape[1:]) for each in batch] == [(tf.int64, [39]), (tf.float32, [])]
         with v1.Session(graph=graph) as session:
             session.run(iterator.initializer, feeds)
             read = [session.run(batch) for _ in range(2)]
-    expected = clicks.examples(np.array(_numbers(clicks, settings, (2, 1), 2 * batch_size)))
+    expected = clicks.examples(np.array(_numbers(clicks, settings, (2, 1), had + 2 * batch_size)[had:]))
     assert (np.concatenate([features for features, _ in read]) == expected.features).all()
     assert (np.concatenate([labels for _, labels in read]) == expected.labels).all()

@@ -73,6 +73,19 @@ def test_without_shares_every_worker_reads_all_examples_in_its_own_order() -> No
     assert first == _read(SETTINGS, 12, (2, 0), 6, 6), "a seed gives the same order again"
 
 
+@pytest.mark.parametrize("had", [0, 1, 5, 6, 7, 20])
+def test_a_worker_goes_on_after_the_examples_that_it_has_had(had: int) -> None:
+    expected = _read(SHARDED, 12, (2, 1), 1, 30)[had:]
+    with tf.Graph().as_default() as graph:
+        before = v1.placeholder(tf.int64, [])
+        dataset, feeds = batches(_examples(12), 1, *seed_and_shard(SHARDED, 2, 1), before)
+        iterator = v1.data.make_initializable_iterator(dataset)
+        labels = iterator.get_next()[1]
+        with v1.Session(graph=graph) as session:
+            session.run(iterator.initializer, {**feeds, before: had})
+            assert [int(session.run(labels)[0]) for _ in expected] == expected
+
+
 def test_the_batch_size_of_another_worker_can_be_fed() -> None:
     with tf.Graph().as_default() as graph:
         size = v1.placeholder(tf.int64, [])
