@@ -108,7 +108,7 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     step = {"global_step": checkpoint.global_step}
     records.write("restored", {**step, "checkpoint": str(checkpoint.path)})
     final, judged = _evaluated(checkpoint, settings, chief[0])
-    records.write("evaluated", {**step, **judged})
+    records.write("evaluated", {**step, **judged, "sample_outputs": final.sample()})
     for line in final.model.summary_lines(judged["metrics"]):
         say(line)
     records.write("finished", {"reason": "evaluated"})

@@ -229,8 +229,8 @@ def _is_finite(loss: float | None) -> bool:
     return loss is not None and abs(loss) <= MOST_LOSS
 
 
-def metrics_of(evaluated: Record | None) -> dict[str, float]:
-    """Return the metrics of an evaluation; nan for those that were not finite."""
-    metrics = evaluated.fields.get("metrics") if evaluated else None
+def metrics_of(evaluated: Record | None, field: str = "metrics") -> dict[str, float]:
+    """Return the metrics of an evaluation, or another field of it; nan for those that were not finite."""
+    metrics = evaluated.fields.get(field) if evaluated else None
     values = metrics.items() if isinstance(metrics, Mapping) else ()
     return {str(name): math.nan if value is None else float(value) for name, value in values}

@@ -1,11 +1,12 @@
 """The final model: whether all clients read the same parameters, and what the evaluator found in them.
 
 After the last step the parameters no longer change. Each client then reads a fingerprint of all parameters
-from the ps, and the evaluator, which is no task of the run, reads them from the last checkpoint and evaluates
-them.
+from the ps, and computes what the model answers to some test examples. The evaluator, which is no task of the
+run, reads the parameters from the last checkpoint, evaluates them and computes the same.
 """
 
 import math
+from collections.abc import Mapping
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.convergence import metrics_of
@@ -19,6 +20,8 @@ from trainer.contract.records import Record
 # example.
 _TOLERANCE = 1e-3
 _ONE_EXAMPLE = 1.01  # with a margin for rounding
+# What the model answers to a single example differs more, by this part of an output's largest number.
+_OF_THE_LARGEST = 0.01
 
 
 @check
@@ -61,7 +64,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
 
 @check
 def evaluated_apart(findings: Findings, run: Run) -> Good:
-    """The evaluator evaluated the last checkpoint, and found what the chief had found."""
+    """The evaluator evaluated the last checkpoint, and found what the chief and the clients had found."""
     name, life = run.evaluator.name, run.evaluation
     if life is None:
         findings.lacking.append("no process outside the training evaluated the final model")
@@ -81,6 +84,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
     step, found = evaluated.integer("global_step"), metrics_of(evaluated)
     _compare_checkpoint(run, step, findings)
     _compare_metrics(run, evaluated, findings)
+    _compare_samples(run, evaluated, findings)
     listing = listed(f"{metric} {value:.4g}" for metric, value in found.items())
     return f"{name} found at global step {step} what the chief found: {listing}", {
         "global_step": step,
@@ -168,3 +172,39 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
             findings.wrong.append(
                 f"{metric} at global step {step} is {found[metric]:.6g} apart, the chief found {value:.6g}"
             )
+
+
+def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
+    """Compare the outputs for the first test examples of each client that read the evaluated parameters.
+
+    A client that looks up other rows of a table than the rest has trained these, too: only its outputs tell.
+    """
+    apart = metrics_of(evaluated, "sample_outputs")
+    for client in run.clients:
+        read = _fingerprint(client.ending, "fingerprint_step")
+        if read is None or read[1] != evaluated.integer("global_step"):
+            continue
+        its = metrics_of(client.ending, "sample_outputs")
+        if not apart or its.keys() != apart.keys():
+            what = "did not record the same outputs for test examples"
+            findings.lacking.append(f"{client.name} and {run.evaluator.name} {what}")
+            continue
+        differing = _differing(its, apart)
+        if differing:
+            first, count = differing[0], f"{len(differing)} of {len(its)}"
+            what = f"for {first} of the first test examples {client.name} found {its[first]:.6g}"
+            findings.wrong.append(f"{what}, and it is {apart[first]:.6g} apart; {count} numbers differ")
+
+
+def _differing(its: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
+    """Return the places in outputs, such as "logits[3]", at which a client found something else."""
+    largest: dict[str, float] = {}
+    for place, value in apart.items():
+        output = place.partition("[")[0]
+        largest[output] = max(largest.get(output, 0.0), abs(value) if math.isfinite(value) else 0.0)
+    return [
+        place
+        for place, value in its.items()
+        if not (math.isnan(value) and math.isnan(apart[place]))
+        and not abs(value - apart[place]) <= _OF_THE_LARGEST * largest[place.partition("[")[0]]
+    ]

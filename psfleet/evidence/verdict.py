@@ -210,7 +210,7 @@ def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _
         ({"gradients_fit_loss"}, "a worker did not push the gradients of its loss"),
         (
             {"evaluated_apart"},
-            "the evaluator, which took no part, does not find the model that the chief evaluated",
+            "the evaluator, which took no part, does not find the model that the clients evaluated",
         ),
         (wrong - _CONVERGENCE, "the run did not end well, or these are not its records alone"),
         (wrong, f"{together}, but it did not converge" if shared else "the model did not converge"),

@@ -46,7 +46,8 @@ def of_file(name: str, run: Path, file: str, read: Callable[[Path], object]) -> 
 
 def made(folder: Path) -> Path:
     """The folder of a run of our own model, as it is collected."""
-    run, last, held = make_run(folder / RUN_ID), 400, {"fingerprint": "0123456789abcdef"}
+    run, last = make_run(folder / RUN_ID), 400
+    held = {"fingerprint": "0123456789abcdef", "sample_outputs": {"y[0]": 2.0, "y[1]": 10.0}}
     for worker in ("worker0", "worker1"):
         file = run / "events" / f"{worker}.jsonl"
         *records, end = file.read_text().splitlines()

@@ -74,8 +74,11 @@ OPTIONAL = {
     "peers_ready": _fields(
         "server_nonce:int ps_own_nonces:ints global_step_on:str variables:ints counters:ints doubts:str"
     ),
+    "evaluated": _fields("sample_outputs:numbers"),
     # A program's tasks may omit fields that a built-in model's tasks must have; the kinds are the same.
-    "finished": _fields("fingerprint:str fingerprint_step:int gradients_seen:int gradients_of_zero:int")
+    "finished": _fields(
+        "fingerprint:str fingerprint_step:int sample_outputs:numbers gradients_seen:int gradients_of_zero:int"
+    )
     | _FINISHED_WORKER
     | _FINISHED_CHIEF,
     "initialised": _fields("ps_parameters:object"),

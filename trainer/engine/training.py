@@ -397,3 +397,7 @@ class TrainingSession:
     def evaluate(self, examples: Source) -> dict[str, float]:
         """Return the model's metrics over these examples."""
         return self._graph.evaluation.run(self.session, examples)
+
+    def sample(self) -> dict[str, float]:
+        """Return some numbers of the model's outputs for the first test examples."""
+        return self._graph.evaluation.sample(self.session, self._graph.data.test)

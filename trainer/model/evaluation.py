@@ -24,12 +24,15 @@ v1 = tf.compat.v1
 
 # Examples in one evaluation call; a whole test set may not fit into memory.
 EVALUATION_BATCH = 1000
+# The first test examples for which each client of a run says what the model answers, and the evaluator; and
+# the most numbers of each output.
+_SAMPLE_EXAMPLES, _SAMPLE_NUMBERS = 10, 32
 _CPU = "/device:CPU:0"
 _NAMES_SHOWN = 5
 
 
 class Evaluation:
-    """The operations that evaluate a model, in the default graph."""
+    """The operations that evaluate a model and compute its outputs, in the default graph."""
 
     def __init__(
         self, model: Model, context: ModelContext, variables: Sequence[AnyVariable], tables: Tables
@@ -39,6 +42,7 @@ class Evaluation:
         self._labels = v1.placeholder(tf.as_dtype(one.labels.dtype), [None, *one.labels.shape[1:]])
         values = values_for(model, context, variables, tables, self._features)
         self._model, self._metrics = model, dict(model.metrics(context, values, self._features, self._labels))
+        self._outputs = dict(model.outputs(context, values, self._features))
 
     def run(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
         """Return the model's results over these examples.
@@ -56,6 +60,23 @@ class Evaluation:
                 part = value if is_count else value.astype(np.float64) * len(piece) / count
                 totals[name] = totals.get(name, 0) + part
         return dict(self._model.results(totals))
+
+    def outputs(
+        self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
+    ) -> dict[str, npt.NDArray[np.generic]]:
+        """Return name -> the model's output for each of these features. Raises tf.errors.OpError."""
+        found: dict[str, npt.NDArray[np.generic]] = session.run(self._outputs, {self._features: features})
+        return found
+
+    def sample(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
+        """Return some numbers of the outputs for the first examples: name with its place -> number."""
+        features = examples.read(0, min(_SAMPLE_EXAMPLES, len(examples))).features
+        return {
+            f"{name}[{place}]": float(number)
+            for name, output in self.outputs(session, features).items()
+            if np.issubdtype(output.dtype, np.number)
+            for place, number in enumerate(output.reshape(-1)[:_SAMPLE_NUMBERS])
+        }
 
 
 class FinalModel:
@@ -96,12 +117,11 @@ class FinalModel:
 
     def outputs(self, features: npt.NDArray[np.generic]) -> dict[str, npt.NDArray[np.generic]]:
         """Return name -> the model's output for each of these features."""
-        with self._session.graph.as_default(), v1.device(_CPU):
-            fed = v1.placeholder(tf.as_dtype(features.dtype), [None, *features.shape[1:]])
-            values = values_for(self.model, self.context, self._variables, self._tables, fed)
-            outputs = self.model.outputs(self.context, values, fed)
-        found: dict[str, npt.NDArray[np.generic]] = self._session.run(dict(outputs), {fed: features})
-        return found
+        return self._evaluation.outputs(self._session, features)
+
+    def sample(self) -> dict[str, float]:
+        """Return some numbers of the outputs for the first test examples, as each client of a run does."""
+        return self._evaluation.sample(self._session, self.context.data.test)
 
 
 def values_for(

@@ -43,17 +43,14 @@ class Steps(CountedSteps):
         self._counted_at = time.monotonic()
         self.last_step = 0
         self.session: TrainingSession | None = None
-        # The fingerprint of the final model, and its global step.
-        self.fingerprint: tuple[str, int] | None = None
+        # What was read of the final model, as the record `finished` has it.
+        self._read: Mapping[str, object] = {}
         self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
 
     @property
     def finished(self) -> dict[str, object]:
         """The fields of a worker's `finished` record, except its reason."""
-        if not self.fingerprint:
-            return super().finished
-        fingerprint, step = self.fingerprint
-        return {**super().finished, "fingerprint": fingerprint, "fingerprint_step": step}
+        return {**super().finished, **self._read}
 
     def enter(self, last_step: int) -> None:
         """Begin with a `session` to ps that are ready. Raises RunEnding and tf.errors.OpError."""
@@ -122,17 +119,26 @@ class Steps(CountedSteps):
         """Read the counters without taking a step."""
         self._set_counters(self._connected().counters())
 
-    def read_fingerprint(self) -> None:
-        """Read the model's fingerprint; only print a line if that fails: training does not depend on it."""
-        self.fingerprint = None
+    def read_final_model(self) -> None:
+        """Read the fingerprint, and the outputs for some test examples by the values that this client reads.
+
+        Only print a line if that fails: training does not depend on it.
+        """
+        self._read, session = {}, self._connected()
+
+        def read() -> tuple[tuple[str, int] | None, Mapping[str, float]]:
+            return session.fingerprint(), session.sample()
+
         try:
-            read = self._connected().fingerprint
-            self.fingerprint = call_within(SECONDS_TO_READ, read, self._progress.report_if_due)
+            fingerprint, outputs = call_within(SECONDS_TO_READ, read, self._progress.report_if_due)
         except NO_ANSWER as error:
-            say(f"The model's fingerprint could not be read: {type(error).__name__}")
+            say(f"The final model could not be read: {type(error).__name__}")
             return
-        if self.fingerprint is None:
+        if fingerprint is None:
             say("The model has no fingerprint: a step was taken while it was read.")
+            return
+        digest, step = fingerprint
+        self._read = {"fingerprint": digest, "fingerprint_step": step, "sample_outputs": outputs}
 
     def _connected(self) -> TrainingSession:
         if self.session is None:

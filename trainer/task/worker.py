@@ -142,18 +142,16 @@ class _Worker:
         self._task.progress.train()
 
     def _end(self, ledger: Ledger, steps: Steps) -> None:
-        """Wait for the others' last steps, then read the fingerprint; the chief also evaluates and saves."""
+        """Wait for the others' last steps, then read the final model; the chief also evaluates and saves."""
         if self.chief is not None:
             self._task.progress.change("ending")
         end = EndBarrier(self._task, ledger)
         began = time.monotonic()
         if end.wait_for_last_steps(steps.seconds / max(steps.local_step, 1)):
             began = time.monotonic()
-            steps.read_fingerprint()
+            steps.read_final_model()
         else:
-            say(
-                "The model's fingerprint is not read: not all have taken their last step, or the run is over."
-            )
+            say("The final model is not read: not all have taken their last step, or the run is over.")
         if self.chief is None or steps.session is None:
             quietly(lambda: ledger.mark(LEAVING))  # this client needs the ps no more
             return

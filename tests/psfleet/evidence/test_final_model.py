@@ -27,6 +27,12 @@ def found(run: Path, **metrics: float) -> None:
     edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
 
 
+def find_in_the_sample(run: Path, task: str, event: str = "finished", **outputs: object) -> None:
+    """Let a client, or the evaluator, have found other outputs for the first test examples."""
+    (record,), _ = steps_and_others(run, task, event)
+    edit(run, task, event, sample_outputs=record["sample_outputs"] | outputs)
+
+
 def be_the_chief(run: Path) -> None:
     edit(run, "evaluator0", "started", nonce=records(run, "worker0")[0]["nonce"])
 

@@ -19,7 +19,7 @@ from trainer.host.error_lines import exception_in
 
 PRINTED = ROOT / "tests" / "trainer" / "host" / "printed" / "missing_file_session.txt"
 WHOLE = Path(__file__).with_name("whole")
-READ = {"fingerprint": "0123456789abcdef", "fingerprint_step": 600}
+READ = {"fingerprint": "0123456789abcdef", "fingerprint_step": 600, "sample_outputs": {"y[0]": 2.0}}
 
 
 def train_well(run: Path, workers: int, **of_steps: object) -> None:

@@ -49,6 +49,16 @@ def drop_rows() -> None:
     LookUp.push = push_zeros  # type: ignore[method-assign, assignment]
 
 
+def shift_rows() -> None:
+    """Let this process pull and push for each id the row of the next one."""
+    needed = tables._needed
+
+    def need_next(fused: tables._Fused, ids: Sequence[tf.Tensor]) -> tables._Needed:
+        return needed(fused, [(its + 1) % of.rows for its, (_, of) in zip(ids, fused.tables, strict=True)])
+
+    tables._needed = need_next
+
+
 def own_tables() -> None:
     """Let this process train tables of its own, which lie on the ps beside the others'."""
     create, begin = tables.create_filled, TrainingSession.__init__
@@ -109,6 +119,7 @@ def restore_table_of(path: str) -> None:
 
 _OTHER_FAULTS: Mapping[str, Callable[[], None]] = {
     "rows_dropped": drop_rows,
+    "rows_shifted": shift_rows,
     "own_tables": own_tables,
     "one_ps_restored": restore_one_ps,
     "restored_permuted": restore_permuted,

@@ -381,6 +381,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "tables": _tables(),
     "tables_own": _tables("own_tables"),
     "tables_rows_dropped": _tables("rows_dropped"),
+    "tables_rows_shifted": _tables("rows_shifted"),
     "tables_one_ps_restored": _tables_restored("one_ps_restored"),
     "tables_restored_permuted": _tables_restored("restored_permuted"),
     "tables_of_another_run": _tables_restored("other_table"),
