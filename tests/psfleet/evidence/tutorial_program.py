@@ -14,6 +14,9 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 WEIGHTS = np.array([[1.0, -1.0], [2.0, 0.5], [-1.5, 1.0]])
+# With --how=tables, features are three of so many ids, and each id has weights of its own.
+IDS = 1000
+WEIGHTS_OF_IDS = np.random.default_rng(7).normal(size=(IDS, 2))
 
 
 def arguments() -> argparse.Namespace:
@@ -29,8 +32,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def batch(generator: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def batch(generator: np.random.Generator, how: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Features [64, 3], and the class of each [64]."""
+    if how == "tables":
+        ids = generator.integers(IDS, size=(64, 3))
+        return ids, np.argmax(WEIGHTS_OF_IDS[ids].sum(axis=1), axis=1)
     features = generator.normal(size=(64, 3))
     return features, np.argmax(features @ WEIGHTS, axis=1)
 
@@ -58,8 +64,15 @@ def train(server: tf.distribute.Server, options: argparse.Namespace) -> None:
         weights = v1.Variable(v1.truncated_normal([3, 2], stddev=0.1, seed=1), name="weights")
         bias = v1.Variable(tf.zeros([2]), name="bias")
         logits = tf.matmul(x, weights) + bias
+        if options.how == "tables":
+            x = v1.placeholder(tf.int64, [None, 3])
+            partitioner = v1.fixed_size_partitioner(len(options.ps_hosts))
+            table = v1.get_variable("table", [IDS, 2], partitioner=partitioner)
+            logits = tf.reduce_sum(v1.nn.embedding_lookup(table, x), axis=1) + bias
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
-        optimizer = v1.train.AdamOptimizer(0.02)
+        optimizer = (
+            v1.train.AdagradOptimizer(0.5) if options.how == "tables" else v1.train.AdamOptimizer(0.02)
+        )
         more: dict[str, Any] = {}
         if options.how == "synchronous":
             workers = len(options.worker_hosts)
@@ -101,7 +114,7 @@ def train(server: tf.distribute.Server, options: argparse.Namespace) -> None:
         began = time.monotonic()
         generator, at, found = np.random.default_rng(options.task_index), 0, 0.0
         while not supervisor.should_stop() and at < options.steps:
-            features, labels = batch(generator)
+            features, labels = batch(generator, options.how)
             _, found, at = session.run([train_op, loss, global_step], {x: features, y: labels})
         print(f"final loss: {found:.4f} at step {at}, {time.monotonic() - began:.2f} s", flush=True)
 

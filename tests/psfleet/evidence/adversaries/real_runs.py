@@ -394,6 +394,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "program_alone": lambda _runs, folder: fork_program(folder, "--alone"),
     "tutorial": _tutorial("supervisor"),
     "tutorial_synchronous": _tutorial("synchronous"),
+    "tutorial_tables": _tutorial("tables", ps=2),
     "tutorial_own_ps": _tutorial("own_ps", ps=2),
     **{kind: _of_kind(kind) for kind in KINDS},
     **{kind: _came_back(kind) for kind in CAME_BACK},
