@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -140,9 +141,8 @@ def page(machine: Mapping[str, object], asked: Mapping[str, object], curves: Seq
 
 
 def _table(workload: Workload, curves: Sequence[Curve]) -> str:
-    of = f"{workload.parameters:,} parameters, batch {workload.batch_size}, loss {workload.loss:g}"
     heads = [
-        f"{workload.title}: {of}",
+        workload.heading,
         "workers",
         "cores of a worker, used",
         "cores of a ps, used",
@@ -219,10 +219,14 @@ def picture(curves: Sequence[Curve]) -> str:
 
 
 def _scale(axes: Axes, counts: Sequence[int], title: str) -> None:
-    axes.set(xscale="log", yscale="log", xlabel="workers")
+    axes.set(xscale="log", xlabel="workers")
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_title(title, loc="left", fontsize=11)
+    if not any(np.isfinite(np.asarray(line.get_ydata(), np.float64)).any() for line in axes.lines):
+        axes.set_yticks([])  # as long as no run has reached the loss
+        return
+    axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_title(title, loc="left", fontsize=11)
