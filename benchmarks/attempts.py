@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import rmtree
 
 from benchmarks.figures import Figures
 from benchmarks.results import seconds_text
@@ -23,6 +24,8 @@ class Attempts:
         """Return the figures of a run in a folder below this one; None if it has failed twice."""
         for attempt in range(_ATTEMPTS):
             found = self._measured(run_in, folder / str(attempt))
+            # Its checkpoints are large where the model is.
+            rmtree(folder, ignore_errors=True)
             if not isinstance(found, RunFailed):
                 speed, seconds = found["examples_per_second"], seconds_text(found["seconds_to_loss"])
                 say(f"{where}: {speed:,.0f} examples/s, seconds to the loss: {seconds}")

@@ -1,6 +1,7 @@
 """The figures of a benchmark, and the cleanup after one that ends early."""
 
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from benchmarks.attempts import Attempts
 from benchmarks.data import write_examples
 from benchmarks.figures import Figures, Sample, figures, figures_of_loss
 from benchmarks.network import Hosts, Limits
@@ -19,7 +21,7 @@ from benchmarks.picture import write_picture
 from benchmarks.programs.common import FedBatches, Training
 from benchmarks.results import CPU, SECONDS, SPEED, medians, tables
 from benchmarks.rows import ROWS, WORKLOADS, Row, Workload
-from benchmarks.run import Marks, Run, RunFailed, Setup, slowed
+from benchmarks.run import Marks, Run, Setup, slowed
 from tests.repository import ROOT
 from tests.trainer.processes import until
 from trainer.process import flags
@@ -215,8 +217,12 @@ def test_a_killed_benchmark_leaves_no_process() -> None:
     until(lambda: not any(map(is_running, started)), "the end of all that it started", 10)
 
 
-def test_a_program_that_ends_is_a_failed_run_with_its_last_lines(tmp_path: Path) -> None:
+def test_a_program_that_ends_is_a_failed_run_with_its_last_lines_and_leaves_no_files(tmp_path: Path) -> None:
     row = Row("gone", "no such program", "benchmarks.programs.gone", workers=0)
-    words = r"(?s)ended: worker0.*No module named benchmarks.programs.gone"
-    with Run(Setup(row, MLP), tmp_path / "run", tmp_path) as run, pytest.raises(RunFailed, match=words):
-        run.measure(Marks(0, 0, 0))
+    attempts = Attempts(Marks(0, 0, 0))
+    run_in = partial(Run, Setup(row, MLP), data=tmp_path)
+    assert attempts.measured("here", tmp_path / "run", run_in) is None
+    for failure in attempts.failures:
+        assert re.match(r"(?s)here: ended: worker0.*No module named benchmarks.programs.gone", failure)
+    assert len(attempts.failures) == 2
+    assert list(tmp_path.iterdir()) == []
