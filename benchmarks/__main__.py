@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.attempts import Attempts, end_in_order, say
-from benchmarks.data import ROOT, write_examples
+from benchmarks.data import ROOT, examples_of
 from benchmarks.figures import Figures
 from benchmarks.network import NetworkError
 from benchmarks.results import Rounds, machine, medians, page, tables
@@ -25,12 +25,10 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
     attempts = Attempts(Marks(options.warm_up, options.seconds, options.longest))
     before = machine()
     with TemporaryDirectory(prefix="psfleet-bench-") as scratch:
-        data = Path(scratch, "data")
-        data.mkdir()
-        write_examples(data)
         for number in range(options.rounds):
             for workload in options.workloads:
-                rows = [row for row in options.rows if workload.name in (row.workloads or {workload.name})]
+                rows = [row for row in options.rows if workload.name in row.workloads]
+                data = examples_of(workload, Path(scratch, "data"))
                 turn = number % max(len(rows), 1)
                 for row in rows[turn:] + rows[:turn]:
                     where = f"round {number + 1}, {workload.title}, {row.title}"

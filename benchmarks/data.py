@@ -1,10 +1,11 @@
-"""The examples of every run: the bundled digits, enlarged to MNIST's 28x28 pixels."""
+"""The examples of every run: the bundled digits, enlarged to MNIST's 28x28 pixels, and those for tables."""
 
 import struct
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import Workload
 from trainer.model import idx
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -13,7 +14,19 @@ _SIDE, _ENLARGED = 28, 3
 _COUNTS = {"train": 10_000, "t10k": 1_000}
 
 
-def write_examples(folder: Path) -> None:
+def examples_of(workload: Workload, folder: Path) -> Path:
+    """Return the folder with a workload's examples below this one; they are written if they are not there."""
+    place = folder / (workload.name if workload.tables else "digits")
+    if not place.exists():
+        place.mkdir(parents=True)
+        if workload.tables:
+            workload.tables.write(place)
+        else:
+            _write_digits(place)
+    return place
+
+
+def _write_digits(folder: Path) -> None:
     """Write MNIST's four files; each image is at some place in its frame, the same one in every run."""
     generator = np.random.default_rng(20_260)
     for part, count in _COUNTS.items():

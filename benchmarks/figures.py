@@ -19,7 +19,8 @@ class Sample:
     """The readings at a mark: Unix seconds and global step of the run, and figures of the kernel.
 
     `cpu` is task -> name of threads -> seconds in user mode and in the kernel. `bytes` are host -> bytes
-    received and sent. `busy` is the CPU seconds of the whole machine.
+    received and sent. `busy` is the CPU seconds of the whole machine. `memory` is task -> the most bytes that
+    it has held in memory so far.
     """
 
     wall: float
@@ -27,6 +28,7 @@ class Sample:
     cpu: Mapping[str, Mapping[str, tuple[float, float]]]
     bytes: Mapping[str, tuple[int, int]]
     busy: float
+    memory: Mapping[str, int]
 
 
 def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
@@ -42,6 +44,7 @@ def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures
         "examples_per_second": batches * workload.batch_size / seconds,
         "cpu_seconds_per_1000_examples": 1000 * of_all / (batches * workload.batch_size),
         **(_on_the_wire(row, workload, begin, end) if row.workers else {}),
+        **_memory(row, end),
         **_cores(row, cpu, seconds),
         "cores_of_all": of_all / seconds,
         "cores_of_others": (end.busy - begin.busy - of_all) / seconds,
@@ -73,7 +76,7 @@ def _on_the_wire(row: Row, workload: Workload, begin: Sample, end: Sample) -> Fi
     bits = 8 / 1e6 / (end.wall - begin.wall)
     return {
         "bytes_per_worker_and_step": a_step,
-        "bytes_of_twice_the_parameters": a_step / (2 * workload.parameter_bytes),
+        "bytes_of_the_least": a_step / workload.bytes_of_a_batch,
         **({"largest_ps_of_mean": max(of_ps) * len(of_ps) / sum(of_ps)} if of_ps else {}),
         **{
             f"{job}_megabits_{way}": bits * max(of_job, key=sum)[place]
@@ -82,6 +85,14 @@ def _on_the_wire(row: Row, workload: Workload, begin: Sample, end: Sample) -> Fi
             for place, way in enumerate(("in", "out"))
         },
     }
+
+
+def _memory(row: Row, end: Sample) -> Figures:
+    """Return the most bytes in memory of the largest task of each job, and of the lead, which is left out."""
+    *others, lead = row.tasks
+    jobs = dict.fromkeys(split_name(task)[0] for task in others)
+    most = {job: max(end.memory[task] for task in others if task.startswith(job)) for job in jobs}
+    return {"memory_of_the_lead": end.memory[lead], **{f"memory_of_a_{job}": most[job] for job in jobs}}
 
 
 def _cores(row: Row, cpu: Mapping[str, tuple[float, float]], seconds: float) -> Figures:

@@ -12,7 +12,7 @@ from statistics import median
 
 from benchmarks.data import ROOT
 from benchmarks.figures import Figures
-from benchmarks.rows import CORES, ROWS, WORKLOADS, Row, Workload
+from benchmarks.rows import CORES, FEW, MANY, ROWS, WORKLOADS, Row, Workload
 
 # Workload -> row -> round -> figures.
 Rounds = Mapping[str, Mapping[str, Mapping[int, Figures]]]
@@ -25,6 +25,10 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:,.1f}" if math.isfinite(seconds) else "not reached"
 
 
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.0f}"
+
+
 SPEED, CPU = "examples_per_second", "cpu_seconds_per_1000_examples"
 SECONDS = "seconds_to_loss"
 _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
@@ -32,8 +36,11 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     SPEED: ("examples/s", lambda value: f"{value:,.0f}"),
     SECONDS: ("seconds to the loss", seconds_text),
     CPU: ("CPU-s for 1,000 examples", lambda value: f"{value:.4f}"),
-    "bytes_of_twice_the_parameters": ("bytes of 2 x parameters", lambda value: f"{value:.3f}"),
+    "bytes_of_the_least": ("bytes of the least", lambda value: f"{value:.3f}"),
     "largest_ps_of_mean": ("largest ps of mean", lambda value: f"{value:.2f}"),
+    "memory_of_a_ps": ("MB of a ps", _megabytes),
+    "memory_of_a_worker": ("MB of a worker", _megabytes),
+    "memory_of_the_lead": ("MB of the lead", _megabytes),
     "cores_of_others": ("cores that others used", lambda value: f"{value:.1f}"),
 }
 _COMPARED = {
@@ -113,15 +120,41 @@ def page(machine: Mapping[str, object], asked: Mapping[str, object], summaries: 
 
 
 def tables(summaries: Medians) -> str:
-    """Return two tables in Markdown for each workload: the figures, and whose threads spent a step's CPU."""
+    """Return tables in Markdown: each workload's figures, what more rows cost, and threads' CPU of a step."""
     known = [(workload, summaries[workload.name]) for workload in WORKLOADS if workload.name in summaries]
-    return "\n".join([_figures(*one) for one in known] + [_profile(*one) for one in known])
+    parts = [_figures(*one) for one in known] + [_profile(*one) for one in known]
+    if FEW.name in summaries and MANY.name in summaries:
+        parts.insert(len(known), _growth(summaries[FEW.name], summaries[MANY.name]))
+    return "\n".join(parts)
 
 
 def _figures(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
-    of = f"{workload.parameters:,} parameters, batch {workload.batch_size}, loss {workload.loss:g}"
-    heads = [f"{workload.title}: {of}", *(head for head, _ in _COLUMNS.values()), *_COMPARED.values()]
+    heads = [workload.heading, *(head for head, _ in _COLUMNS.values()), *_COMPARED.values()]
     return table(heads, [_cells(row, of_rows[row.name]) for row in ROWS if row.name in of_rows])
+
+
+def _growth(few: Mapping[str, Figures], many: Mapping[str, Figures]) -> str:
+    """Return what a step and the tasks need with more rows in the tables, and the same rows in a batch."""
+    names = {
+        CPU: "CPU of a step",
+        "memory_of_a_worker": "memory of a worker",
+        "memory_of_the_lead": "of the lead",
+    }
+    held = [workload.tables.bytes_of_rows for workload in (FEW, MANY) if workload.tables]
+    lines = []
+    for row in ROWS:
+        if row.name in few and row.name in many:
+            its = (few[row.name], many[row.name])
+            less, more = (figures["memory_of_a_ps"] for figures in its)
+            of_a_ps = (held[1] - held[0]) / row.with_ps(MANY.ps).ps
+            times = [its[1][name] / its[0][name] for name in names]
+            lines.append([row.title, *(f"{value:.2f}" for value in (*times, (more - less) / of_a_ps))])
+    heads = [
+        "100 times the rows, as a multiple",
+        *names.values(),
+        "of a ps: its growth of that of rows and slots",
+    ]
+    return table(heads, lines)
 
 
 def _profile(workload: Workload, of_rows: Mapping[str, Figures]) -> str:

@@ -5,19 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from benchmarks.tables import COUNT, WIDTH, Tables
+
 Flags = Mapping[str, object]
 
-TRAINER = "trainer"
+_PROGRAMS = "benchmarks.programs"
 CORES = len(os.sched_getaffinity(0))
 WORKERS = 2
 SLOWER = 5
+# The names of the workloads without tables.
+DENSE = ("mlp", "cnn", "wide")
 
 
 @dataclass(frozen=True)
 class Workload:
     """A model and its batch, as flags of the trainer.
 
-    `parameters` is the number of trained values, `loss` the training loss until which seconds are counted.
+    `parameters` is the number of trained values outside of `tables`, `loss` the training loss until which
+    seconds are counted. No row with ps has fewer than `ps` of them.
     """
 
     name: str
@@ -26,11 +31,24 @@ class Workload:
     batch_size: int
     loss: float
     flags: Flags
+    tables: Tables | None = None
+    ps: int = 1
 
     @property
-    def parameter_bytes(self) -> int:
-        """The bytes that a worker pulls in a step, and pushes as gradients."""
-        return 4 * self.parameters
+    def bytes_of_a_batch(self) -> float:
+        """The bytes that a worker must pull and push: parameters and gradients, and the rows of tables."""
+        of_rows = self.tables.bytes_of_a_batch(self.batch_size) if self.tables else 0.0
+        return 2 * 4 * self.parameters + of_rows
+
+    @property
+    def heading(self) -> str:
+        """The title, with what is trained."""
+        words = f"{self.title}: {self.parameters:,} parameters, batch {self.batch_size}, loss {self.loss:g}"
+        if self.tables is None:
+            return words
+        needed = COUNT * self.tables.different_ids(self.batch_size)
+        held = self.tables.bytes_of_rows / 1e6
+        return f"{words}, {needed:,.0f} rows in a batch, {held:,.0f} MB of rows and slots"
 
 
 @dataclass(frozen=True)
@@ -40,12 +58,12 @@ class Row:
     Without `workers` it is a single process. With a `coordinator` there is one more task. With `tf_config`
     the tasks read their places from TF_CONFIG. `batches` is the number of batches in a global step. A
     `synchronous` step needs one of each worker, backups excepted. With `straggler` the last worker is SLOWER
-    times slower. `workloads` are the names of the row's workloads; none means all.
+    times slower. `workloads` are the names of the row's workloads.
     """
 
     name: str
     title: str
-    module: str = TRAINER
+    module: str = f"{_PROGRAMS}.psfleet"
     ps: int = 1
     workers: int = WORKERS
     coordinator: bool = False
@@ -54,12 +72,16 @@ class Row:
     batches: int = 1
     synchronous: bool = False
     straggler: bool = False
-    workloads: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = DENSE
 
     @property
     def base(self) -> str:
         """The name of psfleet's own row with which this one is compared."""
         return "psfleet_sync" if self.synchronous else "psfleet"
+
+    def with_ps(self, least: int) -> "Row":
+        """Return the same row with so many ps at least, if it has any."""
+        return replace(self, ps=max(self.ps, least)) if self.ps else self
 
     def with_workers(self, workers: int) -> "Row":
         """Return the same row with so many workers, and without backups."""
@@ -76,24 +98,42 @@ class Row:
         return (*serving, *workers, *(["chief0"] if self.coordinator else []))
 
 
-# All use Adam with the rates of the trainer's models.
+# All have the rates of the trainer's models.
+_ADAM = {"optimizer": "adam"}
+_MLP = {"model": "mnist_mlp", **_ADAM}
+_tables = partial(
+    Workload,
+    parameters=143_105,
+    batch_size=512,
+    loss=0.495,
+    flags={"model": "wide_deep", "optimizer": "adagrad", "learning_rate": 0.5},
+    ps=2,
+)
+_LARGE, _SMALL = (f"{COUNT} tables of {rows} x {WIDTH}" for rows in ("100,000", "1,000"))
+# A batch needs as many rows of these two.
+FEW = _tables("tables_few", _SMALL, tables=Tables(1_000, 1_000, 1.05))
+MANY = _tables("tables_many", f"{_LARGE}, ids of 1,000 rows", tables=Tables(100_000, 1_000, 1.05))
 WORKLOADS = (
-    Workload("mlp", "MLP 784-100-10", 79_510, 100, 0.05, {"model": "mnist_mlp", "hidden_units": 100}),
-    Workload("cnn", "CNN", 333_526, 128, 0.25, {"model": "cnn"}),
-    Workload("wide", "wide MLP, 20 MB", 5_000_560, 100, 0.4, {"model": "mnist_mlp", "hidden_units": 6_290}),
+    Workload("mlp", "MLP 784-100-10", 79_510, 100, 0.05, {**_MLP, "hidden_units": 100}),
+    Workload("cnn", "CNN", 333_526, 128, 0.25, {"model": "cnn", **_ADAM}),
+    Workload("wide", "wide MLP, 20 MB", 5_000_560, 100, 0.4, {**_MLP, "hidden_units": 6_290}),
+    _tables("tables", _LARGE, tables=Tables(100_000, 100_000, 1.05)),
+    _tables("tables_skewed", f"{_LARGE}, Zipf 1.2", tables=Tables(100_000, 100_000, 1.2)),
+    FEW,
+    MANY,
 )
 
 # The workers share the cores of this machine; a single process has all of them.
 _SHARED, _ALL = {"threads": max(1, CORES // WORKERS)}, {"threads": CORES}
 _SYNC = {"replication": "sync", "replicas_to_aggregate": WORKERS, **_SHARED}
 # Synchronous steps with one gradient for each worker, except for backups.
-_sync = partial(Row, flags=_SHARED, batches=WORKERS, synchronous=True, workloads=("mlp", "cnn"))
+_sync = partial(Row, flags=_SHARED, batches=WORKERS, synchronous=True, workloads=("mlp", "cnn", "tables"))
 _psfleet_sync = partial(_sync, flags=_SYNC)
-_PROGRAMS = "benchmarks.programs"
+_WITH_TABLES = (*DENSE, "tables")
 ROWS = (
-    Row("psfleet", "psfleet", flags=_SHARED),
+    Row("psfleet", "psfleet", flags=_SHARED, workloads=tuple(workload.name for workload in WORKLOADS)),
     Row("psfleet_2_ps", "psfleet, 2 ps", ps=2, flags=_SHARED),
-    Row("psfleet_4_ps", "psfleet, 4 ps", ps=4, flags=_SHARED),
+    Row("psfleet_4_ps", "psfleet, 4 ps", ps=4, flags=_SHARED, workloads=(*DENSE, "tables_skewed")),
     Row("psfleet_bfloat16", "psfleet, bfloat16", flags={"wire_dtype": "bfloat16", **_SHARED}),
     Row(
         "psfleet_push_8",
@@ -102,7 +142,13 @@ ROWS = (
         batches=8,
         workloads=("mlp", "wide"),
     ),
-    Row("tutorial", "the tutorials' program", f"{_PROGRAMS}.tutorial", flags=_SHARED),
+    Row(
+        "tutorial",
+        "the tutorials' program",
+        f"{_PROGRAMS}.tutorial",
+        flags=_SHARED,
+        workloads=_WITH_TABLES,
+    ),
     Row(
         "strategy",
         "ParameterServerStrategy",
@@ -110,12 +156,20 @@ ROWS = (
         coordinator=True,
         tf_config=True,
         flags=_SHARED,
+        workloads=_WITH_TABLES,
     ),
     Row("alone", "one process alone", f"{_PROGRAMS}.alone", workers=0, flags=_ALL),
     Row("alone_1_thread", "one process, 1 thread", f"{_PROGRAMS}.alone", workers=0, flags={"threads": 1}),
     _psfleet_sync("psfleet_sync", "psfleet, sync"),
     _sync("sync_replicas", "SyncReplicasOptimizer", f"{_PROGRAMS}.sync_replicas"),
-    _sync("mirrored", "MultiWorkerMirroredStrategy", f"{_PROGRAMS}.mirrored", ps=0, tf_config=True),
+    _sync(
+        "mirrored",
+        "MultiWorkerMirroredStrategy",
+        f"{_PROGRAMS}.mirrored",
+        ps=0,
+        tf_config=True,
+        workloads=("mlp", "cnn"),
+    ),
     _psfleet_sync(
         "psfleet_straggler",
         f"psfleet, sync, one worker {SLOWER} times slower",

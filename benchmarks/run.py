@@ -91,9 +91,10 @@ class Run:
     """
 
     def __init__(self, setup: Setup, folder: Path, data: Path, start: Start = start_process) -> None:
-        self._row, self._workload, self._seed = setup.row, setup.workload, setup.seed
+        self._workload, self._seed = setup.workload, setup.seed
+        self._row = setup.row.with_ps(setup.workload.ps)
         self._folder, self._data, self._start = folder, data, start
-        self._hosts = Hosts(setup.row.tasks, setup.limits)
+        self._hosts = Hosts(self._row.tasks, setup.limits)
         self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Run":
@@ -149,7 +150,8 @@ class Run:
             progress = read_object(lead)
             if progress.get("global_step", 0) > after and progress["wall"] >= since:
                 wall, global_step = progress["wall"], progress["global_step"]
-                return Sample(wall, global_step, self._cpu(), self._hosts.counters(), _busy_seconds())
+                counters, busy = self._hosts.counters(), _busy_seconds()
+                return Sample(wall, global_step, self._cpu(), counters, busy, self._memory())
             self._raise_if_ended()
             time.sleep(_POLL_SECONDS)
         raise RunFailed(f"no step was reported in time\n{self._outputs()}")
@@ -162,6 +164,9 @@ class Run:
     def _cpu(self) -> dict[str, dict[str, tuple[float, float]]]:
         return {task: _cpu_of(process.pid or 0) for task, process in self._processes.items()}
 
+    def _memory(self) -> dict[str, int]:
+        return {task: _most_memory(process.pid or 0) for task, process in self._processes.items()}
+
     def _arguments(self, task: str) -> list[str]:
         row, job, index = self._row, *split_name(task)
         place: dict[str, object] = {"job_name": "local"}
@@ -170,9 +175,7 @@ class Run:
             place = {"job_name": job, "task_index": index, **hosts}
         run = {"run_id": "benchmark", "run_directory": self._folder / task, "data_dir": self._data}
         training = {"steps": _LAST_STEP, "seed": self._seed, "batch_size": self._workload.batch_size}
-        return flags_of(
-            {**place, **run, **training, "optimizer": "adam", **self._workload.flags, **row.flags}
-        )
+        return flags_of({**place, **run, **training, **self._workload.flags, **row.flags})
 
     def _environment(self, task: str) -> dict[str, str]:
         """Return a small environment, without proxies, which TensorFlow would use to reach a ps."""
@@ -235,6 +238,12 @@ def _spent(folder: Path) -> tuple[str, tuple[float, float]]:
     name, _, rest = (folder / "stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
     values = rest.split()
     return name, (int(values[11]) / _TICKS, int(values[12]) / _TICKS)
+
+
+def _most_memory(pid: int) -> int:
+    """Return the most bytes that a process has held in memory so far."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def _busy_seconds() -> float:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.attempts import Attempts, end_in_order, say
 from benchmarks.cores import CoresError
-from benchmarks.data import ROOT, write_examples
+from benchmarks.data import ROOT, examples_of
 from benchmarks.figures import Figures
 from benchmarks.network import Limits, NetworkError
 from benchmarks.results import machine, middle
@@ -26,6 +26,7 @@ _RESERVED_CORES = 0.1
 # A task needs some 10 CPU-s until its first step; others may use the machine, too.
 _CPU_SECONDS_TO_BEGIN = 60.0
 _ALONE = next(row for row in ROWS if row.name == "alone_1_thread")
+_MODELS = {workload.name: workload for workload in WORKLOADS if workload.ps == 1}
 _SCALABLE = {row.name: row for row in ROWS if row.workers and not row.coordinator and not row.straggler}
 
 
@@ -39,11 +40,9 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
     before = machine()
     say(f"{options.rounds * len(setups)} runs, each of some {options.longest:g} s at most after its start")
     with TemporaryDirectory(prefix="psfleet-bench-") as scratch:
-        data = Path(scratch, "data")
-        data.mkdir()
-        write_examples(data)
         for number in range(options.rounds):
             for place, setup in enumerate(setups):
+                data = examples_of(setup.workload, Path(scratch, "data"))
                 run_in = partial(Run, replace(setup, seed=number + 1), data=data, start=start)
                 where = f"{number * len(setups) + place + 1}. {title_of(setup)}"
                 found = attempts.measured(where, Path(scratch, f"{number}-{place}"), run_in)
@@ -111,9 +110,8 @@ def curves_of(setups: Sequence[Setup], rounds: Mapping[int, Mapping[int, Figures
             of_ps = limits.cores.get("ps0", 0.0)
             point = Point(row.workers, limits.cores["worker0"], of_ps, figures)
             points.setdefault((model.name, row.name, limits.megabits), []).append(point)
-    workloads = {workload.name: workload for workload in WORKLOADS}
     return [
-        Curve(workloads[model], _SCALABLE[row].title, megabits, of_curve, alone[model])
+        Curve(_MODELS[model], _SCALABLE[row].title, megabits, of_curve, alone[model])
         for (model, row, megabits), of_curve in points.items()
         if model in alone
     ]
@@ -155,8 +153,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options; end the program with a message where they make no sense."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     add = parser.add_argument
-    workloads = {workload.name: workload for workload in WORKLOADS}
-    add("--models", type=partial(_some, workloads), default=list(WORKLOADS), help=_among(workloads))
+    add("--models", type=partial(_some, _MODELS), default=list(_MODELS.values()), help=_among(_MODELS))
     add("--workers", type=_numbers, default=[1, 2, 4, 8], help="such as 1,8")
     add("--links", type=_numbers, default=[1000, 200], help="their speeds in Mbit/s, such as 1000,200")
     add("--rows", type=partial(_some, _SCALABLE), default=[_SCALABLE["psfleet"]], help=_among(_SCALABLE))

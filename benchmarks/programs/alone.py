@@ -17,8 +17,8 @@ def main(options: flags.Options) -> None:
     with tf.Graph().as_default():
         iterator = v1.data.make_initializable_iterator(training.dataset(options.settings.seed))
         global_step = v1.train.get_or_create_global_step()
-        loss = training.loss(training.variables(), *iterator.get_next())
-        train = v1.train.AdamOptimizer(training.learning_rate).minimize(loss, global_step=global_step)
+        loss = training.loss(training.variables(), training.tables(), *iterator.get_next())
+        train = training.optimizer().minimize(loss, global_step=global_step)
         with v1.Session(config=config) as session:
             session.run([v1.global_variables_initializer(), iterator.initializer])
             step = session.make_callable([global_step, loss, train])

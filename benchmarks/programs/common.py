@@ -1,13 +1,16 @@
 """What the programs share: the trainer's flags, models and data."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from benchmarks.programs.embeddings import MODEL
 from trainer.contract.json_files import write_json
 from trainer.contract.records import open_records
 from trainer.contract.step_windows import StepWindows
@@ -19,6 +22,7 @@ from trainer.process.flags import Options
 
 v1 = tf.compat.v1
 _SECONDS_BETWEEN_REPORTS = 0.5
+_OPTIMIZERS = {"adagrad": v1.train.AdagradOptimizer, "adam": v1.train.AdamOptimizer}
 
 
 class Training:
@@ -26,20 +30,55 @@ class Training:
 
     def __init__(self, options: Options) -> None:
         settings, cluster = options.settings, options.cluster
-        self._model = REGISTRY[settings.model]
+        self._model = {**REGISTRY, MODEL.name: MODEL}[settings.model]
         self.batch_size = settings.batch_size
-        self.learning_rate = self._model.learning_rate(settings, cluster.workers)
+        self._optimizer = self._model.optimizer_name(settings)
+        self._learning_rate = self._model.learning_rate(settings, cluster.workers)
         data = self._model.load(settings, cluster.workers)
         self.examples = data.train.read(0, len(data.train))
         self._context = ModelContext(settings, data, Devices((), ""))
+        self._tables = self._model.tables(self._context)
 
     def variables(self) -> list[tf.Variable]:
         """Create the model's variables, which the caller's scopes place."""
         return list(self._model.create_variables(self._context))
 
-    def loss(self, variables: list[tf.Variable], features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the mean loss of a batch."""
-        return self._model.loss(self._context, variables, features, labels)
+    def tables(self, parts: int = 1) -> list[Any]:
+        """Create the model's tables, each in so many parts, which the caller's scopes place."""
+        partitioner = v1.fixed_size_partitioner(parts) if parts > 1 else None
+        return [
+            v1.get_variable(
+                table.name,
+                [table.rows, table.width],
+                initializer=v1.random_uniform_initializer(-table.scale, table.scale),
+                partitioner=partitioner,
+            )
+            for table in self._tables
+        ]
+
+    def optimizer(self) -> tf.compat.v1.train.Optimizer:
+        """Return TensorFlow's own optimizer, with the trainer's constants."""
+        return _OPTIMIZERS[self._optimizer](self._learning_rate)
+
+    def placeholders(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return what batches of features and labels are fed to."""
+        features, labels = self.examples.features, self.examples.labels
+        x = v1.placeholder(self.examples.feature_type, [None, features.shape[1]])
+        return x, v1.placeholder(tf.as_dtype(labels.dtype), [None])
+
+    def loss(
+        self,
+        variables: Sequence[tf.Variable],
+        tables: Sequence[Any],
+        features: tf.Tensor,
+        labels: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return the mean loss of a batch, whose rows are looked up in the tables."""
+        rows = [
+            v1.nn.embedding_lookup(values, table.ids(self._context, features), partition_strategy="div")
+            for values, table in zip(tables, self._tables, strict=True)
+        ]
+        return self._model.loss(self._context, [*variables, *rows], features, labels)
 
     def dataset(self, seed: int | None) -> tf.data.Dataset:
         """Return endless shuffled batches, gathered whole: single examples take five times as long."""

@@ -25,14 +25,14 @@ def main(options: flags.Options) -> None:
     training, seed = Training(options), options.settings.seed
     with strategy.scope():
         variables = training.variables()
-        optimizer = v1.train.AdamOptimizer(training.learning_rate)
+        optimizer = training.optimizer()
     replicas = strategy.num_replicas_in_sync
 
     @tf.function
     def steps(iterator: tf.data.Iterator, count: tf.Tensor) -> tf.Tensor:
         def on_worker(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
-                loss = training.loss(variables, features, labels)
+                loss = training.loss(variables, [], features, labels)
                 part = loss / replicas  # this optimizer applies the sum of all workers' gradients
             gradients = tape.gradient(part, variables)
             optimizer.apply_gradients(zip(gradients, variables, strict=True))

@@ -19,6 +19,8 @@ from trainer.process import flags
 v1 = tf.compat.v1
 # With a single thread, a worker that waits for its own function has none to run it, and hangs.
 _LEAST_INTER_OP_THREADS = 4
+# A variable of so many bytes stays whole: the weights of models with tables do, and their tables do not.
+_WHOLE = 1 << 20
 # The time between the coordinator's waits for all scheduled steps: the longer it is, the less workers wait.
 _SECONDS_BETWEEN_JOINS = 1.5
 # Progress is read as often as the trainer records steps: after this part of the time since the start.
@@ -34,7 +36,10 @@ def main(options: flags.Options) -> None:
         tf.distribute.Server(
             spec, resolver.task_type, resolver.task_id, protocol="grpc", config=config
         ).join()
-    coordinate(tf.distribute.ParameterServerStrategy(resolver), Training(options), Progress(options))
+    ps = resolver.cluster_spec().num_tasks("ps")
+    partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(_WHOLE, ps)
+    strategy = tf.distribute.ParameterServerStrategy(resolver, partitioner)
+    coordinate(strategy, Training(options), Progress(options))
 
 
 def coordinate(
@@ -43,10 +48,11 @@ def coordinate(
     """Schedule steps until the process is ended."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
-        variables = training.variables()
+        variables, tables = training.variables(), training.tables()
+        trained = [*variables, *(part for table in tables for part in table.variables)]
         # This optimizer's update is one operation on the ps; one of Keras 3 would pull its slots, too.
-        optimizer = v1.train.AdamOptimizer(training.learning_rate)
-        optimizer._create_slots(variables)  # tf.function may make none
+        optimizer = training.optimizer()
+        optimizer._create_slots(trained)  # tf.function may make none
         # The steps taken and the sum of their losses: one call to the ps counts both.
         counts = tf.Variable([0.0, 0.0], dtype=tf.float64, trainable=False)
 
@@ -54,8 +60,8 @@ def coordinate(
     def step(iterator: tf.data.Iterator) -> tf.Tensor:
         def on_worker(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
-                loss = training.loss(variables, features, labels)
-            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+                loss = training.loss(variables, tables, features, labels)
+            optimizer.apply_gradients(zip(tape.gradient(loss, trained), trained, strict=True))
             counts.assign_add(tf.stack([tf.ones([], tf.float64), tf.cast(loss, tf.float64)]))
             return loss
 

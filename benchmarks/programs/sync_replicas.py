@@ -21,12 +21,11 @@ def main(options: flags.Options) -> None:
     with tf.Graph().as_default():
         with v1.device(v1.train.replica_device_setter(cluster=spec, worker_device=cluster.device)):
             global_step = v1.train.get_or_create_global_step()
-            examples = training.examples
-            x = v1.placeholder(tf.float32, [None, examples.features.shape[1]])
-            y = v1.placeholder(tf.int64, [None])
-            loss = training.loss(training.variables(), x, y)
+            x, y = training.placeholders()
+            tables = training.tables(len(cluster.ps_hosts))
+            loss = training.loss(training.variables(), tables, x, y)
             optimizer = v1.train.SyncReplicasOptimizer(
-                v1.train.AdamOptimizer(training.learning_rate),
+                training.optimizer(),
                 replicas_to_aggregate=cluster.workers,
                 total_num_replicas=cluster.workers,
             )
@@ -42,7 +41,7 @@ def main(options: flags.Options) -> None:
             global_step=global_step,
             recovery_wait_secs=1,
         )
-        batches = FedBatches(examples, training.batch_size, options.settings.seed + cluster.index)
+        batches = FedBatches(training.examples, training.batch_size, options.settings.seed + cluster.index)
         with supervisor.prepare_or_wait_for_session(server.target) as session:
             if cluster.is_chief:
                 supervisor.start_queue_runners(session, [queue_runner])

@@ -1,4 +1,7 @@
-"""Between-graph replication as TensorFlow 1's tutorials have it: feed_dict, Supervisor, a plain session."""
+"""Between-graph replication as TensorFlow 1's tutorials have it: feed_dict, Supervisor, a plain session.
+
+A table has a part on each ps, by a partitioner.
+"""
 
 import sys
 
@@ -21,17 +24,16 @@ def main(options: flags.Options) -> None:
     with tf.Graph().as_default():
         with v1.device(v1.train.replica_device_setter(cluster=spec, worker_device=cluster.device)):
             global_step = v1.train.get_or_create_global_step()
-            examples = training.examples
-            x = v1.placeholder(tf.float32, [None, examples.features.shape[1]])
-            y = v1.placeholder(tf.int64, [None])
-            loss = training.loss(training.variables(), x, y)
-            train = v1.train.AdamOptimizer(training.learning_rate).minimize(loss, global_step=global_step)
+            x, y = training.placeholders()
+            tables = training.tables(len(cluster.ps_hosts))
+            loss = training.loss(training.variables(), tables, x, y)
+            train = training.optimizer().minimize(loss, global_step=global_step)
             start = v1.global_variables_initializer()
         # By default a worker that finds the variables not set yet tries again only after 30 s.
         supervisor = v1.train.Supervisor(
             is_chief=cluster.is_chief, init_op=start, global_step=global_step, recovery_wait_secs=1
         )
-        batches = FedBatches(examples, training.batch_size, options.settings.seed + cluster.index)
+        batches = FedBatches(training.examples, training.batch_size, options.settings.seed + cluster.index)
         with supervisor.prepare_or_wait_for_session(server.target) as session:
             while not supervisor.should_stop():
                 features, labels = batches.next_batch()

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from benchmarks import scaling
 from benchmarks.__main__ import main
 from benchmarks.network import Hosts
 from benchmarks.results import CPU, SECONDS, SPEED
+from benchmarks.rows import WORKLOADS
+from benchmarks.tables import Tables
 from tests.trainer.forked import ForkedProcess
 
 SHORT = ["--rounds=1", "--warm_up=0", "--seconds=0.1", "--workloads=mlp"]
@@ -53,10 +56,10 @@ def test_every_program_trains_and_has_every_figure(
     results = json.loads((tmp_path / "results.json").read_text())
     rows = results["medians"]["mlp"]
     assert tuple(rows) == PROGRAMS
-    of_all = {"steps_per_second", SPEED, CPU, SECONDS, "cpu_milliseconds_per_step"}
+    of_all = {"steps_per_second", SPEED, CPU, SECONDS, "cpu_milliseconds_per_step", "memory_of_the_lead"}
     of_all |= {"times_as_fast", "times_as_soon", "times_the_cpu"}
-    of_wire = {"bytes_per_worker_and_step", "bytes_of_twice_the_parameters", "worker_megabits_in"}
-    of_ps = {"largest_ps_of_mean", "ps_megabits_out", "cores_of_a_ps"}
+    of_wire = {"bytes_per_worker_and_step", "bytes_of_the_least", "worker_megabits_in"}
+    of_ps = {"largest_ps_of_mean", "ps_megabits_out", "cores_of_a_ps", "memory_of_a_ps"}
     for name, figures in rows.items():
         expected = {"alone": of_all, "mirrored": of_all | of_wire}.get(name, of_all | of_wire | of_ps)
         assert expected <= {figure for figure, value in figures.items() if value}, name
@@ -67,6 +70,21 @@ def test_every_program_trains_and_has_every_figure(
     assert page[page.index("| MLP") :] in capsys.readouterr().out
     assert "| ParameterServerStrategy |" in page
     assert "ParameterServerStrategy" in (tmp_path / "results.svg").read_text()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("row", ["psfleet", "tutorial", "strategy", "psfleet_sync", "sync_replicas"])
+def test_every_program_trains_tables(
+    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = Tables(rows=20_000, drawn=1_000, exponent=1.05)
+    workloads = [replace(known, tables=few) for known in WORKLOADS if known.name == "tables"]
+    monkeypatch.setattr("benchmarks.__main__.WORKLOADS", workloads)
+    arguments = [*SHORT[:3], "--longest=0", f"--rows={row}", f"--folder={tmp_path}"]
+    assert main(arguments, forked) == 0, capsys.readouterr().out
+    figures = json.loads((tmp_path / "results.json").read_text())["medians"]["tables"][row]
+    assert figures["bytes_of_the_least"] > 0
+    assert figures["memory_of_a_ps"] > few.bytes_of_rows / 2
 
 
 @pytest.mark.chaos

@@ -1,0 +1,86 @@
+"""The model of the workloads with tables: an embedding of each of 26 ids, and layers of 256 and 128 units."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.tables import COUNT, FILE, NUMBERS, TESTED, WIDTH
+from trainer.contract.settings import TrainingSettings
+from trainer.model import scores
+from trainer.model.data import Data, Examples
+from trainer.model.models import wide_deep
+from trainer.model.models._digits import weights_and_biases
+from trainer.model.models.model import ModelContext, Outputs, Table, Values, Variables
+
+
+def load(settings: TrainingSettings, _workers: int) -> Data:
+    """Return the examples in the folder of the settings."""
+    with np.load(Path(settings.data_dir, FILE)) as found:
+        features, labels = found["features"], found["labels"]
+    train, test = (Examples(features[part], labels[part]) for part in (slice(TESTED, None), slice(TESTED)))
+    return Data(train, test)
+
+
+def tables(context: ModelContext) -> Sequence[Table]:
+    """Return a table for each id of an example."""
+    with np.load(Path(context.settings.data_dir, FILE)) as found:
+        rows = int(found["rows"])
+    return [Table(f"table_{number}", rows, WIDTH, partial(_ids, number)) for number in range(COUNT)]
+
+
+def create_variables(_context: ModelContext) -> Variables:
+    """Create the weights and biases of the layers."""
+    inputs, (first, second) = NUMBERS + COUNT * WIDTH, wide_deep.HIDDEN
+    layers = {"first": (inputs, first), "second": (first, second), "output": (second, 1)}
+    return [variable for layer, shape in layers.items() for variable in weights_and_biases(layer, shape)]
+
+
+def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Return the mean cross entropy."""
+    logits = _logits(values, features)
+    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
+
+
+def metrics(
+    _context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor
+) -> Mapping[str, tf.Tensor]:
+    """Return the counts of the logits."""
+    return {"counts": scores.score_counts(_logits(values, features), labels)}
+
+
+def outputs(_context: ModelContext, values: Values, features: tf.Tensor) -> Outputs:
+    """Return the logit of each example."""
+    return {"logits": _logits(values, features)}
+
+
+def _ids(number: int, _context: ModelContext, features: tf.Tensor) -> tf.Tensor:
+    column = NUMBERS + number
+    return tf.cast(features[:, column : column + 1], tf.int64)
+
+
+def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
+    dense, rows = values[:-COUNT], values[-COUNT:]
+    embeddings = tf.concat(rows, axis=1)
+    deep = tf.reshape(embeddings, [-1, COUNT * WIDTH])
+    layer = tf.concat([tf.math.log1p(tf.cast(features[:, :NUMBERS], tf.float32)), deep], axis=1)
+    for weights, biases in zip(dense[:-2:2], dense[1:-2:2], strict=True):
+        layer = tf.nn.relu(tf.matmul(layer, weights) + biases)
+    of_deep = (tf.matmul(layer, dense[-2]) + dense[-1])[:, 0]
+    # The first number of a row is also the weight of its id.
+    return of_deep + tf.reduce_sum(embeddings[:, :, 0], axis=1)
+
+
+# It has the name of a model of the trainer, which knows no others; that model is not measured.
+MODEL = replace(
+    wide_deep.MODEL,
+    load=load,
+    tables=tables,
+    create_variables=create_variables,
+    loss=loss,
+    metrics=metrics,
+    outputs=outputs,
+)

@@ -1,0 +1,68 @@
+"""The embedding tables of some workloads: what a batch needs of them, and examples that look up their rows.
+
+An example has 13 numbers, which say nothing, and an id for each of 26 tables. Its label is 1 with a
+probability whose logit is a sum of weights of its ids.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+NUMBERS, COUNT, WIDTH = 13, 26, 16
+EXAMPLES, TESTED = 200_000, 1_000
+FILE = "examples.npz"
+_LARGEST_NUMBER, _DEVIATION, _MEAN = 10, 1.4, -1.3
+_FLOAT = _POSITION = 4
+
+
+@dataclass(frozen=True)
+class Tables:
+    """26 tables of so many rows, each of 16 numbers, and which ids are looked up.
+
+    The ids of a table are `drawn` ones of its rows, at random; the more often one is needed, the lower its
+    rank, by Zipf's law with this exponent.
+    """
+
+    rows: int
+    drawn: int
+    exponent: float
+
+    @property
+    def bytes_of_rows(self) -> int:
+        """The bytes of all tables, with Adagrad's one slot."""
+        return 2 * COUNT * self.rows * WIDTH * _FLOAT
+
+    def bytes_of_a_batch(self, examples: int) -> float:
+        """Return the bytes of the rows that a batch needs and of their gradients, with the rows' positions.
+
+        A row that several examples need counts once.
+        """
+        return COUNT * self.different_ids(examples) * (2 * WIDTH * _FLOAT + _POSITION)
+
+    def different_ids(self, examples: int) -> float:
+        """Return how many different ids of a table so many examples have, on average."""
+        return float((1 - (1 - self._shares()) ** examples).sum())
+
+    def write(self, folder: Path) -> None:
+        """Write the same examples in every run to a file: features, labels, and the number of rows."""
+        generator = np.random.default_rng(20_261)
+        count = EXAMPLES + TESTED
+        features = np.empty((count, NUMBERS + COUNT), np.int32)
+        features[:, :NUMBERS] = generator.integers(_LARGEST_NUMBER, size=(count, NUMBERS))
+        logits, borders = np.full(count, _MEAN), np.cumsum(self._shares())
+        for table in range(COUNT):
+            # The last border may be rounded to less than 1.
+            ranks = np.searchsorted(borders[:-1], generator.random(count))
+            logits += generator.normal(scale=_DEVIATION / COUNT**0.5, size=self.drawn)[ranks]
+            rows = np.random.default_rng(table).permutation(self.rows)[: self.drawn]
+            features[:, NUMBERS + table] = rows[ranks]
+        labels = (generator.random(count) < 1 / (1 + np.exp(-logits))).astype(np.float32)
+        np.savez(folder / FILE, features=features, labels=labels, rows=np.array(self.rows))
+
+    def _shares(self) -> npt.NDArray[np.float64]:
+        """Return the probability of each rank."""
+        shares = np.arange(1, self.drawn + 1) ** -self.exponent
+        whole: npt.NDArray[np.float64] = shares / shares.sum()
+        return whole
