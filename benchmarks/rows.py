@@ -106,7 +106,7 @@ _tables = partial(
     parameters=143_105,
     batch_size=512,
     loss=0.495,
-    flags={"model": "wide_deep", "optimizer": "adagrad", "learning_rate": 0.5},
+    flags={"model": "wide_deep", "optimizer": "adagrad"},
     ps=2,
 )
 _LARGE, _SMALL = (f"{COUNT} tables of {rows} x {WIDTH}" for rows in ("100,000", "1,000"))

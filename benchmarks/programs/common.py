@@ -1,7 +1,8 @@
 """What the programs share: the trainer's flags, models and data."""
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,22 @@ from trainer.process.flags import Options
 
 v1 = tf.compat.v1
 _SECONDS_BETWEEN_REPORTS = 0.5
-_OPTIMIZERS = {"adagrad": v1.train.AdagradOptimizer, "adam": v1.train.AdamOptimizer}
+# At which squares the trainer's `adagrad` begins, of rows and of all else.
+_SQUARES_OF_ROWS, _SQUARES = 1e-6, 0.1
+
+
+class _Adagrad(v1.train.AdagradOptimizer):  # type: ignore[name-defined]
+    """TensorFlow's own, with other first squares for the rows of the tables of these names."""
+
+    def __init__(self, learning_rate: float, tables: Collection[str]) -> None:
+        super().__init__(learning_rate)
+        self._tables = tables
+
+    def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
+        for variable in var_list:
+            of_table = any(name in self._tables for name in re.split("[/:]", variable.name))
+            self._initial_accumulator_value = _SQUARES_OF_ROWS if of_table else _SQUARES
+            super()._create_slots([variable])
 
 
 class Training:
@@ -58,7 +74,9 @@ class Training:
 
     def optimizer(self) -> tf.compat.v1.train.Optimizer:
         """Return TensorFlow's own optimizer, with the trainer's constants."""
-        return _OPTIMIZERS[self._optimizer](self._learning_rate)
+        if self._optimizer == "adagrad":
+            return _Adagrad(self._learning_rate, {table.name for table in self._tables})
+        return v1.train.AdamOptimizer(self._learning_rate)
 
     def placeholders(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Return what batches of features and labels are fed to."""

@@ -16,6 +16,8 @@ from trainer.model.models import wide_deep
 from trainer.model.models._digits import weights_and_biases
 from trainer.model.models.model import ModelContext, Outputs, Table, Values, Variables
 
+_HIDDEN = (256, 128)
+
 
 def load(settings: TrainingSettings, _workers: int) -> Data:
     """Return the examples in the folder of the settings."""
@@ -34,7 +36,7 @@ def tables(context: ModelContext) -> Sequence[Table]:
 
 def create_variables(_context: ModelContext) -> Variables:
     """Create the weights and biases of the layers."""
-    inputs, (first, second) = NUMBERS + COUNT * WIDTH, wide_deep.HIDDEN
+    inputs, (first, second) = NUMBERS + COUNT * WIDTH, _HIDDEN
     layers = {"first": (inputs, first), "second": (first, second), "output": (second, 1)}
     return [variable for layer, shape in layers.items() for variable in weights_and_biases(layer, shape)]
 
