@@ -36,8 +36,8 @@ class ActionModule(ControllerAction):
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))
         except InventoryError as error:
             return self._failure(describe(error.problems, self._definitions(command_line).cure))
-        if tables := facts["cluster_tables"]:
-            facts["cluster_tables"] = with_places(tables, self._definitions(command_line).cure)
+        if tables := facts["cluster_data"]["tables"]:
+            facts["cluster_data"]["tables"] = with_places(tables, self._definitions(command_line).cure)
         return facts | {
             "cluster_release": content_hash(ROOT / "trainer"),
             "cluster_person": person(),

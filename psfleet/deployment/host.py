@@ -20,7 +20,6 @@ class Cluster:
     paths: Mapping[str, str]
     programs: Sequence[Mapping[str, Any]]
     data: Mapping[str, Any]
-    tables: Mapping[str, Any]
     mesh: Mapping[str, Any]
     release: str
     person: str

@@ -30,7 +30,7 @@ def look(host: Host) -> list[Arguments]:
             "patience": 5,
             "plan_hash": host.cluster.plan["hash"],
             "starting": host.tasks,
-            "tables": host.cluster.tables.get(host.name, {}),
+            "tables": host.cluster.data["tables"].get(host.name, {}),
             "metrics_directory": host.values["trainer_metrics_directory"],
             "paths": host.cluster.paths,
         }

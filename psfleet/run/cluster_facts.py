@@ -59,6 +59,9 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         "cluster_mesh": mesh,
         "cluster_paths": {name: values[PREFIX + name] for name in PATHS},
         "cluster_programs": programs,
-        "cluster_data": {"source": data, "directories": data_directories(plan, settings)},
-        "cluster_tables": held_on_hosts(plan, chosen),
+        "cluster_data": {
+            "source": data,
+            "directories": data_directories(plan, settings),
+            "tables": held_on_hosts(plan, chosen),
+        },
     }

@@ -82,9 +82,7 @@ def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, An
 def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the findings of each host, as `Findings.of` has them; this ends the hosts' listeners."""
     cache = RoleValues(action, action.variables)["package_store_cache_directory"]
-    plan, mesh, data, tables = (
-        action.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data", "tables")
-    )
+    plan, mesh, data = (action.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data"))
     of_all = {
         "addresses": endpoints(plan, mesh),
         "environments": environments(LOCKS, Path(cache).expanduser()),
@@ -100,7 +98,7 @@ def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[
             "host": host,
             "tasks": action.variables["cluster_tasks"].get(host, []),
             "data_directories": [] if data["source"] else data["directories"].get(host, []),
-            "tables": tables.get(host, {}),
+            "tables": data["tables"].get(host, {}),
             "listener": of_host.get("listening", {}).get("listener", {}),
         }
         for host, of_host in peers.items()

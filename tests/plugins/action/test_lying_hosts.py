@@ -123,7 +123,12 @@ def test_a_host_with_a_forged_answer_about_its_tasks_fails_and_the_others_contin
 
 
 # The facts that the preflight sets for later plays.
-FACTS = {"cluster_plan": make_plan().to_json(), "cluster_paths": {}, "cluster_tasks": {}}
+FACTS = {
+    "cluster_plan": make_plan().to_json(),
+    "cluster_settings": {"unchosen": ["one", "other"]},
+    "cluster_paths": {},
+    "cluster_tasks": {},
+}
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
 from tests.repository import HERE, ROOT, played, written_play
+from trainer.contract.plan import ClusterPlan, PlannedTask
 
 TASKS = [
     {"name": "Look", "ansible.builtin.command": "true", "changed_when": False},
@@ -108,8 +109,9 @@ HOSTILE = "\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
 WRITTEN_OUT = r"\x1b]0;x\x07 \x1b[2J \x9b \u202e \r \x1b[8m"
 STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 OF_OURS = re.compile(r"\x1b\[(?:(?:[01];)?3[0-7]|0)m")
+PLAN = ClusterPlan("lab", (PlannedTask("ps", 0, "a", "10.1.0.1", 2222),)).to_json()
 STATUS = ANSWERS["trainer_tasks"] | {
-    "deployed": {"hash": "a"},
+    "deployed": {"hash": PLAN["hash"]},
     "tasks": [
         WORKER
         | {
@@ -152,7 +154,7 @@ ATTACKS = [
     {
         "name": "A table",
         "psfleet.cluster.show": {"page": "status", "runs_directory": "runs"},
-        "vars": {"cluster_plan": {"hash": "a", "cluster_name": "lab", "tasks": [PS]}},
+        "vars": {"cluster_plan": PLAN, "cluster_settings": {"unchosen": ["one", "other"]}},
     },
     {
         "name": "Runs",

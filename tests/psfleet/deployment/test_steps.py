@@ -112,10 +112,13 @@ def test_the_files_of_unsigned_keys_contain_a_placeholder() -> None:
 
 
 def test_the_ports_and_the_tables_of_a_hosts_tasks_are_checked() -> None:
-    (arguments,) = trainer.look(made_host(cluster={"tables": {"here": {"bytes": 7}}}))
+    data = {"source": "", "directories": {}}
+    held = {"here": {"bytes": 7}}
+    (arguments,) = trainer.look(made_host(cluster={"data": {**data, "tables": held}}))
     assert task_ports(arguments["starting"]) == [TaskPort("ps", 0, 2222), TaskPort("worker", 0, 2223)]
     assert arguments["tables"] == {"bytes": 7}
-    assert trainer.look(made_host(cluster={"tables": {"there": {"bytes": 7}}}))[0]["tables"] == {}
+    elsewhere = {"there": {"bytes": 7}}
+    assert trainer.look(made_host(cluster={"data": {**data, "tables": elsewhere}}))[0]["tables"] == {}
 
 
 @pytest.mark.parametrize(

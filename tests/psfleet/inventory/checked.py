@@ -54,7 +54,8 @@ def checked(
         found = cluster_facts(plain_inventory(of_task, ROLES_LOADER, given), proof)
     except InventoryError as error:
         return {}, describe(error.problems, definitions.cure)
-    return found | {"cluster_tables": with_places(found["cluster_tables"], definitions.cure)}, ""
+    found["cluster_data"]["tables"] = with_places(found["cluster_data"]["tables"], definitions.cure)
+    return found, ""
 
 
 def facts(

@@ -24,15 +24,15 @@ def test_each_host_with_ps_has_its_bytes_and_the_line_that_sets_them(tmp_path: P
         f"(edit {tmp_path}/group_vars/tf_cluster.yml:2)"
     )
     rows = "in model wide_deep, which has 3,000,000 rows in 3 parts"
-    assert facts(inventory)["cluster_tables"] == {
+    assert facts(inventory)["cluster_data"]["tables"] == {
         "node1": {"bytes": sum(of_ps[:2]), "what": f"for the part of ps0, ps1 {rows}", "remedy": remedy},
         "node2": {"bytes": of_ps[2], "what": f"for the part of ps2 {rows}", "remedy": remedy},
     }
     # One process has all of it.
-    local = facts(inventory, {"trainer_replication": "local"})["cluster_tables"]
+    local = facts(inventory, {"trainer_replication": "local"})["cluster_data"]["tables"]
     assert [*local] == ["node3"]
     assert local["node3"]["bytes"] == held_bytes(SETTINGS.as_dict(), 1)[0]
-    lower = facts(inventory, {"trainer_table_rows": 20_000})["cluster_tables"]["node2"]["remedy"]
+    lower = facts(inventory, {"trainer_table_rows": 20_000})["cluster_data"]["tables"]["node2"]["remedy"]
     assert lower.endswith("(given with -e on the command line)")
 
 
@@ -43,7 +43,7 @@ def test_the_sizes_of_programs_and_other_models_are_not_guessed(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "setup.cfg").write_text("print()\n", encoding="utf-8")
     inventory = written(tmp_path / "cluster", {"hosts.yml": HOSTS})
-    assert facts(inventory, {"trainer_model": "wide_deep", **given})["cluster_tables"] == {}
+    assert facts(inventory, {"trainer_model": "wide_deep", **given})["cluster_data"]["tables"] == {}
 
 
 def test_a_run_holds_what_it_began_with(tmp_path: Path) -> None:
