@@ -41,12 +41,14 @@ def _create_variables(_context: ModelContext) -> Variables:
     return [v1.get_variable("weights", [WEIGHTS], initializer=drawn, use_resource=True)]
 
 
-def _loss(_context: ModelContext, values: Values, _features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def _predicted(values: Values) -> tf.Tensor:
     weights, *of_tables = values
     rows = tf.concat([tf.reshape(its, [tf.shape(its)[0], -1]) for its in of_tables], axis=1)
-    return tf.reduce_mean(
-        tf.square(tf.linalg.matvec(tf.ensure_shape(rows, [None, WEIGHTS]), weights) - labels)
-    )
+    return tf.linalg.matvec(tf.ensure_shape(rows, [None, WEIGHTS]), weights)
+
+
+def _loss(_context: ModelContext, values: Values, _features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(tf.square(_predicted(values) - labels))
 
 
 MODEL = dataclasses.replace(
@@ -57,6 +59,7 @@ MODEL = dataclasses.replace(
     create_variables=_create_variables,
     loss=_loss,
     metrics=lambda context, values, *batch: {"loss": _loss(context, values, *batch)},
+    outputs=lambda _context, values, _features: {"y": _predicted(values)},
     watched=lambda values: {"weight": values[0][0]},
     tables=lambda _context: [
         Table(name, *shape, lambda _context, features, name=name: features[:, COLUMNS[name]], scale=1.0)  # type: ignore[misc]

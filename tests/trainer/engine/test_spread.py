@@ -48,6 +48,7 @@ MODEL = dataclasses.replace(
     create_variables=_create_variables,
     loss=_loss,
     metrics=lambda context, variables, *batch: {"loss": _loss(context, variables, *batch)},
+    outputs=lambda _context, _variables, features: {"y": features},
     watched=lambda variables: {"sum": tf.reduce_sum(variables[1] * 2)},
     travels_alone=lambda its: its.shape.rank == 1 and its.shape[0] == 5000,
 )

@@ -277,6 +277,7 @@ def _with_rows(of_each: int, width: int = 4) -> Model:
         create_variables=lambda _context: [],
         loss=lambda _context, values, _features, labels: tf.reduce_mean((values[0][:, 0, 0] - labels) ** 2),
         metrics=lambda _context, values, *_: {"mean": tf.reduce_mean(values[0])},
+        outputs=lambda _context, values, _features: {"y": values[0][:, 0, 0]},
         watched=lambda _values: {},
     )
 
