@@ -82,8 +82,9 @@ mutants: setup-dev ## Break the code in small ways, and count the changes that t
 faults: setup-dev ## Inject each fault into a run of its own, in a random order, and write a table (ROWS="F1 F3": only these rows of it; SEED=7)
 	@python -m tests.faults $(ROWS) $(if $(SEED),--seed=$(SEED))
 
-soak: setup-dev ## Train under random faults: MINUTES=20, a fault EVERY=30 seconds, SEED=7
-	@python -m tests.faults.soak $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(EVERY),--every=$(EVERY)) $(if $(SEED),--seed=$(SEED))
+soak: setup-dev ## Train under random faults: MINUTES=20, a fault EVERY=30 seconds, SEED=7, LINKS=100
+	@python -m tests.faults.soak $(if $(MINUTES),--minutes=$(MINUTES)) $(if $(EVERY),--every=$(EVERY)) \
+	  $(if $(LINKS),--links=$(LINKS)) $(if $(SEED),--seed=$(SEED))
 
 fuzz: setup-dev ## Damage hosts' answers and read them, for SECONDS (600); inputs that crash psfleet stay in tests/fuzz/found
 	@nice python -m tests.fuzz $(or $(SECONDS),600)

@@ -97,9 +97,8 @@ class Hosts:
 
     def _limit(self, host: str, device: str, megabits: int) -> None:
         """Limit what a host sends through a device."""
-        self._run(host, "ip", "link", "set", "dev", device, "gso_max_size", str(_LARGEST_PACKET))
-        speed = ["rate", f"{megabits}mbit", "burst", _BUCKET, "latency", _QUEUE]
-        self._run(host, "tc", "qdisc", "add", "dev", device, "root", "tbf", *speed)
+        for command in limit_commands(device, megabits):
+            self._run(host, *command)
 
     def _entering(self, name: str) -> list[str]:
         return [*_NO_LONGER_THAN_THIS, "nsenter", f"--net={self.path(name)}"]
@@ -122,6 +121,15 @@ class Hosts:
         done = subprocess.run([*self._entering(name), *command], capture_output=True, text=True, check=False)
         if done.returncode:
             raise NetworkError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def limit_commands(device: str, megabits: int) -> tuple[list[str], list[str]]:
+    """Return the commands that limit what is sent through a device, in Mbit/s."""
+    speed = ["rate", f"{megabits}mbit", "burst", _BUCKET, "latency", _QUEUE]
+    return (
+        ["ip", "link", "set", "dev", device, "gso_max_size", str(_LARGEST_PACKET)],
+        ["tc", "qdisc", "replace", "dev", device, "root", "tbf", *speed],
+    )
 
 
 class NetworkError(Exception):

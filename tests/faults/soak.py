@@ -1,16 +1,19 @@
 """`make soak`: one long run under random faults, 2 ps and 3 workers on 4 container hosts.
 
 A short run without a fault comes first: its rate decides how many steps the long one takes. What is done,
-and when, is random by a seed, which is printed.
+and when, is random by a seed, which is printed. With slow links tasks wait for the network and not for each
+other's cores, as on machines of their own.
 """
 
 import argparse
 import math
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
+from benchmarks.network import limit_commands
 from tests.faults.cluster import Cluster, FaultError, cluster
 from tests.faults.injections import Fault, cut, hangs, killed, rebooted
 from tests.faults.outcome import records_of, verdict_of
@@ -20,7 +23,7 @@ from tests.faults.watched import Watched
 GROUPS = (("ps",), ("worker",), ("worker",), ("ps", "worker"))
 FIRST_STEPS = 5000
 # What a fault costs, about: this decides how many steps the long run takes.
-SECONDS_FOR_A_FAULT = 30.0
+SECONDS_FOR_A_FAULT = 10.0
 # For so long a save of this model stops training, at most.
 SAVE_SECONDS = 0.05
 
@@ -30,10 +33,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.soak")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--every", type=float, default=30.0, help="seconds from one fault to the next")
+    parser.add_argument("--links", type=int, help="Mbit/s that each host can send; else without a limit")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}: a fault each {options.every:.0f} s, {options.minutes:g} min", flush=True)
     with cluster(*GROUPS) as made:
+        limit_links(made, options.links)
         useful = options.every / (options.every + SECONDS_FOR_A_FAULT)
         steps = round(rate_of(made) * options.minutes * 60 * useful)
         # As docs/trainer.md advises, by Young (1974).
@@ -42,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         settings = (f"trainer_steps={steps}", f"trainer_checkpoint_interval_seconds={interval:.1f}")
         run = Watched.start(made, "soak", *("-e", settings[0]), *("-e", settings[1]))
         run.await_step(1)
-        faults = injected(run, random.Random(options.seed), options.every)
+        faults = injected(run, random.Random(options.seed), options.every, options.links)
         run.end()
         return summarised(made, run, faults)
 
@@ -60,7 +65,16 @@ def rate_of(made: Cluster) -> float:
     return rate
 
 
-def injected(run: Watched, source: random.Random, every: float) -> int:
+def limit_links(made: Cluster, megabits: int | None) -> None:
+    """Limit what each host can send, until it reboots."""
+    if megabits is not None:
+        for host in sorted(set(made.places.values())):
+            network = f"--net=/proc/{made.init_of(host)}/ns/net"
+            for command in limit_commands("eth0", megabits):
+                subprocess.run(["nsenter", network, *command], check=True)
+
+
+def injected(run: Watched, source: random.Random, every: float, links: int | None) -> int:
     """Inject a random fault each so many seconds until the run ends; return how many there were."""
     began = time.monotonic()
     number = 0
@@ -81,6 +95,7 @@ def injected(run: Watched, source: random.Random, every: float) -> int:
             print(
                 f"{since - began:6.0f} s, step {step}: {name}, {time.monotonic() - since:.1f} s", flush=True
             )
+        limit_links(run.cluster, links)
 
 
 def drawn(made: Cluster, source: random.Random) -> tuple[str, Fault]:

@@ -25,7 +25,9 @@ class Watched:
     @classmethod
     def start(cls, cluster: Cluster, run_id: str, *options: str, before: tuple[str, ...] = ()) -> "Watched":
         """Start `train.yml` for a run, with the playbooks `before` it in one command."""
-        command = [*cluster.command("-e", f"run_id={run_id}", *options), *before, "train.yml"]
+        # It ends with this process, whose hosts are gone then.
+        ending = ["setpriv", "--pdeathsig", "TERM"]
+        command = [*ending, *cluster.command("-e", f"run_id={run_id}", *options), *before, "train.yml"]
         process = subprocess.Popen(
             command,
             cwd=cluster.folder,
