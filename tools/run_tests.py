@@ -38,11 +38,11 @@ KEPT = "side_effect] Executed: Successful"
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
 # Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
-# longest come first, two beside the scenarios and one more for each scenario that has ended: more would keep
-# tasks waiting for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's
+# longest come first, three beside the scenarios and one more for each scenario that has ended: more would
+# keep tasks waiting for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's
 # libzstd reads no archive any more. The engine's tests have a process of their own, because each server of
 # TensorFlow leaves a hundred threads in it.
-BESIDE_SCENARIOS = 2
+BESIDE_SCENARIOS = 3
 UNIT = {
     "unit of trainer": [
         "tests/trainer",

@@ -78,6 +78,7 @@ def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.chaos
 def test_the_model_of_a_real_run_is_collected_and_serves(tmp_path: Path) -> None:
     with Cluster(tmp_path / "hosts", ps=0, workers=1, flags=FLAGS) as cluster:
         cluster.start()

@@ -36,7 +36,7 @@ class _Run:
 
     def __init__(self, replicas: int, last_step: int) -> None:
         self._settings = TrainingSettings(
-            model="linear", replication="sync", batch_size=5, replicas_to_aggregate=replicas
+            model="linear", replication="sync", batch_size=5, replicas_to_aggregate=replicas, steps_per_call=2
         )
         self._tasks = Tasks(ps=1)
         self._last_step = last_step
@@ -114,6 +114,7 @@ def test_workers_woken_by_bells_alone_complete_all_rounds_without_vain_polls(
     assert run.standing().counters == (ROUNDS, 0, ROUNDS, ROUNDS)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("run", [(2, ENDLESS)], indirect=True)
 def test_a_waiting_worker_sees_a_stop_code_without_a_bell_and_polls_seldom(
     run: _Run, looks: list[float]
@@ -141,6 +142,7 @@ def test_a_waiting_worker_sees_a_stop_code_without_a_bell_and_polls_seldom(
         _take(chief)
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("run", [(2, ENDLESS)], indirect=True)
 def test_a_worker_that_waits_without_a_chief_polls_its_stop_request(run: _Run) -> None:
     asked: list[float] = []

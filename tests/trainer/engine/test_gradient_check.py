@@ -40,7 +40,12 @@ def look(
 ) -> list[dict[str, GradientFit]]:
     """What the chief finds after so many steps, on other batches each time."""
     settings = TrainingSettings(
-        model=model, replication=replication, batch_size=20, push_every=push_every, steps_per_call=1
+        model=model,
+        replication=replication,
+        batch_size=20,
+        push_every=push_every,
+        steps_per_call=1,
+        table_rows=20_000,
     )
     cluster = Cluster("worker", 0, (PS,), tuple(WORKERS), replication=replication)
     data = REGISTRY[model].load(settings, 2)
@@ -59,7 +64,12 @@ def look(
     ("replication", "model", "push_every"),
     [
         *(("async", model, 1) for model in REGISTRY),
-        *(("async", model, 8) for model in REGISTRY if model not in TABLE_MODELS),
+        ("async", "cnn", 8),
+        *(
+            pytest.param("async", model, 8, marks=pytest.mark.chaos)
+            for model in REGISTRY
+            if model not in {"cnn", *TABLE_MODELS}
+        ),
         ("sync", "wide_deep", 1),
         ("sync", "linear", 1),
         ("sync", "mnist_mlp", 8),

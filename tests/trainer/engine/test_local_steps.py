@@ -174,7 +174,10 @@ def test_damped_steps_transfer_no_further_tensor() -> None:
     session.close()
 
 
-@pytest.mark.parametrize(("push_every", "pull_every", "ps"), [(4, None, 1), (4, 8, 1), (2, 24, 2)])
+@pytest.mark.parametrize(
+    ("push_every", "pull_every", "ps"),
+    [pytest.param(4, None, 1, marks=pytest.mark.chaos), (4, 8, 1), (2, 24, 2)],
+)
 def test_with_sgd_a_single_worker_learns_as_if_it_pushed_each_batch(
     push_every: int, pull_every: int | None, ps: int
 ) -> None:

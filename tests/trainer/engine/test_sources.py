@@ -66,6 +66,7 @@ MODEL = Model(
         "loss": _loss,
         "metrics": _metrics,
         "results": _results,
+        "outputs": lambda _context, variables, features: {"logits": _logits(variables, features)},
         "watched": lambda _variables: {},
     }
 )
@@ -93,7 +94,7 @@ def _train(sessions: Sequence[TrainingSession]) -> None:
             session.step(lambda: None)
 
 
-@pytest.mark.parametrize("kind", ["generated", "files"])
+@pytest.mark.parametrize("kind", [pytest.param("generated", marks=pytest.mark.chaos), "files"])
 def test_workers_learn_from_clicks(kind: str, tmp_path: Path) -> None:
     data = generated(Truth(ROWS, 1), 200_000, 5_000) if kind == "generated" else _files(tmp_path)
     sessions = _sessions(data)
@@ -107,6 +108,7 @@ def test_workers_learn_from_clicks(kind: str, tmp_path: Path) -> None:
     assert 0.45 < found["log_loss"] < 0.56
 
 
+@pytest.mark.chaos
 def test_a_worker_alone_learns_nothing_about_the_ids_of_others() -> None:
     data = generated(Truth(ROWS, 1, parts=2), 200_000, 5_000, parts=2)
     together = _sessions(data)

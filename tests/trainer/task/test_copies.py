@@ -74,6 +74,7 @@ def test_a_run_resumes_from_a_copy_after_the_loss_of_the_chiefs_disk(
         assert cluster.only("worker0", "finished").integer("global_step") >= copy.global_step + MORE
 
 
+@pytest.mark.chaos
 def test_a_run_with_only_damaged_copies_fails_instead_of_starting_over(tmp_path: Path) -> None:
     _stopped_run(tmp_path, PS_ELSEWHERE)
     _lose_the_chiefs_disk(tmp_path)
