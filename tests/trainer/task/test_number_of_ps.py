@@ -37,17 +37,12 @@ def test_a_run_resumes_with_another_number_of_ps(
 ) -> None:
     flags = [f"--replication={replication}", "--optimizer=adam", f"--existing_servers={bool(servers)}"]
     with Cluster(tmp_path, numbers[0], flags=flags, servers=servers) as cluster:
-        cluster.start(flags=["--steps=1000000"])
-        cluster.until_steps(STEPS)
-        cluster.signal("worker0", signal.SIGTERM)
-        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
+        _train_and_stop(cluster)
         saved = _saved(cluster, "initialised")
     # At this rate no step changes a weight.
     more = [f"--steps={saved.global_step + MORE}", "--learning_rate=1e-30"]
     with Cluster(tmp_path, numbers[1], flags=[*flags, *more], servers=servers) as cluster:
-        cluster.start()
-        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
-        assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved.global_step
+        _go_on_from(saved, cluster)
         cluster.assert_one_fingerprint("worker0", *(["worker1"] if replication != "in_graph" else []))
         again = _saved(cluster, "restored")
         assert [name for name in SHAPES if (again.values[name] != saved.values[name]).any()] == []
@@ -60,17 +55,12 @@ def test_a_run_with_tables_resumes_with_another_number_of_ps(
 ) -> None:
     flags = ["--model=wide_deep", "--table_rows=20000", "--batch_size=64", "--steps_per_call=1"]
     with Cluster(tmp_path, 2, flags=flags) as cluster:
-        cluster.start(flags=["--steps=1000000"])
-        cluster.until_steps(STEPS)
-        cluster.signal("worker0", signal.SIGTERM)
-        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
+        _train_and_stop(cluster)
         saved = _last(cluster, "initialised")
     # At this rate no step changes a row, not even one of zeros.
     more = [f"--steps={saved.global_step + MORE}", "--learning_rate=1e-45"]
     with Cluster(tmp_path, 1, flags=[*flags, *more]) as cluster:
-        cluster.start()
-        assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
-        assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved.global_step
+        _go_on_from(saved, cluster)
         cluster.assert_one_fingerprint("worker0", "worker1")
         again = _last(cluster, "restored")
         assert set(again.values) == set(saved.values)
@@ -79,6 +69,19 @@ def test_a_run_with_tables_resumes_with_another_number_of_ps(
             assert np.all(np.subtract(again.values[f"{name}/Adagrad"], saved.values[f"{name}/Adagrad"]) >= 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
+
+
+def _train_and_stop(cluster: Cluster) -> None:
+    cluster.start(flags=["--steps=1000000"])
+    cluster.until_steps(STEPS)
+    cluster.signal("worker0", signal.SIGTERM)
+    assert cluster.wait() == dict.fromkeys(cluster.tasks, 0) | {"worker0": STOPPED}, cluster.outputs()
+
+
+def _go_on_from(saved: Checkpoint, cluster: Cluster) -> None:
+    cluster.start()
+    assert cluster.wait() == dict.fromkeys(cluster.tasks, 0), cluster.outputs()
+    assert cluster.records("worker0", "restored")[-1].integer("global_step") == saved.global_step
 
 
 def _saved(cluster: Cluster, begun: str) -> Checkpoint:
