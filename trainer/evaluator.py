@@ -1,23 +1,28 @@
-"""`python -m trainer.evaluator RUN_DIRECTORY` evaluates the final model of a run, independently of its tasks.
+"""`python -m trainer.evaluator RUN_DIRECTORY` evaluates the model of a run, independently of its tasks.
 
 It runs on the chief's host once the run has ended, because the chief's records, with the settings, and its
 last checkpoint are there. It needs no cluster, server, port or GPU. It appends its results to records of its
 own, events/evaluator0.jsonl (docs/contracts.md). With --export it exports the model instead, and writes
-nothing else: a run that was collected stays as it is.
+nothing else: a run that was collected stays as it is. With --follow it is a child of the chief, and evaluates
+checkpoints while the run goes on (trainer/task/evaluations.py).
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
 from trainer.contract.export import PROGRAM
+from trainer.contract.json_files import finite
 from trainer.contract.records import (
     EVALUATOR,
     EVALUATOR_NAME,
@@ -38,15 +43,21 @@ if TYPE_CHECKING:
     from trainer.model.checkpoints import Checkpoint
     from trainer.model.evaluation import FinalModel
 
-EXPORTS = "--export"
+EXPORTS, FOLLOWS = "--export", "--follow"
+_TRIES = 3
+_LOWEST_PRIORITY = 19
 USAGE_TEXT = """\
-Usage: python -m trainer.evaluator [--export [--model=PATH --inputs=NAMES --outputs=NAMES]] RUN_DIRECTORY
+Usage: python -m trainer.evaluator [OPTIONS] RUN_DIRECTORY
+
+OPTIONS are none, --follow, --export, or --export --model=PATH --inputs=NAMES --outputs=NAMES.
 
 Evaluates the checkpoint that the chief of a run of a built-in model saved last, on the test examples.
 RUN_DIRECTORY is the chief's --run_directory, with its events/worker0.jsonl and checkpoints/.
 With --export, the model is exported into RUN_DIRECTORY/export, a SavedModel that serves without psfleet.
 Of a user's program, PATH is a checkpoint without its suffix, in RUN_DIRECTORY or absolute, with a .meta file
 beside it, and NAMES are tensors of its graph, such as --inputs=x,keep_prob --outputs=softmax:0.
+With --follow, the newest checkpoint is evaluated at each line of standard input, until that ends; each
+answer is a line with a JSON object.
 """
 
 
@@ -71,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         # Run and plan are the chief's; the release is that of the evaluating code, if it is known.
         release = release or started.release
         identity = TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
-    if options:
+    if EXPORTS in options:
         return with_failure_record(
             lambda: _export(directory, chief, identity, options), RecordWriter(None, identity), EVALUATOR_NAME
         )
@@ -81,6 +92,9 @@ def main(arguments: Sequence[str]) -> int:
         say(f"{EVALUATOR_NAME} failed (input): no records can be written: {error.filename}: {error.strerror}")
         return INPUT
 
+    if options:
+        return with_failure_record(lambda: _follow(directory, chief, records), records, EVALUATOR_NAME)
+
     def work() -> int:
         return with_failure_record(lambda: _evaluate(directory, chief, records), records, EVALUATOR_NAME)
 
@@ -89,6 +103,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _is_usable(options: Mapping[str, str]) -> bool:
     """Return whether these options (name -> value, "" for none) belong together."""
+    if options == {FOLLOWS: ""}:
+        return True
     of_program = {"--model", "--inputs", "--outputs"}
     if not options.keys() <= {EXPORTS, *of_program} or options.get(EXPORTS):
         return False
@@ -116,20 +132,68 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     return FINISHED
 
 
+def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
+    """Evaluate the newest checkpoint at each line of standard input."""
+    # What this process prints for people goes to the chief's output, as its standard error does.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    with suppress(OSError):  # a sandbox may forbid it
+        os.nice(_LOWEST_PRIORITY)
+    settings = replace(_settings(directory, *chief), threads=1)
+    with loading_tensorflow():
+        import tensorflow as tf
+
+        from trainer.task.summaries import Summaries, test_scalars
+
+    records.write_started(settings.as_dict(), tf.__version__, address="")
+    summaries = Summaries(directory, EVALUATOR_NAME, tf.Graph(), settings.summary_steps)
+    model: FinalModel | None = None
+    for _ in sys.stdin:
+        checkpoint = _newest(directory)
+        model = _with_values(model, checkpoint, settings, directory)
+        step, metrics = checkpoint.global_step, model.results()
+        judged = _judged(checkpoint, metrics, model)
+        records.write("evaluated", {"global_step": step, **judged})
+        summaries.write(step, test_scalars(metrics))
+        answers.write(json.dumps(finite({"global_step": step, "metrics": metrics})) + "\n")
+    records.write("finished", {"reason": "run over"})
+    return FINISHED
+
+
+def _with_values(
+    model: FinalModel | None, checkpoint: Checkpoint, settings: TrainingSettings, directory: Path
+) -> FinalModel:
+    """Return the model with the values of a checkpoint; it is built once, because that takes long."""
+    if model is None:
+        return _model_of(checkpoint, settings, read_records(events_file(directory, "worker", 0))[0])
+    model.restore(checkpoint)
+    return model
+
+
 def _evaluated(
     checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]
 ) -> tuple[FinalModel, dict[str, Any]]:
     """Return the model of a checkpoint, and its metrics, examples and fingerprint."""
+    final = _model_of(checkpoint, settings, chief)
+    judged = _judged(checkpoint, final.metrics(), final)
+    which = f"global step {checkpoint.global_step}, fingerprint {judged['fingerprint']}"
+    say(f"Read {checkpoint.path}: {which}.")
+    return final, judged
+
+
+def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]) -> FinalModel:
     from trainer.model.evaluation import FinalModel
+
+    peers = _last(chief, "peers_ready")
+    return FinalModel(checkpoint, settings, len(peers.integers("ps_nonces")) if peers else 0)
+
+
+def _judged(checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel) -> dict[str, Any]:
+    """Return the fields of `evaluated` that say what was found, and of which values."""
     from trainer.model.fingerprint import fingerprint_of
 
-    fingerprint = fingerprint_of(checkpoint.values)
-    say(f"Read {checkpoint.path}: global step {checkpoint.global_step}, fingerprint {fingerprint}.")
-    peers = _last(chief, "peers_ready")
-    ps = len(peers.integers("ps_nonces")) if peers else 0
-    final = FinalModel(checkpoint, settings, ps)
-    metrics, examples = final.metrics(), len(final.context.data.test)
-    return final, {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
+    examples = len(model.context.data.test)
+    return {"metrics": metrics, "examples": examples, "fingerprint": fingerprint_of(checkpoint.values)}
 
 
 def _export(
@@ -236,6 +300,19 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
         which = f"the last checkpoint, {path}, cannot be read: {problem}"
         raise TaskFailure(INPUT, f"{which}; others here: {others}")
     return checkpoint
+
+
+def _newest(directory: Path) -> Checkpoint:
+    """Return the newest checkpoint in the folder, which the chief may replace while it is read."""
+    from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
+
+    folder, problem = directory / "checkpoints", "there is none"
+    for _ in range(_TRIES):
+        for path in checkpoint_paths(folder)[-1:]:
+            checkpoint, problem = read_checkpoint(path)
+            if checkpoint is not None:
+                return checkpoint
+    raise TaskFailure(INPUT, f"the newest checkpoint in {folder} cannot be read: {problem}")
 
 
 def _last(records: Sequence[Record], event: str) -> Record | None:

@@ -49,7 +49,7 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
     evaluated = f"{own}|{EVALUATOR_NAME}" if lead in names and not program else own
     files = [rf"logs/(?:{evaluated})\.out", rf"events/(?:{evaluated})\.jsonl", rf"devices/(?:{own})\.json"]
     if not program:
-        files.append(f"summaries/(?:{own})/{_PATH}")
+        files.append(f"summaries/(?:{evaluated})/{_PATH}")
     else:
         files += [rf"{NOTES}/(?:{own})\.jsonl", f"{SAVED}/(?:{own})/{_PATH}"]
     if lead in names:

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, Literal
 
 from psfleet.evidence import convergence
+from psfleet.evidence.early_end import early_end_of
 from psfleet.evidence.held_back import held_back
 from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.loss_curve import smoothed_loss
@@ -29,8 +30,8 @@ def figures_of(run: Run) -> dict[str, Any]:
     `replication` is None for a user's program. Bytes are None if systemd did not count them. `pace` is None
     if there is no reference to compare with (learning_pace.py). `staleness` is None if it is unknown; its
     `histogram` is as in `Window.staleness`. `ps` has the saved variables that each ps held, as the chief
-    recorded them. `faults` is described in price_of_faults.py, `held_back` in held_back.py, `lost` in
-    lost_workers.py.
+    recorded them. `early_end` says what ended the run before its last step (early_end.py). `faults` is
+    described in price_of_faults.py, `held_back` in held_back.py, `lost` in lost_workers.py.
     """
     seconds = max((seconds_of(worker) for worker in run.with_lost), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.with_lost)
@@ -44,6 +45,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "replication": None if run.program is not None else str(run.rules),
         "global_steps": run.global_steps,
         "last_step": run.last_step,
+        "early_end": end.as_dict() if (end := early_end_of(run)) else None,
         "seconds": round(seconds, 3),
         "examples": examples,
         "batches_in_a_step": _batches_in_a_step(run),

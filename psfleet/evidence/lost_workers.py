@@ -14,8 +14,8 @@ from psfleet.evidence.clocks import own_seconds
 from psfleet.evidence.endings import HOST
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.steps_accounted import Tally
-from psfleet.evidence.task_records import GOOD_ENDINGS
 from psfleet.inventory.success_policy import needed_workers
+from trainer.contract.records import GOOD_ENDINGS
 from trainer.contract.run_tasks import SERVER, RunTask
 
 LEFT, TOO_LATE, NOT_THERE = "left", "joined too late to take a step", "was not there"

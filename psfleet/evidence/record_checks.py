@@ -6,12 +6,14 @@ from itertools import pairwise
 
 from psfleet.evidence.absences import in_words as away_in_words
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.early_end import check_early_end, early_end_of, has_ended_early
 from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import rules_of
-from psfleet.evidence.task_records import GOOD_ENDINGS, Process
+from psfleet.evidence.task_records import Process
+from trainer.contract.records import GOOD_ENDINGS
 from trainer.contract.settings import PER_HOST
 
 # Hosts may differ in those of PER_HOST; the others are judged together, by their meaning.
@@ -139,16 +141,19 @@ def ended_well(findings: Findings, run: Run) -> Good:
             by = " by a playbook" if by_systemd and by_systemd.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
     findings.wrong += together(failures)
-    last_step = run.last_step
+    check_early_end(run, findings)
+    last_step, early = run.last_step, early_end_of(run)
     wanted = run.training.get("steps")
-    if last_step is not None and type(wanted) is int and wanted != last_step:
+    may_differ = has_ended_early(run) and type(wanted) is int and last_step is not None and last_step < wanted
+    if last_step is not None and type(wanted) is int and wanted != last_step and not may_differ:
         findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {wanted}")
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")
     restarts = {task.name: task.restarts for task in run.all_tasks if task.restarts}
     again = listed(f"{name} {counted(count, 'time')}" for name, count in restarts.items())
     finished = f"{len(run.workers)} of {len(run.with_lost)} workers" if lost else "all workers"
-    good = f"{finished} finished, global step {run.global_steps} of {last_step}"
+    good = f"{finished} finished, global step {run.global_steps} of {wanted if early else last_step}"
+    good += f"; {early}" if early else ""
     good += f", as training_run_success {run.success} asks; {in_words(lost)}" if lost else ""
     good += f"; {away}" if (away := away_in_words(run)) else ""
     # A worker that left and joined again ended in between, too.

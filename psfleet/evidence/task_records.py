@@ -7,9 +7,6 @@ from functools import cached_property
 
 from trainer.contract.records import STOPPED_BY_HAND, STOPPED_REASONS, Record
 
-# The reasons of a worker's `finished` that say that it was there to the end.
-GOOD_ENDINGS = {"last step", "run over"}
-
 
 @dataclass(frozen=True)
 class Window:

@@ -11,6 +11,7 @@ from psfleet.evidence import convergence, final_model, record_checks, sharing
 from psfleet.evidence.absences import in_words as away_in_words
 from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.contributions import contributions_add_up
+from psfleet.evidence.early_end import early_end_of
 from psfleet.evidence.endings import HOST
 from psfleet.evidence.figures import figures_of
 from psfleet.evidence.gradients import gradients_fit_loss
@@ -132,7 +133,10 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     if not (wrong or lacking) and run.parts:
         words += f"; its workers were {', then '.join(str(len(part.workers)) for part in run.parts)}"
     if not (wrong or lacking):
-        words += "".join(f"; {who}" for who in (away_in_words(run), in_words(lost_workers(run))) if who)
+        early = f"it ended early: {end}" if (end := early_end_of(run)) else ""
+        words += "".join(
+            f"; {who}" for who in (early, away_in_words(run), in_words(lost_workers(run))) if who
+        )
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"
     if verdict in {NOT_PROVEN, CANNOT_TELL} and "files_unchanged" not in wrong:

@@ -92,6 +92,11 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     expected = "" if last_step in (None, steps) else f", expected {last_step}"
     batches = figures["batches_in_a_step"] or 1
     yield "global steps", f"{steps}{expected}" + (f", {batches} batches in a gradient" if batches > 1 else "")
+    if end := figures["early_end"]:
+        yield (
+            "ended early",
+            f"{end['condition']} was met at global step {end['global_step']}: {end['value']:.6g}",
+        )
     yield "seconds", f"{figures['seconds']:.1f}"
     yield from _fault_lines(figures["faults"])
     yield from _lost_lines(figures["lost"])

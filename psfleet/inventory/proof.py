@@ -67,4 +67,6 @@ def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
         "data_dir": "",
         "shard_data": False,
         "checkpoint_interval_steps": 0,
+        "evaluate_every_steps": 0,
+        "stop_when": "",
     }

@@ -213,6 +213,7 @@ def test_a_release_that_computes_another_model_exports_nothing(
     "arguments",
     [
         *([], ["a", "b"], ["absent"], ["--export"], ["--export", "absent"], ["--export=1", "."]),
+        *(["--follow"], ["--follow", "absent"], ["--follow=1", "."], ["--follow", "--export", "."]),
         *(["--model=x", "."], ["--export", "--inputs=x", "."], ["--export", "--model=", "."]),
     ],
 )

@@ -6,20 +6,23 @@ from dataclasses import dataclass, replace
 
 from trainer.host.error_lines import in_short, is_of_a_library
 from trainer.host.task_traces import number
-from trainer.host.wording import counted, first_of
+from trainer.host.wording import counted, cut, first_of
 
 # Colours and cursor movements. Without the escape character alone, the rest of them would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+_METRICS_SHOWN = 4
 
 
 @dataclass(frozen=True)
 class Progress:
     """A reading of `progress.json`. `wall` is in Unix seconds of the lead's clock.
 
-    `contributions` and `restarts` have a count for each worker. `steps_lost` are the global steps that were
-    lost by restores, `still_seconds` the time between the loss of a task and the lead's next step. `elapsed`
-    (the seconds since the lead's process began) and `last_line` (of the lead's output) do not come from the
-    file; some callers add them.
+    `contributions` and `restarts` have a count for each worker. `steps_lost` are the global steps that
+    were lost by restores, `still_seconds` the time between the loss of a task and the lead's next step.
+    `evaluation` is the last one during the run, in words. `elapsed` (the seconds since the lead's process
+    began) and `last_line` (of the lead's output) do not come from the file; some callers add them.
     """
 
     phase: str
@@ -33,6 +36,7 @@ class Progress:
     restarts: tuple[int, ...] = ()
     steps_lost: int = 0
     still_seconds: float = 0.0
+    evaluation: str = ""
     elapsed: float | None = None
     last_line: str = ""
 
@@ -52,6 +56,7 @@ class Progress:
             restarts=_counts(values.get("restarts")),
             steps_lost=int(number(values.get("steps_lost")) or 0),
             still_seconds=number(values.get("still_seconds")) or 0.0,
+            evaluation=_evaluation(values.get("evaluation")),
         )
 
     def same_word(self, other: "Progress") -> bool:
@@ -100,6 +105,16 @@ def printable(text: str) -> str:
 
 def _counts(value: object) -> tuple[int, ...]:
     return tuple(int(number(count) or 0) for count in value) if isinstance(value, list) else ()
+
+
+def _evaluation(value: object) -> str:
+    """Return a step and what was found there, in words: "accuracy 0.9611 at step 1500"; "" if unknown."""
+    if not isinstance(value, Mapping) or not isinstance(found := value.get("metrics"), Mapping):
+        return ""
+    known = [(str(name), number(metric)) for name, metric in list(found.items())[:_METRICS_SHOWN]]
+    listing = ", ".join(f"{cut(name, 40)} {metric:.4g}" for name, metric in known if metric is not None)
+    step = number(value.get("global_step"))
+    return printable(f"{listing} at step {int(step)}") if listing and step is not None else ""
 
 
 def _missing_task(entry: object) -> str:

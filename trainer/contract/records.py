@@ -27,6 +27,10 @@ _MOST_WAITING_BYTES = 4 << 20
 # The reasons of a `finished` that say that the task was stopped, and why.
 STOPPED_BY_HAND, STOPPED_BY_HOST = "stopped", "host went down"
 STOPPED_REASONS = frozenset({STOPPED_BY_HAND, STOPPED_BY_HOST})
+# The reasons of a worker's `finished` that say that it was there to the end; the last one, that an evaluation
+# has ended the run before its last step.
+MET = "stop_when met"
+GOOD_ENDINGS = frozenset({"last step", "run over", MET})
 _NONCE_BITS = 48  # a double holds such a number exactly, and some JSON readers have only doubles
 
 # The evaluator is no task of a run: it evaluates the final model, on the chief's host, after the run's end.

@@ -22,6 +22,7 @@ from trainer.contract.rules import (
     setting,
     to_text,
 )
+from trainer.contract.stop_condition import StopCondition, stop_problems
 from trainer.contract.table_models import FEWEST_ROWS, ROW_OPTIMIZERS, TABLE_MODELS
 
 
@@ -45,6 +46,12 @@ REPLICATIONS = ("async", "sync", "in_graph", "local")
 
 # Flags are split at blanks by systemd, which also expands $ and quotes.
 _PLAIN_ABSOLUTE_PATH_OR_NONE = re.compile(r"(/[^\s\"'\\$`]*)?")
+
+
+def _to_condition(value: object) -> str:
+    """Return a condition as a flag holds it, such as "auc>0.77", and "" for none. Raises ValueError."""
+    text = "" if value is None else to_text(value).strip()
+    return StopCondition.from_text(text).as_setting if text else ""
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,22 @@ class TrainingSettings:
         integer(1),
         "On how many hosts each checkpoint is kept: the chief's and, as far as tasks of the run have other "
         "hosts, these. 1 keeps none elsewhere.",
+    )
+    evaluate_every_steps: int = setting(
+        0,
+        integer(0),
+        "Global steps between two evaluations during the run, each of a checkpoint that is saved for it; 0 "
+        "for none. A process beside the chief, on its host and CPU, evaluates on the test examples; where it "
+        "takes longer, evaluations are rarer.",
+    )
+    stop_when: str = setting(
+        "",
+        Rule(
+            'a metric, one of <, <=, >, >=, and a number, such as "auc > 0.77", or empty for none',
+            _to_condition,
+        ),
+        "Condition that ends the run as soon as an evaluation meets it, with `trainer_evaluate_every_steps` "
+        "above 0. The run then ends as at its last step.",
     )
     summary_steps: int = setting(
         100, integer(0), "A worker's local steps between two summaries for TensorBoard; 0 for none."
@@ -321,6 +344,7 @@ def replication_problems(
             f"{prefix}existing_servers is true with {prefix}replication 'local', which has no servers; "
             "expected false, or another replication"
         )
+    problems |= stop_problems(settings, prefix)
     if settings.get("model") in TABLE_MODELS:
         problems = table_problems(settings, prefix) | problems
     return problems

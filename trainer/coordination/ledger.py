@@ -37,7 +37,8 @@ from trainer.coordination.ledger_parts import (
 from trainer.host.task_traces import object_in
 from trainer.process.cluster import Cluster
 
-# Stop and end codes beside those of trainer/contract/exit_codes.py; 0 is none.
+# Stop and end codes beside those of trainer/contract/exit_codes.py; 0 is none. As a stop code in the
+# counters, RUN_OVER makes every worker take its present step as the run's last one.
 RUN_OVER = 1
 
 _SECONDS_TO_ANSWER = 5.0
@@ -204,6 +205,10 @@ class Ledger(_LedgerSession):
             lambda part: self._run(part.set_status_with_reason, part.feeds({STOP: code}, reason))
         )
         self._run(self._attendance.set_stop_code, {self._attendance.value: code})
+
+    def take_no_more_steps(self) -> None:
+        """Let all workers take their present step as the run's last one."""
+        self._run(self._attendance.set_stop_code, {self._attendance.value: RUN_OVER})
 
     def end(self, code: int) -> None:
         """Tell every ps to end; `code` is RUN_OVER, STOPPED or the exit code of a failure."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.coordination.ledger import RUN_OVER
 from trainer.coordination.ledger_parts import GLOBAL_STEP, STOP_CODE
 from trainer.engine.bells import Waker
 from trainer.engine.optimizers import AnyGradients
@@ -111,7 +112,7 @@ class SynchronousSession(TrainingSession):
         """
         began = time.monotonic()
         standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
-        if standing.counters[STOP_CODE]:
+        if standing.counters[STOP_CODE] not in {0, RUN_OVER}:
             raise RunEnding(standing.counters[STOP_CODE], "")
         size = max(size for size in self._calls if size <= most)
         offered = time.monotonic()

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
+from trainer.coordination.ledger import RUN_OVER
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import AnyVariable, name_of, pieces_of, split_array, value_of
@@ -262,6 +263,11 @@ def _bring_to_disk(path: Path) -> None:
 def step_in(path: Path) -> int:
     """Return the global step in a checkpoint's name."""
     return int(path.name.rpartition("-")[2])
+
+
+def is_of_the_end(checkpoint: Checkpoint) -> bool:
+    """Return whether a run took no more steps when this was saved, because its chief had said so."""
+    return int(checkpoint.values[COUNTERS][STOP_CODE]) == RUN_OVER
 
 
 def contributions_in(checkpoint: Checkpoint) -> dict[str, int]:

@@ -97,15 +97,25 @@ class FinalModel:
             self._tables = Tables(self.model, self.context)
             self._evaluation = Evaluation(self.model, self.context, self._variables, self._tables)
             self._learned = [*self._variables, *self._tables.variables]
-            restore_operation = RestoreOperation(self._learned)
-        _require_no_others(checkpoint, self.model, self._learned)
+            self._restore_operation = RestoreOperation(self._learned)
         self._session = v1.Session(graph=graph, config=runtime_config(settings.threads))
-        restore_operation.run(self._session, checkpoint)
-        self._levels = self.model.levels_at(self.context, checkpoint.global_step, workers)
+        self._workers = workers
+        self.restore(checkpoint)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Take the values of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
+        _require_no_others(checkpoint, self.model, self._learned)
+        self._restore_operation.run(self._session, checkpoint)
+        self._global_step = checkpoint.global_step
+
+    def results(self) -> dict[str, float]:
+        """Return the results on the test examples."""
+        return self._evaluation.run(self._session, self.context.data.test)
 
     def metrics(self) -> dict[str, float]:
         """Return the results on the test examples, and the levels to judge them by."""
-        return {**self._evaluation.run(self._session, self.context.data.test), **self._levels}
+        levels = self.model.levels_at(self.context, self._global_step, self._workers)
+        return {**self.results(), **levels}
 
     def values(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return variable name -> its value; of a table that of each part."""

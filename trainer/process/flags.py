@@ -102,6 +102,9 @@ def parse(arguments: Sequence[str]) -> Options:
     if not problems:
         problems = cluster.problems(program=is_program)
         problems += replication_problems(settings.as_dict(), cluster.workers, "--").values()
+        if settings.evaluate_every_steps and cluster.is_chief and not (is_program or values["run_directory"]):
+            what = f"--evaluate_every_steps is {settings.evaluate_every_steps} without --run_directory"
+            problems.append(f"{what}, where checkpoints would go; expected 0, or a --run_directory")
     problems += settings_problems
     if settings.replication == "sync" and settings.replicas_to_aggregate is None:
         settings = replace(settings, replicas_to_aggregate=cluster.workers)

@@ -1,7 +1,7 @@
 """A task's reports while it trains: to systemd, and in `progress.json`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -32,6 +32,8 @@ class ProgressWriter:
     reason: str = ""
     steps_lost: int = 0
     still_seconds: float = 0.0
+    # The global step of the last evaluation, and its metrics; empty before it.
+    evaluation: Mapping[str, object] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
     _next: float = 0.0
     _complained: bool = False
@@ -87,6 +89,7 @@ class ProgressWriter:
             "restarts": self.restarts,
             "steps_lost": self.steps_lost,
             "still_seconds": round(self.still_seconds, 3),
+            "evaluation": self.evaluation,
             "missing": [asdict(missing) for missing in self.missing],
             "reason": self.reason,
         }

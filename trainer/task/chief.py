@@ -13,10 +13,11 @@ from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.model.checkpoints import Checkpoint, contributions_in
+from trainer.model.checkpoints import Checkpoint, contributions_in, is_of_the_end
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import name_of
 from trainer.process.console import say
+from trainer.task.evaluations import Evaluations
 from trainer.task.saving import CheckpointSaver
 
 _SECONDS_BETWEEN_READINGS = 2.0
@@ -38,6 +39,7 @@ class Chief:
         self._ledger: Ledger | None = None
         self._session: TrainingSession | None = None
         self.saver = CheckpointSaver(task, graph)
+        self.evaluations = Evaluations(task, self.saver)
         self.summary_lines: list[str] = []
 
     def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
@@ -66,6 +68,10 @@ class Chief:
         progress.steps_lost += max(progress.global_step - step, 0)
         progress.global_step = step
         self.saver.start(session)
+        self.evaluations.start(step)
+        # The last checkpoint of a run that has ended early says so: such a run is over.
+        if self._task.settings.stop_when and checkpoint and is_of_the_end(checkpoint):
+            ledger.take_no_more_steps()
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def _restore(self, session: TrainingSession, checkpoint: Checkpoint) -> str:
@@ -92,15 +98,25 @@ class Chief:
         return session
 
     def work_if_due(self, session: TrainingSession, global_step: int) -> None:
-        """Save a checkpoint, and find workers that were started again, if either is due."""
+        """Save a checkpoint, have one evaluated, and find workers that were started again, if it is due.
+
+        The run takes no more steps once an evaluation has met the user's condition. Raises TaskFailure.
+        """
         self.saver.save_if_due(session, global_step)
+        if self.evaluations.work(session, global_step) and self._ledger is not None:
+            self._ledger.take_no_more_steps()
         # A worker that starts again only leaves its note on ps 0: the chief has to read the notes.
         if time.monotonic() >= self._next_reading:
             self._find_restarts()
 
+    def steps_left(self, global_step: int) -> float:
+        """Return the global steps until a checkpoint is due by steps; infinity if none will be."""
+        return min(each.steps_left(global_step) for each in (self.saver, self.evaluations))
+
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
         """Evaluate and save the final model; return its metrics on the test examples."""
         self._find_restarts()
+        self.evaluations.end()
         graph = self._graph
         metrics = {
             **session.evaluate(graph.data.test),

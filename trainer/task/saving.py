@@ -70,7 +70,8 @@ class CheckpointSchedule:
 class CheckpointSaver:
     """Saves and restores the chief's checkpoints; without a run directory it does neither.
 
-    `is_saving` is true while a save goes on, or the last copies; another thread reads it.
+    `is_saving` is true while a save goes on, or the last copies; another thread reads it. `saved_step` is the
+    global step of the newest checkpoint, -1 for none.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
@@ -78,7 +79,7 @@ class CheckpointSaver:
         self._task, self._folder = task, _checkpoint_folder(task)
         self._schedule = CheckpointSchedule(task.settings)
         self._thread: Thread | None = None
-        self._saved_step = -1
+        self.saved_step = -1
         # Why the last save failed: in words, or by an error of this program.
         self._reason = ""
         self._error: Exception | None = None
@@ -101,7 +102,7 @@ class CheckpointSaver:
             return None
         copies = self._copies.found(needed=not checkpoint_paths(self._folder.directory))
         checkpoint = self._folder.newest_good(self._report_damaged, copies)
-        self._saved_step = checkpoint.global_step if checkpoint else -1
+        self.saved_step = checkpoint.global_step if checkpoint else -1
         return checkpoint
 
     def start(self, session: TrainingSession) -> None:
@@ -109,7 +110,7 @@ class CheckpointSaver:
 
         Raises tf.errors.OpError if a ps is lost.
         """
-        step = max(self._saved_step, 0)
+        step = max(self.saved_step, 0)
         self.save(session, step)
         self.finish()
         self._schedule.start(step, time.monotonic())
@@ -144,7 +145,7 @@ class CheckpointSaver:
         A save that goes on is awaited first. Raises tf.errors.OpError if a ps is lost.
         """
         self.finish()
-        if self._folder is None or global_step == self._saved_step:
+        if self._folder is None or global_step == self.saved_step:
             return
         began = time.monotonic()
         self.is_saving = True
@@ -184,13 +185,13 @@ class CheckpointSaver:
         try:
             path, fingerprint = folder.write(values)
             # The values are of this step, or of a later one where others took steps meanwhile.
-            self._saved_step = step_in(path)
+            self.saved_step = step_in(path)
             self._reason = ""
             seconds = {"seconds": round(time.monotonic() - began, 6)}
             seconds["stopped_seconds"] = round(stopped_seconds, 6)
             fields = {"path": str(path), "fingerprint": fingerprint, **seconds}
-            self._task.records.write("checkpointed", {"global_step": self._saved_step, **fields})
-            self._copies.send(values, self._saved_step, fingerprint)
+            self._task.records.write("checkpointed", {"global_step": self.saved_step, **fields})
+            self._copies.send(values, self.saved_step, fingerprint)
         except (NotFinite, DamagedError) as error:
             self._fail(global_step, str(error))
         except (tf.errors.OpError, OSError) as error:

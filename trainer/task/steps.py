@@ -9,6 +9,7 @@ from trainer.contract.step_windows import StepWindows
 from trainer.coordination.awaited_workers import AwaitedWorkers
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within
 from trainer.coordination.end_barrier import SECONDS_TO_READ
+from trainer.coordination.ledger import RUN_OVER
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import StepResult, TrainingGraph, TrainingSession
@@ -42,6 +43,8 @@ class Steps(CountedSteps):
         self._still_since: float | None = None
         self._counted_at = time.monotonic()
         self.last_step = 0
+        # Whether the chief has ended the run before its last step.
+        self.end_early = False
         self.session: TrainingSession | None = None
         # What was read of the final model, as the record `finished` has it.
         self._read: Mapping[str, object] = {}
@@ -54,7 +57,7 @@ class Steps(CountedSteps):
 
     def enter(self, last_step: int) -> None:
         """Begin with a `session` to ps that are ready. Raises RunEnding and tf.errors.OpError."""
-        session = self._connected()
+        session, self.end_early = self._connected(), False
         self.last_step = session.last_step = self._progress.last_step = last_step
         self._follow_counters(session.counters())
         if any(self.counters[FIRST_WORKER:]):
@@ -151,16 +154,20 @@ class Steps(CountedSteps):
         self._progress.contributions = list(counters[FIRST_WORKER:])
 
     def _follow_counters(self, counters: tuple[int, ...]) -> None:
-        """Take over the counters. Raises RunEnding if they hold a stop code."""
+        """Take over the counters. Raises RunEnding if they hold a stop code, except for that of the end."""
         self._set_counters(counters)
-        if counters[STOP_CODE]:
+        if counters[STOP_CODE] == RUN_OVER:
+            if self.global_step < self.last_step:
+                self.end_early = True
+                self.last_step = self._progress.last_step = self.global_step
+        elif counters[STOP_CODE]:
             raise RunEnding(counters[STOP_CODE], "")
 
     def _most_steps(self, windows: StepWindows) -> int:
         """Return the number of steps for the next call, so that nothing is due between two of them."""
         left: float = self.last_step - self.global_step
         if self._chief is not None:
-            left = min(left, self._chief.saver.steps_left(self.global_step))
+            left = min(left, self._chief.steps_left(self.global_step))
         every = self._task.settings.steps_to_validate
         due = min(
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import partial
 
 from trainer.contract.exit_codes import CLUSTER_BROKE, FAILURE_CLASSES, FINISHED, STOPPED
-from trainer.contract.records import STOPPED_BY_HAND, STOPPED_BY_HOST
+from trainer.contract.records import MET, STOPPED_BY_HAND, STOPPED_BY_HOST
+from trainer.contract.stop_condition import condition_in
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
 from trainer.coordination.end_barrier import EndBarrier, quietly
 from trainer.coordination.ledger import LEAVING, RUN_OVER, SIGNED_OFF, Ledger, OwnPart
@@ -48,7 +49,7 @@ def run_worker(task: RunningTask) -> int:
     worker = _Worker(task)
     try:
         worker.train()
-        return worker.finish("last step", "the last step is taken")
+        return worker.finish(*worker.why_at_the_end)
     except StopRequested:
         return worker.stop()
     except RunEnding as ending:
@@ -99,6 +100,13 @@ class _Worker:
                 steps.leave()
                 self._barrier.drop_ledger()
             steps_at_loss = steps.local_step
+
+    @property
+    def why_at_the_end(self) -> tuple[str, str]:
+        """Why no more steps are taken, as a record has it, and in words."""
+        if self.steps is not None and self.steps.end_early:
+            return MET, f"an evaluation met {condition_in(self._task.settings.as_dict())}"
+        return "last step", "the last step is taken"
 
     def _load(self) -> TrainingGraph:
         model = REGISTRY[self._task.settings.model]
@@ -166,7 +174,7 @@ class _Worker:
         self._record_finished(reason)
         self._end_serving(RUN_OVER)
         self._print_summary(in_words)
-        self._task.progress.change("finished")
+        self._task.progress.change("finished", in_words if reason == MET else "")
         return FINISHED
 
     def stop(self) -> int:

@@ -19,7 +19,7 @@ NAMES = {
     "devices/worker0.json": True,
     "logs/evaluator0.out": True,
     "events/evaluator0.jsonl": True,
-    "summaries/evaluator0/events.out.tfevents.1.node1": False,
+    "summaries/evaluator0/events.out.tfevents.1.node1": True,
     "summaries/worker0/events.out.tfevents.1.node1": True,
     "checkpoints/model.ckpt-5.data-00000-of-00001": True,
     "checkpoints/deep/er": False,

@@ -19,6 +19,33 @@ def test_l1_regularization_without_ftrl_is_refused() -> None:
     assert read(["a"], ["b"], trainer_l1_regularization=0.5, trainer_optimizer="ftrl")
 
 
+@pytest.mark.parametrize(
+    ("model", "metrics"),
+    [
+        ("mnist_mlp", "accuracy, cross_entropy"),
+        ("wide_deep", "auc, log_loss"),
+        ("linear", "loss, weight, bias"),
+    ],
+)
+def test_a_condition_with_a_metric_that_the_model_lacks_is_refused_with_those_that_there_are(
+    model: str, metrics: str
+) -> None:
+    given: Mapping[str, object] = {"trainer_model": model, "trainer_evaluate_every_steps": 100}
+    assert problems(["a"], ["b"], {}, [], trainer_stop_when="f1<0.25", **given) == [
+        f"trainer_stop_when is 'f1 < 0.25', and trainer_model {model!r} has no such metric; "
+        f"expected one of {metrics}"
+    ]
+    for metric in metrics.split(", "):
+        assert read(["a"], ["b"], {}, [], trainer_stop_when=f" {metric}  >= .5", **given)
+
+
+def test_a_condition_without_evaluations_is_refused() -> None:
+    assert problems(["a"], ["b"], trainer_stop_when="accuracy > 0.9") == [
+        "trainer_stop_when is 'accuracy > 0.9' with trainer_evaluate_every_steps 0, so that no evaluation "
+        "decides; expected an empty text, or trainer_evaluate_every_steps above 0"
+    ]
+
+
 def test_replicas_to_aggregate_above_the_number_of_workers_are_refused() -> None:
     sync = {"trainer_replication": "sync", "trainer_replicas_to_aggregate": "4"}
     assert problems(["a"], ["a", "b"], {"b": {"trainer_worker_tasks": 2}}, **sync) == [

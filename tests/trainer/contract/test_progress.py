@@ -16,6 +16,28 @@ def test_progress_fields_are_read_as_written() -> None:
     assert Progress.from_mapping({}) == Progress("starting")
 
 
+def test_the_last_evaluation_is_told_in_a_few_words() -> None:
+    found = {"accuracy": 0.96111, "cross_entropy": 0.1234567, **dict.fromkeys("abcdef", 1)}
+    progress = Progress.from_mapping({"evaluation": {"global_step": 1500, "metrics": found}})
+    assert progress.evaluation == "accuracy 0.9611, cross_entropy 0.1235, a 1, b 1 at step 1500"
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "words"),
+    [
+        ({}, ""),
+        ({"global_step": 5, "metrics": {"loss": None}}, ""),
+        ({"global_step": 5, "metrics": {"loss": "low", "bias": 10**400, "weight": 2}}, "weight 2 at step 5"),
+        ({"global_step": "5", "metrics": {"loss": 1}}, ""),
+        ({"metrics": {"loss": 1}}, ""),
+        ({"global_step": 5, "metrics": [1]}, ""),
+        ({"global_step": 5, "metrics": {"\x1b[2J" + 99 * "a": 1}}, f" [2J{33 * 'a'}... 1 at step 5"),
+    ],
+)
+def test_an_evaluation_that_a_host_made_up_shows_what_is_a_number(evaluation: object, words: str) -> None:
+    assert Progress.from_mapping({"evaluation": evaluation}).evaluation == words
+
+
 def test_a_run_is_over_in_the_phases_finished_stopped_and_failed() -> None:
     phases = ("starting", "waiting", "training", "ending", "finished", "stopped", "failed")
     assert [phase for phase in phases if Progress(phase).over] == ["finished", "stopped", "failed"]
@@ -30,7 +52,7 @@ def test_elapsed_time_and_the_last_line_do_not_make_progress_differ() -> None:
 @pytest.mark.parametrize("value", [None, "12", {"worker0": 1}, True, float("nan"), float("inf"), 10**400])
 def test_progress_values_of_a_wrong_type_or_range_count_as_unknown(value: object) -> None:
     numbers = dict.fromkeys(("wall", "global_step", "last_step", "loss"), value)
-    lists = dict.fromkeys(("contributions", "missing", "restarts"), value)
+    lists = dict.fromkeys(("contributions", "missing", "restarts", "evaluation"), value)
     assert Progress.from_mapping(numbers | lists) == Progress("starting")
     counted = Progress.from_mapping({"contributions": [value], "restarts": [value]})
     assert (counted.contributions, counted.restarts) == ((0,), (0,))

@@ -1,6 +1,6 @@
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, make_dataclass
 
 import pytest
@@ -14,6 +14,7 @@ from trainer.contract.settings import (
     flags_of,
     replication_problems,
 )
+from trainer.contract.stop_condition import StopCondition
 
 NULL = ", or null for the model's own"
 ODD_INTEGERS = [0, -1, "many", 1.5, "1.5", True, None, "", [1], "0x10"]
@@ -103,6 +104,30 @@ def test_settings_survive_a_round_trip_through_flags() -> None:
     assert (flags["checkpoint_interval_seconds"], flags["shard_data"]) == ("60", "true")
     assert not {"optimizer", "data_dir"} & set(flags)
     assert TrainingSettings.from_mapping(flags) == asked
+
+
+def test_a_condition_is_kept_without_blanks_which_a_unit_would_split() -> None:
+    asked = TrainingSettings.from_mapping({"stop_when": " auc  >= 7.5e-1 "})
+    assert asked.stop_when == "auc>=7.5e-1"
+    assert TrainingSettings.from_mapping({"stop_when": None}).stop_when == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "met", "unmet"),
+    [
+        ("loss < 0.25", (0.2499, -1, -math.inf), (0.25, 0.3, math.inf)),
+        ("loss<=0.25", (0.25, 0), (0.2501,)),
+        ("loss > -1e2", (-99, math.inf), (-100, -101)),
+        ("loss >= .5", (0.5, 1), (0.4999,)),
+    ],
+)
+def test_a_condition_is_met_by_values_beyond_its_bound(
+    text: str, met: Sequence[float], unmet: Sequence[float]
+) -> None:
+    condition = StopCondition.from_text(text)
+    assert all(condition.is_met({"loss": value, "bias": 0}) for value in met)
+    assert not any(condition.is_met({"loss": value, "bias": 0}) for value in (*unmet, math.nan))
+    assert not condition.is_met({"bias": met[0]})
 
 
 @pytest.mark.parametrize("replication", REPLICATIONS)

@@ -105,6 +105,15 @@ def test_training_flags_are_parsed_into_settings() -> None:
             "--replicas_to_aggregate is 3; expected at most 2, the number of workers",
         ),
         ("--job_name=local --replication=sync", "--replication is 'sync', expected local"),
+        (
+            "--job_name=local --evaluate_every_steps=500",
+            "--evaluate_every_steps is 500 without --run_directory, where checkpoints would go; "
+            "expected 0, or a --run_directory",
+        ),
+        (
+            "--job_name=local --stop_when=accuracy>0.9",
+            "--stop_when is 'accuracy > 0.9' with --evaluate_every_steps 0",
+        ),
         ("--job_name=local --steps=0", "--steps is '0'; expected an integer >= 1"),
         (f"{TUTORIAL} --replication=local", "--task_index is 1, expected 0"),
         ("--job_name=ps --task_index=0 --replication=local", "--job_name is 'ps', expected local"),

@@ -82,6 +82,12 @@ def _healthy(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (LINEAR, f"--steps={STEPS}"))
 
 
+def _ended_early(_runs: RealRuns, folder: Path) -> Path:
+    """An evaluation ends the run long before its last step; those before it are above the bound."""
+    flags = (LINEAR, "--steps=1000000", "--evaluate_every_steps=100", "--stop_when=loss<0.13")
+    return train(folder, 2, (*flags, "--learning_rate=0.01"))
+
+
 def _alone(_runs: RealRuns, folder: Path) -> Path:
     """One worker; with the records of others it makes a split run, so it draws as a second one would."""
     return train(folder, 1, (LINEAR, f"--steps={STEPS}", "--seed=2"))
@@ -361,6 +367,7 @@ def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
 
 _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "healthy": _healthy,
+    "ended_early": _ended_early,
     "alone": _alone,
     "alone_as_chief": _alone_as_chief,
     "each_on_its_own_ps": _each_on_its_own_ps,

@@ -1,0 +1,73 @@
+"""The end of a run before its last step: an evaluation met the condition of its settings, `stop_when`."""
+
+from dataclasses import dataclass
+
+from psfleet.evidence.answer import Findings
+from psfleet.evidence.convergence import metrics_of
+from psfleet.evidence.recorded_run import Run
+from trainer.contract.records import MET
+from trainer.contract.stop_condition import StopCondition, condition_in
+
+
+@dataclass(frozen=True)
+class EarlyEnd:
+    """The condition, and the global step and value of the evaluation that met it."""
+
+    condition: StopCondition
+    global_step: int
+    value: float
+
+    def __str__(self) -> str:
+        """Return the reason of the end in words."""
+        value = f"{self.condition.metric} was {self.value:.6g}"
+        return f"{self.condition} was met by the evaluation of global step {self.global_step}: {value}"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the object in `figures`."""
+        return {"condition": str(self.condition), "global_step": self.global_step, "value": self.value}
+
+
+def early_end_of(run: Run) -> EarlyEnd | None:
+    """Return why the run ended before its last step; None if it did not, or no evaluation shows it."""
+    condition, last_step = condition_in(run.training), run.last_step
+    if condition is None or last_step is None or not has_ended_early(run):
+        return None
+    # The values that were saved at each step, as the chief recorded them.
+    saved = {
+        (record.integer("global_step"), record.text("fingerprint")) for record in run.chief.of("checkpointed")
+    }
+    met = [
+        record
+        for record in run.evaluator.of("evaluated")
+        if record.integer("global_step") <= last_step
+        and (record.integer("global_step"), record.text("fingerprint")) in saved
+        and condition.is_met(metrics_of(record))
+    ]
+    if not met:
+        return None
+    first = met[0]
+    return EarlyEnd(condition, first.integer("global_step"), metrics_of(first)[condition.metric])
+
+
+def has_ended_early(run: Run) -> bool:
+    """Return whether the chief says that an evaluation ended the run."""
+    return run.final is not None and run.final.text("reason") == MET
+
+
+def check_early_end(run: Run, findings: Findings) -> None:
+    """Check that the evaluator recorded what ended the run, and that its settings ask for it."""
+    condition = condition_in(run.training)
+    if condition is None:
+        findings.wrong += [
+            f"{worker.name} ended because an evaluation met stop_when, which the run's settings do not have"
+            for worker in run.workers
+            if worker.ending is not None and worker.ending.text("reason") == MET
+        ]
+    elif has_ended_early(run) and early_end_of(run) is None:
+        # Its own file may have lost evaluations; one that is whole up to the end of the run has them all.
+        during = [life for life in run.evaluator.processes if life is not run.evaluation and life.evaluated]
+        ended = f"the run ended early at global step {run.last_step}"
+        findings.add(
+            f"{ended}, and no evaluation of a checkpoint before met {condition}",
+            certain=bool(during) and not run.evaluator.unreadable,
+        )

@@ -1,0 +1,82 @@
+"""The condition that ends a run before its last step: a metric of an evaluation beside a bound."""
+
+import math
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What evaluations find of the built-in models, to compare with a bound. A user's own model has other metrics.
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "cnn": ("accuracy", "cross_entropy"),
+    "dlrm": ("auc", "log_loss"),
+    "linear": ("loss", "weight", "bias"),
+    "mnist_mlp": ("accuracy", "cross_entropy"),
+    "partition": ("largest_error", "loss", "parts_found"),
+    "placement_demo": ("largest_error", "loss"),
+    "wide_deep": ("auc", "log_loss"),
+}
+_COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_FORM = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_]{{0,99}})\s*([<>]=?)\s*({_NUMBER})\s*")
+
+
+@dataclass(frozen=True)
+class StopCondition:
+    """A metric, how it compares, and the bound, as in "auc > 0.77"."""
+
+    metric: str
+    comparison: str
+    bound_text: str
+
+    @classmethod
+    def from_text(cls, text: str) -> "StopCondition":
+        """Return the condition that a text says. Raises ValueError."""
+        match = _FORM.fullmatch(text)
+        if match is None or not math.isfinite(float(match[3])):
+            raise ValueError(text)
+        return cls(*match.groups())
+
+    @property
+    def bound(self) -> float:
+        """The number that the metric is compared with."""
+        return float(self.bound_text)
+
+    def is_met(self, metrics: Mapping[str, float]) -> bool:
+        """Return whether the metric is there, and beyond the bound; nan never is."""
+        value = metrics.get(self.metric, math.nan)
+        return bool(_COMPARISONS[self.comparison](value, self.bound))
+
+    @property
+    def as_setting(self) -> str:
+        """The condition without blanks, because systemd splits a task's flags at blanks."""
+        return f"{self.metric}{self.comparison}{self.bound_text}"
+
+    def __str__(self) -> str:
+        """Return the condition in words."""
+        return f"{self.metric} {self.comparison} {self.bound_text}"
+
+
+def condition_in(settings: Mapping[str, Any]) -> StopCondition | None:
+    """Return the condition in settings of a run, whoever wrote these; None if there is none."""
+    try:
+        return StopCondition.from_text(str(settings.get("stop_when") or ""))
+    except ValueError:
+        return None
+
+
+def stop_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Return setting -> why the run cannot end by its condition."""
+    condition = condition_in(settings)
+    if condition is None:
+        return {}
+    what = f"{prefix}stop_when is {str(condition)!r}"
+    if settings.get("evaluate_every_steps") == 0:
+        why = f"with {prefix}evaluate_every_steps 0, so that no evaluation decides"
+        return {"stop_when": f"{what} {why}; expected an empty text, or {prefix}evaluate_every_steps above 0"}
+    known = METRICS.get(str(settings.get("model")), (condition.metric,))
+    if condition.metric not in known:
+        why = f"{prefix}model {settings['model']!r} has no such metric; expected one of {', '.join(known)}"
+        return {"stop_when": f"{what}, and {why}"}
+    return {}

@@ -1,0 +1,154 @@
+"""Evaluations during the run: the chief saves checkpoints for them, and a child process evaluates each.
+
+The child (trainer/evaluator.py) shares nothing with the tasks but the folder with checkpoints. It writes what
+it finds into records of its own, and answers the chief, which ends the run once the user's condition is met.
+"""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO
+
+from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.stop_condition import condition_in
+from trainer.coordination.running_task import RunningTask
+from trainer.engine.training import TrainingSession
+from trainer.process.console import say
+from trainer.process.failure import TaskFailure
+from trainer.task.saving import CheckpointSaver
+
+_MOST_FAILURES = 3
+_SECONDS_TO_END = 5.0
+
+
+class Evaluations:
+    """The evaluations of the chief's checkpoints; without a run directory there are none."""
+
+    def __init__(self, task: RunningTask, saver: CheckpointSaver) -> None:
+        self._task, self._saver = task, saver
+        self._directory = task.options.run_directory
+        self._every = task.settings.evaluate_every_steps if self._directory else 0
+        self._condition = condition_in(task.settings.as_dict())
+        self._process: subprocess.Popen[str] | None = None
+        # The lines of the child; an empty one once it has ended.
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._failures = 0
+        self._steps_from = 0
+        # Whether a checkpoint is being saved for the child, and whether the child evaluates one.
+        self._is_saved_for = self._evaluates = False
+        # The global step of the evaluation that met the condition.
+        self._met_at: int | None = None
+
+    def start(self, global_step: int) -> None:
+        """Begin to count from this global step; start the child, unless it is there."""
+        self._steps_from, self._is_saved_for = global_step, False
+        if self._met_at is not None and self._met_at > global_step:
+            self._met_at = None  # the run goes on from an earlier model
+        if self._every and self._process is None and self._failures < _MOST_FAILURES:
+            self._start_child()
+
+    def steps_left(self, global_step: int) -> float:
+        """Return the global steps until an evaluation is due; infinity if none can be."""
+        if self._process is None or self._is_saved_for or self._evaluates or self._saver.is_saving:
+            return math.inf
+        return self._steps_from + self._every - global_step
+
+    def work(self, session: TrainingSession, global_step: int) -> bool:
+        """Save for an evaluation that is due, and take answers; return whether the condition is met.
+
+        Raises tf.errors.OpError if a ps is lost, and TaskFailure (`configuration`) if an evaluation lacks the
+        metric of the condition.
+        """
+        while not self._answers.empty():
+            if answer := self._answers.get():
+                self._take(json.loads(answer))
+            else:
+                self._restart_child()
+        if self._is_saved_for and not self._saver.is_saving:
+            self._is_saved_for = False
+            # The values may be of a later step than the chief knew: others took steps while it read them.
+            self._steps_from = max(self._steps_from, self._saver.saved_step)
+            self._ask_child()
+        elif self.steps_left(global_step) <= 0:
+            self._steps_from, self._is_saved_for = global_step, True
+            self._saver.save(session, global_step)
+        return self._met_at is not None
+
+    def end(self) -> None:
+        """Let the child end, which takes some seconds at most."""
+        child, self._process = self._process, None
+        if child is None:
+            return
+        with suppress(OSError):
+            self._input_of(child).close()
+        try:
+            child.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            if self._evaluates:
+                say("The evaluation that went on at the end is given up.")
+            child.kill()
+            child.wait()
+
+    def _start_child(self) -> None:
+        command = [sys.executable, "-m", "trainer.evaluator", "--follow", str(self._directory)]
+        # A session of its own, so that Ctrl-C in a terminal only reaches the task; without it the child ends.
+        self._process = child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        Thread(target=self._read, args=(child,), daemon=True).start()
+
+    def _read(self, child: subprocess.Popen[str]) -> None:
+        for line in child.stdout or ():
+            self._answers.put(line)
+        self._answers.put("")
+
+    def _restart_child(self) -> None:
+        """Start another child after one that has ended, but not for ever: training goes on without."""
+        child, self._process, self._evaluates = self._process, None, False
+        if child is None:
+            return
+        self._failures += 1
+        say(f"The process that evaluates has ended, exit code {child.wait()}; the lines above may say why.")
+        if self._failures < _MOST_FAILURES:
+            self._start_child()
+        else:
+            say(f"It has ended {self._failures} times: from now on this run is not evaluated.")
+
+    def _ask_child(self) -> None:
+        if self._process is None:
+            return
+        self._evaluates = True
+        with suppress(OSError):  # its end is among the answers
+            self._input_of(self._process).write("newest\n")
+            self._input_of(self._process).flush()
+
+    def _take(self, answer: Mapping[str, object]) -> None:
+        self._evaluates, self._failures = False, 0
+        step, found = answer["global_step"], answer["metrics"]
+        if not isinstance(step, int) or not isinstance(found, dict):
+            raise TypeError(answer)
+        metrics = {name: math.nan if value is None else float(value) for name, value in found.items()}
+        self._task.progress.evaluation = {"global_step": step, "metrics": metrics}
+        listing = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        say(f"Evaluated global step {step}: {listing}")
+        condition = self._condition
+        if condition is None:
+            return
+        if condition.metric not in metrics:
+            what = f"trainer_stop_when (--stop_when) is {str(condition)!r}"
+            expected = f"expected a metric of the model: {', '.join(sorted(metrics))}"
+            raise TaskFailure(CONFIGURATION, f"{what}; {expected}")
+        if condition.is_met(metrics):
+            say(f"The run ends: {condition} is met, {condition.metric} was {metrics[condition.metric]:.6g}.")
+            self._met_at = step
+
+    @staticmethod
+    def _input_of(child: subprocess.Popen[str]) -> IO[str]:
+        if child.stdin is None:
+            raise ValueError("the child has no standard input")
+        return child.stdin
