@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from psfleet.evidence.answer import size
-from psfleet.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure
-from psfleet.report.series import Curves
+from psfleet.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure, new_figures
+from psfleet.report.series import Curves, Line
 from psfleet.report.timeline import Lane
 from psfleet.report.wording import number, thinned
 
-_LINE_CHART_HEIGHT = 3.4
+_LINE_CHART_HEIGHT, _METRIC_HEIGHT = 3.4, 2.2
 # If the highest loss is at least this many times the lowest, the scale is logarithmic.
 _LOG_FROM = 20.0
 MOST_BARS = 24
@@ -72,6 +72,30 @@ def loss_chart(
     axes.set_ylabel(f"loss{' (logarithmic)' if logarithmic else ''}")
     _plain(axes, "x" if logarithmic else "both")
     return _with_legend(figure)
+
+
+def evaluation_chart(
+    lines: Sequence[Line], goals: Mapping[str, Sequence[float]], ends: Mapping[str, float]
+) -> Figure:
+    """Draw metrics of evaluations over the global step, one below the other.
+
+    `goals` are the bounds of a metric in the verdict, `ends` the bound that ends the run.
+    """
+    figure, every = new_figures(len(lines), _METRIC_HEIGHT)
+    for axes, line in zip(every, lines, strict=True):
+        x, y = zip(*line.points, strict=True)
+        axes.plot(x, y, ".-", color=PALETTE[0], markersize=4)
+        for place, bound in enumerate(goals.get(line.name, ())):
+            words = None if place else "goal of the verdict"
+            axes.axhline(bound, color="#007a59", linestyle=(0, (4, 2)), linewidth=1, label=words)
+        if line.name in ends:
+            axes.axhline(ends[line.name], color="#d55e00", linewidth=1, label="ends the run")
+        axes.set_ylabel(label(line.name.replace("_", " ")))
+        _plain(axes, "both")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best")
+    every[-1].set_xlabel("global step")
+    return figure
 
 
 def rate_chart(curves: Curves, beginning: str) -> Figure:

@@ -3,7 +3,7 @@
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,13 @@ def new_figure(height: float) -> tuple[Figure, Axes]:
     """Return an empty figure of this height in inches, and its axes; use it only within `style`."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def new_figures(number: int, height: float) -> tuple[Figure, Sequence[Axes]]:
+    """Return an empty figure, and so many axes of this height in inches, one below the other."""
+    figure = Figure(figsize=(WIDTH, 0.4 + height * number), layout="constrained")
+    every = figure.subplots(number, sharex=True, squeeze=False)
+    return figure, [row[0] for row in every]
 
 
 def label(text: str) -> str:

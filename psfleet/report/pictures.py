@@ -8,14 +8,17 @@ from matplotlib.figure import Figure
 
 from psfleet.evidence.answer import counted
 from psfleet.evidence.clocks import beginning
+from psfleet.evidence.early_end import early_end_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.report import LOSS_PICTURE, charts, series, timeline
 from psfleet.report.drawing import as_svg, save_png, style
 from psfleet.report.wording import number, shortened
 from trainer.contract.progress import printable
+from trainer.contract.stop_condition import condition_in
 
 LOSS_PICTURE_DOTS_PER_INCH = 200
+_METRICS_DRAWN = 4
 _CLOCKS = "Clocks of two hosts are never compared."
 
 
@@ -35,6 +38,7 @@ def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
     named = series.notable_workers(run, verdict.figures)
     return (
         _loss(run, verdict, series.loss_curves(run, named)),
+        *_evaluations(run, verdict),
         _rates(run, named),
         _shares(run, verdict),
         _staleness(run, verdict),
@@ -94,6 +98,32 @@ def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
     restored, not_finite = series.restored_steps(run), series.losses_not_finite(run)
     others = series.one_process_curves(run)
     return charts.loss_chart(curves, restored, not_finite, next(iter(known), None), others)
+
+
+def _evaluations(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
+    """Return the picture of the evaluations of a run that had them."""
+    lines, condition = series.evaluations(run), condition_in(run.training)
+    if not (lines or run.training.get("evaluate_every_steps")):
+        return ()
+    ends = {condition.metric: condition.bound} if condition else {}
+    goals = {
+        goal.metric: [bound for bound in (goal.range.minimum, goal.range.maximum) if bound is not None]
+        for goal in verdict.settings.goals_of(run.model, verdict.figures["metrics"])
+    }
+    first = [name for name in (*ends, *goals) if name in lines]
+    drawn = [lines[name] for name in dict.fromkeys([*first, *sorted(lines)])][:_METRICS_DRAWN]
+    notes = [f"What {run.evaluator.name} found on the test examples, in the checkpoints of these steps."]
+    notes += [f"The run ended early: {end}."] if (end := early_end_of(run)) else []
+    missing = "" if drawn else "The run recorded no evaluation before its end."
+    return (
+        _picture(
+            "evaluations",
+            "Evaluations during the run",
+            " ".join(notes),
+            missing,
+            lambda: charts.evaluation_chart(drawn, goals, ends),
+        ),
+    )
 
 
 def _rates(run: Run, named: Sequence[str]) -> Picture:

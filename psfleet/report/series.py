@@ -8,6 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from psfleet.evidence.clocks import LARGEST, own_seconds
+from psfleet.evidence.convergence import metrics_of
 from psfleet.evidence.learning_pace import of_one_process
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
@@ -85,6 +86,25 @@ def one_process_curves(run: Run) -> list[list[Point]]:
     batch, curves = of_one_process(run)
     steps = ([(examples / batch, loss) for examples, loss in curve] for curve in curves)
     return [[point for point in curve if point[0] <= run.global_steps] for curve in steps]
+
+
+def evaluations(run: Run) -> dict[str, Line]:
+    """Return metric -> its values over the global step of each evaluation; {} without one during the run.
+
+    A line breaks where the run went on from an earlier step. Metrics that are always the same are left out.
+    """
+    found = run.evaluator.of("evaluated")
+    points: dict[str, list[Point]] = defaultdict(list)
+    before = -1
+    for step, metrics in ((record.integer("global_step"), metrics_of(record)) for record in found):
+        for name, value in metrics.items():
+            if step < before:
+                points[name].append(_BREAK)
+            if _drawable(step) and _drawable(value):
+                points[name].append((float(step), value))
+        before = step
+    lines = {name: _smoothed(Line(name, of)) for name, of in points.items() if len({y for _, y in of}) > 1}
+    return lines if len(found) > 1 else {}
 
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:

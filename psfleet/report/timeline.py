@@ -118,7 +118,7 @@ def happenings(run: Run) -> tuple[Happening, ...]:
         for place, happening in _placed(of_tasks.get(run.chief.name, []), [], -1)
         if happening.event == "restored"
     ]
-    # The evaluator starts when all other tasks have ended.
+    # The evaluator ends when all other tasks have ended. What it found before is with that in one row.
     first = {run.evaluator.name: LARGEST}
     placed = [_placed(own, restores, first.get(name, -1)) for name, own in of_tasks.items()]
     return tuple(happening for _, happening in heapq.merge(*placed, key=_sort_key))

@@ -154,10 +154,11 @@ def _workers(view: Snapshot) -> list[Text]:
 
 
 def _rest(view: Snapshot) -> list[Text]:
-    """Return the pieces about tasks that only serve, and about the saved checkpoint."""
+    """Return the pieces about tasks that only serve, the saved checkpoint, and the last evaluation."""
     saved = [] if view.saved_step is None else [Text(f"saved at step {view.saved_step}")]
     copied = [Text(f"copied to {task} at step {step}") for task, step in view.copied_steps.items()]
-    return serving_pieces(view.serving) + saved + copied
+    evaluated = [Text(f"evaluated: {of}")] if (of := view.progress.evaluation) else []
+    return serving_pieces(view.serving) + saved + copied + evaluated
 
 
 def _sentences(view: Snapshot) -> list[Text]:
@@ -167,7 +168,7 @@ def _sentences(view: Snapshot) -> list[Text]:
     if now.phase in {"starting", "waiting"}:
         pieces = [(waiting or "tasks are starting", "warning" if waiting and now.global_step else "plain")]
     elif now.phase == "finished":
-        pieces = [("finished", "good")]
+        pieces = [(f"finished: {now.reason}" if now.reason else "finished", "good")]
     elif now.phase != "training":
         text = ": ".join(part for part in (now.phase, now.reason or waiting) if part)
         pieces = [(text, "warning" if now.phase == "failed" else "plain")]

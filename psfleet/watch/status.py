@@ -241,6 +241,8 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
         parts.append(f"step {progress.global_step}")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4g}")
+    if progress.evaluation:
+        parts.append(f"evaluated: {progress.evaluation}")
     parts.append(f"led by {name} on {host}")
     if task["begun"]:
         parts.append(f"begun by {task['begun']}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.contract.plan import ClusterPlan, PlannedTask
-from trainer.contract.records import VERSION, events_file, schema_problems
+from trainer.contract.records import EVALUATOR, VERSION, events_file, schema_problems
 from trainer.contract.settings import TrainingSettings
 
 Record = dict[str, Any]
@@ -41,16 +41,39 @@ def make_run(folder: Path, plan: ClusterPlan | None = None, windows: int = 20) -
 
 def write(folder: Path, plan: ClusterPlan, task: PlannedTask, records: Sequence[Mapping[str, Any]]) -> None:
     """Write a task's records, each by its event and fields alone; all must be what the schema asks for."""
+    _write(folder, plan, (task.job, task.index, task.host), records)
+
+
+def write_evaluations(
+    folder: Path, plan: ClusterPlan, found: Sequence[tuple[int, Mapping[str, object]]]
+) -> None:
+    """Let the evaluator have found metrics at these global steps, the last of them after the run."""
+    evaluated = [
+        {
+            **{"event": "evaluated", "global_step": step, "metrics": metrics},
+            **{"examples": 100, "fingerprint": "0123456789abcdef"},
+        }
+        for step, metrics in found
+    ]
+    over = {"event": "finished", "reason": "run over"}
+    records = [started(50), *evaluated[:-1], over, started(51), evaluated[-1], over]
+    _write(folder, plan, (EVALUATOR, 0, plan.tasks[-1].host), records)
+
+
+def _write(
+    folder: Path, plan: ClusterPlan, whose: tuple[str, int, str], records: Sequence[Mapping[str, Any]]
+) -> None:
+    job, index, host = whose
     lines = []
     for number, fields in enumerate(records):
         values = {
-            **{"v": VERSION, "run_id": folder.name, "job": task.job, "index": task.index, "host": task.host},
+            **{"v": VERSION, "run_id": folder.name, "job": job, "index": index, "host": host},
             **{"pid": 100, "plan_hash": plan.hash, "release": "r1", "wall": 1.8e9, "monotonic": 1.0 + number},
             **fields,
         }
         assert not schema_problems(values), schema_problems(values)
         lines.append(json.dumps(values) + "\n")
-    events_file(folder, task.job, task.index).write_text("".join(lines))
+    events_file(folder, job, index).write_text("".join(lines))
 
 
 def ps_records() -> list[Record]:

@@ -15,7 +15,14 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import judge_run
 from psfleet.report.advice import next_steps
 from tests.psfleet.report.html_pages import page_of, png_size, report
-from tests.psfleet.report.made_runs import make_plan, make_run, started, worker_records, write
+from tests.psfleet.report.made_runs import (
+    make_plan,
+    make_run,
+    started,
+    worker_records,
+    write,
+    write_evaluations,
+)
 from tests.repository import ROOT
 
 SECTIONS = {"figures", "checks", "pictures", "workers", "cluster", "events", "logs", "settings", "not-shown"}
@@ -46,6 +53,30 @@ def test_the_page_has_every_section_and_picture_and_begins_with_the_verdict(draw
     assert page.text.index(verdict.verdict) < page.text.index("Key figures")
     for check in verdict.checks:
         assert f"{check.check.replace('_', ' ')} {check.detail}" in page.text
+
+
+def test_evaluations_are_drawn_with_the_goal_and_the_bound_that_ends_the_run(run: Path) -> None:
+    content = json.loads((run / "settings.json").read_text())
+    asked = {"evaluate_every_steps": 100, "stop_when": "loss<0.13"}
+    (run / "settings.json").write_text(json.dumps(content | {"training": content["training"] | asked}))
+    metrics = [
+        (step, {"loss": 40 / step, "weight": 2 - 1 / step, "bias": 10.0}) for step in range(20, 401, 20)
+    ]
+    write_evaluations(run, make_plan(), metrics)
+    page = report(run)
+    assert "evaluations" in page.ids
+    assert page.tags.count("svg") == len(PICTURES) + 1
+    drawn = [data.strip() for tag, data in page.texts if tag == "text"]
+    assert {"loss", "weight", "ends the run", "goal of the verdict"} <= set(drawn)
+    assert "bias" not in drawn  # it was always the same
+    assert drawn.count("ends the run") == 1
+
+
+def test_a_run_that_was_to_be_evaluated_and_was_not_says_so(run: Path) -> None:
+    content = json.loads((run / "settings.json").read_text())
+    training = content["training"] | {"evaluate_every_steps": 100}
+    (run / "settings.json").write_text(json.dumps(content | {"training": training}))
+    assert "The run recorded no evaluation before its end." in report(run).text
 
 
 def test_failed_checks_come_first_and_have_advice(run: Path) -> None:

@@ -1,6 +1,7 @@
 """The numbers that the charts draw."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.psfleet.report.made_runs import (
     step,
     worker_records,
     write,
+    write_evaluations,
 )
 
 PLAN = make_plan()
@@ -73,6 +75,40 @@ def test_the_speed_is_interrupted_by_a_lost_cluster_and_not_by_a_checkpoint(fold
     run = runs_of(folder, [*records[:3], saved, records[3], records[4], lost, *records[5:]])
     breaks = [math.isnan(x) for x, _ in series.rate_curves(run, ()).lines[1].points]
     assert breaks == [True, True, *6 * [False], True, False, False]
+
+
+def test_metrics_are_drawn_over_the_global_step_of_each_evaluation(folder: Path) -> None:
+    found: list[tuple[int, Mapping[str, object]]] = [
+        (20, {"loss": 9, "bias": 1.0}),
+        (60, {"loss": 4, "bias": 1.0}),
+        (80, {"loss": 2, "reachable": 1}),
+    ]
+    write_evaluations(folder, PLAN, found)
+    lines = series.evaluations(read_run(folder))
+    assert {name: line.points for name, line in lines.items()} == {"loss": [(20.0, 9), (60.0, 4), (80.0, 2)]}
+
+
+def test_the_evaluation_of_the_final_model_alone_is_no_series(folder: Path) -> None:
+    assert series.evaluations(read_run(folder)) == {}
+    write_evaluations(folder, PLAN, [(80, {"loss": 2})])
+    assert series.evaluations(read_run(folder)) == {}
+
+
+def test_the_series_is_interrupted_where_the_run_went_on_from_an_earlier_step(folder: Path) -> None:
+    steps = (20, 60, 40, 80)
+    write_evaluations(folder, PLAN, [(step, {"loss": step}) for step in steps])
+    (line,) = series.evaluations(read_run(folder)).values()
+    assert [x for x, _ in line.points if math.isfinite(x)] == list(steps)
+    assert [math.isnan(x) for x, _ in line.points].index(True) == 2
+
+
+@pytest.mark.parametrize("value", [None, 10**18, -(10**18)])
+def test_what_cannot_be_drawn_of_an_evaluation_is_left_out(folder: Path, value: object) -> None:
+    write_evaluations(
+        folder, PLAN, [(20, {"loss": 1}), (10**18, {"loss": 5}), (60, {"loss": value}), (80, {"loss": 2})]
+    )
+    (line,) = series.evaluations(read_run(folder)).values()
+    assert points(line) == [(20.0, 1), (80.0, 2)]
 
 
 def test_an_offset_of_a_hosts_clock_changes_nothing(folder: Path) -> None:

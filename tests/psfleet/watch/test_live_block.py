@@ -37,6 +37,13 @@ def test_a_run_with_few_tasks_shows_each_of_them() -> None:
     ]
 
 
+def test_the_last_evaluation_is_shown_beside_the_checkpoint() -> None:
+    view = trained()
+    view = replace(view, progress=replace(view.progress, evaluation="auc 0.77 at step 3500"), saved_step=3500)
+    assert shown(view)[-1] == "ps0, ps1 run   saved at step 3500   evaluated: auc 0.77 at step 3500"
+    assert "evaluated: auc 0.77 at step 3500" in line(view)
+
+
 def test_a_terminal_of_utf_8_shows_the_curve_of_the_loss() -> None:
     run = PlayedRun(decided_run(2))
     for second in range(40):
@@ -134,6 +141,11 @@ def test_missing_tasks_are_wrapped_between_words_in_a_few_rows() -> None:
 @pytest.mark.parametrize(
     ("now", "said"),
     [
+        ({"phase": "finished"}, "0%  step 0/400  finished"),
+        (
+            {"phase": "finished", "reason": "accuracy > 0.9 is met"},
+            "0%  step 0/400  finished: accuracy > 0.9 is met",
+        ),
         ({"phase": "ending", "missing": [MISSING]}, f"0%  step 0/400  ending: waiting for {WAITED_FOR}"),
         ({"phase": "failed", "reason": "loss is nan"}, "0%  step 0/400  failed: loss is nan"),
         # Texts of hosts are made printable.

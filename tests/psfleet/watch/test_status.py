@@ -89,6 +89,11 @@ def test_a_run_that_is_going_on_is_shown_with_its_tasks_and_progress() -> None:
     assert shown.run == expected
     assert shown.summary == "3 tasks on 2 hosts: 3 running"
     begun = "ana@desk, 2026-11-25 09:12 UTC"
+    found = {"evaluation": {"global_step": 40, "metrics": {"auc": 0.77}}}
+    evaluated = task("worker0", **stepping(progress=TRAINING | found))
+    assert status(answer(evaluated)).run == expected.replace(
+        "led by", "evaluated: auc 0.77 at step 40, led by"
+    )
     lead_task = task("worker0", begun=begun, **stepping(progress=TRAINING))
     assert status(answer(lead_task)).run == f"{expected}, begun by {begun}"
 
