@@ -243,6 +243,13 @@ ROWS = (
         options=(*_CHIEF, *_IMPATIENT),
     ),
     Row(
+        "F11/number",
+        "a worker's host goes for good, and one of two workers suffices",
+        gone("node3"),
+        told=("node3",),
+        options=("-e", "training_run_success=1", *_IMPATIENT),
+    ),
+    Row(
         "F11/all",
         "a worker's host goes for good, and all workers are needed",
         gone("node3"),
