@@ -143,6 +143,13 @@ ROWS = (
         workloads=("mlp", "wide"),
     ),
     Row(
+        "psfleet_least_bytes",
+        "psfleet, 8 batches to a push, bfloat16",
+        flags={"push_every": 8, "wire_dtype": "bfloat16", **_SHARED},
+        batches=8,
+        workloads=("wide",),
+    ),
+    Row(
         "tutorial",
         "the tutorials' program",
         f"{_PROGRAMS}.tutorial",
