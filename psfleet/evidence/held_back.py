@@ -21,7 +21,9 @@ from psfleet.evidence.time_spent import (
     use_of_ps,
     use_of_worker,
     waiting_for_workers,
+    without_core,
 )
+from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import counted, first_of
 
 # A cause below this share is not worth a change: without it the run would be less than 1.25 times as fast.
@@ -182,16 +184,28 @@ def _of_staleness(run: Run, pace: LearningPace | None) -> Iterator[Cause]:
 
 def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
     """Yield the causes by where the workers' time went, other than computing."""
-    finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
-    helps = "more hosts, or fewer tasks and other programs on these"
-    yield Cause("cores", time.without_core.least, finding, helps)
+    yield _of_cores(run, time)
     if time.cpu_seconds > 0:
-        share = time.computing.least * min(STEP_CPU_SECONDS / time.cpu_seconds, 1.0)
+        # Where cores are few, threads also wait for them so much longer.
+        active = time.computing.least + time.without_core.least
+        share = active * min(STEP_CPU_SECONDS / time.cpu_seconds, 1.0)
         of_step = f"each takes {_time(time.cpu_seconds)} of its worker's CPU"
         finding = f"small steps: {of_step}, of which some {_time(STEP_CPU_SECONDS)} are the price of any step"
         yield Cause("calls", share, finding, "a larger trainer_batch_size")
     if time.elsewhere.least >= WORTH_NAMING:
         yield _of_waiting(run, time, seconds)
+
+
+def _of_cores(run: Run, time: TimeSpent) -> Cause:
+    """Return the lack of cores, with the workers that lack them unless all do."""
+    finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
+    helps = "more hosts, or fewer tasks and other programs on these"
+    lacking = [worker.name for worker in run.with_lost if without_core(run, worker) >= WORTH_NAMING]
+    if 0 < len(lacking) < len(run.with_lost):
+        finding += f"; only {first_of(lacking, 3)} lacked them"
+        hosts = sorted({_host_of(run, name) for name in lacking})
+        helps = f"fewer tasks and other programs on {first_of(hosts, 3)}, or another host"
+    return Cause("cores", time.without_core.least, finding, helps)
 
 
 def _computing(run: Run, time: TimeSpent) -> Cause:
@@ -234,10 +248,14 @@ def _against_full(run: Run, name: str, seconds: float) -> str:
 
 
 def _against_bytes(run: Run) -> str:
-    """Return what makes a step move fewer bytes; every setting that does belongs here."""
+    """Return what makes training move fewer bytes, at most two ways; every setting that does belongs here."""
+    ways = []
     if run.training.get("wire_dtype") != "bfloat16":
-        return "trainer_wire_dtype: bfloat16 halves the bytes"
-    return "a larger trainer_batch_size: as many bytes for more examples"
+        ways.append("trainer_wire_dtype: bfloat16 halves the bytes")
+    if run.training.get("push_every") == 1 and run.training.get("model") not in TABLE_MODELS:
+        ways.append("trainer_push_every: 4 moves a quarter of the bytes, and needs more examples")
+    ways.append("a larger trainer_batch_size: fewer bytes for an example")
+    return ", or ".join(ways[:2])
 
 
 def _against_calls(run: Run) -> str:

@@ -160,6 +160,12 @@ def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
     return None if served is None else own + served
 
 
+def without_core(run: Run, worker: TaskRecords) -> float:
+    """Return the least part of a worker's time in which its threads had work and no core; 0 if unknown."""
+    use, seconds = use_of_worker(run, worker), seconds_of(worker)
+    return use.active_in(seconds).least * use.without_core if use is not None and seconds > 0 else 0.0
+
+
 def server_of(run: Run, worker: TaskRecords) -> TaskRecords | None:
     """Return the existing server that computes for a worker; None if it computes itself."""
     name = f"{SERVER}{worker.name.removeprefix('worker')}"

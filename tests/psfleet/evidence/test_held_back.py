@@ -88,6 +88,9 @@ class Made:
 
 
 SYNC = {"replication": "sync"}
+HALF_THE_BYTES = "trainer_wire_dtype: bfloat16 halves the bytes"
+FEWER_PUSHES = "trainer_push_every: 4 moves a quarter of the bytes, and needs more examples"
+LARGER_BATCHES = "a larger trainer_batch_size: fewer bytes for an example"
 # name -> the run, the causes, and what the two lines have.
 CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
     "a slow link": (
@@ -97,13 +100,23 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
             "the network: of a step's 50 ms a worker waited at least 44.5 ms for 6.25 MB to and from ps0",
             " (1 Gbit/s); ps0 had",
             "ps0 had work in at most 11% of the time",
-            "trainer_wire_dtype: bfloat16 halves the bytes",
+            f"{HALF_THE_BYTES}, or {FEWER_PUSHES}",
         ],
     ),
     "half the bytes already": (
         Made(bytes=GBIT, settings={"wire_dtype": "bfloat16"}),
         ["network"],
-        ["a larger trainer_batch_size: as many bytes"],
+        [f"| {FEWER_PUSHES}, or {LARGER_BATCHES}"],
+    ),
+    "fewer pushes already": (
+        Made(bytes=GBIT, settings={"push_every": 8}),
+        ["network"],
+        [f"| {HALF_THE_BYTES}, or {LARGER_BATCHES}"],
+    ),
+    "tables, which take no fewer pushes": (
+        Made(bytes=GBIT, settings={"model": "wide_deep"}),
+        ["network"],
+        [f"| {HALF_THE_BYTES}, or {LARGER_BATCHES}"],
     ),
     "bytes that nobody counted": (Made(), ["network"], ["for what travels to and from ps0; "]),
     "a full ps": (
@@ -164,6 +177,17 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
         ["cores"],
         ["too few cores: ready threads had none in at least 78%", "more hosts, or fewer tasks"],
     ),
+    "small steps without cores, as they were recorded": (
+        Made(
+            workers=[
+                used(2.33, 14.89, cores=2, samples=45, active_samples=28),
+                used(2.35, 15.74, cores=2, samples=45, active_samples=34),
+            ],
+            steps=[85] * 2,
+        ),
+        ["cores", "calls"],
+        ["too few cores: ", "small steps: each takes 1.38 ms", "on these; a larger trainer_batch_size"],
+    ),
     "no core, and the network": (
         Made(workers=[used(1.0, 4.0, active=0.5)] * 2),
         ["network", "cores"],
@@ -202,6 +226,21 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
         Made(workers=[None, used(2.0, 8.0)], waiting=[0.4, 0.0], settings=SYNC),
         ["stragglers"],
         ["and its threads were without a core for 80% of the time they had work"],
+    ),
+    "a host of two without cores, as it was recorded": (
+        Made(
+            workers=[
+                used(0.73, 4.63, cores=2, samples=58, active_samples=14),
+                used(0.63, 29.14, cores=2, samples=52, active_samples=45),
+            ],
+            waiting=[0.391, 0.029],
+            settings=SYNC,
+        ),
+        ["cores", "stragglers"],
+        [
+            "of the workers' time; only worker1 lacked them; and slow workers: the others waited for 36%",
+            "| fewer tasks and other programs on node1, or another host; a smaller",
+        ],
     ),
     "all wait for the ps": (
         Made(workers=[IDLE, IDLE], waiting=[0.4, 0.4], settings=SYNC),
