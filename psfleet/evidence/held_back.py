@@ -253,7 +253,7 @@ def _against_bytes(run: Run) -> str:
     if run.training.get("wire_dtype") != "bfloat16":
         ways.append("trainer_wire_dtype: bfloat16 halves the bytes")
     if run.training.get("push_every") == 1 and run.training.get("model") not in TABLE_MODELS:
-        ways.append("trainer_push_every: 4 moves a quarter of the bytes, and needs more examples")
+        ways.append("trainer_push_every: 4 to 8 moves so many times fewer bytes, but needs more examples")
     ways.append("a larger trainer_batch_size: fewer bytes for an example")
     return ", or ".join(ways[:2])
 

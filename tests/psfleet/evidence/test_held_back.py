@@ -89,7 +89,7 @@ class Made:
 
 SYNC = {"replication": "sync"}
 HALF_THE_BYTES = "trainer_wire_dtype: bfloat16 halves the bytes"
-FEWER_PUSHES = "trainer_push_every: 4 moves a quarter of the bytes, and needs more examples"
+FEWER_PUSHES = "trainer_push_every: 4 to 8 moves so many times fewer bytes, but needs more examples"
 LARGER_BATCHES = "a larger trainer_batch_size: fewer bytes for an example"
 # name -> the run, the causes, and what the two lines have.
 CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
