@@ -4,7 +4,7 @@ A cause has a share: the part of the workers' time that it took, or of their exa
 by it, since without one of share s the run would need 1 - s of its time. docs/performance.md explains each.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,16 +12,17 @@ from psfleet.evidence.answer import size
 from psfleet.evidence.learning_pace import LearningPace
 from psfleet.evidence.price_of_faults import saving_seconds
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.settings import EvidenceSettings
+from psfleet.evidence.task_records import TaskRecords
 from psfleet.evidence.time_spent import (
     Span,
     TimeSpent,
+    least_parts,
     seconds_of,
     server_of,
     time_spent,
     use_of_ps,
-    use_of_worker,
     waiting_for_workers,
-    without_core,
 )
 from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import counted, first_of
@@ -119,32 +120,40 @@ def _of_others(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> It
         return
     name = max(slowdowns, key=lambda worker: slowdowns[worker])
     times = slowdowns[name]
-    why = _why_slow(run, name)
+    why, helps = _why_slow(run, name)
     if run.rules.replication == "sync":
         share = waiting_for_workers(run)
         of_each = f"{name} took {times:.1f} times as long as the median worker for its part of a step"
         who = f"{of_each}{why}" if times >= 1.2 else "no worker was slow all the time, but one in each step"
         finding = f"slow workers: the others waited for {share:.0%} of the workers' time; {who}"
-        yield Cause("stragglers", share, finding, _against_stragglers(run, name))
+        yield Cause("stragglers", share, finding, _against_stragglers(run, times, helps))
     elif run.rules.replication == "async":
         share = sum(max(1 - 1 / slow, 0.0) for slow in slowdowns.values() if slow >= 1) / len(slowdowns)
         finding = f"{name} took {times:.1f} times as long as the median worker for a step{why}"
-        helps = f"look at {_host_of(run, name)}: doctor.yml, other programs, its link"
         yield Cause("stragglers", share, finding, helps)
 
 
-def _why_slow(run: Run, name: str) -> str:
-    use = use_of_worker(run, run.task(name)) if run.program is None else None
-    if use is None or use.without_core < WORTH_NAMING:
-        return ""
-    return f", and its threads were without a core for {use.without_core:.0%} of the time they had work"
+def _why_slow(run: Run, name: str) -> tuple[str, str]:
+    """Return why a worker was slow, and what helps; "" and a usual answer if its records do not tell."""
+    host = _host_of(run, name)
+    parts = least_parts(run, run.task(name))
+    if parts.elsewhere >= HALF and not _hidden_work(run):
+        why = f", and waited for the network and the ps in at least {parts.elsewhere:.0%} of its time"
+        return why, f"look at the link of {host}"
+    why = f", and its threads had no core in at least {parts.without_core:.0%} of its time"
+    helps = f"look at {host}: doctor.yml, other programs, its link"
+    if run.rules.replication == "sync":
+        helps = f"a smaller trainer_batch_size on {host}"
+    return why if parts.without_core >= WORTH_NAMING else "", helps
 
 
-def _against_stragglers(run: Run, name: str) -> str:
+def _against_stragglers(run: Run, times: float, of_slowest: str) -> str:
     workers = run.rules.workers
     if run.rules.gradients_per_step == workers > 2:
         return f"trainer_replicas_to_aggregate: {workers - 1} makes steps without the slowest worker"
-    return f"a smaller trainer_batch_size on {_host_of(run, name)}, or trainer_replication: async"
+    # Asynchronously, a worker that is so slow would not have its fair share of the steps.
+    too_slow = times * EvidenceSettings().minimum_share > 1
+    return of_slowest if too_slow else f"{of_slowest}, or trainer_replication: async"
 
 
 def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[Cause]:
@@ -200,10 +209,9 @@ def _of_cores(run: Run, time: TimeSpent) -> Cause:
     """Return the lack of cores, with the workers that lack them unless all do."""
     finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
     helps = "more hosts, or fewer tasks and other programs on these"
-    lacking = [worker.name for worker in run.with_lost if without_core(run, worker) >= WORTH_NAMING]
-    if 0 < len(lacking) < len(run.with_lost):
-        finding += f"; only {first_of(lacking, 3)} lacked them"
-        hosts = sorted({_host_of(run, name) for name in lacking})
+    if lacking := _some(run, lambda worker: least_parts(run, worker).without_core):
+        finding += f"; only {first_of([worker.name for worker in lacking], 3)} lacked them"
+        hosts = sorted({_host_of(run, worker.name) for worker in lacking})
         helps = f"fewer tasks and other programs on {first_of(hosts, 3)}, or another host"
     return Cause("cores", time.without_core.least, finding, helps)
 
@@ -218,9 +226,12 @@ def _computing(run: Run, time: TimeSpent) -> Cause:
 
 def _of_waiting(run: Run, time: TimeSpent, seconds: float) -> Cause:
     """Return the cause of the time in which workers had nothing to do: a ps, the bytes, or the calls."""
-    share = time.elsewhere.least
-    step = sum(map(seconds_of, run.with_lost)) / sum(window.steps for window in run.windows)
-    waited = f"of a step's {_time(step)} a worker waited at least {_time(share * step)}"
+    share, waiting = time.elsewhere.least, _some(run, lambda worker: least_parts(run, worker).elsewhere)
+    who = f"{first_of([worker.name for worker in waiting], 3)} alone" if waiting else "a worker"
+    steps = sum(_steps_of(worker) for worker in waiting) or sum(window.steps for window in run.windows)
+    step = sum(map(seconds_of, waiting or run.with_lost)) / steps
+    wait = min(share * sum(map(seconds_of, run.with_lost)) / steps, step)
+    waited = f"of a step's {_time(step)} {who} waited at least {_time(wait)}"
     busy = {ps.name: use.active_in(seconds) for ps in run.ps if (use := use_of_ps(ps, seconds))}
     names = first_of([ps.name for ps in run.ps], 3)
     full = [name for name, active in busy.items() if active.least >= PS_FULL]
@@ -230,11 +241,11 @@ def _of_waiting(run: Run, time: TimeSpent, seconds: float) -> Cause:
     idle = len(busy) == len(run.ps) and all(active.most < PS_IDLE for active in busy.values())
     most = max((active.most for active in busy.values()), default=1.0)
     of_ps = f"{names} had work in at most {most:.0%} of the time"
-    moved = bytes_of_a_step(run)
+    moved = bytes_of_a_step(run, waiting or run.workers, steps)
     amount = "what travels" if moved is None else f"{size(round(moved))}"
     rate = "" if moved is None else f" ({_rate(8 * moved / step)})"
     finding = f"{waited} for {amount} to and from {names}{rate}; {of_ps}"
-    if moved is not None and moved < MANY_BYTES and 8 * moved < SLOWEST_LINK * share * step:
+    if moved is not None and moved < MANY_BYTES and 8 * moved < SLOWEST_LINK * wait:
         return Cause("calls", share, f"calls, not their bytes: {finding}", _against_calls(run))
     cause, which = ("network", "the network") if idle else ("network_or_ps", f"the network or {names}")
     return Cause(cause, share, f"{which}: {finding}", _against_bytes(run))
@@ -265,20 +276,27 @@ def _against_calls(run: Run) -> str:
     return f"{larger}, or fewer ps" if len(run.ps) > 1 else larger
 
 
-def bytes_of_a_step(run: Run) -> float | None:
-    """Return the bytes that a worker received and sent for a step; None if that is not known.
+def bytes_of_a_step(run: Run, workers: Sequence[TaskRecords], steps: int) -> float | None:
+    """Return the bytes that workers received and sent for each of their steps; None if that is not known.
 
     systemd counts the bytes of a unit in the whole run, so they must be those of the recorded steps alone.
     """
     if run.parts or run.lost or any(len(worker.processes) != 1 for worker in run.workers):
         return None
-    servers = [server for worker in run.workers if (server := server_of(run, worker))]
-    endings = [run.endings.get(task.name) for task in (*run.workers, *servers)]
+    servers = [server for worker in workers if (server := server_of(run, worker))]
+    endings = [run.endings.get(task.name) for task in (*workers, *servers)]
     exchanged = [ending.exchanged for ending in endings if ending is not None and ending.exchanged]
-    if len(exchanged) < len(endings):
-        return None
-    moved = sum(map(sum, exchanged))
-    return moved / sum(window.steps for window in run.windows)
+    return sum(map(sum, exchanged)) / steps if len(exchanged) == len(endings) else None
+
+
+def _some(run: Run, part: Callable[[TaskRecords], float]) -> Sequence[TaskRecords]:
+    """Return the workers for which this part of their time is worth naming; none if it is so for all."""
+    found = [worker for worker in run.with_lost if _steps_of(worker) > 0 and part(worker) >= WORTH_NAMING]
+    return found if len(found) < len(run.with_lost) else ()
+
+
+def _steps_of(worker: TaskRecords) -> int:
+    return sum(window.steps for window in worker.windows)
 
 
 def _has_gpus(run: Run) -> bool:

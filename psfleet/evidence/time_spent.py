@@ -15,6 +15,7 @@ that cannot be are left out, and too few of them are as good as none.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
@@ -111,6 +112,17 @@ class TimeSpent:
     cpu_seconds: float
 
 
+class LeastParts(NamedTuple):
+    """Parts of a worker's time, each the least that it can be.
+
+    In `without_core` its threads had work and no core. In `elsewhere` it had nothing to do, and did not wait
+    for other workers.
+    """
+
+    without_core: float
+    elsewhere: float
+
+
 def seconds_of(worker: TaskRecords) -> float:
     """Return the seconds that a worker's windows of steps took, by its own clock alone."""
     return sum(window.seconds for window in worker.windows if 0 < window.seconds <= _MOST_SECONDS)
@@ -160,10 +172,13 @@ def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
     return None if served is None else own + served
 
 
-def without_core(run: Run, worker: TaskRecords) -> float:
-    """Return the least part of a worker's time in which its threads had work and no core; 0 if unknown."""
+def least_parts(run: Run, worker: TaskRecords) -> LeastParts:
+    """Return the least parts of a worker's time, 0 for what is unknown."""
     use, seconds = use_of_worker(run, worker), seconds_of(worker)
-    return use.active_in(seconds).least * use.without_core if use is not None and seconds > 0 else 0.0
+    if use is None or seconds <= 0:
+        return LeastParts(0.0, 0.0)
+    active, waiting = use.active_in(seconds), min(_waiting(worker) / seconds, 1.0)
+    return LeastParts(active.least * use.without_core, max(1 - active.most - waiting, 0.0))
 
 
 def server_of(run: Run, worker: TaskRecords) -> TaskRecords | None:

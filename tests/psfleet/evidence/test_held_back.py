@@ -199,11 +199,11 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
         ["worker3 took 10.0 times as long as the median worker for a step | look at node3"],
     ),
     "a slow worker of two": (
-        Made(workers=[None, used(2.0, 8.0)], steps=[10, 2]),
+        Made(workers=[None, used(2.0, 8.0, active=0.99)], steps=[10, 2]),
         ["stragglers"],
         [
             "worker1 took 3.0 times as long as the median worker for a step",
-            ", and its threads were without a core for 80% of the time they had work",
+            ", and its threads had no core in at least 78% of its time",
             "look at node1",
             "what else is not known: ",
         ],
@@ -223,9 +223,9 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
         ["a smaller trainer_batch_size on node1, or trainer_replication: async"],
     ),
     "the slow worker lacks a core": (
-        Made(workers=[None, used(2.0, 8.0)], waiting=[0.4, 0.0], settings=SYNC),
+        Made(workers=[None, used(2.0, 8.0, active=0.99)], waiting=[0.4, 0.0], settings=SYNC),
         ["stragglers"],
-        ["and its threads were without a core for 80% of the time they had work"],
+        ["and its threads had no core in at least 78% of its time;", "| a smaller trainer_batch_size on"],
     ),
     "a host of two without cores, as it was recorded": (
         Made(
@@ -240,6 +240,41 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
         [
             "of the workers' time; only worker1 lacked them; and slow workers: the others waited for 36%",
             "| fewer tasks and other programs on node1, or another host; a smaller",
+        ],
+    ),
+    "a slow link of two, as it was recorded": (
+        Made(
+            workers=[
+                used(2.29, 18.79, cores=2, samples=23, active_samples=20),
+                used(0.28, 4.91, cores=2, samples=23, active_samples=2),
+            ],
+            ps=[used(1.25, 10.9, cores=2, samples=33, active_samples=11)],
+            steps=[26, 1],
+            bytes=32_000_000,
+        ),
+        ["stragglers", "network_or_ps"],
+        [
+            "worker1 took 13.5 times as long as the median worker for a step, and waited for the network and",
+            "in at least 73% of its time; and the network or ps0: of a step's 500 ms worker1 alone waited",
+            " for 3.2 MB to and from ps0 (51.2 Mbit/s)",
+            "| look at the link of node1; trainer_wire_dtype",
+        ],
+    ),
+    "a slow link of two, synchronous, as it was recorded": (
+        Made(
+            workers=[
+                used(0.41, 4.0, cores=2, samples=150, active_samples=11),
+                used(0.28, 3.86, cores=2, samples=152, active_samples=26),
+            ],
+            waiting=[0.458, 0.004],
+            steps=[1, 1],
+            bytes=32_000_000,
+            settings=SYNC,
+        ),
+        ["stragglers", "network"],
+        [
+            "worker1 took 6.4 times as long as the median worker for its part of a step, and waited for",
+            "| look at the link of node1; trainer_wire_dtype",
         ],
     ),
     "all wait for the ps": (

@@ -1,0 +1,90 @@
+"""What held a run back and what helps, as runs on container hosts end with it: each host has one fault."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.faults.cluster import Cluster, cluster, wait_for
+from tests.faults.outcome import verdict_of
+from tests.faults.soak import limit_links
+
+pytestmark = pytest.mark.chaos
+
+SLOW_HOST, SLOW_WORKER = "node3", "worker1"
+WIDE = {"model": "mnist_mlp", "hidden_units": 5000, "optimizer": "adam"}
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Cluster]:
+    with cluster(["ps"], ["worker"], ["worker"]) as made:
+        yield made
+
+
+def figures_of(made: Cluster, run_id: str, **settings: object) -> Mapping[str, Any]:
+    """Train; return the figures of the run, which must be proven."""
+    options = json.dumps({f"trainer_{name}": value for name, value in settings.items()})
+    done = made.play("train.yml", "-e", f"run_id={run_id}", "-e", options)
+    verdict = verdict_of(made.folder / "runs" / run_id)
+    assert verdict.get("verdict") == "proven", done.stdout[-3000:]
+    figures: Mapping[str, Any] = verdict["figures"]
+    for cause in figures["held_back"]["causes"]:
+        assert cause["finding"] in done.stdout
+        assert cause["helps"] in done.stdout
+    return figures
+
+
+def what_helps(figures: Mapping[str, Any]) -> Mapping[str, str]:
+    return {cause["cause"]: cause["helps"] for cause in figures["held_back"]["causes"]}
+
+
+@contextmanager
+def few_cores(made: Cluster, run_id: str) -> Iterator[None]:
+    """Let a host have little of a core from the first step of a run on."""
+
+    def limit() -> None:
+        wait_for(lambda: made.global_step(run_id) > 0)
+        made.podman("update --cpus=0.06", SLOW_HOST)
+
+    limiting = threading.Thread(target=limit)
+    limiting.start()
+    try:
+        yield
+    finally:
+        limiting.join()
+        made.podman(f"update --cpus={os.cpu_count()}", SLOW_HOST)
+
+
+def test_a_host_without_cores_is_named(made: Cluster) -> None:
+    with few_cores(made, "cores"):
+        figures = figures_of(
+            made, "cores", model="mnist_mlp", optimizer="adam", replication="sync", batch_size=200, steps=300
+        )
+    helps = what_helps(figures)
+    assert f"a smaller trainer_batch_size on {SLOW_HOST}" in helps["stragglers"]
+    findings = [cause["finding"] for cause in figures["held_back"]["causes"]]
+    assert any(f"{SLOW_WORKER} took" in finding and "had no core" in finding for finding in findings)
+
+
+def test_larger_batches_instead_of_small_ones_save_what_each_step_costs(made: Cluster) -> None:
+    small = figures_of(made, "small", model="mnist_mlp", batch_size=4, steps=8000)
+    assert "a larger trainer_batch_size" in what_helps(small)["calls"]
+    large = figures_of(made, "large", model="mnist_mlp", batch_size=40, steps=1600)
+    cpu_seconds = [figures["held_back"]["time"]["cpu_seconds"] for figures in (small, large)]
+    assert cpu_seconds[1] / 40 < cpu_seconds[0] / 4 / 2
+
+
+def test_on_narrow_links_fewer_pushes_of_half_the_bytes_are_advised_and_help(made: Cluster) -> None:
+    limit_links(made, 50)
+    wide = figures_of(made, "wide", steps=240, **WIDE)
+    found = what_helps(wide)
+    helps = found.get("network") or found["network_or_ps"]
+    assert "trainer_wire_dtype: bfloat16" in helps
+    assert "trainer_push_every: 4 to 8" in helps
+    rarer = figures_of(made, "rarer", steps=130, wire_dtype="bfloat16", push_every=8, **WIDE)
+    moved = [figures["tasks"]["ps0"]["bytes_sent"] / figures["examples"] for figures in (wide, rarer)]
+    assert moved[1] < moved[0] / 10
