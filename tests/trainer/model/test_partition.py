@@ -55,23 +55,60 @@ def test_a_worker_with_its_own_ps_learns_only_its_part_although_its_loss_falls()
         metrics = session.evaluate(graph.data.test)
         assert metrics["parts_found"] == 1
         assert metrics[f"error_of_worker{index}"] < 0.02
-        others = partition.known_weights(2)[(1 - index) * WIDTH :][:WIDTH]
-        assert metrics["largest_error"] == pytest.approx(np.abs(others).max())
+        others = slice((1 - index) * WIDTH, (2 - index) * WIDTH)
+        unknown = [partition.known_weights(2)[others], partition.known_rows(2)[others]]
+        assert metrics["largest_error"] == pytest.approx(np.abs(unknown).max())
         session.session.close()
 
 
 def test_a_worker_trains_on_its_own_part_and_is_evaluated_on_all_parts() -> None:
     data = partition.load(SETTINGS, 3)
-    known = partition.known_weights(3)
+    weights, rows = partition.known_weights(3), partition.known_rows(3)
     for worker in range(3):
         part = data.train_of(worker).read(0, len(data.train) // 3)
-        own = slice(worker * WIDTH, (worker + 1) * WIDTH)
-        assert set(np.abs(part.features[:, own]).ravel()) == {1.0}
-        assert np.abs(part.features).sum() == len(part) * WIDTH, "0 but for its own weights"
-        assert part.labels == pytest.approx(part.features @ known, abs=6 * partition.NOISE)
-    assert set(np.abs(data.test.read(0, len(data.test)).features).ravel()) == {1.0}
-    assert np.abs(known).min() >= 1, "a weight that was not learned is far from the known one"
-    assert list(partition.known_weights(2)) == list(known[: 2 * WIDTH])
+        x, ids, factors = np.split(part.features, [len(weights), len(weights) + WIDTH], axis=1)
+        own = np.arange(worker * WIDTH, (worker + 1) * WIDTH)
+        assert set(np.abs(x[:, own]).ravel()) == {1.0}
+        assert np.abs(x).sum() == len(part) * WIDTH, "0 but for its own weights"
+        assert set(ids.ravel()) == set(own), "its own rows, and no others"
+        assert set(np.abs(factors).ravel()) == {1.0}
+        expected = x @ weights + np.sum(rows[ids.astype(int)] * factors, axis=1)
+        assert part.labels == pytest.approx(expected, abs=6 * partition.NOISE)
+    tested = data.test.read(0, len(data.test)).features
+    assert set(np.abs(tested[:, : len(weights)]).ravel()) == {1.0}
+    assert set(tested[:, len(weights) : len(weights) + WIDTH].ravel()) == set(range(len(rows)))
+    for known, others in ((weights, partition.known_weights(2)), (rows, partition.known_rows(2))):
+        assert np.abs(known).min() >= 1, "what was not learned is far from what is known"
+        assert list(others) == list(known[: 2 * WIDTH])
+    assert len(set(np.concatenate([weights, rows]))) == 4 * 3 * WIDTH // 2
+
+
+@pytest.mark.parametrize("workers", [3, 300])
+def test_the_test_examples_need_every_row(workers: int) -> None:
+    data = partition.load(SETTINGS, workers)
+    [table] = partition.tables(ModelContext(SETTINGS, data, Devices((), "/job:localhost")))
+    tested = data.test.read(0, len(data.test))
+    with tf.Graph().as_default(), v1.Session() as session:
+        ids = table.ids(ModelContext(SETTINGS, data, Devices((), "")), tf.constant(tested.features))
+        needed = session.run(ids)
+    assert set(needed.ravel()) == set(range(table.rows)) == set(range(workers * WIDTH))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"replication": "in_graph"}, {"optimizer": "momentum"}, {"push_every": 4}, {"staleness": "damped"}],
+    ids=str,
+)
+def test_settings_that_are_not_for_tables_leave_the_rows_out(settings: dict[str, object]) -> None:
+    of_run = TrainingSettings.from_mapping({"model": "partition", **settings})
+    data = partition.load(of_run, 3)
+    context = ModelContext(of_run, data, Devices((), "/job:localhost"))
+    assert not partition.tables(context)
+    tested = data.test.read(0, len(data.test))
+    assert tested.features.shape[1] == 3 * WIDTH
+    with tf.Graph().as_default(), v1.Session() as session:
+        known = [tf.constant(partition.known_weights(3))]
+        assert session.run(partition.loss(context, known, tested.features, tested.labels)) < 0.001
 
 
 def test_every_worker_reads_the_whole_data_if_there_is_one_part() -> None:
@@ -93,9 +130,9 @@ def test_each_ps_holds_some_weights(ps: int, sizes: list[int]) -> None:
 @pytest.mark.parametrize(
     ("replication", "optimizer", "own_rate", "expected"),
     [
-        ("async", "sgd", None, 0.2),
-        ("sync", "sgd", None, 0.8),
-        ("in_graph", "sgd", None, 1.0),
+        ("async", "sgd", None, 0.125),
+        ("sync", "sgd", None, 0.5),
+        ("in_graph", "sgd", None, 0.625),
         ("sync", "adam", None, 0.05),
         ("sync", "sgd", 0.3, 0.3),
     ],
@@ -118,14 +155,17 @@ def test_metrics_of_many_workers_name_only_the_worst_worker() -> None:
     data = partition.load(SETTINGS, workers)
     context = ModelContext(SETTINGS, data, Devices((), "/job:localhost"))
     with tf.Graph().as_default(), v1.Session() as session:
-        variables = partition.create_variables(context)
-        found = partition.known_weights(workers)
-        found[5 * WIDTH] += 0.06
         test = data.test.read(0, len(data.test))
-        metrics = partition.metrics(context, variables, test.features, test.labels)
-        session.run([variable.assign(found).op for variable in variables])
-        values = session.run(metrics)
-    assert values[partition.WORST_WORKER] == 5
-    assert values["parts_found"] == workers - 1
-    assert values["largest_error"] == pytest.approx(0.06, abs=1e-5)
-    assert not [name for name in values if name.startswith(partition.ERROR_OF_WORKER)]
+        [table] = partition.tables(context)
+        ids = table.ids(context, test.features)
+        for wrong in ("weights", "rows"):
+            found = {"weights": partition.known_weights(workers), "rows": partition.known_rows(workers)}
+            found[wrong][5 * WIDTH] += 0.06
+            rows = tf.gather(found["rows"], ids)[:, :, tf.newaxis]
+            values = session.run(
+                partition.metrics(context, [found["weights"], rows], test.features, test.labels)
+            )
+            assert values[partition.WORST_WORKER] == 5, wrong
+            assert values["parts_found"] == workers - 1
+            assert values["largest_error"] == pytest.approx(0.06, abs=1e-5)
+            assert not [name for name in values if name.startswith(partition.ERROR_OF_WORKER)]

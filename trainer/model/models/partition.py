@@ -1,54 +1,74 @@
-"""A linear model, y = w . x, that no worker can learn alone: it shows whether workers share parameters.
+"""A linear model, y = w . x + v . rows, that no worker can learn alone: it shows whether workers share it.
 
-Every worker has two weights of its own. In its training examples, x is 0 except for these two, so its
-gradients do not change the other weights. These stay at 0, where they began, unless the workers that can
-learn them push to the same variables. The test examples depend on all weights.
+Every worker has two weights of its own, and two rows of a table, which are single numbers. In its training
+examples, x is 0 except for its own weights, and the ids are those of its own rows. So its gradients do not
+change the others. These stay at 0, where they began, unless the workers that can learn them push to the same
+variables and to the same table. The test examples depend on all weights and rows.
+
+Settings that are not for tables leave the rows out, so that the weights can be trained with any.
 """
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.contract.settings import TrainingSettings
+from trainer.contract.settings import TrainingSettings, table_problems
 from trainer.model.data import Data, Examples
-from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Values, Variables
+from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Table, Values, Variables
 
 v1 = tf.compat.v1
 
+# A worker has so many weights, and as many rows.
 WEIGHTS_OF_A_WORKER = 2
-# A worker's part counts as found if each of its weights is within this distance of the known weight.
+# A worker's part counts as found if each of its weights and rows is within this distance of the known one.
 FOUND_WITHIN = 0.05
 NOISE = 0.01
 # With more workers than this, the metrics only name the worst part, because every summary contains them.
 MOST_ERRORS_SHOWN = 8
 ERROR_OF_WORKER, WORST_WORKER = "error_of_worker", "worst_worker"
 _EXAMPLES_OF_A_WORKER, _TEST_EXAMPLES = 64, 200
-# All tasks must draw the same weights and examples, so these do not depend on the run's seed.
-_WEIGHTS_SEED, _TRAIN_SEED, _TEST_SEED = 20_212, 20_213, 20_214
+# All tasks must draw the same numbers and examples, so these do not depend on the run's seed.
+_WEIGHTS_SEED, _ROWS_SEED, _TRAIN_SEED, _TEST_SEED = 20_212, 20_215, 20_213, 20_214
+
+Numbers = npt.NDArray[np.float32]
 
 
-def known_weights(workers: int) -> npt.NDArray[np.float32]:
+def has_rows(settings: TrainingSettings) -> bool:
+    """Return whether the model has a table: whether the settings are for a model with tables."""
+    return not table_problems(settings.as_dict())
+
+
+def known_weights(workers: int, seed: int = _WEIGHTS_SEED) -> Numbers:
     """Return the weights to learn, [workers * WEIGHTS_OF_A_WORKER], each from 1 to 3 or from -3 to -1.
 
     A worker's weights do not depend on the number of workers.
     """
     parts = []
     for worker in range(workers):
-        generator = np.random.default_rng([_WEIGHTS_SEED, worker])
+        generator = np.random.default_rng([seed, worker])
         parts.append(generator.uniform(1, 3, WEIGHTS_OF_A_WORKER) * _signs(generator, WEIGHTS_OF_A_WORKER))
     return np.concatenate(parts).astype(np.float32)
 
 
-def load(_settings: TrainingSettings, workers: int) -> Data:
-    """Return features [count, workers * WEIGHTS_OF_A_WORKER] of -1, 0 and 1; each worker has one part."""
-    weights = known_weights(workers)
+def known_rows(workers: int) -> Numbers:
+    """Return the rows to learn, as many as there are weights, and drawn as these."""
+    return known_weights(workers, _ROWS_SEED)
+
+
+def load(settings: TrainingSettings, workers: int) -> Data:
+    """Return features [count, columns]; each worker has one part of the examples.
+
+    Features are x, which is -1, 0 or 1 for each weight. With rows, the ids of WEIGHTS_OF_A_WORKER rows
+    follow, and then v, which is -1 or 1 for each of these.
+    """
+    rows = has_rows(settings)
     pieces = [
-        _examples(np.random.default_rng([_TRAIN_SEED, worker]), _EXAMPLES_OF_A_WORKER, weights, worker)
+        _examples(np.random.default_rng([_TRAIN_SEED, worker]), _EXAMPLES_OF_A_WORKER, workers, worker, rows)
         for worker in range(workers)
     ]
     train = Examples(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
-    test = Examples(*_examples(np.random.default_rng(_TEST_SEED), _TEST_EXAMPLES, weights, None))
-    return Data(train, test, parts=workers)
+    generator, count = np.random.default_rng(_TEST_SEED), max(_TEST_EXAMPLES, workers)
+    return Data(train, Examples(*_examples(generator, count, workers, None, rows)), parts=workers)
 
 
 def create_variables(context: ModelContext) -> Variables:
@@ -56,44 +76,65 @@ def create_variables(context: ModelContext) -> Variables:
 
     If there are more ps than weights, some ps hold none.
     """
-    weights = context.data.test.read(0, 1).features.shape[1]
+    weights = _weights_of(context)
     pieces = np.array_split(np.arange(weights), min(weights, max(1, len(context.devices.ps))))
     zeros, variables = v1.zeros_initializer(), []
     for number, piece in enumerate(pieces):
         with tf.device(context.devices.ps_device(number)):
-            weights = v1.get_variable(f"weights{number}", [len(piece)], initializer=zeros, use_resource=True)
-            variables.append(weights)
+            variable = v1.get_variable(f"weights{number}", [len(piece)], initializer=zeros, use_resource=True)
+            variables.append(variable)
     return variables
 
 
-def outputs(_context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
-    """Return y = w . x."""
-    return {"y": tf.linalg.matvec(features, _all_weights(variables))}
+def tables(context: ModelContext) -> list[Table]:
+    """Return the table, whose rows are single numbers and begin at 0."""
+    if not has_rows(context.settings):
+        return []
+    return [Table("rows", _weights_of(context), 1, _ids, scale=0.0)]
 
 
-def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def outputs(context: ModelContext, values: Values, features: tf.Tensor) -> Outputs:
+    """Return y = w . x + v . rows, or y = w . x without rows."""
+    weights, rows = _split(context, values)
+    y = tf.linalg.matvec(features[:, : _weights_of(context)], weights)
+    if rows is not None:
+        y += tf.linalg.matvec(rows[:, tf.newaxis], features[:, -WEIGHTS_OF_A_WORKER:])[:, 0]
+    return {"y": y}
+
+
+def loss(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Return the mean squared error."""
-    return tf.reduce_mean(tf.square(labels - outputs(context, variables, features)["y"]))
+    return tf.reduce_mean(tf.square(labels - outputs(context, values, features)["y"]))
 
 
-def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return the largest error, the number of workers whose weights were found, and the loss.
+def metrics(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
+    """Return the largest error, the number of workers whose part was found, and the loss.
 
     Up to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric of its own. With more workers,
     `worst_worker` is the index of the worker with the largest error.
     """
-    errors = _errors_of_workers(variables)
-    workers = errors.shape[0]
+    weights, rows = _split(context, values)
+    errors = _errors_of_workers(weights)
+    workers = context.data.parts
+    if rows is not None:
+        ids = _ids(context, features)
+        of_rows = tf.reshape(tf.abs(rows - tf.gather(known_rows(workers), ids)), [-1])
+        owners = tf.reshape(ids // WEIGHTS_OF_A_WORKER, [-1])
+        # The test examples need each row. A worker without one among them would have the least number.
+        errors = tf.maximum(errors, tf.math.unsorted_segment_max(of_rows, owners, workers))
     if workers <= MOST_ERRORS_SHOWN:
         shown = {f"{ERROR_OF_WORKER}{worker}": errors[worker] for worker in range(workers)}
     else:
         shown = {WORST_WORKER: tf.cast(tf.argmax(errors), tf.float32)}
-    return {**watched(variables), **shown, "loss": loss(context, variables, features, labels)}
+    return {**_found(errors), **shown, "loss": loss(context, values, features, labels)}
 
 
 def watched(variables: Values) -> Scalars:
-    """Return the number of workers, how many workers' weights are found, and the largest error."""
-    errors = _errors_of_workers(variables)
+    """Return the number of workers, how many workers' weights are found, and their largest error."""
+    return _found(_errors_of_workers(_joined(variables)))
+
+
+def _found(errors: tf.Tensor) -> Scalars:
     return {
         "parts": tf.constant(float(errors.shape[0])),
         "parts_found": tf.reduce_sum(tf.cast(errors <= FOUND_WITHIN, tf.float32)),
@@ -101,26 +142,48 @@ def watched(variables: Values) -> Scalars:
     }
 
 
-def _all_weights(variables: Values) -> tf.Tensor:
+def _weights_of(context: ModelContext) -> int:
+    return context.data.parts * WEIGHTS_OF_A_WORKER
+
+
+def _ids(context: ModelContext, features: tf.Tensor) -> tf.Tensor:
+    first = _weights_of(context)
+    return tf.cast(features[:, first : first + WEIGHTS_OF_A_WORKER], tf.int64)
+
+
+def _split(context: ModelContext, values: Values) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Return all weights, and the rows of the examples, [count, WEIGHTS_OF_A_WORKER], if there are rows."""
+    if not has_rows(context.settings):
+        return _joined(values), None
+    *weights, rows = values
+    return _joined(weights), rows[:, :, 0]
+
+
+def _joined(variables: Values) -> tf.Tensor:
     return tf.concat([tf.convert_to_tensor(variable) for variable in variables], axis=0)
 
 
-def _errors_of_workers(variables: Values) -> tf.Tensor:
+def _errors_of_workers(weights: tf.Tensor) -> tf.Tensor:
     """Return the largest error among each worker's weights, [workers]."""
-    weights = _all_weights(variables)
     known = known_weights(weights.shape[0] // WEIGHTS_OF_A_WORKER)
     return tf.reduce_max(tf.reshape(tf.abs(weights - known), [-1, WEIGHTS_OF_A_WORKER]), axis=1)
 
 
 def _examples(
-    generator: np.random.Generator, count: int, weights: npt.NDArray[np.float32], worker: int | None
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return features and labels that depend only on this worker's weights; on all if `worker` is None."""
-    width = WEIGHTS_OF_A_WORKER
+    generator: np.random.Generator, count: int, workers: int, worker: int | None, rows: bool
+) -> tuple[Numbers, Numbers]:
+    """Return features and labels that depend only on this worker's part; on all if `worker` is None."""
+    width, weights = WEIGHTS_OF_A_WORKER, known_weights(workers)
     own = slice(None) if worker is None else slice(worker * width, (worker + 1) * width)
     features = np.zeros((count, len(weights)), np.float32)
     features[:, own] = _signs(generator, features[:, own].shape)
     labels = features @ weights + NOISE * generator.standard_normal(count)
+    if rows:
+        # Each example needs the rows after those of the one before, so that all are needed equally often.
+        ids = np.resize(np.arange(len(weights))[own], (count, width))
+        v = _signs(generator, ids.shape)
+        labels += np.sum(known_rows(workers)[ids] * v, axis=1)
+        features = np.concatenate([features, ids, v], axis=1, dtype=np.float32)
     return features, labels.astype(np.float32)
 
 
@@ -130,11 +193,12 @@ def _signs(generator: np.random.Generator, shape: int | tuple[int, ...]) -> npt.
 
 MODEL = Model(
     name="partition",
-    # With sgd, a step on a large batch leaves 0.6 of a worker's error; on a single example it leaves 0.72
-    # (root mean square).
-    learning_rates={"sgd": 0.2, "momentum": 0.02, "adagrad": 0.5, "adam": 0.05},
+    # With sgd, a step leaves 0.75 of a worker's error on a large batch, and 0.87 on a single example (root
+    # mean square).
+    learning_rates={"sgd": 0.125, "momentum": 0.02, "adagrad": 0.5, "adam": 0.05},
     load=load,
     create_variables=create_variables,
+    tables=tables,
     loss=loss,
     metrics=metrics,
     outputs=outputs,
@@ -145,7 +209,7 @@ MODEL = Model(
         f" largest error: {step.watched['largest_error']:.4f}, loss: {step.loss:.5f}"
     ),
     summary_lines=lambda metrics: [
-        f"Each worker knew {WEIGHTS_OF_A_WORKER} of {WEIGHTS_OF_A_WORKER * metrics['parts']:.0f} weights;"
+        f"Each worker knew one of {metrics['parts']:.0f} parts;"
         f" found are those of {metrics['parts_found']:.0f} of {metrics['parts']:.0f} workers",
         f"Largest error: {metrics['largest_error']:.4f}",
         f"Test-Loss: {metrics['loss']:.5f}",

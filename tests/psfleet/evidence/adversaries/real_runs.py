@@ -387,6 +387,9 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "noise_of_worker1": _faulty("noise"),
     "tables": _tables(),
     "tables_own": _tables("own_tables"),
+    "partition_tables_own": lambda _runs, folder: train(
+        folder, 2, ("--model=partition", "--steps=600"), programs={"worker1": _with("own_tables")}, ps=2
+    ),
     "tables_rows_dropped": _tables("rows_dropped"),
     "tables_rows_shifted": _tables("rows_shifted"),
     "tables_one_ps_restored": _tables_restored("one_ps_restored"),
