@@ -65,10 +65,10 @@ def rate_of(made: Cluster) -> float:
     return rate
 
 
-def limit_links(made: Cluster, megabits: int | None) -> None:
-    """Limit what each host can send, until it reboots."""
+def limit_links(made: Cluster, megabits: int | None, hosts: Sequence[str] = ()) -> None:
+    """Limit what each of these hosts can send, or each host without any, until it reboots."""
     if megabits is not None:
-        for host in sorted(set(made.places.values())):
+        for host in hosts or sorted(set(made.places.values())):
             network = f"--net=/proc/{made.init_of(host)}/ns/net"
             for command in limit_commands("eth0", megabits):
                 subprocess.run(["nsenter", network, *command], check=True)

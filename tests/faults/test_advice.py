@@ -1,15 +1,12 @@
 """What held a run back and what helps, as runs on container hosts end with it: each host has one fault."""
 
 import json
-import os
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.faults.cluster import Cluster, cluster, wait_for
+from tests.faults.cluster import Cluster, cluster
 from tests.faults.outcome import verdict_of
 from tests.faults.soak import limit_links
 
@@ -42,34 +39,6 @@ def what_helps(figures: Mapping[str, Any]) -> Mapping[str, str]:
     return {cause["cause"]: cause["helps"] for cause in figures["held_back"]["causes"]}
 
 
-@contextmanager
-def few_cores(made: Cluster, run_id: str) -> Iterator[None]:
-    """Let a host have little of a core from the first step of a run on."""
-
-    def limit() -> None:
-        wait_for(lambda: made.global_step(run_id) > 0)
-        made.podman("update --cpus=0.06", SLOW_HOST)
-
-    limiting = threading.Thread(target=limit)
-    limiting.start()
-    try:
-        yield
-    finally:
-        limiting.join()
-        made.podman(f"update --cpus={os.cpu_count()}", SLOW_HOST)
-
-
-def test_a_host_without_cores_is_named(made: Cluster) -> None:
-    with few_cores(made, "cores"):
-        figures = figures_of(
-            made, "cores", model="mnist_mlp", optimizer="adam", replication="sync", batch_size=200, steps=300
-        )
-    helps = what_helps(figures)
-    assert f"a smaller trainer_batch_size on {SLOW_HOST}" in helps["stragglers"]
-    findings = [cause["finding"] for cause in figures["held_back"]["causes"]]
-    assert any(f"{SLOW_WORKER} took" in finding and "had no core" in finding for finding in findings)
-
-
 def test_larger_batches_instead_of_small_ones_save_what_each_step_costs(made: Cluster) -> None:
     small = figures_of(made, "small", model="mnist_mlp", batch_size=4, steps=8000)
     assert "a larger trainer_batch_size" in what_helps(small)["calls"]
@@ -88,3 +57,12 @@ def test_on_narrow_links_fewer_pushes_of_half_the_bytes_are_advised_and_help(mad
     rarer = figures_of(made, "rarer", steps=130, wire_dtype="bfloat16", push_every=8, **WIDE)
     moved = [figures["tasks"]["ps0"]["bytes_sent"] / figures["examples"] for figures in (wide, rarer)]
     assert moved[1] < moved[0] / 10
+
+
+def test_the_slow_link_of_one_host_is_named(made: Cluster) -> None:
+    limit_links(made, 10, [SLOW_HOST])
+    figures = figures_of(made, "slow", **WIDE | {"hidden_units": 2000}, replication="sync", steps=120)
+    assert what_helps(figures)["stragglers"].startswith(f"look at the link of {SLOW_HOST}")
+    findings = [cause["finding"] for cause in figures["held_back"]["causes"]]
+    slow = next(finding for finding in findings if f"{SLOW_WORKER} took" in finding)
+    assert "waited for the network and the ps" in slow
