@@ -275,12 +275,16 @@ class TrainingGraph(ABC):
 def sizes_of_calls(most: int, of_a_pull: int = 1) -> Sequence[int]:
     """Return the numbers of steps that one call may take, in rising order.
 
-    TensorFlow prepares a graph of its own for each, so only powers of two are offered, of steps within a pull
-    and of pulls, and the most.
+    TensorFlow prepares a graph of its own for each, which costs as much as many steps. So only the most is
+    offered, a third of it, a third of that and so on: first of whole pulls, then of the steps within a pull.
     """
-    powers = [2**power for power in range(most.bit_length())]
-    whole = [of_a_pull * power for power in powers]
-    return sorted(size for size in {most, *whole, *powers[: of_a_pull.bit_length()]} if size <= most)
+    whole = [of_a_pull * pulls for pulls in _thirds(most // of_a_pull)]
+    return sorted({*whole, *_thirds(of_a_pull)})
+
+
+def _thirds(most: int) -> Sequence[int]:
+    """Return a number, a third of it, and so on down to 1."""
+    return [most, *_thirds((most + 1) // 3)] if most else []
 
 
 class TrainingSession:

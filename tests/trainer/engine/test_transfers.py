@@ -12,7 +12,7 @@ from tests.trainer.engine.transfers import Tasks, transfers_of, typed_transfers_
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.synchronous import SynchronousGraph
-from trainer.engine.training import TrainingGraph, TrainingSession
+from trainer.engine.training import TrainingGraph, TrainingSession, sizes_of_calls
 
 tasks_with = cache(Tasks)
 
@@ -76,7 +76,7 @@ def begun(ps: int, settings: TrainingSettings) -> tuple[TrainingGraph, TrainingS
 def test_a_step_transfers_only_the_necessary_tensors(
     replication: str, ps: int, optimizer: str, expected: dict[tuple[str, str], int]
 ) -> None:
-    settings = TrainingSettings(replication=replication, optimizer=optimizer)
+    settings = TrainingSettings(replication=replication, optimizer=optimizer, steps_per_call=1)
     graph, session = begun(ps, settings)
     assert transfers_of(session.session, graph.step) == expected
     session.close()
@@ -84,7 +84,7 @@ def test_a_step_transfers_only_the_necessary_tensors(
 
 def test_a_large_piece_travels_as_a_tensor_of_its_own() -> None:
     """Ps0 holds 1.5 of the 2.6 MB of weights; ps1 holds the rest and three small variables."""
-    graph, session = tasks_with(2).begin(0, TrainingSettings(hidden_units=10_000))
+    graph, session = tasks_with(2).begin(0, TrainingSettings(hidden_units=10_000, steps_per_call=1))
     session.initialise()
     assert transfers_of(session.session, graph.step) == {
         ("ps0", "worker0"): 1 + 1,
@@ -94,6 +94,23 @@ def test_a_large_piece_travels_as_a_tensor_of_its_own() -> None:
         ("ps1", "ps0"): 1,
     }
     session.close()
+
+
+@pytest.mark.parametrize(
+    ("most", "of_a_pull", "sizes"),
+    [
+        (1, 1, [1]),
+        (4, 1, [1, 4]),
+        (10, 1, [1, 3, 10]),
+        (32, 1, [1, 4, 11, 32]),
+        (6, 6, [1, 2, 6]),
+        (30, 5, [1, 2, 5, 10, 30]),
+    ],
+)
+def test_a_call_takes_the_most_steps_or_about_a_third_of_a_larger_one(
+    most: int, of_a_pull: int, sizes: list[int]
+) -> None:
+    assert sizes_of_calls(most, of_a_pull) == sizes
 
 
 @pytest.mark.parametrize("pull_ahead", [False, True])
@@ -120,7 +137,7 @@ def test_the_counts_of_all_steps_of_a_call_travel_in_one_tensor(
 ) -> None:
     graph, session = tasks_with(ps).begin(0, TrainingSettings(steps_per_call=5, pull_ahead=pull_ahead))
     assert isinstance(graph, AsynchronousGraph)
-    assert set(graph.calls) == {2, 4, 5}
+    assert set(graph.calls) == {2, 5}
     session.initialise()
     assert transfers_of(session.session, graph.calls[5]) == expected
     session.close()
@@ -129,7 +146,7 @@ def test_the_counts_of_all_steps_of_a_call_travel_in_one_tensor(
 @pytest.mark.parametrize(("replication", "workers"), [("async", 1), ("sync", 1), ("in_graph", 2)])
 def test_only_parameters_and_gradients_travel_in_the_wire_dtype(replication: str, workers: int) -> None:
     def travelling(dtype: str) -> Counter[tuple[str, str, tf.DType]]:
-        settings = TrainingSettings(replication=replication, wire_dtype=dtype)
+        settings = TrainingSettings(replication=replication, wire_dtype=dtype, steps_per_call=1)
         graph, session = begun(1, settings)
         found = typed_transfers_of(session.session, graph.step)
         session.close()
