@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tensorflow"])
+_FORKS.set_forkserver_preload(["tests.trainer.preloaded"])
 
 
 class ForkedProcess:

@@ -17,6 +17,11 @@ from trainer.contract.task_names import split_name
 from trainer.process.port_probes import REFUSED, probe
 
 PROGRAM = ("-m", "trainer")
+# What tasks are given unless a test gives them something else. Their runs are short, and TensorFlow prepares
+# a graph for each number of steps in a call: for more of them that would take longer than all the steps.
+FOR_SHORT_RUNS = ("--steps_per_call=4",)
+# The trainer for runs without an end of their own.
+PAUSING = (str(ROOT / "tests" / "trainer" / "pausing_program.py"),)
 
 
 class _Process(Protocol):
@@ -149,10 +154,12 @@ class Cluster(Processes[ForkedProcess]):
         *,
         servers: Sequence[int] = (),
         elsewhere: Sequence[int] = (),
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         """Choose free ports; nothing is started yet. `servers` has the workers with a server of their own.
 
-        The tasks `elsewhere`, by their places among ps and then workers, have another host's address.
+        The tasks `elsewhere`, by their places among ps and then workers, have another host's address. All
+        tasks run the `program`, unless they are started with another.
         """
         super().__init__(folder)
         ports = enumerate(free_ports(ps + workers))
@@ -160,8 +167,9 @@ class Cluster(Processes[ForkedProcess]):
         self.hosts = {"ps": addresses[:ps], "worker": addresses[ps:]}
         self.tasks = [f"{job}{index}" for job, hosts in self.hosts.items() for index in range(len(hosts))]
         self.tasks += [f"server{index}" for index in servers]
-        self.flags = flags
+        self.flags = (*FOR_SHORT_RUNS, *flags)
         self.codes: dict[str, int] = {}
+        self._program = program
         self._flags: dict[str, Sequence[str]] = {}
 
     def __enter__(self) -> "Cluster":
@@ -176,15 +184,13 @@ class Cluster(Processes[ForkedProcess]):
             process.kill()
             process.wait()
 
-    def start(
-        self, *tasks: str, flags: Sequence[str] | None = None, program: Sequence[str] = PROGRAM
-    ) -> None:
+    def start(self, *tasks: str, flags: Sequence[str] | None = None, program: Sequence[str] = ()) -> None:
         """Start tasks, all where none is named, with more flags; None: those of the task's last start."""
         for task in tasks or self.tasks:
             if flags is not None:
                 self._flags[task] = flags
             job, index = split_name(task)
-            command = [*program, f"--job_name={job}", f"--task_index={index}"]
+            command = [*(program or self._program), f"--job_name={job}", f"--task_index={index}"]
             command += [f"--{name}_hosts={','.join(hosts)}" for name, hosts in self.hosts.items()]
             command += ["--run_id=test", f"--run_directory={self.directory(task)}", *self.flags]
             command += self._flags.get(task, ())

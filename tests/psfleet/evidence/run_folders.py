@@ -11,7 +11,7 @@ from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict, judge_run
 from tests.trainer.forked import ForkedProcess
-from tests.trainer.processes import PROGRAM, Cluster
+from tests.trainer.processes import FOR_SHORT_RUNS, PROGRAM, Cluster
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.plan import JOBS, ClusterPlan, Job, PlannedTask
 from trainer.contract.settings import TrainingSettings
@@ -102,8 +102,9 @@ def evaluate(chief: Path, run: Path) -> None:
 
 
 def settings_of(flags: Sequence[str]) -> TrainingSettings:
-    """What flags such as `--model=linear` ask for."""
-    return TrainingSettings.from_mapping(dict(flag.removeprefix("--").split("=", 1) for flag in flags))
+    """What tasks of a `Cluster` are asked for with flags such as `--model=linear`."""
+    every = (*FOR_SHORT_RUNS, *flags)
+    return TrainingSettings.from_mapping(dict(flag.removeprefix("--").split("=", 1) for flag in every))
 
 
 def write_plan(run: Path, plan: ClusterPlan, training: Mapping[str, object]) -> None:

@@ -18,8 +18,8 @@ def test_a_healthy_run_is_proven(healthy: Path) -> None:
     assert checks(verdict, False, None) == set(), verdict.failing
     assert (verdict.verdict, verdict.exit_code) == ("proven", 0)
     assert verdict.headline == "PROVEN: 2 workers trained one model together through 1 ps, and it converged"
-    # One worker may take the last step while the other is amid a call of ten.
-    assert 400 <= verdict.figures["global_steps"] <= 410
+    # One worker may take the last step while the other is amid a call of four.
+    assert 400 <= verdict.figures["global_steps"] <= 404
     assert sum(worker["steps"] for worker in verdict.figures["workers"].values()) >= 400
     assert abs(verdict.figures["metrics"]["weight"] - 2) < 0.2
     assert verdict.figures["examples_per_second"] > 0

@@ -41,7 +41,11 @@ def _cluster(index: int, replication: str) -> Cluster:
 
 def _settings(replication: str) -> TrainingSettings:
     return TrainingSettings(
-        model="linear", replication=replication, batch_size=BATCH_SIZES[0], learning_rate=RATE
+        model="linear",
+        replication=replication,
+        batch_size=BATCH_SIZES[0],
+        learning_rate=RATE,
+        steps_per_call=1,
     )
 
 

@@ -26,10 +26,14 @@ LAST = 20
 class _Rounds:
     """Two workers in this process, which train the line on two ps; a step is of `replicas` gradients."""
 
-    def __init__(self, replicas: int) -> None:
+    def __init__(self, replicas: int, steps_per_call: int = 1) -> None:
         tasks = Tasks(ps=2)
         settings = TrainingSettings(
-            model="linear", replication="sync", batch_size=5, replicas_to_aggregate=replicas, steps_per_call=8
+            model="linear",
+            replication="sync",
+            batch_size=5,
+            replicas_to_aggregate=replicas,
+            steps_per_call=steps_per_call,
         )
         begun = [tasks.begin(worker, settings) for worker in (0, 1)]
         self.graphs = [cast(SynchronousGraph, graph) for graph, _ in begun]
@@ -58,12 +62,13 @@ class _Rounds:
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> Iterator[_Rounds]:
-    made = _Rounds(request.param)
+    made = _Rounds(*request.param)
     yield made
     made.end()
 
 
-both, one = (pytest.mark.parametrize("rounds", [replicas], indirect=True) for replicas in (2, 1))
+def _of(replicas: int, steps_per_call: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("rounds", [(replicas, steps_per_call)], indirect=True)
 
 
 def _never_told_to_stop() -> None:
@@ -76,7 +81,7 @@ def _until_the_end(session: SynchronousSession, taken: list[StepResult]) -> None
         taken += call_within(SECONDS, lambda: session.steps(8, _never_told_to_stop))
 
 
-@both
+@_of(2, 8)
 def test_a_call_of_several_steps_takes_part_in_as_many_rounds_and_none_follows_the_last(
     rounds: _Rounds,
 ) -> None:
@@ -100,7 +105,7 @@ def test_a_call_of_several_steps_takes_part_in_as_many_rounds_and_none_follows_t
         assert [step.counters[GLOBAL_STEP] for step in of_worker[: LAST - 1]] == before[1:LAST]
 
 
-@both
+@_of(2, 8)
 def test_a_call_whose_rounds_do_not_end_is_one_step_and_ends_soon(rounds: _Rounds) -> None:
     def told_to_stop() -> None:
         if rounds.standing().contributors:
@@ -115,7 +120,7 @@ def test_a_call_whose_rounds_do_not_end_is_one_step_and_ends_soon(rounds: _Round
     assert step.counters == (1, 0, 1, 1)
 
 
-@one
+@_of(1, 1)
 def test_while_rounds_are_held_none_is_completed_and_afterwards_the_chief_completes_it(
     rounds: _Rounds,
 ) -> None:
@@ -156,7 +161,7 @@ def test_a_round_whose_last_worker_stopped_is_completed_by_the_chief_once(
     rounds.end()
 
 
-@both
+@_of(2, 1)
 def test_what_a_worker_offers_again_to_its_round_is_refused(rounds: _Rounds) -> None:
     other = rounds.sessions[1]
     offer = rounds.graphs[1].step

@@ -73,7 +73,7 @@ MODEL = Model(
 
 
 def _sessions(data: Data, replication: str = "async") -> list[TrainingSession]:
-    settings = TrainingSettings(batch_size=256, shard_data=True, replication=replication)
+    settings = TrainingSettings(batch_size=256, shard_data=True, replication=replication, steps_per_call=1)
     tasks, sessions = Tasks(2), []
     for worker in range(2):
         cluster = tasks.cluster(worker, replication)

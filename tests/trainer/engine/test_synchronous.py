@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
 from tests.psfleet.evidence.replications import SYNC
 from tests.repository import ROOT
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.model.test_partition import assert_all_parts_found
-from tests.trainer.processes import Cluster, Processes
+from tests.trainer.processes import PAUSING, Cluster, Processes
 from trainer.contract.exit_codes import PEERS_MISSING, STOPPED
 from trainer.contract.records import Record
 from trainer.model.checkpoints import read_checkpoint
 
 ENDLESS = "--steps=1000000"
+STEPS = 100
 COUNTING = [str(ROOT / "tests" / "trainer" / "counting_program.py")]
 COUNTED = ("--model=partition", "--learning_rate=1", "--checkpoint_interval_seconds=0.5", ENDLESS)
 Ended = dict[int, Processes[ForkedProcess]]
@@ -39,7 +41,7 @@ def _assert_exact(finished: Record, replicas: int) -> None:
 @pytest.fixture(scope="module")
 def every_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two ps and three workers, all in every step, each with a part of the model; it has ended."""
-    flags = ["--replication=sync", "--model=partition", "--steps=300", "--batch_size=20"]
+    flags = ["--replication=sync", "--model=partition", f"--steps={STEPS}", "--batch_size=20"]
     with Cluster(tmp_path_factory.mktemp("every"), ps=2, workers=3, flags=flags) as cluster:
         cluster.start()
         cluster.codes = cluster.wait()
@@ -56,11 +58,11 @@ def test_each_step_aggregates_the_requested_number_of_gradients(ended: Ended) ->
     for replicas, tasks in ended.items():
         finished = tasks.only("worker0", "finished")
         assert finished.text("reason") == "last step"
-        assert finished.integer("global_step") == 300
+        assert finished.integer("global_step") == (STEPS if replicas == 3 else STEPS_OF_KINDS)
         _assert_exact(finished, replicas)
     # Without a number given, all workers are in every step.
     every = ended[3].only("worker0", "finished").integers("contributions")
-    assert every == dict.fromkeys(("worker0", "worker1", "worker2"), 300)
+    assert every == dict.fromkeys(("worker0", "worker1", "worker2"), STEPS)
 
 
 def test_a_worker_offers_at_most_one_gradient_a_step(ended: Ended) -> None:
@@ -94,7 +96,8 @@ def test_all_workers_read_the_same_final_model_and_it_is_the_saved_one(ended: En
 
 
 def test_steps_do_not_wait_for_a_suspended_worker_if_there_is_a_backup(tmp_path: Path) -> None:
-    with Cluster(tmp_path, ps=2, workers=3, flags=_sync(2, "--model=linear", ENDLESS)) as cluster:
+    flags = _sync(2, "--model=linear", ENDLESS)
+    with Cluster(tmp_path, ps=2, workers=3, flags=flags, program=PAUSING) as cluster:
         cluster.start()
         cluster.until_steps(30)
         cluster.signal("worker2", signal.SIGSTOP)

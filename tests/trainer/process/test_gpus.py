@@ -86,7 +86,7 @@ def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:
 def test_the_graph_of_a_cluster_places_variables_and_data_on_cpus(replication: str, model: str) -> None:
     """Without a device type TensorFlow would choose a GPU if the task has one."""
     flags = [*HOSTS, f"--replication={replication}", f"--model={model}", "--optimizer=adam"]
-    options = parse(["--job_name=worker", "--task_index=0", *flags])
+    options = parse(["--job_name=worker", "--task_index=0", *flags, "--steps_per_call=2"])
     task = RunningTask(options, RecordWriter(None, options.identity))
     data = REGISTRY[model].load(options.settings, 2)
     operations = build_graph(task, REGISTRY[model], data).graph.get_operations()
@@ -102,7 +102,7 @@ def test_the_graph_of_a_cluster_places_variables_and_data_on_cpus(replication: s
 
 def test_a_local_run_may_place_its_variables_on_a_gpu() -> None:
     """An operation that names the CPU and uses a variable would force the variable onto the CPU."""
-    options = parse(["--job_name=local", "--model=mnist_mlp", "--optimizer=adam"])
+    options = parse(["--job_name=local", "--model=mnist_mlp", "--optimizer=adam", "--steps_per_call=2"])
     task = RunningTask(options, RecordWriter(None, options.identity))
     model = REGISTRY["mnist_mlp"]
     training = build_graph(task, model, model.load(options.settings, 1))

@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from tests.trainer.processes import Cluster
+from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED, STOPPED
 
 ENDLESS = ["--model=linear", "--steps=10000000"]
@@ -15,7 +15,7 @@ def stop(cluster: Cluster) -> dict[str, int]:
 
 
 def test_a_worker_that_does_not_fit_ends_alone_and_one_that_fits_joins_and_leaves(tmp_path: Path) -> None:
-    with Cluster(tmp_path, flags=ENDLESS) as cluster:
+    with Cluster(tmp_path, flags=ENDLESS, program=PAUSING) as cluster:
         cluster.environment = {"PSFLEET_ABSENT_WORKERS": "1"}
         cluster.start("ps0", "worker0")
         cluster.until_steps(50)

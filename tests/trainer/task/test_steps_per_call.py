@@ -13,7 +13,8 @@ LOCAL = ["--replication=local", "--model=linear"]
 
 def test_scheduled_duties_happen_at_their_exact_step(tmp_path: Path) -> None:
     flags = ["--steps=1003", "--steps_to_validate=30", "--checkpoint_interval_steps=50", "--summary_steps=40"]
-    with Cluster(tmp_path, ps=0, workers=1, flags=[*LOCAL, *flags, "--checkpoints_to_keep=50"]) as cluster:
+    flags += [*LOCAL, "--steps_per_call=10", "--checkpoints_to_keep=50"]
+    with Cluster(tmp_path, ps=0, workers=1, flags=flags) as cluster:
         cluster.start()
         assert cluster.wait() == {"worker0": 0}
         finished = cluster.only("worker0", "finished")

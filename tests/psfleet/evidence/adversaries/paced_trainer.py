@@ -14,7 +14,8 @@ from trainer.engine.training import TrainingSession
 from trainer.process.console import say
 from trainer.process.stop_request import StopRequest
 
-_POLL_SECONDS = 0.005
+# Between two looks at the counters, at first and at most: each look takes some of the CPU.
+_POLL_SECONDS, _MOST_POLL_SECONDS = 0.005, 0.1
 
 
 def _keep(pace: Pace, worker: int) -> None:
@@ -49,7 +50,7 @@ class _PacedWorker:
         self.requests: list[StopRequest] = []
 
     def wait(self, session: TrainingSession) -> None:
-        has_told = False
+        has_told, seconds = False, _POLL_SECONDS
         while True:
             counters = session.counters()
             global_step, own = counters[GLOBAL_STEP], counters[FIRST_WORKER + self._worker]
@@ -61,7 +62,8 @@ class _PacedWorker:
             if not has_told:
                 say(waiting_at(global_step))
                 has_told = True
-            time.sleep(_POLL_SECONDS)
+            time.sleep(seconds)
+            seconds = min(2 * seconds, _MOST_POLL_SECONDS)
 
     def _signal_itself(self, own: int) -> None:
         if own + 1 == self._pace.kills_itself_at:

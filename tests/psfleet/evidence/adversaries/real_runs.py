@@ -26,7 +26,7 @@ from tests.psfleet.evidence.run_folders import (
 )
 from tests.trainer.forked import ForkedProcess
 from tests.trainer.ports import free_ports
-from tests.trainer.processes import Cluster, Processes
+from tests.trainer.processes import PAUSING, Cluster, Processes
 from trainer.contract.exit_codes import DIVERGED, STOPPED
 from trainer.contract.plan import JOBS
 
@@ -170,7 +170,7 @@ def _resized(replication: str, *numbers: int) -> Callable[[RealRuns, Path], Path
         (run / "events").mkdir(parents=True)
         for place, workers in enumerate(numbers):
             is_last = place + 1 == len(numbers)
-            with Cluster(folder / "hosts", 1, workers, flags) as cluster:
+            with Cluster(folder / "hosts", 1, workers, flags, program=PAUSING) as cluster:
                 cluster.hosts = {"ps": addresses[:1], "worker": addresses[1 : 1 + workers]}
                 plan = plan_of(("ps", addresses[0]), *(("worker", each) for each in cluster.hosts["worker"]))
                 cluster.environment = {"PSFLEET_PLAN_HASH": plan.hash, "PSFLEET_RELEASE": RELEASE}
