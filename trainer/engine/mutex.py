@@ -5,6 +5,14 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
+def rows_mutex() -> tf.Tensor:
+    """Return the mutex of the device in force under which a push changes what lies there.
+
+    Every process finds the same one by its name.
+    """
+    return tf.raw_ops.MutexV2(shared_name="psfleet/rows_mutex", container="")
+
+
 def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
     """Return the result of a change that no other one under this mutex comes between, on its device.
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
+from trainer.engine.mutex import locked, rows_mutex
 from trainer.engine.row_optimizers import Rates, RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
 from trainer.model.tables import RowGradients
@@ -129,16 +130,31 @@ class Optimizers:
             self.first_applied.setdefault(variable.op.name, (gradient, variable))
         rows = [(its, part) for its, part in gradients if isinstance(its, RowGradients)]
         others = [pair for pair in gradients if not isinstance(pair[0], RowGradients)]
-        applied: list[tf.Operation] = []
         with tf.device(device):
-            if rows:
-                if device not in self._of_rows:
-                    number = len(self._of_rows)
-                    self._of_rows[device] = row_optimizer(self._name, self._rates, device, number)
-                applied.append(self._of_rows[device].apply(rows))
+            return self._apply_with_rows(device, rows, others) if rows else self._apply_others(device, others)
+
+    def _apply_with_rows(
+        self, device: str, rows: Sequence[tuple[RowGradients, tf.Variable]], others: Gradients
+    ) -> tf.Operation:
+        """Apply gradients of rows, and others with them: one push at a time, and none while a save reads.
+
+        Reads may see a row half changed; a push never does.
+        """
+        if device not in self._of_rows:
+            number = len(self._of_rows)
+            self._of_rows[device] = row_optimizer(self._name, self._rates, device, number)
+
+        def change() -> tf.Tensor:
+            applied = [self._of_rows[device].apply(rows)]
             if others:
                 applied.append(self._apply_others(device, others))
-            return applied[0] if len(applied) == 1 else tf.group(*applied)
+            with tf.control_dependencies(applied):
+                return tf.constant(True)
+
+        # A push waits for the mutex only once it has arrived: one that does not come holds up no other.
+        arrived = [its.values for its, _ in rows] + [tf.identity(its) for its, _ in others]
+        with tf.control_dependencies(arrived):
+            return locked(rows_mutex(), change).op
 
     def _apply_others(self, device: str, gradients: AnyGradients) -> tf.Operation:
         if device not in self._optimizers:

@@ -2,7 +2,7 @@
 
 TensorFlow's own would do the work of a whole table in each step (`adam`), add up the gradients of equal rows,
 which the worker has done already, or take three times as long as the reads and writes here. A mutex on each
-ps lets one push at a time change rows, so that no change is lost.
+ps lets one push at a time change rows (optimizers.py), so that no change is lost.
 
 `sgd` and `adagrad` compute the same as on a whole variable, because rows with a gradient of 0 stay as they
 are; `adagrad` begins with smaller squares. So does `ftrl`, which is TensorFlow's for gradients of rows: a row
@@ -20,7 +20,6 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings, table_problems
-from trainer.engine.mutex import locked
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
 
@@ -51,18 +50,10 @@ class RowOptimizer(ABC):
         self._variables: dict[str, tf.Variable] = {}
 
     def apply(self, gradients: OfParts) -> tf.Operation:
-        """Return the operation that applies the gradients."""
-        place = self._device.replace("/", "_").replace(":", "_")
-
-        def change() -> tf.Tensor:
-            step = self._begin()
-            with tf.control_dependencies([self._change(rows, part, step) for rows, part in gradients]):
-                return tf.constant(True)
-
+        """Return the operation that applies the gradients, to be run under the mutex of rows."""
         with tf.device(self._device):
-            # Reads may see a row half changed; a push never does.
-            mutex = tf.raw_ops.MutexV2(shared_name=f"psfleet/rows_mutex{place}", container="")
-            return locked(mutex, change).op
+            step = self._begin()
+            return tf.group(*(self._change(rows, part, step) for rows, part in gradients))
 
     def _begin(self) -> tf.Tensor | None:
         """Return the number of the step, from 1, if the optimizer counts its steps."""
