@@ -190,10 +190,11 @@ def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequenc
 
 def _judged(checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel) -> dict[str, Any]:
     """Return the fields of `evaluated` that say what was found, and of which values."""
-    from trainer.model.fingerprint import fingerprint_of
+    from trainer.model.fingerprint import fingerprint_of, summed_again
 
     examples = len(model.context.data.test)
-    return {"metrics": metrics, "examples": examples, "fingerprint": fingerprint_of(checkpoint.values)}
+    fingerprint = fingerprint_of(checkpoint.values, summed_again(checkpoint.path, checkpoint.tables))
+    return {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
 
 
 def _export(
@@ -285,7 +286,7 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
 
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
     """Return the checkpoint that the chief recorded last; if it recorded none, the newest in the folder."""
-    from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
+    from trainer.model.checkpoints import checkpoint_paths
 
     folder = directory / "checkpoints"
     paths = checkpoint_paths(folder) if folder.is_dir() else []
@@ -294,7 +295,7 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
         raise TaskFailure(INPUT, f"there is no checkpoint in {folder}, and the chief recorded none")
     # Only the name counts, because the folder may be a copy of the chief's.
     path = paths[-1] if saved is None else folder / Path(saved.text("path")).name
-    checkpoint, problem = read_checkpoint(path) if path in paths else (None, "it is not there")
+    checkpoint, problem = _whole(path) if path in paths else (None, "it is not there")
     if checkpoint is None:
         others = ", ".join(other.name for other in paths if other != path) or "none"
         which = f"the last checkpoint, {path}, cannot be read: {problem}"
@@ -303,16 +304,29 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
 
 
 def _newest(directory: Path) -> Checkpoint:
-    """Return the newest checkpoint in the folder, which the chief may replace while it is read."""
-    from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
+    """Return the newest checkpoint in the folder that is whole; the chief may remove one while it is read.
+
+    The rows of tables are not beside each of them.
+    """
+    from trainer.model.checkpoints import checkpoint_paths
 
     folder, problem = directory / "checkpoints", "there is none"
     for _ in range(_TRIES):
-        for path in checkpoint_paths(folder)[-1:]:
-            checkpoint, problem = read_checkpoint(path)
+        for path in reversed(checkpoint_paths(folder)):
+            checkpoint, problem = _whole(path)
             if checkpoint is not None:
                 return checkpoint
-    raise TaskFailure(INPUT, f"the newest checkpoint in {folder} cannot be read: {problem}")
+    raise TaskFailure(INPUT, f"no checkpoint in {folder} can be read: {problem}")
+
+
+def _whole(path: Path) -> tuple[Checkpoint | None, str]:
+    """Return a checkpoint with all of its tables, and "", or None and the reason."""
+    from trainer.model.checkpoints import read_checkpoint
+    from trainer.model.saved_tables import problems_beside
+
+    checkpoint, problem = read_checkpoint(path)
+    problem = problem or next(problems_beside(path, checkpoint.tables if checkpoint else ()), "")
+    return (None, problem) if problem else (checkpoint, "")
 
 
 def _last(records: Sequence[Record], event: str) -> Record | None:

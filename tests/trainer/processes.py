@@ -102,12 +102,11 @@ class Processes(Generic[Process]):
     def assert_one_fingerprint(self, *clients: str) -> None:
         """Each client has read the fingerprint of the last checkpoint, at its global step."""
         from trainer.model.checkpoints import read_checkpoint
-        from trainer.model.fingerprint import fingerprint_of
 
         step = self.records("worker0", "finished")[-1].integer("global_step")
         saved, problem = read_checkpoint(self.directory("worker0") / f"checkpoints/model.ckpt-{step}")
         assert saved, problem
-        expected = (fingerprint_of(saved.values), step)
+        expected = (saved.fingerprint, step)
         for client in clients:
             fields = self.records(client, "finished")[-1].fields
             assert (fields.get("fingerprint"), fields.get("fingerprint_step")) == expected, self.outputs()

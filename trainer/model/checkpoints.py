@@ -3,7 +3,8 @@
 No shared file system is needed. The chief fetches the values from every ps and writes one whole file beside
 training; to restore, it reads that file and assigns the values. File names are TensorFlow's:
 `model.ckpt-<global step>.*` and the state file `checkpoint`. A checkpoint is written under another name, and
-gets its own once the disk has it and it reads back as it was.
+gets its own once the disk has it and it reads back as it was. The rows of tables are in files of their own
+(saved_tables.py).
 """
 
 import os
@@ -20,7 +21,8 @@ from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.coordination.ledger import RUN_OVER
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.pieces import AnyVariable, name_of, pieces_of, split_array, value_of
+from trainer.model.pieces import AnyVariable, TableVariable, name_of, pieces_of, split_array, value_of
+from trainer.model.saved_tables import MANIFEST, TABLES, SavedTable, sha256_of_text, tables_in
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -29,6 +31,8 @@ v1 = tf.compat.v1
 # those of a run with fewer ps, hold only "beta1_power"; the values are equal. The same is with its steps.
 _OF_ANOTHER_PS = re.compile(r"(beta[12]_power|adam_steps)_[0-9]+")
 _DAMAGED = "damaged-"
+# The folders of a run's directory: what the task itself saved, and copies of what others saved.
+CHECKPOINTS, COPIES = "checkpoints", "copies"
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
 # In the names of files that are not complete, as TensorFlow itself has it.
 UNFINISHED = ".tempstate"
@@ -37,11 +41,20 @@ Values = Mapping[str, npt.NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint: its path without a suffix, its global step, variable name -> value."""
+    """The content of a checkpoint: its path without a suffix, its global step, variable name -> value.
+
+    `tables` are those whose rows are in files of their own, which may be on other hosts.
+    """
 
     path: Path
     global_step: int
     values: Values
+    tables: Sequence[SavedTable] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of all that it holds."""
+        return fingerprint_of(self.values, self.tables)
 
 
 class DamagedError(ValueError):
@@ -60,23 +73,26 @@ def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dic
     """Return variable name -> its whole value, to be fetched for `CheckpointFolder.write`.
 
     `device` is the CPU of the process that fetches them: values that are sent to a device of it take
-    TensorFlow's fast path. It is None if the process is a client of another process's server.
+    TensorFlow's fast path. It is None if the process is a client of another process's server. Tables are not
+    among them: they are saved where they are.
     """
     tensors = {}
-    for variable in variables:
+    for variable in (its for its in variables if not isinstance(its, TableVariable)):
         with tf.device(device):
             tensors[name_of(variable)] = tf.identity(value_of(variable))
     return tensors
 
 
 class RestoreOperation:
-    """The operations that set variables to their values in a checkpoint."""
+    """The operations that set variables to their values in a checkpoint; row_loading.py sets tables."""
 
     def __init__(self, variables: Sequence[AnyVariable]) -> None:
-        self._variables = {name_of(variable): variable for variable in variables}
+        self._tables = [variable for variable in variables if isinstance(variable, TableVariable)]
+        others = [variable for variable in variables if not isinstance(variable, TableVariable)]
+        self._variables = {name_of(variable): variable for variable in others}
         self._assignments = {
             piece.op.name: (placeholder, piece.assign(placeholder).op)
-            for variable in variables
+            for variable in others
             for piece in pieces_of(variable)
             for placeholder in [v1.placeholder(piece.dtype, piece.shape)]
         }
@@ -109,6 +125,13 @@ class RestoreOperation:
                 differences.append(f"{found} for {name}, this run needs {needed}")
             else:
                 values[name] = value
+        saved = {table.rows.table: table.rows for table in checkpoint.tables}
+        for table in self._tables:
+            needed = f"{table.dtype.base_dtype.name} of shape {tuple(table.shape)}"
+            its = saved.get(table.name)
+            found = f"{its.dtype} of shape {its.shape}" if its else "nothing"
+            if found != needed:
+                differences.append(f"{found} for {table.name}, this run needs {needed}")
         if differences:
             holds = f"checkpoint {checkpoint.path} holds {'; '.join(differences)}"
             why = "it is of another model"
@@ -136,17 +159,21 @@ class CheckpointFolder:
         for leftover in self.directory.glob(f"*{UNFINISHED}*"):
             leftover.unlink(missing_ok=True)
 
-    def write(self, values: Values) -> tuple[Path, str]:
+    def write(self, values: Values, manifest: str = "") -> tuple[Path, str]:
         """Write a checkpoint named by the global step in it, and remove the oldest.
 
-        Return its path without a suffix, and the fingerprint of its values. Raises NotFinite, DamagedError,
-        OSError and tf.errors.OpError.
+        The manifest is that of its tables, whose files must be complete. Return the checkpoint's path without
+        a suffix, and its fingerprint. Raises NotFinite, DamagedError, OSError and tf.errors.OpError.
         """
         for name, value in values.items():
             if not np.all(np.isfinite(value)):
                 raise NotFinite(f"{name} is not finite")
-        step, names = int(values[COUNTERS][GLOBAL_STEP]), list(values)
-        fingerprint = fingerprint_of(values)
+        step = int(values[COUNTERS][GLOBAL_STEP])
+        fingerprint = fingerprint_of(values, tables_in(manifest, step) if manifest else ())
+        values = with_manifest(values, manifest)
+        if manifest:
+            Path(f"{self.unfinished(step)}.{MANIFEST}").write_text(manifest, encoding="utf-8")
+        names = list(values)
         with tf.device("/device:CPU:0"):
             tf.raw_ops.SaveV2(
                 prefix=str(self.unfinished(step)),
@@ -164,33 +191,38 @@ class CheckpointFolder:
         """
         unfinished = self.unfinished(step)
         path = unfinished.with_name(unfinished.name.removesuffix(UNFINISHED))
-        files = [*self.directory.glob(f"{unfinished.name}.data-*"), Path(f"{unfinished}.index")]
+        parts = ("data-*", MANIFEST, "index")
+        files = [file for part in parts for file in self.directory.glob(f"{unfinished.name}.{part}")]
         for file in files:
-            _bring_to_disk(file)
+            bring_to_disk(file)
         checkpoint, problem = read_checkpoint(unfinished)
         if checkpoint is None:
             raise DamagedError(problem)
         if checkpoint.global_step != step:
             raise DamagedError(f"it holds global step {checkpoint.global_step}")
-        if fingerprint is not None and (found := fingerprint_of(checkpoint.values)) != fingerprint:
+        if fingerprint is not None and (found := checkpoint.fingerprint) != fingerprint:
             raise DamagedError(f"{fingerprint} was written, {found} is read")
         # The index makes it a checkpoint, so it comes last, and that of an earlier one goes first.
         Path(f"{path}.index").unlink(missing_ok=True)
         for file in files:
             file.rename(f"{path}{file.name.removeprefix(unfinished.name)}")
-        _bring_to_disk(self.directory)
+        bring_to_disk(self.directory)
         self._remove_others(step)
         return path
 
     def newest_good(
-        self, report_damaged: Callable[[Path, str], None], copies: Mapping[int, Sequence[Fetch]] | None = None
+        self,
+        report_damaged: Callable[[Path, str], None],
+        copies: Mapping[int, Sequence[Fetch]] | None = None,
+        missing: Callable[[Checkpoint], str] = lambda _: "",
     ) -> Checkpoint | None:
         """Return the newest checkpoint that can be read; None if there has never been any.
 
         `copies` are those on other hosts, by their steps; one is fetched where this folder has no good
         checkpoint of that step or a later one. Each that cannot be read is passed to `report_damaged`, with
-        what is wrong; those of this folder are renamed to `damaged-*`. Raises TaskFailure (`input`) if there
-        were checkpoints, and all are damaged; raises tf.errors.OpError if another host is lost.
+        what is wrong; those of this folder are renamed to `damaged-*`. `missing` returns what is wrong with
+        the files of a checkpoint's tables. Raises TaskFailure (`input`) if there were checkpoints, and all
+        are damaged; raises tf.errors.OpError if another host is lost.
         """
         copies, own = copies or {}, {step_in(path) for path in checkpoint_paths(self.directory)}
         refused = []
@@ -199,7 +231,7 @@ class CheckpointFolder:
             own_first: list[Fetch | None] = [None] if step in own else []
             for fetch in (*own_first, *copies.get(step, ())):
                 checkpoint, problem = read_checkpoint(path) if fetch is None else self._fetched(step, fetch)
-                if checkpoint is not None:
+                if checkpoint is not None and not (problem := missing(checkpoint)):
                     return checkpoint
                 report_damaged(path, problem)
                 if fetch is not None:
@@ -207,7 +239,8 @@ class CheckpointFolder:
                 # Later saves may have lower steps; the damaged one must not count as the newest then.
                 for file in self.directory.glob(f"{path.name}.*"):
                     file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
-        damaged = {file.stem for file in self.directory.glob(f"{_DAMAGED}*")} | set(refused)
+        found = (file.name.split(".") for file in self.directory.glob(f"{_DAMAGED}*"))
+        damaged = {".".join(parts[:2]) for parts in found} | set(refused)
         if damaged:
             names = f"all checkpoints in {self.directory} are damaged ({', '.join(sorted(damaged))})"
             remedy = "put back a whole one without that prefix, or begin anew with another run"
@@ -240,6 +273,12 @@ class CheckpointFolder:
                 file.unlink(missing_ok=True)
 
 
+def with_manifest(values: Values, manifest: str) -> Values:
+    """Return a checkpoint's values with the SHA-256 of the manifest of its tables, if there is one."""
+    sha256 = np.frombuffer(bytes.fromhex(sha256_of_text(manifest)), np.uint8)
+    return {**values, TABLES: sha256} if manifest else values
+
+
 def checkpoint_paths(directory: Path) -> list[Path]:
     """Return the paths of a folder's checkpoints, newest last, without a suffix. Raises OSError."""
     found = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
@@ -247,7 +286,7 @@ def checkpoint_paths(directory: Path) -> list[Path]:
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
-def _bring_to_disk(path: Path) -> None:
+def bring_to_disk(path: Path) -> None:
     """Return once the disk has a file or the entries of a folder. Raises OSError.
 
     Whoever reads the file next reads from the disk, not from the memory that was written.
@@ -293,6 +332,20 @@ def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
     try:
         reader = tf.train.load_checkpoint(str(path))
         values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-        return Checkpoint(path, int(values[COUNTERS][GLOBAL_STEP]), values), ""
+        step = int(values[COUNTERS][GLOBAL_STEP])
+        return Checkpoint(path, step, values, _tables_of(path, step, values.pop(TABLES, None))), ""
     except Exception as error:  # IndexError, ValueError, DataLossError: it depends on the damage
         return None, (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _tables_of(path: Path, step: int, sha256: npt.NDArray[np.generic] | None) -> Sequence[SavedTable]:
+    """Return the tables of a checkpoint, by its manifest. Raises ValueError and OSError."""
+    if sha256 is None:
+        return ()
+    file = Path(f"{path}.{MANIFEST}")
+    if not file.exists():
+        raise ValueError(f"{file.name}, the manifest of its tables, is not there")
+    text = file.read_text(encoding="utf-8")
+    if sha256_of_text(text) != sha256.tobytes().hex():
+        raise ValueError(f"{file.name} is damaged, or the manifest of another save")
+    return tables_in(text, step)

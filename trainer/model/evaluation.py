@@ -17,6 +17,7 @@ from trainer.model.data import Source
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, Model, ModelContext, Values
 from trainer.model.pieces import AnyVariable, name_of, pieces_of
+from trainer.model.row_loading import RowLoading
 from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
 
@@ -83,7 +84,7 @@ class FinalModel:
     """A model with the values of a checkpoint, which this process computes alone, on its CPU."""
 
     def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> None:
-        """Restore the checkpoint.
+        """Restore the checkpoint, with the files of its tables beside it.
 
         `ps` is the run's number of ps, on which the number of a model's variables may depend. Raises
         TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
@@ -98,7 +99,10 @@ class FinalModel:
             self._evaluation = Evaluation(self.model, self.context, self._variables, self._tables)
             self._learned = [*self._variables, *self._tables.variables]
             self._restore_operation = RestoreOperation(self._learned)
+            self._loading = RowLoading(self._tables.variables, _CPU)
         self._session = v1.Session(graph=graph, config=runtime_config(settings.threads))
+        parts = [piece.initializer for table in self._tables.variables for piece in table.pieces]
+        self._session.run(parts)
         self._workers = workers
         self.restore(checkpoint)
 
@@ -106,6 +110,8 @@ class FinalModel:
         """Take the values of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
         _require_no_others(checkpoint, self.model, self._learned)
         self._restore_operation.run(self._session, checkpoint)
+        files = [file for table in checkpoint.tables for file in table.sha256]
+        self._loading.run_all(self._session, checkpoint.path, files)
         self._global_step = checkpoint.global_step
 
     def results(self) -> dict[str, float]:
@@ -153,10 +159,12 @@ def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Sequence
     an optimizer keeps once for all variables is a scalar.
     """
     own = {name_of(variable) for variable in variables}
+    shapes = {name: value.shape for name, value in checkpoint.values.items()}
+    shapes |= {table.rows.table: table.rows.shape for table in checkpoint.tables}
     others = [
         name
-        for name, value in sorted(checkpoint.values.items())
-        if name not in own | {COUNTERS} and name.rpartition("/")[0] not in own and value.shape != ()
+        for name, shape in sorted(shapes.items())
+        if name not in own | {COUNTERS} and name.rpartition("/")[0] not in own and shape != ()
     ]
     if others:
         held = f"{first_of(others, _NAMES_SHOWN)}, which model {model.name} does not have"

@@ -11,6 +11,8 @@ trainer/coordination/ledger.py are left out, because they are not part of the mo
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,7 @@ import tensorflow as tf
 
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
 from trainer.model.pieces import AnyVariable, TableVariable, name_of, offsets_of, pieces_of
+from trainer.model.saved_tables import RowFile, SavedTable
 from trainer.model.scrambling import scrambled
 
 v1 = tf.compat.v1
@@ -28,16 +31,51 @@ BLOCK = 1 << 18
 Values = Mapping[str, npt.NDArray[np.generic]]
 
 
-def fingerprint_of(values: Values) -> str:
+def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
     """Return the fingerprint, 16 hex digits, of variable name -> value as a checkpoint holds them.
 
-    Raises ValueError that names a variable which does not hold numbers.
+    `tables` are those whose rows lie in files. Raises ValueError that names a variable which does not hold
+    numbers.
     """
-    return _digest(
+    lines = [
         _line(name, value.dtype.name, value.shape, _sum_of(name, value))
         for name, value in values.items()
         if name != COUNTERS
-    )
+    ]
+    of_tables = [_line(its.rows.table, its.rows.dtype, its.rows.shape, its.total) for its in tables]
+    return _digest([*lines, *of_tables])
+
+
+def sum_of_rows(values: npt.NDArray[np.generic], file: RowFile) -> int:
+    """Return the sum of the rows in a file; those of all files of a table add up to that of the table."""
+    bits = _bits_of(file.table, tf.as_dtype(values.dtype)).as_numpy_dtype
+    width = math.prod(values.shape[1:])
+    at_once, total = max(1, BLOCK // width), 0
+    within = scrambled(np.arange(BLOCK, dtype=np.uint64), np)
+    for start in range(0, len(values), at_once):
+        block = np.ascontiguousarray(values[start : start + at_once])
+        rows = file.first_row + file.parts * np.arange(start, start + len(block), dtype=np.int64)
+        places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1).astype(np.uint64)
+        outer = scrambled(places >> np.uint64(BLOCK.bit_length() - 1), np)
+        products = (
+            block.reshape(-1).view(bits).astype(np.uint64) * within[places & np.uint64(BLOCK - 1)] * outer
+        )
+        total += int(np.sum(products, dtype=np.uint64))
+    return total % 2**64
+
+
+def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTable]:
+    """Return the tables of a checkpoint with their sums as the files beside it give them. Raises OSError."""
+
+    def total(table: SavedTable) -> int:
+        sums = (
+            sum_of_rows(np.fromfile(f"{checkpoint}.{file.suffix}", table.rows.dtype).reshape(shape), file)
+            for shape in [[-1, *table.rows.shape[1:]]]
+            for file in table.sha256
+        )
+        return sum(sums) % 2**64
+
+    return [replace(table, total=total(table)) for table in tables]
 
 
 class FingerprintOperations:

@@ -95,16 +95,19 @@ class Cluster:
         hosts = self.ps_hosts if job == "ps" else self.worker_hosts
         return hosts[index] if index < len(hosts) else ""
 
-    def keepers(self, copies: int) -> tuple[str, ...]:
-        """Return the tasks that keep copies of checkpoints, where `copies` includes the chief's own.
+    def keepers(self, copies: int, of: str = CHIEF) -> tuple[str, ...]:
+        """Return the tasks that keep copies of what a task saves, where `copies` includes its own.
 
-        Each is the first listener, a ps if possible, of another host; there may be fewer such hosts.
+        Each is the first listener, a ps if possible, of another host; there may be fewer such hosts. Those of
+        a ps begin with another host for each ps.
         """
         tasks: dict[str, str] = {}
         for task, address in self.listeners.items():
             tasks.setdefault(address.rpartition(":")[0], task)
-        tasks.pop(self.address_of(CHIEF).rpartition(":")[0], None)
-        return tuple(tasks.values())[: copies - 1]
+        tasks.pop(self.address_of(of).rpartition(":")[0], None)
+        others, (job, index) = tuple(tasks.values()), split_name(of)
+        first = index % len(others) if others and job == "ps" else 0
+        return (*others[first:], *others[:first])[: copies - 1]
 
     def device_of(self, listener: str) -> str:
         """Return the device of a task that listens, as TensorFlow writes it; a server has its worker's."""

@@ -14,7 +14,6 @@ from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.checkpoints import Checkpoint, contributions_in, is_of_the_end
-from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import name_of
 from trainer.process.console import say
 from trainer.task.evaluations import Evaluations
@@ -79,11 +78,13 @@ class Chief:
 
         With another number of ps, the optimizer may have other variables; then it is the checkpoint's.
         """
-        saved, held = fingerprint_of(checkpoint.values), ""
-        are_same = {name_of(variable) for variable in self._graph.variables} == set(checkpoint.values)
+        saved, held = checkpoint.fingerprint, ""
+        names = {*checkpoint.values, *(table.rows.table for table in checkpoint.tables)}
+        are_same = {name_of(variable) for variable in self._graph.variables} == names
         # A push that a worker had begun before may arrive after the values.
         for _ in range(_RESTORES):
             session.restore(checkpoint)
+            self.saver.tables.restore(session.session, checkpoint)
             read = session.fingerprint() if are_same else (saved, checkpoint.global_step)
             held = read[0] if read else ""
             if held == saved:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import tensorflow as tf
 
 from trainer.contract.exit_codes import PEERS_MISSING
-from trainer.contract.task_names import split_name
+from trainer.contract.task_names import CHIEF, split_name
 from trainer.coordination.bounded_calls import (
     NO_ANSWER,
     call_within,
@@ -28,15 +28,27 @@ from trainer.coordination.bounded_calls import (
 from trainer.coordination.running_task import RunningTask
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoint_parts import MOST_BYTES, bytes_of, parts_of
-from trainer.model.checkpoints import UNFINISHED, CheckpointFolder, DamagedError, Fetch, Values
+from trainer.model.checkpoints import (
+    COPIES,
+    UNFINISHED,
+    Checkpoint,
+    CheckpointFolder,
+    DamagedError,
+    Fetch,
+    Values,
+    checkpoint_paths,
+    step_in,
+    with_manifest,
+)
+from trainer.model.saved_tables import MANIFEST, tables_in
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.port_probes import probe
+from trainer.task.table_saves import TableSaves
 
 v1 = tf.compat.v1
 Result = TypeVar("Result")
 
-COPIES = "copies"
 # The file that ends a sent checkpoint has its fingerprint, and this suffix.
 SENT = f"{UNFINISHED}.fingerprint"
 _SECONDS_TO_ANSWER = 5.0
@@ -45,7 +57,7 @@ _SECONDS_FOR_A_PART = 60.0
 _BYTES_PER_SECOND = 10 << 20
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_FOR_THE_LAST = 30.0
-_FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.(index|data-[0-9]{5}-of-[0-9]{5})")
+_FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.(index|data-[0-9]{5}-of-[0-9]{5}|tables\.json)")
 
 
 class Keeper:
@@ -89,8 +101,9 @@ class Keeper:
                 self._read = tf.raw_ops.ReadFile(filename=self._path)
                 self._find = tf.raw_ops.MatchingFiles(pattern=self._path)
 
-    def send(self, values: Values, step: int, fingerprint: str) -> None:
+    def send(self, values: Values, step: int, fingerprint: str, manifest: str) -> None:
         """Send the values of a checkpoint, and return once the copy counts there."""
+        values = with_manifest(values, manifest)
         path = f"{self._directory}/model.ckpt-{step}"
         with self._session() as session:
             prefixes = [f"{path}{UNFINISHED}-{number}" for number in range(len(self._parts))]
@@ -107,6 +120,9 @@ class Keeper:
                 _within(_SECONDS_FOR_A_PART, partial(session.run, save, feeds))
             feeds = {self._paths: prefixes, self._path: f"{path}{UNFINISHED}"}
             _within(_SECONDS_FOR_A_PART, partial(session.run, self._merge, feeds))
+            if manifest:
+                feeds = {self._path: f"{path}{UNFINISHED}.{MANIFEST}", self._text: manifest}
+                _within(_SECONDS_FOR_A_PART, partial(session.run, self._write, feeds))
             feeds = {self._path: f"{path}{SENT}", self._text: fingerprint}
             _within(_SECONDS_FOR_A_PART, partial(session.run, self._write, feeds))
             deadline = time.monotonic() + _SECONDS_FOR_A_PART + self._bytes / _BYTES_PER_SECOND
@@ -157,24 +173,25 @@ class CheckpointCopies:
     `run_ends` is set once the chief saves for the last time: tasks that leave before it get no copy then.
     """
 
-    def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Take the tensors of a checkpoint."""
-        self._task = task
+    def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor], tables: TableSaves) -> None:
+        """Take the tensors of a checkpoint, and what copies its tables."""
+        self._task, self._tables = task, tables
+        self._of_tables = tables.keepers(task.settings.checkpoint_copies)
         self._keepers = {
             name: Keeper(task, name, tensors)
             for name in task.cluster.keepers(task.settings.checkpoint_copies)
         }
-        self._next: tuple[Values, int, str] | None = None
+        self._next: tuple[Values, Path, str, str] | None = None
         self._thread: Thread | None = None
         self._lock = Lock()
         self.run_ends = False
 
-    def send(self, values: Values, step: int, fingerprint: str) -> None:
-        """Let the thread send a checkpoint; it takes the place of one that waits."""
-        if not self._keepers:
+    def send(self, values: Values, path: Path, fingerprint: str, manifest: str) -> None:
+        """Let the thread send a checkpoint of this path; it takes the place of one that waits."""
+        if not self._keepers and not self._of_tables:
             return
         with self._lock:
-            self._next = (values, step, fingerprint)
+            self._next = (values, path, fingerprint, manifest)
             if self._thread is None:
                 self._thread = Thread(target=self._send_all, daemon=True)
                 self._thread.start()
@@ -233,28 +250,38 @@ class CheckpointCopies:
                 if work is None:
                     self._thread = None
                     return
-            for keeper in self._keepers.values():
-                if not (self.run_ends and self._leaves_first(keeper)):
-                    self._send(keeper, *work)
+            values, path, fingerprint, manifest = work
+            step = step_in(path)
+            # A copy of a checkpoint counts once its index is there, so its tables come first.
+            if manifest:
+                checkpoint = Checkpoint(path, step, values, tables_in(manifest, step))
+                steps = [step_in(kept) for kept in checkpoint_paths(path.parent)]
+                for ps, keeper in self._of_tables:
+                    self._send(keeper, step, partial(self._tables.copy, checkpoint, ps, keeper, steps))
+            for name, keeps in self._keepers.items():
+                self._send(name, step, partial(keeps.send, values, step, fingerprint, manifest))
 
-    def _send(self, keeper: Keeper, values: Values, step: int, fingerprint: str) -> None:
+    def _send(self, keeper: str, step: int, send: Callable[[], None]) -> None:
+        if self.run_ends and self._leaves_first(keeper):
+            return
         began = time.monotonic()
-        fields: dict[str, object] = {"global_step": step, "task": keeper.task}
+        fields: dict[str, object] = {"global_step": step, "task": keeper}
         try:
-            if reason := probe(keeper.address):  # a lost host must not hold up the copies for the others
+            # A lost host must not hold up the copies for the others.
+            if reason := probe(self._task.cluster.address_of(keeper)):
                 raise ConnectionError(reason)
-            keeper.send(values, step, fingerprint)
+            send()
         except Exception as error:
             reason = error_in_short(error)
-            say(f"The checkpoint at global step {step} could not be copied to {keeper.task}: {reason}")
+            say(f"The checkpoint at global step {step} could not be copied to {keeper}: {reason}")
             self._task.records.write("checkpoint_copy_failed", {**fields, "reason": reason})
         else:
             seconds = round(time.monotonic() - began, 6)
             self._task.records.write("checkpoint_copied", {**fields, "seconds": seconds})
 
-    def _leaves_first(self, keeper: Keeper) -> bool:
-        job, index = split_name(keeper.task)
-        return job == "worker" and index in self._task.cluster.clients
+    def _leaves_first(self, keeper: str) -> bool:
+        job, index = split_name(keeper)
+        return keeper != CHIEF and job == "worker" and index in self._task.cluster.clients
 
 
 def _within(seconds: float, run: Callable[[], Result]) -> Result:

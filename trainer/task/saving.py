@@ -10,22 +10,27 @@ import tensorflow as tf
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.settings import TrainingSettings
 from trainer.coordination.bounded_calls import is_lost_connection
+from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import (
+    CHECKPOINTS,
     Checkpoint,
     CheckpointFolder,
     DamagedError,
     NotFinite,
     Values,
     checkpoint_paths,
+    read_checkpoint,
     step_in,
     tensors_to_save,
 )
+from trainer.model.saved_tables import SHA256_BYTES, TABLES
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.task.copies import CheckpointCopies
+from trainer.task.table_saves import TableSaves
 
 _FIRST_INTERVAL_SECONDS = 5.0
 # Saves may stop training for this part of the time, unless an interval would exceed its setting.
@@ -84,12 +89,14 @@ class CheckpointSaver:
         self._reason = ""
         self._error: Exception | None = None
         self.is_saving = False
+        self.tables = TableSaves(graph, self._folder.directory if self._folder else None)
         if self._folder is not None:
             # This process's own CPU; None if another process serves it.
             device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
             with graph.graph.as_default():
                 self._tensors = tensors_to_save(graph.variables, device)
-            self._copies = CheckpointCopies(task, self._tensors)
+                of_manifest = {TABLES: tf.zeros([SHA256_BYTES], tf.uint8)} if graph.tables.variables else {}
+            self._copies = CheckpointCopies(task, {**self._tensors, **of_manifest}, self.tables)
 
     def newest_checkpoint(self) -> Checkpoint | None:
         """Return the newest good checkpoint, here or on another host; None if none was ever saved.
@@ -97,11 +104,13 @@ class CheckpointSaver:
         Damaged ones are recorded. Raises TaskFailure: `input` if all are damaged, `peers_missing` if there is
         none here and another host does not answer; and tf.errors.OpError if a task is lost.
         """
+        # A save that goes on ends without the ps that was lost.
+        self.tables.connect(self._task.target)
         self.finish()
         if self._folder is None:
             return None
         copies = self._copies.found(needed=not checkpoint_paths(self._folder.directory))
-        checkpoint = self._folder.newest_good(self._report_damaged, copies)
+        checkpoint = self._folder.newest_good(self._report_damaged, copies, self.tables.missing)
         self.saved_step = checkpoint.global_step if checkpoint else -1
         return checkpoint
 
@@ -131,7 +140,7 @@ class CheckpointSaver:
             return
         self._copies.run_ends = True
         self.save(session, global_step)
-        if why := self.finish():
+        if why := self.finish() or self._brought(self._folder):
             raise TaskFailure(
                 INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
             )
@@ -139,10 +148,11 @@ class CheckpointSaver:
         self._copies.finish()
         self.is_saving = False
 
-    def save(self, session: TrainingSession, global_step: int) -> None:
+    def save(self, session: TrainingSession, global_step: int, *, whole: bool = False) -> None:
         """Read the values and let a thread write them, unless this global step is saved already.
 
-        A save that goes on is awaited first. Raises tf.errors.OpError if a ps is lost.
+        With `whole` the rows of tables are then brought beside them, for whoever reads them without the ps. A
+        save that goes on is awaited first. Raises tf.errors.OpError if a ps is lost.
         """
         self.finish()
         if self._folder is None or global_step == self.saved_step:
@@ -150,9 +160,10 @@ class CheckpointSaver:
         began = time.monotonic()
         self.is_saving = True
         try:
-            with session.updates_paused():
+            with session.updates_paused(), self.tables.held():
                 values: Values = session.session.run(self._tensors)
-        except tf.errors.OpError as error:
+                self.tables.write(int(values[COUNTERS][GLOBAL_STEP]))
+        except (tf.errors.OpError, DamagedError) as error:
             self.is_saving = False
             if is_lost_connection(error):
                 raise
@@ -162,7 +173,7 @@ class CheckpointSaver:
             stopped_seconds = time.monotonic() - began
             self._schedule.count(global_step, time.monotonic(), stopped_seconds)
         work = (self._folder, values, global_step, began, stopped_seconds)
-        self._thread = Thread(target=self._write, args=work, daemon=True)
+        self._thread = Thread(target=self._write, args=work, kwargs={"whole": whole}, daemon=True)
         self._thread.start()
 
     def finish(self) -> str:
@@ -181,9 +192,13 @@ class CheckpointSaver:
         global_step: int,
         began: float,
         stopped_seconds: float,
+        *,
+        whole: bool,
     ) -> None:
         try:
-            path, fingerprint = folder.write(values)
+            manifest = self.tables.finish(int(values[COUNTERS][GLOBAL_STEP]))
+            path, fingerprint = folder.write(values, manifest)
+            self.tables.keep([step_in(kept) for kept in checkpoint_paths(folder.directory)])
             # The values are of this step, or of a later one where others took steps meanwhile.
             self.saved_step = step_in(path)
             self._reason = ""
@@ -191,7 +206,9 @@ class CheckpointSaver:
             seconds["stopped_seconds"] = round(stopped_seconds, 6)
             fields = {"path": str(path), "fingerprint": fingerprint, **seconds}
             self._task.records.write("checkpointed", {"global_step": self.saved_step, **fields})
-            self._copies.send(values, self.saved_step, fingerprint)
+            self._copies.send(values, path, fingerprint, manifest)
+            if whole and (why := self._brought(folder)):
+                say(f"The checkpoint at global step {global_step} cannot be evaluated: {why}")
         except (NotFinite, DamagedError) as error:
             self._fail(global_step, str(error))
         except (tf.errors.OpError, OSError) as error:
@@ -200,6 +217,20 @@ class CheckpointSaver:
             self._error = error  # raised in the thread that trains
         finally:
             self.is_saving = False
+
+    def _brought(self, folder: CheckpointFolder) -> str:
+        """Bring the tables of the newest checkpoint to this host; return why not, in words."""
+        checkpoint, problem = read_checkpoint(folder.directory / f"model.ckpt-{self.saved_step}")
+        if checkpoint is None:
+            return problem
+        self.is_saving = True
+        try:
+            self.tables.bring(checkpoint)
+        except (DamagedError, OSError) as error:
+            return f"its tables could not be brought here: {error_in_short(error)}"
+        finally:
+            self.is_saving = False
+        return ""
 
     def _report_damaged(self, path: Path, problem: str) -> None:
         say(f"checkpoint {path} cannot be read completely and is skipped: {problem}")
@@ -216,7 +247,7 @@ def _checkpoint_folder(task: RunningTask) -> CheckpointFolder | None:
     if task.options.run_directory is None:
         return None
     # TensorFlow resolves a relative path in its own process's directory; messages show this path, too.
-    absolute = task.options.run_directory.absolute() / "checkpoints"
+    absolute = task.options.run_directory.absolute() / CHECKPOINTS
     try:
         return CheckpointFolder(absolute, task.settings.checkpoints_to_keep)
     except OSError as error:

@@ -19,6 +19,7 @@ from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.process.watchdog import SERVING, TRAINING
 from trainer.task.kept_copies import keep_copies
+from trainer.task.table_files import serve_table_files
 from trainer.task.towers import Towers
 
 _POLL_SECONDS = 0.5
@@ -40,6 +41,7 @@ def run_serving(task: RunningTask) -> int:
     part = OwnPart(task.target, task.cluster)
     part.create(serving_note(task))
     keep_copies(task)
+    serve_table_files(task)
     notify("READY=1", "STATUS=no run yet")
     say(f"{task.cluster.task} listens at {task.cluster.address}")
     towers = Towers(task, part) if task.cluster.job == "worker" else None

@@ -31,6 +31,7 @@ from trainer.task.chief import Chief
 from trainer.task.kept_copies import keep_copies
 from trainer.task.steps import Steps
 from trainer.task.summaries import test_scalars
+from trainer.task.table_files import serve_table_files
 
 # After so many losses of a ps without a single step in between, the task gives up.
 _LOSSES_WITHOUT_A_STEP = 5
@@ -45,6 +46,7 @@ def run_worker(task: RunningTask) -> int:
     if task.cluster.is_local:
         OwnPart(task.target, task.cluster).create(serving_note(task))
     keep_copies(task)
+    serve_table_files(task)
     notify("READY=1", f"STATUS={task.progress.status}")
     worker = _Worker(task)
     try:

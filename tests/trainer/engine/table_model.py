@@ -13,7 +13,7 @@ from trainer.engine.training import TrainingGraph
 from trainer.model.data import Data, Examples
 from trainer.model.models import linear
 from trainer.model.models.model import Model, ModelContext, Table, Values, Variables
-from trainer.model.pieces import name_of, value_of
+from trainer.model.pieces import name_of, pieces_of, split_array, value_of
 
 v1 = tf.compat.v1
 
@@ -106,6 +106,15 @@ def values_of(session: tf.compat.v1.Session, graph: TrainingGraph) -> dict[str, 
         values = {name_of(its): value_of(its) for its in graph.variables}
     found: dict[str, Numbers] = session.run(values)
     return found
+
+
+def set_values(session: tf.compat.v1.Session, graph: TrainingGraph, values: Mapping[str, Numbers]) -> None:
+    """Give all variables of a graph these values, by their names; the number of ps may be another."""
+    for variable in graph.variables:
+        for piece, value in zip(
+            pieces_of(variable), split_array(variable, values[name_of(variable)]), strict=True
+        ):
+            session.run(piece.initializer, {piece.initializer.inputs[1]: value})
 
 
 def settings_of(**others: object) -> TrainingSettings:

@@ -25,7 +25,7 @@ class Tasks:
         ps_hosts, worker_hosts = (tuple(f"127.0.0.1:{port}" for port in free_ports(n)) for n in (ps, 2))
         self._hosts = (ps_hosts, worker_hosts)
         spec = tf.train.ClusterSpec({"ps": ps_hosts, "worker": worker_hosts})
-        self._servers = [
+        self.servers = [
             v1.train.Server(spec, job_name=job, task_index=index)
             for job, hosts in (("worker", worker_hosts), ("ps", ps_hosts))
             for index in range(len(hosts))
@@ -33,7 +33,7 @@ class Tasks:
 
     def target(self, worker: int) -> str:
         """Where a worker's sessions go."""
-        return str(self._servers[worker].target)
+        return str(self.servers[worker].target)
 
     def cluster(self, worker: int, replication: str = "async") -> Cluster:
         """The cluster as a worker sees it."""

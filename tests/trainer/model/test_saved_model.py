@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
+from tests.trainer.row_files import write_tables
 from trainer.contract.exit_codes import PROGRAM
 from trainer.contract.export import CARD, EXPORT, FILES
 from trainer.contract.settings import MODELS, TrainingSettings
@@ -41,7 +43,10 @@ def final_model(name: str) -> FinalModel:
         each: np.asarray(generator.standard_normal(shape), np.float32) for each, shape in shapes.items()
     }
     values[COUNTERS] = np.array([40, 0, 20, 10, 10], np.int64)
-    return FinalModel(Checkpoint(Path("model.ckpt-40"), 40, values), settings, PS)
+    tables = {each: values.pop(each) for each in [*values] if each.startswith("tables_")}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.ckpt-40"
+        return FinalModel(Checkpoint(path, 40, values, write_tables(path, tables, 3)), settings, PS)
 
 
 def examples_of(final: FinalModel) -> npt.NDArray[np.generic]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.processes import Cluster
+from tests.trainer.row_files import whole_tables
 from trainer import evaluator
 from trainer.contract.exit_codes import FINISHED, STOPPED
 from trainer.coordination.ledger_parts import COUNTERS
@@ -50,23 +51,35 @@ def test_a_run_resumes_with_another_number_of_ps(
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
 
 
+@pytest.mark.parametrize(
+    ("replication", "numbers"),
+    [("async", (2, 1)), pytest.param("sync", (2, 3), marks=pytest.mark.chaos)],
+)
 def test_a_run_with_tables_resumes_with_another_number_of_ps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, numbers: Sequence[int]
 ) -> None:
     flags = ["--model=wide_deep", "--table_rows=20000", "--batch_size=64", "--steps_per_call=1"]
-    with Cluster(tmp_path, 2, flags=flags) as cluster:
+    flags.append(f"--replication={replication}")
+    with Cluster(tmp_path, numbers[0], flags=flags) as cluster:
         _train_and_stop(cluster)
         saved = _last(cluster, "initialised")
+        rows = whole_tables(saved)
+        # The chief's folder is whole, though each ps has its own part on a disk of its own.
+        for ps in (0, 1):
+            own = (cluster.directory(f"ps{ps}") / "checkpoints").glob(f"{saved.path.name}.*.rows")
+            assert {file.name.split(".")[-3] for file in own} == {f"{ps}-of-2"}
     # At this rate no step changes a row, not even one of zeros.
     more = [f"--steps={saved.global_step + MORE}", "--learning_rate=1e-45"]
-    with Cluster(tmp_path, 1, flags=[*flags, *more]) as cluster:
+    with Cluster(tmp_path, numbers[1], flags=[*flags, *more]) as cluster:
         _go_on_from(saved, cluster)
         cluster.assert_one_fingerprint("worker0", "worker1")
         again = _last(cluster, "restored")
         assert set(again.values) == set(saved.values)
+        tables = whole_tables(again)
+        assert set(tables) == set(rows)
         for name in ("tables_16", "tables_1"):
-            assert again.values[name].tobytes() == saved.values[name].tobytes()
-            assert np.all(np.subtract(again.values[f"{name}/Adagrad"], saved.values[f"{name}/Adagrad"]) >= 0)
+            assert tables[name].tobytes() == rows[name].tobytes()
+            assert np.all(np.subtract(tables[f"{name}/Adagrad"], rows[f"{name}/Adagrad"]) >= 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
 

@@ -2,22 +2,23 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from trainer import __main__ as program
 from trainer.engine import row_optimizers
 from trainer.engine.optimizers import Gradients
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.model import checkpoints, tables
+from trainer.model import tables
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
-from trainer.model.pieces import AnyVariable, TableVariable, pieces_of, split_array
+from trainer.model.pieces import AnyVariable, TableVariable, pieces_of
+from trainer.model.row_loading import RowLoading
+from trainer.model.saved_tables import RowFile
 from trainer.model.tables import LookUp, RowGradients
+from trainer.task.table_saves import TableSaves
 
 # What is made of each gradient.
 FAULTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
@@ -78,43 +79,53 @@ def own_tables() -> None:
 
 def restore_one_ps() -> None:
     """Let what lies on the second ps keep its first values when a checkpoint is restored."""
-    create = RestoreOperation.__init__
+    create, at_home = RestoreOperation.__init__, TableSaves._at_home
 
     def create_half(operation: RestoreOperation, variables: Sequence[AnyVariable]) -> None:
         create(operation, variables)
         for piece in (piece for variable in variables for piece in pieces_of(variable)):
-            if "/task:1" in piece.device:
+            if "/task:1" in piece.device and piece.op.name in operation._assignments:
                 value, _ = operation._assignments[piece.op.name]
                 operation._assignments[piece.op.name] = (value, tf.no_op())
 
+    def half_at_home(saves: TableSaves, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
+        return {**at_home(saves, checkpoint), "ps1": {}}
+
     RestoreOperation.__init__ = create_half  # type: ignore[method-assign, assignment]
+    TableSaves._at_home = half_at_home  # type: ignore[method-assign, assignment]
 
 
 def restore_permuted() -> None:
     """Let a table's rows be divided among the ps in halves rather than by turns."""
+    load, rows = RowLoading._load, dict[str, int]()
 
-    def in_halves(variable: AnyVariable, value: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
-        by_turns = split_array(variable, value)
-        if not isinstance(variable, TableVariable):
-            return by_turns
-        return np.split(value, np.cumsum([len(part) for part in by_turns])[:-1])
+    def load_noted(loading: RowLoading, table: TableVariable) -> tf.Operation:
+        rows[table.name] = table.rows
+        return load(loading, table)
 
-    checkpoints.split_array = in_halves  # type: ignore[attr-defined]
+    def load_halves(
+        loading: RowLoading, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
+    ) -> None:
+        for file in files:
+            begin = file.part * -(-rows[file.table] // file.parts) + file.first
+            feeds = {loading._path: f"{checkpoint}.{file.suffix}", loading._rows: (begin, 1)}
+            session.run(loading._loads[file.table], feeds)
+
+    RowLoading._load = load_noted  # type: ignore[method-assign, assignment]
+    RowLoading.run_all = load_halves  # type: ignore[method-assign, assignment]
 
 
 def restore_table_of(path: str) -> None:
-    """Let the tables of another checkpoint be restored."""
-    values_in = RestoreOperation._values_in
+    """Let the rows of another checkpoint be restored, of its widest table."""
+    run_all = RowLoading.run_all
 
-    def with_others(
-        operation: RestoreOperation, checkpoint: Checkpoint
-    ) -> dict[str, npt.NDArray[np.generic]]:
-        other, _ = checkpoints.read_checkpoint(Path(path))
-        assert other is not None
-        values = values_in(operation, checkpoint)
-        return {name: other.values[name] if "tables_16" in name else value for name, value in values.items()}
+    def load_others(
+        loading: RowLoading, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
+    ) -> None:
+        for file in files:
+            run_all(loading, session, path if "tables_16" in file.table else checkpoint, [file])
 
-    RestoreOperation._values_in = with_others  # type: ignore[method-assign, assignment]
+    RowLoading.run_all = load_others  # type: ignore[method-assign, assignment]
 
 
 _OTHER_FAULTS: Mapping[str, Callable[[], None]] = {

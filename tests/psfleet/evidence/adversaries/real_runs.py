@@ -289,7 +289,9 @@ def _tables_restored(fault: str) -> Callable[[RealRuns, Path], Path]:
     """Return what trains such a run whose chief and second ps are lost, and that is restored with a fault."""
 
     def train_twice(runs: RealRuns, folder: Path) -> Path:
-        other = max((runs.chief_of("tables") / "checkpoints").glob("*.index")).with_suffix("")
+        saved = (runs.chief_of("tables") / "checkpoints").glob("*.index")
+        # Only the last one has the rows of tables on the chief's disk.
+        other = max(saved, key=lambda path: int(path.stem.rpartition("-")[2])).with_suffix("")
 
         def restore(cluster: Cluster) -> None:
             cluster.until(lambda: cluster.has_ended("worker0"), "a chief that killed itself")

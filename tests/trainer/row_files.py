@@ -1,0 +1,43 @@
+"""The rows of tables in files beside a checkpoint, as whole arrays."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.model.checkpoints import Checkpoint
+from trainer.model.fingerprint import sum_of_rows
+from trainer.model.saved_tables import Rows, SavedTable
+
+Numbers = npt.NDArray[Any]
+
+
+def whole_tables(checkpoint: Checkpoint) -> dict[str, Numbers]:
+    """Name -> value of the tables of a checkpoint, and of their slots."""
+    found = {}
+    for table in checkpoint.tables:
+        rows = table.rows
+        whole = found[rows.table] = np.zeros(rows.shape, rows.dtype)
+        for file in table.sha256:
+            values = np.fromfile(f"{checkpoint.path}.{file.suffix}", rows.dtype)
+            last = file.first_row + (file.rows - 1) * file.parts
+            whole[file.first_row : last + 1 : file.parts] = values.reshape(file.rows, *rows.shape[1:])
+    return found
+
+
+def write_tables(path: Path, tables: Mapping[str, Numbers], parts: int) -> list[SavedTable]:
+    """Write such files, as so many ps would."""
+    saved = []
+    for name, value in tables.items():
+        rows, total, sha256 = Rows(name, value.dtype.name, value.shape, parts), 0, {}
+        for file in (file for part in range(parts) for file in rows.files_of(part)):
+            values = value[file.part :: parts][file.first : file.first + file.rows]
+            content = np.ascontiguousarray(values).tobytes()
+            Path(f"{path}.{file.suffix}").write_bytes(content)
+            sha256[file] = hashlib.sha256(content).hexdigest()
+            total += sum_of_rows(values, file)
+        saved.append(SavedTable(rows, total % 2**64, sha256))
+    return saved

@@ -1,0 +1,229 @@
+"""Each ps saves and restores the rows of tables that it holds, in one cut with all else."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.trainer.engine.table_model import MODEL, Numbers, settings_of, values_of
+from tests.trainer.engine.transfers import Tasks
+from tests.trainer.processes import until
+from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
+from trainer.model.checkpoints import (
+    Checkpoint,
+    CheckpointFolder,
+    DamagedError,
+    checkpoint_paths,
+    read_checkpoint,
+    step_in,
+    tensors_to_save,
+)
+from trainer.model.fingerprint import fingerprint_of, summed_again
+from trainer.model.saved_tables import MANIFEST, tables_in
+from trainer.task import table_files
+from trainer.task.table_files import TableFiles
+from trainer.task.table_saves import TableSaves
+
+OF_EACH_PS = ("beta1_power", "beta2_power", "adam_steps")
+
+
+class _Cluster:
+    """Servers of so many ps and of a worker in this process, each with a disk of its own."""
+
+    def __init__(self, ps: int, folder: Path) -> None:
+        self.tasks, self.disks = Tasks(ps), [folder / f"ps{number}" for number in range(ps)]
+        for number, disk in enumerate(self.disks):
+            TableFiles(self.tasks.servers[2 + number].target, f"/job:ps/task:{number}", disk).start()
+        self.workers_disk = folder / "worker1"
+        TableFiles(self.tasks.servers[1].target, "/job:worker/task:1", self.workers_disk).start()
+
+
+@pytest.fixture(scope="module")
+def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], _Cluster]:
+    """So many ps; they live as long as this process, and forget nothing."""
+    return cache(lambda ps: _Cluster(ps, tmp_path_factory.mktemp("disks")))
+
+
+class _Run:
+    """The chief of a run, with its own disk, and another worker."""
+
+    def __init__(self, cluster: _Cluster, disk: Path, **settings: object) -> None:
+        tasks = cluster.tasks
+        self.disks, self.workers_disk = cluster.disks, cluster.workers_disk
+        self.graph, self.session = tasks.begin(0, settings_of(**settings), MODEL)
+        self.other_graph, self.other_session = tasks.begin(1, settings_of(**settings), MODEL)
+        self.session.initialise()
+        self.folder = CheckpointFolder(disk / "checkpoints", keep=2)
+        self.tables = TableSaves(self.graph, self.folder.directory)
+        self.tables.connect(tasks.target(0))
+        with self.graph.graph.as_default():
+            self.tensors = tensors_to_save(self.graph.variables, "/job:worker/task:0/device:CPU:0")
+
+    def values(self) -> dict[str, Numbers]:
+        return values_of(self.session.session, self.graph)
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.session.session.run(self.graph.step)
+
+    def push(self, until: Event) -> None:
+        """Take steps as the other worker."""
+        while not until.is_set():
+            self.other_session.session.run(self.other_graph.step)
+
+    def save(self) -> tuple[Checkpoint, dict[str, Numbers]]:
+        """Save as the chief does; return the checkpoint, and what the ps held while pushes were held up."""
+        with self.tables.held():
+            values = self.session.session.run(self.tensors)
+            held = self.values()
+            step = int(values[COUNTERS][GLOBAL_STEP])
+            self.tables.write(step)
+        path, fingerprint = self.folder.write(values, self.tables.finish(step))
+        self.tables.keep([step_in(kept) for kept in checkpoint_paths(self.folder.directory)])
+        checkpoint, problem = read_checkpoint(path)
+        assert checkpoint is not None, problem
+        assert checkpoint.fingerprint == fingerprint
+        return checkpoint, held
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        assert self.tables.missing(checkpoint) == ""
+        self.session.restore(checkpoint)
+        self.tables.restore(self.session.session, checkpoint)
+
+    def close(self) -> None:
+        self.session.close()
+        self.other_session.close()
+
+
+def _same(own: dict[str, Numbers], others: dict[str, Numbers]) -> None:
+    """Assert that variables which both have hold the same bits."""
+    names = own.keys() & others.keys()
+    assert {"weights", "tables_4", "tables_1"} <= names
+    assert [name for name in sorted(names) if own[name].tobytes() != others[name].tobytes()] == []
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
+def test_a_checkpoint_is_the_same_on_any_number_of_ps(
+    optimizer: str, tmp_path: Path, cluster_of: Callable[[int], _Cluster]
+) -> None:
+    first = _Run(cluster_of(3), tmp_path, optimizer=optimizer)
+    first.steps(6)
+    saved, held = first.save()
+    assert first.session.fingerprint() == (saved.fingerprint, 6)
+    first.tables.bring(saved)
+    first.close()
+    assert summed_again(saved.path, saved.tables) == list(saved.tables)
+    whole = {**saved.values, **{its.rows.table: held[its.rows.table] for its in saved.tables}}
+    assert saved.fingerprint == fingerprint_of(whole)
+    for ps in (1, 2):
+        other = _Run(cluster_of(ps), tmp_path, optimizer=optimizer, seed=9)
+        other.restore(saved)
+        again, restored = other.save()
+        other.close()
+        _same(held, restored)
+        assert set(held) - set(restored) <= {f"{name}_{n}" for n in (1, 2) for name in OF_EACH_PS}
+        assert {its.rows.table: its.total for its in again.tables} == {
+            its.rows.table: its.total for its in saved.tables
+        }
+
+
+def test_a_save_is_one_cut_while_another_worker_pushes(
+    tmp_path: Path, cluster_of: Callable[[int], _Cluster]
+) -> None:
+    run, ended = _Run(cluster_of(2), tmp_path), Event()
+    pushes = Thread(target=run.push, args=[ended], daemon=True)
+    pushes.start()
+    for _ in range(3):
+        before = run.session.counters()[GLOBAL_STEP]
+        until(lambda least=before: run.session.counters()[GLOBAL_STEP] > least, "pushes")  # type: ignore[misc]
+        saved, held = run.save()
+    ended.set()
+    pushes.join()
+    assert run.session.counters()[GLOBAL_STEP] > saved.global_step
+    run.restore(saved)
+    _same(held, run.values())
+    assert run.session.fingerprint() == (saved.fingerprint, saved.global_step)
+    run.close()
+
+
+def test_pushes_go_on_if_the_chief_is_gone(
+    tmp_path: Path, cluster_of: Callable[[int], _Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_files, "_SECONDS_TO_HOLD", 0.5)
+    run, ended = _Run(cluster_of(2), tmp_path), Event()
+    pushes = Thread(target=run.push, args=[ended], daemon=True)
+    pushes.start()
+    with pytest.raises(DamagedError, match="did not hold up the workers' pushes"), run.tables.held():
+        least = run.session.counters()[GLOBAL_STEP] + 1  # one may be counted that was applied before
+        until(lambda: run.session.counters()[GLOBAL_STEP] > least, "pushes")
+    ended.set()
+    pushes.join()
+    run.close()
+
+
+def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_where_it_is(
+    tmp_path: Path, cluster_of: Callable[[int], _Cluster]
+) -> None:
+    run = _Run(cluster_of(2), tmp_path)
+    run.steps(2)
+    first, _ = run.save()
+    run.steps(2)
+    last, held = run.save()
+    lost, damaged = (
+        run.disks[part] / f"checkpoints/model.ckpt-{last.global_step}.tables_4.Adagrad.{part}-of-2.00000.rows"
+        for part in (0, 1)
+    )
+    run.tables.copy(last, "ps0", "worker1", [first.global_step, last.global_step])
+    copies = [*run.workers_disk.glob("copies/*.rows")]
+    assert len(copies) == 4
+    lost.unlink()
+    run.restore(last)
+    _same(held, run.values())
+    lost.unlink()
+    for copy in copies:
+        copy.unlink()
+    content = bytearray(damaged.read_bytes())
+    content[3] ^= 1
+    damaged.write_bytes(content)
+    reports: dict[str, str] = {}
+    found = run.folder.newest_good(
+        lambda path, why: reports.update({path.name: why}), None, run.tables.missing
+    )
+    run.close()
+    missing = f"ps0: {lost.name} is not there; ps1: {damaged.name} is damaged, or of another save: "
+    assert reports == {last.path.name: f"{missing}its SHA-256 is not that in the manifest"}
+    assert found is not None
+    assert found.global_step == first.global_step
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"layout": "div"}, "has layout 'div', expected 'mod'"),
+        ({"global_step": 5}, "has global_step 5, expected 2"),
+        ({"ps": 3}, "has 2 parts of tables_4, expected 3, one for each ps"),
+        ({"ps": 0}, "has ps 0, expected a number of ps"),
+        ({"version": 2}, "has version 2, expected 1"),
+    ],
+)
+def test_another_layout_is_refused(
+    tmp_path: Path, cluster_of: Callable[[int], _Cluster], change: dict[str, object], problem: str
+) -> None:
+    run = _Run(cluster_of(2), tmp_path)
+    run.steps(2)
+    saved, _ = run.save()
+    run.close()
+    manifest = json.loads(Path(f"{saved.path}.{MANIFEST}").read_text())
+    assert tables_in(json.dumps(manifest), 2) == list(saved.tables)
+    with pytest.raises(ValueError, match=problem):
+        tables_in(json.dumps(manifest | change), 2)
+    Path(f"{saved.path}.{MANIFEST}").write_text(json.dumps(manifest | change))
+    assert read_checkpoint(saved.path) == (
+        None,
+        f"{saved.path.name}.{MANIFEST} is damaged, or the manifest of another save",
+    )
+    Path(f"{saved.path}.{MANIFEST}").unlink()
+    assert "the manifest of its tables, is not there" in read_checkpoint(saved.path)[1]

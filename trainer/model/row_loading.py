@@ -1,0 +1,55 @@
+"""Sets the rows of tables to those in files, wherever the rows lie.
+
+A file is read whole on the device that has it, and each row goes straight from there to the ps that holds it,
+so a checkpoint of any number of ps is restored on any other, file by file.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.model.pieces import TableVariable
+from trainer.model.saved_tables import RowFile
+
+v1 = tf.compat.v1
+
+
+class RowLoading:
+    """The operations that load files of one device, in the default graph."""
+
+    def __init__(self, tables: Sequence[TableVariable], device: str) -> None:
+        """Add them; the files are on the disk of the device's task."""
+        with tf.name_scope("row_loading"), tf.device(device):
+            self._path, self._rows = v1.placeholder(tf.string, []), v1.placeholder(tf.int64, [2])
+            self._loads = {table.name: self._load(table) for table in tables}
+
+    def run_all(
+        self, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
+    ) -> None:
+        """Load files of a checkpoint, which has this path on its host; those of other variables are left out.
+
+        Raises tf.errors.OpError.
+        """
+        for file in files:
+            if load := self._loads.get(file.table):
+                path = f"{checkpoint}.{file.suffix}"
+                session.run(load, {self._path: path, self._rows: (file.first_row, file.parts)})
+
+    def _load(self, table: TableVariable) -> tf.Operation:
+        numbers = tf.io.decode_raw(tf.raw_ops.ReadFile(filename=self._path), table.dtype.base_dtype)
+        rows = tf.reshape(numbers, [-1, *table.shape[1:]])
+        first, apart = tf.unstack(self._rows)
+        of_table = first + apart * tf.range(tf.shape(rows, tf.int64)[0])
+        parts = len(table.pieces)
+        part_of = tf.cast(of_table % np.int64(parts), tf.int32)
+        positions = tf.dynamic_partition(of_table // np.int64(parts), part_of, parts)
+        values = tf.dynamic_partition(rows, part_of, parts)
+        written = []
+        for piece, at, its in zip(table.pieces, positions, values, strict=True):
+            with tf.device(piece.device):
+                written.append(
+                    tf.raw_ops.ResourceScatterUpdate(resource=piece.handle, indices=at, updates=its)
+                )
+        return tf.group(*written)
