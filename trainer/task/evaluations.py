@@ -76,7 +76,7 @@ class Evaluations:
             self._ask_child()
         elif self.steps_left(global_step) <= 0:
             self._steps_from, self._is_saved_for = global_step, True
-            self._saver.save(session, global_step)
+            self._saver.save(session, global_step, whole=True)
         return self._met_at is not None
 
     def end(self) -> None:

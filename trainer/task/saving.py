@@ -172,7 +172,7 @@ class CheckpointSaver:
         finally:
             stopped_seconds = time.monotonic() - began
             self._schedule.count(global_step, time.monotonic(), stopped_seconds)
-        work = (self._folder, values, global_step, began, stopped_seconds)
+        work = (self._folder, values, began, stopped_seconds)
         self._thread = Thread(target=self._write, args=work, kwargs={"whole": whole}, daemon=True)
         self._thread.start()
 
@@ -189,18 +189,18 @@ class CheckpointSaver:
         self,
         folder: CheckpointFolder,
         values: Values,
-        global_step: int,
         began: float,
         stopped_seconds: float,
         *,
         whole: bool,
     ) -> None:
+        # That of the chief, or a later one where others took steps while it read the values.
+        global_step = int(values[COUNTERS][GLOBAL_STEP])
         try:
-            manifest = self.tables.finish(int(values[COUNTERS][GLOBAL_STEP]))
+            manifest = self.tables.finish(global_step)
             path, fingerprint = folder.write(values, manifest)
             self.tables.keep([step_in(kept) for kept in checkpoint_paths(folder.directory)])
-            # The values are of this step, or of a later one where others took steps meanwhile.
-            self.saved_step = step_in(path)
+            self.saved_step = global_step
             self._reason = ""
             seconds = {"seconds": round(time.monotonic() - began, 6)}
             seconds["stopped_seconds"] = round(stopped_seconds, 6)

@@ -214,6 +214,20 @@ def test_the_newest_checkpoints_are_kept_as_without_evaluations(tmp_path: Path) 
     assert len(checkpoint_paths(cluster.directory("worker0") / "checkpoints")) == 2
 
 
+def test_an_evaluation_has_the_rows_that_the_ps_saved(tmp_path: Path) -> None:
+    flags = ("--model=wide_deep", "--table_rows=20000", "--batch_size=10", "--evaluate_every_steps=20")
+    with Cluster(tmp_path, 2, 1, (*flags, "--steps=1000000", "--stop_when=auc>0.1")) as cluster:
+        cluster.start()
+        assert set(cluster.wait().values()) == {FINISHED}, cluster.outputs()
+    saved = {
+        record.integer("global_step"): record.text("fingerprint")
+        for record in cluster.records("worker0", "checkpointed")
+    }
+    (found,) = of_evaluator(cluster, "evaluated")
+    assert found.text("fingerprint") == saved[found.integer("global_step")]
+    assert cluster.only("worker0", "finished").text("reason") == "stop_when met"
+
+
 @pytest.mark.parametrize("model", sorted(METRICS))
 def test_what_is_known_of_the_models_metrics_is_what_an_evaluation_finds(tmp_path: Path, model: str) -> None:
     # The model `partition` has a part for each worker.
