@@ -15,6 +15,7 @@ from psfleet.evidence.loss_curve import smoothed_loss
 from psfleet.evidence.lost_workers import lost_workers
 from psfleet.evidence.price_of_faults import price_of
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.table_use import table_uses
 from psfleet.evidence.task_records import TaskRecords, Window
 from psfleet.evidence.time_spent import seconds_of
 from trainer.contract.json_files import finite
@@ -61,6 +62,7 @@ def figures_of(run: Run) -> dict[str, Any]:
         "parts": [_part(part) for part in run.parts],
         "lost": [worker.as_dict() for worker in lost_workers(run)],
         "ps": _ps(run),
+        "tables": {name: use.as_dict() for name, use in table_uses(run).items()},
         "workers": {
             worker.name: {
                 "steps": steps[worker.name],
@@ -144,6 +146,7 @@ def _staleness(run: Run) -> dict[str, Any] | None:
 
 def _ps(run: Run) -> dict[str, dict[str, float]]:
     of_ps: dict[str, tuple[int, int]] = {}
+    tables: dict[str, dict[str, float]] = {}
     for record in run.chief.of("initialised", "restored"):
         held = record.fields.get("ps_parameters")
         found: dict[str, tuple[int, int]] = {}
@@ -151,10 +154,17 @@ def _ps(run: Run) -> dict[str, dict[str, float]]:
             count, size = (of.get("variables"), of.get("bytes")) if isinstance(of, Mapping) else (None, None)
             if type(count) is int and type(size) is int:
                 found[str(name)] = (count, size)
+                of_tables = {each: of[each] for each in ("rows", "table_bytes") if type(of.get(each)) is int}
+                tables[str(name)] = of_tables if len(of_tables) == 2 else {}
         of_ps = found or of_ps
     total = sum(size for _, size in of_ps.values())
     return {
-        name: {"variables": count, "bytes": size, "share": round(size / total, 4) if total else 0.0}
+        name: {
+            "variables": count,
+            "bytes": size,
+            "share": round(size / total, 4) if total else 0.0,
+            **tables[name],
+        }
         for name, (count, size) in of_ps.items()
     }
 

@@ -9,7 +9,7 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.untrusted_files import write_whole
 from psfleet.evidence.verdict import Verdict
-from psfleet.report import REPORT, tables, timeline
+from psfleet.report import REPORT, table_use, tables, timeline
 from psfleet.report.advice import next_steps
 from psfleet.report.cluster_map import host_boxes
 from psfleet.report.pictures import pictures, timeline_picture, write_loss_picture
@@ -59,6 +59,11 @@ def render(run: Run, verdict: Verdict) -> str:
         hosts=host_boxes(run),
         worker_columns=columns,
         workers=workers,
+        table_columns=table_use.COLUMNS,
+        tables=table_use.tables_in_use(verdict.figures),
+        sampling_worker=next((of["worker"] for of in verdict.figures["tables"].values()), ""),
+        ps_columns=table_use.PS_COLUMNS,
+        tables_by_ps=table_use.tables_by_ps(verdict.figures),
         versions=tables.versions(run),
         settings=tables.training_settings(run),
         thresholds=tables.as_pairs(verdict.settings.as_dict()),

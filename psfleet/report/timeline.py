@@ -190,7 +190,7 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
     for record, seconds in timed:
         if record.event == "step":
             seen = record.integer("global_step_after")
-        if record.event in {"step", "resources"}:
+        if record.event in {"step", "resources", "tables"}:
             continue
         lives += record.event == "started"
         own_step = record.fields.get("global_step")

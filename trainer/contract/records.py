@@ -58,6 +58,7 @@ EVENTS = {
         " examples:int seconds:number staleness_mean:number staleness_max:int"
     ),
     "gradients": _fields("global_step:int losses:numbers norms:numbers fits:numbers"),
+    "tables": _fields("global_step:int samples:int examples:int tables:object"),
     "resources": _fields("seconds:seconds cpu_seconds:seconds cores:int samples:int active_samples:int"),
     "checkpointed": _fields("global_step:int path:str seconds:number"),
     "checkpoint_failed": _fields("global_step:int reason:str"),

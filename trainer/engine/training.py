@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.settings import TrainingSettings
@@ -26,10 +27,10 @@ from trainer.engine.row_optimizers import Rates, require_settings_for_tables
 from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
-from trainer.model.data import Data, Source, batches, seed_and_shard
+from trainer.model.data import Data, Examples, Source, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
-from trainer.model.models.model import Devices, Model, ModelContext, Values
+from trainer.model.models.model import Devices, Model, ModelContext, Table, Values
 from trainer.model.pieces import InPieces, join_pieces
 from trainer.model.tables import LookUp, Tables
 from trainer.process.cluster import Cluster
@@ -375,16 +376,30 @@ class TrainingSession:
         """Return the model's fingerprint and its global step; None if a step changed the model meanwhile."""
         return self._graph.fingerprint.run(self.session)
 
-    def check_gradients(self, number: int) -> dict[str, GradientFit]:
-        """Return worker -> how its gradients fit its loss, on step `number`; the model is not changed."""
+    def sampled_batches(self, number: int) -> dict[str, list[Examples]]:
+        """Return worker -> its batches of step `number`, to sample its gradients on."""
         graph, cluster = self._graph, self._graph.cluster
         workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
         size, count = graph.settings.batch_size, graph.settings.push_every
         firsts = range(number * count * size, (number + 1) * count * size, size)
         return {
-            f"worker{worker}": check([graph.data.train_of(worker).read(first, size) for first in firsts])
-            for worker, check in zip(workers, self._checks, strict=True)
+            f"worker{worker}": [graph.data.train_of(worker).read(first, size) for first in firsts]
+            for worker in workers
         }
+
+    def check_gradients(self, batches: Mapping[str, Sequence[Examples]]) -> dict[str, GradientFit]:
+        """Return worker -> how its gradients fit its loss on its batches; the model is not changed."""
+        checked = zip(batches.items(), self._checks, strict=True)
+        return {worker: check(its) for (worker, its), check in checked}
+
+    @property
+    def tables(self) -> Sequence[tuple[Table, int]]:
+        """The model's tables, each with its first row in the fused table."""
+        return self._graph.tables.places
+
+    def ids_of(self, batch: Examples) -> list[npt.NDArray[np.int64]]:
+        """Return the rows of each table that a batch needs; nothing is read of the tables."""
+        return self._graph.evaluation.ids(self.session, batch.features)
 
     def watched(self) -> dict[str, float]:
         """Return the values of the model's watched tensors."""

@@ -44,6 +44,8 @@ class Evaluation:
         values = values_for(model, context, variables, tables, self._features)
         self._model, self._metrics = model, dict(model.metrics(context, values, self._features, self._labels))
         self._outputs = dict(model.outputs(context, values, self._features))
+        with tf.device("/device:CPU:0"):
+            self._ids = [table.ids(context, self._features) for table, _ in tables.places]
 
     def run(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
         """Return the model's results over these examples.
@@ -67,6 +69,13 @@ class Evaluation:
     ) -> dict[str, npt.NDArray[np.generic]]:
         """Return name -> the model's output for each of these features. Raises tf.errors.OpError."""
         found: dict[str, npt.NDArray[np.generic]] = session.run(self._outputs, {self._features: features})
+        return found
+
+    def ids(
+        self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
+    ) -> list[npt.NDArray[np.int64]]:
+        """Return the rows of each table that these features need; the tables are not read."""
+        found: list[npt.NDArray[np.int64]] = session.run(self._ids, {self._features: features})
         return found
 
     def sample(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:

@@ -91,6 +91,16 @@ class Tables:
         self.variables = [fused.variable for fused in self.fused]
         self._seed = context.settings.seed
 
+    @property
+    def places(self) -> list[tuple[Table, int]]:
+        """The model's tables in their order, each with its first row in the fused table."""
+        found = {
+            number: (table, begin)
+            for fused in self.fused
+            for (number, table), begin in zip(fused.tables, fused.begins, strict=True)
+        }
+        return [found[number] for number in sorted(found)]
+
     def first_values(self) -> list[tf.Operation]:
         """Return operations that set the tables to their first values."""
         return [operation for fused in self.fused for operation in _first_values(fused, self._seed)]

@@ -152,13 +152,23 @@ class Chief:
             self._nonces[worker] = nonce
 
     def _parameters(self) -> dict[str, dict[str, int]]:
-        """Return task ("ps0") -> the number and bytes of the saved variables there, except the counters."""
+        """Return task ("ps0") -> the number and bytes of the saved variables there, except the counters.
+
+        With tables, also their rows there, and the bytes of these with what the optimizer keeps for them.
+        """
         cluster = self._task.cluster
         holders = [f"ps{ps}" for ps in range(len(cluster.ps_devices))] or [cluster.task]
         held = {task: {"variables": 0, "bytes": 0} for task in holders}
+        parts = [piece.op.name for table in self._graph.tables.variables for piece in table.pieces]
         for variable in self._graph.saved_parameters:
             place = tf.DeviceSpec.from_string(variable.device)
             of_task = held[cluster.task if cluster.is_local else f"{place.job}{place.task}"]
+            size = variable.shape.num_elements() * variable.dtype.size
             of_task["variables"] += 1
-            of_task["bytes"] += variable.shape.num_elements() * variable.dtype.size
+            of_task["bytes"] += size
+            # A slot is named after its variable, as in "tables_16/part_0/Adagrad".
+            if part := next((its for its in parts if f"{variable.op.name}/".startswith(f"{its}/")), ""):
+                of_task["table_bytes"] = of_task.get("table_bytes", 0) + size
+                if variable.op.name == part:
+                    of_task["rows"] = of_task.get("rows", 0) + variable.shape[0]
         return held

@@ -1,9 +1,10 @@
-"""The `gradients` records of a worker, which samples its gradients so rarely that it costs little."""
+"""The `gradients` and `tables` records of a worker, which samples both so rarely that it costs little."""
 
 import time
 
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import TrainingSession
+from trainer.task.table_samples import TableSamples
 
 # Samples before the first step.
 FIRST_SAMPLES = 3
@@ -19,6 +20,7 @@ class GradientSamples:
         self._task, self._session = task, session
         waiting = task.cluster.workers if task.settings.replication == "sync" else 1
         self._share, self._number = _SHARE / waiting, 0
+        self._tables = TableSamples(task.records, session.tables, len(task.cluster.ps_devices) or 1)
         for _ in range(FIRST_SAMPLES):
             self._sample(global_step)
 
@@ -29,7 +31,12 @@ class GradientSamples:
 
     def _sample(self, global_step: int) -> None:
         began = time.monotonic()
-        fits = self._session.check_gradients(self._number)
+        batches = self._session.sampled_batches(self._number)
+        fits = self._session.check_gradients(batches)
+        if self._tables.wants_more:
+            (own,) = batches.values()  # a client of several workers has no tables
+            for batch in own:
+                self._tables.add(global_step, len(batch), self._session.ids_of(batch))
         self._number, self._sampled_at = self._number + 1, time.monotonic()
         self._seconds = self._sampled_at - began
         fields: dict[str, object] = {

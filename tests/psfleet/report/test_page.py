@@ -72,6 +72,44 @@ def test_evaluations_are_drawn_with_the_goal_and_the_bound_that_ends_the_run(run
     assert drawn.count("ends the run") == 1
 
 
+def test_tables_are_shown_with_their_hot_rows_and_what_each_ps_held(run: Path) -> None:
+    plan = make_plan()
+    records = worker_records(plan, 0, 20)
+    records[1]["ps_parameters"] = {
+        "ps0": {"variables": 3, "bytes": 5_000_000, "rows": 2000, "table_bytes": 4_000_000}
+    }
+    use = {
+        "rows": 2000,
+        "width": 8,
+        "ids": 400,
+        "distinct": 100,
+        "hot": {"<b>7": 40, "9": 20},
+        "of_ps": {"ps0": 150},
+    }
+    sampled = {
+        "event": "tables",
+        "global_step": 0,
+        "samples": 3,
+        "examples": 200,
+        "tables": {"<i>users": use},
+    }
+    write(run, plan, plan.tasks[1], [*records[:3], sampled, *records[3:]])
+    page = report(run)
+    assert "tables" in page.ids
+    cells = [data.strip() for tag, data in page.texts if tag in {"td", "th"}]
+    row = cells[cells.index("<i>users") :][:10]
+    assert row == [
+        *("<i>users", "2,000", "8", "200", "400", "100", "5.0%", "50"),
+        *("<b>7: 10.0%", "15.0%"),
+    ]
+    assert "tables" not in cells  # the timeline leaves the samples out
+    assert cells[cells.index("4 MB") - 2 :][:5] == ["ps0", "2,000", "4 MB", "1 MB", "100.0%"]
+
+
+def test_a_model_without_tables_has_no_section_of_them(drawn: Path) -> None:
+    assert "tables" not in page_of(drawn).ids
+
+
 def test_a_run_that_was_to_be_evaluated_and_was_not_says_so(run: Path) -> None:
     content = json.loads((run / "settings.json").read_text())
     training = content["training"] | {"evaluate_every_steps": 100}

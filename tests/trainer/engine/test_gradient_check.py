@@ -55,7 +55,7 @@ def look(
     session.initialise()
     for _ in range(steps):
         session.step(lambda: None)
-    found = [session.check_gradients(number) for number in range(1, looks + 1)]
+    found = [session.check_gradients(session.sampled_batches(number)) for number in range(1, looks + 1)]
     session.close()
     return found
 

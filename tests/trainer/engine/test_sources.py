@@ -98,7 +98,7 @@ def _train(sessions: Sequence[TrainingSession]) -> None:
 def test_workers_learn_from_clicks(kind: str, tmp_path: Path) -> None:
     data = generated(Truth(ROWS, 1), 200_000, 5_000) if kind == "generated" else _files(tmp_path)
     sessions = _sessions(data)
-    (fit,) = sessions[1].check_gradients(3).values()
+    (fit,) = sessions[1].check_gradients(sessions[1].sampled_batches(3)).values()
     assert fit.loss == pytest.approx(math.log(2), rel=1e-5)
     assert fit.fit == pytest.approx(1, abs=0.1)
     assert sessions[0].evaluate(data.test)["auc"] == 0.5

@@ -233,7 +233,7 @@ def test_each_step_of_a_call_looks_up_after_the_one_before(*, pull_ahead: bool) 
 @pytest.mark.parametrize("replication", ["async", "sync"])
 def test_gradients_of_rows_fit_the_loss(replication: str) -> None:
     begun = _Begun(2, replication=replication)
-    (fit,) = begun.session.check_gradients(1).values()
+    (fit,) = begun.session.check_gradients(begun.session.sampled_batches(1)).values()
     begun.session.close()
     assert fit.loss > 0 < fit.norm
     assert abs(fit.fit - 1) < 0.1

@@ -1,0 +1,81 @@
+"""What the tasks recorded of a model's tables: what each ps held, and which rows sampled batches needed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.task_records import TaskRecords
+
+MOST_TABLES, _MOST_HOT = 40, 5
+
+
+@dataclass(frozen=True)
+class TableUse:
+    """The rows of a table that one worker's sampled batches needed.
+
+    `ids` of the sampled examples named `distinct` of the `rows`, each of the `hot` ones so many times.
+    `of_ps` has the rows that travel from each ps for such batches, each once for a batch.
+    """
+
+    name: str
+    worker: str
+    rows: int
+    width: int
+    samples: int
+    examples: int
+    ids: int
+    distinct: int
+    hot: Mapping[str, int]
+    of_ps: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object in `figures`."""
+        return {name: value for name, value in vars(self).items() if name != "name"}
+
+
+def table_uses(run: Run) -> dict[str, TableUse]:
+    """Return table -> its use by the worker that sampled most of it; what contradicts itself is left out."""
+    found: dict[str, TableUse] = {}
+    for worker in run.with_lost:
+        for use in _of_worker(worker):
+            if use.name not in found or use.examples > found[use.name].examples:
+                found[use.name] = use
+    return dict(list(found.items())[:MOST_TABLES])
+
+
+def _of_worker(worker: TaskRecords) -> Iterable[TableUse]:
+    """Yield the uses in the record with most samples: each process, and each session, counts anew."""
+    records = [record for record in worker.of("tables") if record.integer("samples") > 0]
+    if not records:
+        return
+    last = max(records, key=lambda record: record.integer("samples"))
+    tables = last.fields["tables"]
+    samples, examples = last.integer("samples"), last.integer("examples")
+    for name, of in tables.items() if isinstance(tables, Mapping) else ():
+        use = _use(str(name), worker.name, samples, examples, of)
+        if use is not None:
+            yield use
+
+
+def _use(name: str, worker: str, samples: int, examples: int, of: object) -> TableUse | None:
+    if not isinstance(of, Mapping):
+        return None
+    counts = [_count(of.get(field)) for field in ("rows", "width", "ids", "distinct")]
+    rows, width, ids, distinct = counts
+    hot, of_ps = _counts(of.get("hot")), _counts(of.get("of_ps"))
+    is_whole = all(counts) and samples <= examples and distinct <= min(rows, ids)
+    if not is_whole or sum(hot.values()) > ids or sum(of_ps.values()) > ids:
+        return None
+    hottest = sorted(hot.items(), key=lambda entry: -entry[1])[:_MOST_HOT]
+    return TableUse(name, worker, rows, width, samples, examples, ids, distinct, dict(hottest), of_ps)
+
+
+def _counts(value: object) -> dict[str, int]:
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    return {str(name): _count(number) for name, number in pairs if _count(number)}
+
+
+def _count(value: object) -> int:
+    """Return a count that a host wrote; 0 for anything else."""
+    return value if type(value) is int and value > 0 else 0

@@ -1,0 +1,54 @@
+"""Computes the report's section on a model's tables: which rows were needed, and what each ps held."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from psfleet.evidence.answer import size
+from psfleet.report.charts import MOST_BARS
+from psfleet.report.wording import number, shortened
+
+Rows = tuple[tuple[str, ...], ...]
+COLUMNS = (
+    *("table", "rows", "width", "examples sampled", "their ids", "different rows", "of all rows"),
+    *("rows of a batch", "hottest row, of the ids", "hottest five"),
+)
+PS_COLUMNS = ("ps", "rows", "bytes of tables", "other bytes", "of the rows that travel")
+
+
+def tables_in_use(figures: Mapping[str, Any]) -> Rows:
+    """Return a row for each table: what sampled batches of one worker needed of it."""
+    return tuple(_row(name, of) for name, of in figures["tables"].items())
+
+
+def tables_by_ps(figures: Mapping[str, Any]) -> Rows:
+    """Return a row for each ps that held rows; () for a model without tables."""
+    uses: Mapping[str, Mapping[str, Any]] = figures["tables"]
+    travelled = {name: sum(of["of_ps"].get(name, 0) for of in uses.values()) for name in figures["ps"]}
+    total = sum(travelled.values())
+    return tuple(
+        (
+            shortened(name, 40),
+            number(of["rows"]),
+            size(of["table_bytes"]),
+            size(of["bytes"] - of["table_bytes"]),
+            _part(travelled[name], total),
+        )
+        for name, of in list(figures["ps"].items())[:MOST_BARS]
+        if "rows" in of
+    )
+
+
+def _row(name: str, of: Mapping[str, Any]) -> tuple[str, ...]:
+    hot = list(of["hot"].items())
+    return (
+        shortened(name, 40),
+        *(number(of[field]) for field in ("rows", "width", "examples", "ids", "distinct")),
+        _part(of["distinct"], of["rows"]),
+        number(round(sum(of["of_ps"].values()) / of["samples"])),
+        f"{shortened(hot[0][0], 20)}: {_part(hot[0][1], of['ids'])}" if hot else "-",
+        _part(sum(count for _, count in hot), of["ids"]) if hot else "-",
+    )
+
+
+def _part(amount: int, of: int) -> str:
+    return f"{amount / of:.1%}" if of else "-"

@@ -1,0 +1,71 @@
+"""The `tables` records of a worker: which rows of the model's tables sampled batches of its examples need.
+
+A sample costs the same however many rows a table has, and nothing of a table is read for it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.contract.records import RecordWriter
+from trainer.model.models.model import Table
+
+Ids = npt.NDArray[np.int64]
+# So many batches are enough to see which rows are hot; it bounds the rows that are remembered.
+MOST_SAMPLES = 50
+_HOTTEST = 5
+
+
+class TableSamples:
+    """Counts the rows that sampled batches need, and records the counts after each sample."""
+
+    def __init__(self, records: RecordWriter, tables: Sequence[tuple[Table, int]], ps: int) -> None:
+        """Take the tables, each with its first row in the fused table, whose row r lies on ps r mod `ps`."""
+        self._records, self._tables, self._ps = records, tables, ps
+        self._counts = [_Counts(table, begin, ps) for table, begin in tables]
+        self._samples = self._examples = 0
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether there are tables, and not yet enough samples of them."""
+        return bool(self._tables) and self._samples < MOST_SAMPLES
+
+    def add(self, global_step: int, examples: int, ids: Sequence[Ids]) -> None:
+        """Count the ids of each table that a batch of so many examples needs."""
+        self._samples, self._examples = self._samples + 1, self._examples + examples
+        for counts, needed in zip(self._counts, ids, strict=True):
+            counts.add(needed)
+        found = {counts.name: counts.found() for counts in self._counts}
+        sampled = {"samples": self._samples, "examples": self._examples}
+        self._records.write("tables", {"global_step": global_step, **sampled, "tables": found})
+
+
+class _Counts:
+    """How often each row of a table was needed."""
+
+    def __init__(self, table: Table, begin: int, ps: int) -> None:
+        self.name, self._table, self._begin = table.name, table, begin
+        self._rows, self._times = np.empty(0, np.int64), np.empty(0, np.int64)
+        # The rows that travelled from each ps: a row travels once for a batch.
+        self._of_ps = np.zeros(ps, np.int64)
+
+    def add(self, ids: Ids) -> None:
+        rows, times = np.unique(ids, return_counts=True)
+        self._of_ps += np.bincount((rows + self._begin) % len(self._of_ps), minlength=len(self._of_ps))
+        together, places = np.unique(np.concatenate([self._rows, rows]), return_inverse=True)
+        summed = np.zeros(len(together), np.int64)
+        np.add.at(summed, places, np.concatenate([self._times, times]))
+        self._rows, self._times = together, summed
+
+    def found(self) -> Mapping[str, object]:
+        """Return what a record says of the table."""
+        hottest = np.argsort(-self._times, kind="stable")[:_HOTTEST]
+        return {
+            "rows": self._table.rows,
+            "width": self._table.width,
+            "ids": int(self._times.sum()),
+            "distinct": len(self._rows),
+            "hot": {str(self._rows[place]): int(self._times[place]) for place in hottest},
+            "of_ps": {f"ps{ps}": int(count) for ps, count in enumerate(self._of_ps)},
+        }
