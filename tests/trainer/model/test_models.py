@@ -49,7 +49,8 @@ def test_what_is_known_of_models_without_tensorflow_is_so(name: str) -> None:
         failure, data = refused, digits("")
     assert bool(failure) == (name in TABLE_MODELS)
     context = ModelContext(settings, data, Devices((), "/job:localhost"))
-    assert bool(model.tables(context)) == (name in TABLE_MODELS)
+    # The few rows of `partition` need not be known: settings that are not for tables leave them out.
+    assert bool(model.tables(context)) == (name in TABLE_MODELS or name == "partition")
 
 
 def test_an_optimizer_without_a_rate_in_the_model_needs_a_learning_rate() -> None:
