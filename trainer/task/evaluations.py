@@ -54,7 +54,8 @@ class Evaluations:
 
     def steps_left(self, global_step: int) -> float:
         """Return the global steps until an evaluation is due; infinity if none can be."""
-        if self._process is None or self._is_saved_for or self._evaluates or self._saver.is_saving:
+        is_over = self._met_at is not None
+        if is_over or self._process is None or self._is_saved_for or self._evaluates or self._saver.is_saving:
             return math.inf
         return self._steps_from + self._every - global_step
 
@@ -132,6 +133,8 @@ class Evaluations:
         step, found = answer["global_step"], answer["metrics"]
         if not isinstance(step, int) or not isinstance(found, dict):
             raise TypeError(answer)
+        # The newest checkpoint may be one that was saved after that for the evaluation.
+        self._steps_from = max(self._steps_from, step)
         metrics = {name: math.nan if value is None else float(value) for name, value in found.items()}
         self._task.progress.evaluation = {"global_step": step, "metrics": metrics}
         listing = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())

@@ -89,7 +89,7 @@ class CheckpointSaver:
         self._reason = ""
         self._error: Exception | None = None
         self.is_saving = False
-        self.tables = TableSaves(graph, self._folder.directory if self._folder else None)
+        self.tables = TableSaves(graph, self._folder.directory if self._folder else None, task.target)
         if self._folder is not None:
             # This process's own CPU; None if another process serves it.
             device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
@@ -105,7 +105,7 @@ class CheckpointSaver:
         none here and another host does not answer; and tf.errors.OpError if a task is lost.
         """
         # A save that goes on ends without the ps that was lost.
-        self.tables.connect(self._task.target)
+        self.tables.connect_anew()
         self.finish()
         if self._folder is None:
             return None

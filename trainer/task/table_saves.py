@@ -100,8 +100,8 @@ class TableSaves:
     what was asked.
     """
 
-    def __init__(self, graph: TrainingGraph, directory: Path | None) -> None:
-        """Take the chief's graph, and the folder with its own checkpoints."""
+    def __init__(self, graph: TrainingGraph, directory: Path | None, target: str) -> None:
+        """Take the chief's graph, the folder with its own checkpoints, and the chief's server."""
         self._cluster, self._directory = graph.cluster, directory
         self._tables = [its for its in graph.variables if isinstance(its, TableVariable)]
         devices = self._cluster.ledger_devices if self._tables else ()
@@ -113,16 +113,15 @@ class TableSaves:
                 for ps, device in zip(self._ps, devices, strict=True)
             }
         self._line: _Line | None = None
-        self._target = ""
+        self._target = target
         # One thread at a time asks, so that nothing makes a pause longer.
         self._lock, self._lock_of_others = RLock(), RLock()
 
-    def connect(self, target: str) -> None:
-        """Begin anew, through the chief's server, with the ps that hold the run now."""
-        if self._line is not None:
-            self._line.close()
-        self._target = target
-        self._line = _Line(self._cluster, target, self._ps) if self._ps else None
+    def connect_anew(self) -> None:
+        """Let go of ps that may have been lost: the next question goes to those that hold the run then."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -253,9 +252,11 @@ class TableSaves:
 
     @property
     def _own_line(self) -> _Line:
-        if self._line is None:
-            raise tf.errors.UnavailableError(None, None, "there is no session with the ps")
-        return self._line
+        with self._lock:
+            # A chief that was started again may find ps that hold the run, and nothing to restore.
+            if self._line is None:
+                self._line = _Line(self._cluster, self._target, self._ps)
+            return self._line
 
     @contextmanager
     def _line_to(self, *tasks: str) -> Iterator[_Line]:
@@ -296,8 +297,11 @@ class TableSaves:
 
     def _ask(self, what: str, more: Callable[[str], Asked] = lambda _: {}) -> Sequence[Asked]:
         """Ask all ps at once to do something; return their answers."""
+        if not self._ps:
+            return []
         with self._lock:
-            return self._with_all(lambda ps: self._own_line.ask(ps, what, more(ps)))
+            line = self._own_line
+            return self._with_all(lambda ps: line.ask(ps, what, more(ps)))
 
     def _asked(self, line: _Line, task: str, what: str, more: Asked) -> Asked:
         """Ask one task to do something; return its answer. Raises CallTookTooLong."""

@@ -57,8 +57,7 @@ class _Run:
         self.other_graph, self.other_session = tasks.begin(1, settings_of(**settings), MODEL)
         self.session.initialise()
         self.folder = CheckpointFolder(disk / "checkpoints", keep=2)
-        self.tables = TableSaves(self.graph, self.folder.directory)
-        self.tables.connect(tasks.target(0))
+        self.tables = TableSaves(self.graph, self.folder.directory, tasks.target(0))
         with self.graph.graph.as_default():
             self.tensors = tensors_to_save(self.graph.variables, "/job:worker/task:0/device:CPU:0")
 
