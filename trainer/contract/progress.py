@@ -10,8 +10,6 @@ from trainer.host.wording import counted, cut, first_of
 
 # Colours and cursor movements. Without the escape character alone, the rest of them would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-
-
 _METRICS_SHOWN = 4
 
 

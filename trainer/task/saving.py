@@ -220,6 +220,8 @@ class CheckpointSaver:
 
     def _brought(self, folder: CheckpointFolder) -> str:
         """Bring the tables of the newest checkpoint to this host; return why not, in words."""
+        if self.tables.are_none:
+            return ""
         checkpoint, problem = read_checkpoint(folder.directory / f"model.ckpt-{self.saved_step}")
         if checkpoint is None:
             return problem

@@ -1,8 +1,9 @@
 """The files with the rows of tables on a task's own disk: what the task does with them when the chief asks.
 
-Each task that listens has a thread that waits for a question in a queue of its server, does what is asked in
-this process, and puts the answer into another queue (table_saves.py has the chief's side). So rows go from
-the variables of a ps into its own files, and no other process ever holds all of them.
+A thread waits for a question in a queue of the task's server, does what is asked in this process, and puts
+the answer into another queue (table_saves.py has the chief's side). So rows go from the variables of a ps
+into its own files, and no other process ever holds all of them. A worker without tables has no such thread; a
+task that only serves does not know the model, and always has one.
 """
 
 import hashlib

@@ -117,6 +117,11 @@ class TableSaves:
         # One thread at a time asks, so that nothing makes a pause longer.
         self._lock, self._lock_of_others = RLock(), RLock()
 
+    @property
+    def are_none(self) -> bool:
+        """Whether the model has no tables."""
+        return not self._tables
+
     def connect_anew(self) -> None:
         """Let go of ps that may have been lost: the next question goes to those that hold the run then."""
         line, self._line = self._line, None
@@ -141,7 +146,7 @@ class TableSaves:
 
     def finish(self, step: int) -> str:
         """Let each ps bring what it wrote to its disk, and return the manifest. Raises NotFinite."""
-        if not self._tables:
+        if self.are_none:
             return ""
         answers = self._ask("finish", lambda _: {"step": step})
         if not_finite := [name for answer in answers for name in answer["not_finite"]]:

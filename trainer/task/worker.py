@@ -46,7 +46,6 @@ def run_worker(task: RunningTask) -> int:
     if task.cluster.is_local:
         OwnPart(task.target, task.cluster).create(serving_note(task))
     keep_copies(task)
-    serve_table_files(task)
     notify("READY=1", f"STATUS={task.progress.status}")
     worker = _Worker(task)
     try:
@@ -113,7 +112,10 @@ class _Worker:
     def _load(self) -> TrainingGraph:
         model = REGISTRY[self._task.settings.model]
         data = model.load(self._task.settings, self._task.cluster.workers)
-        return build_graph(self._task, model, data)
+        graph = build_graph(self._task, model, data)
+        if graph.tables.variables:
+            serve_table_files(self._task)
+        return graph
 
     def _take_part(
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
