@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from trainer.model.checkpoints import Checkpoint
 from trainer.model.fingerprint import sum_of_rows
-from trainer.model.saved_tables import Rows, SavedTable
+from trainer.model.saved_tables import Rows, SavedTable, rows_in
 
 Numbers = npt.NDArray[Any]
 
@@ -22,9 +22,8 @@ def whole_tables(checkpoint: Checkpoint) -> dict[str, Numbers]:
         rows = table.rows
         whole = found[rows.table] = np.zeros(rows.shape, rows.dtype)
         for file in table.sha256:
-            values = np.fromfile(f"{checkpoint.path}.{file.suffix}", rows.dtype)
             last = file.first_row + (file.rows - 1) * file.parts
-            whole[file.first_row : last + 1 : file.parts] = values.reshape(file.rows, *rows.shape[1:])
+            whole[file.first_row : last + 1 : file.parts] = rows_in(checkpoint.path, table, file)
     return found
 
 

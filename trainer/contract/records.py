@@ -89,7 +89,7 @@ OPTIONAL = {
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object fingerprint:str contributions:ints"),
     "resources": _fields("core_wait_seconds:seconds"),
-    "checkpointed": _fields("fingerprint:str stopped_seconds:seconds"),
+    "checkpointed": _fields("fingerprint:str stopped_seconds:seconds rows_written:int deltas:int"),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
         " unplaced:int batches:int"

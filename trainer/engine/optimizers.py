@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.engine.mutex import locked, rows_mutex
+from trainer.engine.row_marks import RowMarks
 from trainer.engine.row_optimizers import Rates, RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
 from trainer.model.tables import RowGradients
@@ -117,6 +118,11 @@ class Optimizers:
         self._of_rows: dict[str, RowOptimizer] = {}
         # Variable's name -> the gradient of the first step that is built, and the variable.
         self.first_applied: dict[str, tuple[AnyGradient, tf.Variable]] = {}
+
+    @property
+    def marks(self) -> list[RowMarks]:
+        """The marks of the rows that were changed, of each part of a table."""
+        return [marks for each in self._of_rows.values() for marks in each.marks.values()]
 
     def apply(self, gradients: AnyGradients) -> list[tf.Operation]:
         """Return the operations that apply the gradients, one on each device that holds variables."""

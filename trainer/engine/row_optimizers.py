@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings, table_problems
+from trainer.engine.row_marks import RowMarks
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
 
@@ -48,6 +49,8 @@ class RowOptimizer(ABC):
         self._learning_rate, self._l1 = rates
         self._device, self._number = device, number
         self._variables: dict[str, tf.Variable] = {}
+        # By part's name.
+        self.marks: dict[str, RowMarks] = {}
 
     def apply(self, gradients: OfParts) -> tf.Operation:
         """Return the operation that applies the gradients, to be run under the mutex of rows."""
@@ -65,8 +68,16 @@ class RowOptimizer(ABC):
 
     def _change(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> tf.Operation:
         new = self._new_rows(rows, part, step)
-        with tf.control_dependencies([values for _, values in new]):  # all is read before anything is written
+        if part.op.name not in self.marks:
+            self.marks[part.op.name] = RowMarks(part)
+
+        def write() -> tf.Operation:
             return tf.group(*(_write(variable, rows.positions, values) for variable, values in new))
+
+        # All is read before anything is written.
+        read = [values for _, values in new]
+        marks = self.marks[part.op.name]
+        return marks.change(rows.positions, [variable for variable, _ in new], read, write)
 
     def _slot(self, part: tf.Variable, name: str, *, value: float = 0) -> tf.Variable:
         """Return a slot as large as a part, named after it as in "tables_16/part_0/Adagrad"."""
@@ -77,7 +88,7 @@ class RowOptimizer(ABC):
     ) -> tf.Variable:
         """Return a variable of this optimizer, which is created when it is first needed."""
         if name not in self._variables:
-            self._variables[name] = create_filled(name, self._device, shape, dtype, value)
+            self._variables[name] = create_filled(name, self._device, shape, dtype.as_numpy_dtype(value))
         return self._variables[name]
 
 

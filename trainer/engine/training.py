@@ -122,7 +122,9 @@ class TrainingGraph(ABC):
                 self.watched = dict(model.watched(model.values_of(self.model_variables)))
             held = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
             self.saved_parameters = [variable for variable in held if variable is not self.counters]
-            self.initializers = [*(variable.initializer for variable in held), *self.tables.first_values()]
+            of_marks = [initializer for marks in self.optimizers.marks for initializer in marks.initializers]
+            first_values = self.tables.first_values()
+            self.initializers = [*(variable.initializer for variable in held), *first_values, *of_marks]
             self.variables = join_pieces(held, [its for its in learned if isinstance(its, InPieces)])
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)

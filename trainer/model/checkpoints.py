@@ -22,7 +22,7 @@ from trainer.coordination.ledger import RUN_OVER
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.pieces import AnyVariable, TableVariable, name_of, pieces_of, split_array, value_of
-from trainer.model.saved_tables import MANIFEST, TABLES, SavedTable, sha256_of_text, tables_in
+from trainer.model.saved_tables import MANIFEST, TABLES, SavedTable, sha256_of_text, tables_in, whole_files_of
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -262,7 +262,7 @@ class CheckpointFolder:
         Later steps are of a past that the run has left: it went on from an earlier one.
         """
         paths = checkpoint_paths(self.directory)
-        kept = [path for path in paths if step_in(path) <= step][-self._keep :]
+        kept = self._kept([path for path in paths if step_in(path) <= step])
         v1.train.update_checkpoint_state(
             str(self.directory),
             model_checkpoint_path=kept[-1].name,
@@ -271,6 +271,17 @@ class CheckpointFolder:
         for path in set(paths) - set(kept):
             for file in self.directory.glob(f"{path.name}.*"):
                 file.unlink(missing_ok=True)
+
+    def _kept(self, paths: Sequence[Path]) -> list[Path]:
+        """Return the newest of these checkpoints, and the last one that has no file of a table with them.
+
+        Checkpoints with deltas share files, which may be damaged.
+        """
+        newest, others = list(paths[-self._keep :]), paths[: -self._keep]
+        shared = [whole_files_of(path) for path in newest]
+        if self._keep == 1 or not shared[-1] or shared.count(shared[-1]) < len(shared):
+            return newest
+        return [*[path for path in others if whole_files_of(path) != shared[-1]][-1:], *newest]
 
 
 def with_manifest(values: Values, manifest: str) -> Values:
@@ -297,6 +308,14 @@ def bring_to_disk(path: Path) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
+
+
+def link(file: Path, path: Path) -> None:
+    """Give a file another path, too. Raises OSError."""
+    if file == path:
+        return
+    path.unlink(missing_ok=True)
+    path.hardlink_to(file)
 
 
 def step_in(path: Path) -> int:

@@ -119,7 +119,7 @@ class FinalModel:
         """Take the values of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
         _require_no_others(checkpoint, self.model, self._learned)
         self._restore_operation.run(self._session, checkpoint)
-        files = [file for table in checkpoint.tables for file in table.sha256]
+        files = [file for table in checkpoint.tables for file in table.files]
         self._loading.run_all(self._session, checkpoint.path, files)
         self._global_step = checkpoint.global_step
 

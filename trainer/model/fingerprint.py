@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
 from trainer.model.pieces import AnyVariable, TableVariable, name_of, offsets_of, pieces_of
-from trainer.model.saved_tables import RowFile, SavedTable
+from trainer.model.saved_tables import RowFile, SavedTable, positions_in, rows_in
 from trainer.model.scrambling import scrambled
 
 v1 = tf.compat.v1
@@ -46,15 +46,24 @@ def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
     return _digest([*lines, *of_tables])
 
 
-def sum_of_rows(values: npt.NDArray[np.generic], file: RowFile) -> int:
-    """Return the sum of the rows in a file; those of all files of a table add up to that of the table."""
+def sum_of_rows(
+    values: npt.NDArray[np.generic], file: RowFile, positions: npt.NDArray[np.int64] | None = None
+) -> int:
+    """Return the sum of the rows in a file; those of all rows of a table add up to that of the table.
+
+    `positions` are those of the rows in the part, if they are not all rows of the file of a whole part.
+    """
     bits = _bits_of(file.table, tf.as_dtype(values.dtype)).as_numpy_dtype
     width = math.prod(values.shape[1:])
     at_once, total = max(1, BLOCK // width), 0
     within = scrambled(np.arange(BLOCK, dtype=np.uint64), np)
     for start in range(0, len(values), at_once):
         block = np.ascontiguousarray(values[start : start + at_once])
-        rows = file.first_row + file.parts * np.arange(start, start + len(block), dtype=np.int64)
+        if positions is None:
+            held = np.arange(file.first + start, file.first + start + len(block), dtype=np.int64)
+        else:
+            held = positions[start : start + at_once]
+        rows = file.part + file.parts * held
         places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1).astype(np.uint64)
         outer = scrambled(places >> np.uint64(BLOCK.bit_length() - 1), np)
         products = (
@@ -68,14 +77,26 @@ def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTa
     """Return the tables of a checkpoint with their sums as the files beside it give them. Raises OSError."""
 
     def total(table: SavedTable) -> int:
-        sums = (
-            sum_of_rows(np.fromfile(f"{checkpoint}.{file.suffix}", table.rows.dtype).reshape(shape), file)
-            for shape in [[-1, *table.rows.shape[1:]]]
-            for file in table.sha256
-        )
-        return sum(sums) % 2**64
+        return sum(sum_of_rows(rows_in(checkpoint, table, file), file) for file in table.sha256) % 2**64
 
     return [replace(table, total=total(table)) for table in tables]
+
+
+def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[RowFile]) -> int:
+    """Return the sum of the rows of a table that are in a later delta, as a former checkpoint has them.
+
+    Both paths are those of the checkpoints' files, without their suffixes; `files` are those of the delta, of
+    one part. Raises OSError.
+    """
+    total = 0
+    for whole in (its for its in table.sha256 if files and its.part == files[0].part):
+        before = rows_in(former, table, whole)
+        for file in files:
+            positions = positions_in(later, table, file)
+            begin, end = np.searchsorted(positions, [whole.first, whole.first + whole.rows])
+            its = positions[begin:end]
+            total += sum_of_rows(before[its - whole.first], file, its)
+    return total % 2**64
 
 
 class FingerprintOperations:

@@ -1,7 +1,8 @@
 """Sets the rows of tables to those in files, wherever the rows lie.
 
 A file is read whole on the device that has it, and each row goes straight from there to the ps that holds it,
-so a checkpoint of any number of ps is restored on any other, file by file.
+so a checkpoint of any number of ps is restored on any other, file by file: those of whole parts, then those
+of deltas in their order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.model.pieces import TableVariable
-from trainer.model.saved_tables import RowFile
+from trainer.model.saved_tables import RowFile, positions_dtype
 
 v1 = tf.compat.v1
 
@@ -23,6 +24,8 @@ class RowLoading:
         """Add them; the files are on the disk of the device's task."""
         with tf.name_scope("row_loading"), tf.device(device):
             self._path, self._rows = v1.placeholder(tf.string, []), v1.placeholder(tf.int64, [2])
+            # Of a file of a delta, that with the positions of its rows.
+            self._positions = v1.placeholder_with_default("", [])
             self._loads = {table.name: self._load(table) for table in tables}
 
     def run_all(
@@ -34,14 +37,19 @@ class RowLoading:
         """
         for file in files:
             if load := self._loads.get(file.table):
-                path = f"{checkpoint}.{file.suffix}"
-                session.run(load, {self._path: path, self._rows: (file.first_row, file.parts)})
+                feeds: dict[tf.Tensor, object] = {
+                    self._path: f"{checkpoint}.{file.suffix}",
+                    self._rows: (file.part if file.delta else file.first_row, file.parts),
+                }
+                if file.delta:
+                    feeds[self._positions] = f"{checkpoint}.{file.positions.suffix}"
+                session.run(load, feeds)
 
     def _load(self, table: TableVariable) -> tf.Operation:
         numbers = tf.io.decode_raw(tf.raw_ops.ReadFile(filename=self._path), table.dtype.base_dtype)
         rows = tf.reshape(numbers, [-1, *table.shape[1:]])
         first, apart = tf.unstack(self._rows)
-        of_table = first + apart * tf.range(tf.shape(rows, tf.int64)[0])
+        of_table = first + apart * self._places(table, tf.shape(rows, tf.int64)[0])
         parts = len(table.pieces)
         part_of = tf.cast(of_table % np.int64(parts), tf.int32)
         positions = tf.dynamic_partition(of_table // np.int64(parts), part_of, parts)
@@ -53,3 +61,12 @@ class RowLoading:
                     tf.raw_ops.ResourceScatterUpdate(resource=piece.handle, indices=at, updates=its)
                 )
         return tf.group(*written)
+
+    def _places(self, table: TableVariable, count: tf.Tensor) -> tf.Tensor:
+        """Return how far each of so many rows is behind the first one, in rows of the part."""
+
+        def positions() -> tf.Tensor:
+            dtype = tf.as_dtype(positions_dtype(table.rows))
+            return tf.cast(tf.io.decode_raw(tf.raw_ops.ReadFile(filename=self._positions), dtype), tf.int64)
+
+        return tf.cond(tf.equal(self._positions, ""), lambda: tf.range(count), positions)

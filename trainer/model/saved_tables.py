@@ -1,41 +1,55 @@
 """The files with the rows of tables that belong to a checkpoint, and the manifest that lists them.
 
-Each ps writes the rows that it holds of a table, or of a slot of one, into files of at most 64 MiB on its own
-disk: the plain numbers of some rows, one after the other, in little-endian byte order. The manifest,
-`model.ckpt-<global step>.tables.json`, lies beside the chief's file. It has the layout of the rows, the
-SHA-256 of each file, and the sum for the fingerprint (fingerprint.py). The chief's file holds the SHA-256 of
-the manifest, so neither counts without the other. Names and sizes of files follow from the layout alone.
+Each ps writes the rows that it holds of a table, or of a slot of one, into files of at most 16 MiB on its own
+disk: the plain numbers of some rows, one after the other, in little-endian byte order. A later checkpoint may
+have these same files, and a *delta*: the rows that changed since, in the order of their positions in the
+part of the ps, and in a further file these positions. Deltas are numbered, and a row is as the last one with
+it says (`rows_in`).
+
+The manifest, `model.ckpt-<global step>.tables.json`, lies beside the chief's file. It has the layout of the
+rows, the SHA-256 of each file, and the sum for the fingerprint (fingerprint.py). The chief's file holds the
+SHA-256 of the manifest, so neither counts without the other. Names and sizes of files follow from the layout
+and the number of rows in each delta.
 """
 
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 # The variable of a checkpoint that holds the SHA-256 of its manifest.
 TABLES = "psfleet/tables"
 SHA256_BYTES = 32
 MANIFEST = "tables.json"
-MOST_BYTES = 64 << 20
-_VERSION = 1
+MOST_BYTES = 16 << 20
+# In a file of a delta, whatever the width: so its files of a table, of slots and of positions have the same.
+ROWS_OF_DELTA = 1 << 17
+_VERSION = 2
 # Row r is on ps r mod n, for n ps, at place r div n.
 _LAYOUT = "mod"
 _NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DTYPES = ("float32", "int64")
+_POSITIONS = "positions"
 _AT_ONCE = 1 << 20
+
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file with some rows of a table's part; `first` is the place of its first row in the part."""
+    """A file with some rows of a table's part.
+
+    Of a whole part, `first` is the place of its first row in the part. Of a delta, which has a number from 1,
+    it is the place among the rows of the delta in this part.
+    """
 
     table: str
     part: int
@@ -44,11 +58,13 @@ class RowFile:
     first: int
     rows: int
     row_bytes: int
+    delta: int = 0
 
     @property
     def suffix(self) -> str:
         """What follows "model.ckpt-<global step>." in the file's name."""
-        return f"{self.table.replace('/', '.')}.{self.part}-of-{self.parts}.{self.number:05}.rows"
+        delta = f".delta{self.delta}" if self.delta else ""
+        return f"{self.table.replace('/', '.')}{delta}.{self.part}-of-{self.parts}.{self.number:05}.rows"
 
     @property
     def size(self) -> int:
@@ -59,6 +75,11 @@ class RowFile:
     def first_row(self) -> int:
         """The row of the whole table that comes first in the file; the next ones are `parts` rows apart."""
         return self.first * self.parts + self.part
+
+    @property
+    def positions(self) -> "RowFile":
+        """The file with the positions of a delta's rows."""
+        return replace(self, table=_positions_of(self.table), row_bytes=0)
 
 
 @dataclass(frozen=True)
@@ -75,42 +96,150 @@ class Rows:
         """The bytes of a row."""
         return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
 
+    @property
+    def positions(self) -> "Rows":
+        """The positions of a delta's rows, which a table shares with its slots."""
+        dtype = positions_dtype(self.shape[0])
+        return replace(self, table=_positions_of(self.table), dtype=dtype, shape=self.shape[:1])
+
+    def held(self, part: int) -> int:
+        """Return how many rows a part has."""
+        return len(range(part, self.shape[0], self.parts))
+
     def files_of(self, part: int) -> list[RowFile]:
         """Return the files of a part, in the order of its rows."""
-        held, at_once = len(range(part, self.shape[0], self.parts)), max(1, MOST_BYTES // self.row_bytes)
+        return self._files(part, self.held(part), self.rows_in_a_file(0), 0)
+
+    def delta_files(self, part: int, delta: int, rows: int) -> list[RowFile]:
+        """Return the files of a delta with so many rows of a part."""
+        return self._files(part, rows, self.rows_in_a_file(delta), delta)
+
+    def rows_in_a_file(self, delta: int) -> int:
+        """Return how many rows the files of a delta have at most; those of a whole part with delta 0."""
+        return ROWS_OF_DELTA if delta else max(1, MOST_BYTES // self.row_bytes)
+
+    def _files(self, part: int, rows: int, at_once: int, delta: int) -> list[RowFile]:
         return [
-            RowFile(self.table, part, self.parts, number, first, min(at_once, held - first), self.row_bytes)
-            for number, first in enumerate(range(0, held, at_once))
+            RowFile(
+                self.table, part, self.parts, number, first, min(at_once, rows - first), self.row_bytes, delta
+            )
+            for number, first in enumerate(range(0, rows, at_once))
         ]
 
 
 @dataclass(frozen=True)
 class SavedTable:
-    """A table as a checkpoint has it: `total` is its sum for the fingerprint, `sha256` is by file."""
+    """A table as a checkpoint has it.
+
+    Attributes:
+        rows: the layout.
+        total: its sum for the fingerprint.
+        sha256: the files of whole parts.
+        deltas: those of each delta, in their order.
+        positions: those with the positions of their rows, which a table shares with its slots.
+
+    """
 
     rows: Rows
     total: int
     sha256: Mapping[RowFile, str]
+    deltas: Mapping[RowFile, str] = field(default_factory=dict)
+    positions: Mapping[RowFile, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[RowFile, str]:
+        """All files, those of whole parts first: a restore sets rows in this order."""
+        return {**self.sha256, **self.deltas, **self.positions}
+
+    @property
+    def last_delta(self) -> int:
+        """The number of the last delta; 0 if there is none."""
+        return max((file.delta for file in self.deltas), default=0)
+
+    def rows_of_delta(self, delta: int, part: int) -> int:
+        """Return how many rows of a part a delta has."""
+        return sum(file.rows for file in self.deltas if (file.delta, file.part) == (delta, part))
+
+
+def positions_dtype(rows: int) -> str:
+    """Return the type of the positions in a delta of a table with so many rows."""
+    return "int32" if rows < 1 << 31 else "int64"
+
+
+def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
+    """Return the rows of a file of a whole part as a checkpoint has them, after all deltas.
+
+    The checkpoint's files must be good. Rows are read from the disk as they are needed: only those that
+    deltas have changed are in this process's memory. Raises OSError.
+    """
+    shape = table.rows.shape[1:]
+    values: Numbers = np.memmap(
+        f"{checkpoint}.{file.suffix}", table.rows.dtype, mode="c", shape=(file.rows, *shape)
+    )
+    for delta in (delta for delta in table.deltas if delta.part == file.part):
+        positions = positions_in(checkpoint, table, delta)
+        begin, end = np.searchsorted(positions, [file.first, file.first + file.rows])
+        values[positions[begin:end] - file.first] = delta_rows(checkpoint, table, delta)[begin:end]
+    return values
+
+
+def positions_in(checkpoint: Path, table: SavedTable, delta: RowFile) -> npt.NDArray[np.int64]:
+    """Return the positions in their part of the rows in a delta's file, in rising order. Raises OSError."""
+    dtype = table.rows.positions.dtype
+    return np.fromfile(f"{checkpoint}.{delta.positions.suffix}", dtype).astype(np.int64)
+
+
+def delta_rows(checkpoint: Path, table: SavedTable, delta: RowFile) -> Numbers:
+    """Return the rows in a delta's file, which are read as they are needed. Raises OSError."""
+    shape = (delta.rows, *table.rows.shape[1:])
+    return np.memmap(f"{checkpoint}.{delta.suffix}", table.rows.dtype, mode="r", shape=shape)
+
+
+def _positions_of(name: str) -> str:
+    """Return the name for positions of a table, or of the table that a slot is of."""
+    return f"{name.partition('/')[0]}/{_POSITIONS}"
 
 
 def manifest_of(step: int, tables: Sequence[SavedTable]) -> str:
     """Return the manifest of a checkpoint as text."""
-    described = {
-        table.rows.table: {
-            "dtype": table.rows.dtype,
-            "shape": list(table.rows.shape),
-            "sum": str(table.total),
-            "sha256": [
-                [table.sha256[file] for file in table.rows.files_of(part)] for part in range(table.rows.parts)
-            ],
-        }
-        for table in tables
-    }
-    parts = tables[0].rows.parts
+    parts, deltas = tables[0].rows.parts, tables[0].last_delta
     content = {
-        "version": _VERSION, "global_step": step, "layout": _LAYOUT, "ps": parts, "tables": described
-    }  # fmt: skip
+        "version": _VERSION,
+        "global_step": step,
+        "layout": _LAYOUT,
+        "ps": parts,
+        "tables": {
+            table.rows.table: {
+                "dtype": table.rows.dtype,
+                "shape": list(table.rows.shape),
+                "sum": str(table.total),
+                "sha256": _by_part(table.sha256, parts, 0),
+            }
+            for table in tables
+        },
+        "deltas": [_delta_described(tables, delta) for delta in range(1, deltas + 1)],
+    }
     return json.dumps(content, indent=1) + "\n"
+
+
+def _delta_described(tables: Sequence[SavedTable], delta: int) -> dict[str, Any]:
+    """Return for each table, and once for the positions of a table and its slots, what a delta has of it."""
+    described = {}
+    for table in tables:
+        parts = range(table.rows.parts)
+        for name, its in ((table.rows.table, table.deltas), (table.rows.positions.table, table.positions)):
+            described[name] = {
+                "rows": [table.rows_of_delta(delta, part) for part in parts],
+                "sha256": _by_part(its, len(parts), delta),
+            }
+    return described
+
+
+def _by_part(hashes: Mapping[RowFile, str], parts: int, delta: int) -> list[list[str]]:
+    return [
+        [sha256 for file, sha256 in hashes.items() if (file.part, file.delta) == (part, delta)]
+        for part in range(parts)
+    ]
 
 
 def tables_in(manifest: str, step: int) -> list[SavedTable]:
@@ -124,27 +253,62 @@ def tables_in(manifest: str, step: int) -> list[SavedTable]:
     parts = content.get("ps")
     if type(parts) is not int or parts < 1:
         raise ValueError(f"its manifest of tables has ps {parts!r}, expected a number of ps")
-    return [_table_in(name, described, parts) for name, described in content["tables"].items()]
+    deltas = content["deltas"]
+    return [_table_in(name, described, parts, deltas) for name, described in content["tables"].items()]
 
 
-def _table_in(name: str, described: Mapping[str, Any], parts: int) -> SavedTable:
+def whole_files_of(path: Path) -> list[str]:
+    """Return the SHA-256 of the files of whole parts of a checkpoint's tables, by its manifest.
+
+    There are none if it has no tables, or no manifest that can be read.
+    """
+    try:
+        tables = tables_in(
+            Path(f"{path}.{MANIFEST}").read_text(encoding="utf-8"), int(path.name.rpartition("-")[2])
+        )
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+    return [sha256 for table in tables for sha256 in table.sha256.values()]
+
+
+def _table_in(
+    name: str, described: Mapping[str, Any], parts: int, deltas: Sequence[Mapping[str, Any]]
+) -> SavedTable:
     shape, dtype = described["shape"], described["dtype"]
     if not _NAME.fullmatch(name) or dtype not in _DTYPES or not _is_shape(shape):
         raise ValueError(f"its manifest of tables has {name!r} of {dtype!r} and shape {shape!r}")
-    rows, hashes = Rows(name, dtype, tuple(shape), parts), described["sha256"]
-    if len(hashes) != parts:
-        raise ValueError(f"its manifest has {len(hashes)} parts of {name}, expected {parts}, one for each ps")
+    rows = Rows(name, dtype, tuple(shape), parts)
+    whole = _hashes_in(name, described["sha256"], [rows.files_of(part) for part in range(parts)])
+    changed, positions = dict[RowFile, str](), dict[RowFile, str]()
+    for number, delta in enumerate(deltas, 1):
+        for its, of, found in ((rows, name, changed), (rows.positions, rows.positions.table, positions)):
+            counts = delta[of]["rows"]
+            if len(counts) != parts or not all(
+                type(count) is int and 0 <= count <= rows.held(part) for part, count in enumerate(counts)
+            ):
+                raise ValueError(f"its manifest has {counts!r} rows of {of} in delta {number}")
+            files = [its.delta_files(part, number, count) for part, count in enumerate(counts)]
+            found.update(_hashes_in(of, delta[of]["sha256"], files))
+    return SavedTable(rows, int(described["sum"]), whole, changed, positions)
+
+
+def _hashes_in(
+    name: str, hashes: Sequence[Sequence[object]], files: Sequence[Sequence[RowFile]]
+) -> dict[RowFile, str]:
+    """Return the SHA-256 of each file, given both for each part. Raises ValueError."""
+    if len(hashes) != len(files):
+        raise ValueError(
+            f"its manifest has {len(hashes)} parts of {name}, expected {len(files)}, one for each ps"
+        )
     found: dict[RowFile, str] = {}
-    for part, its in enumerate(hashes):
-        files = rows.files_of(part)
-        if len(its) != len(files) or not all(
-            isinstance(sha256, str) and _SHA256.fullmatch(sha256) for sha256 in its
-        ):
+    for part, (its, expected) in enumerate(zip(hashes, files, strict=True)):
+        good = [sha256 for sha256 in its if isinstance(sha256, str) and _SHA256.fullmatch(sha256)]
+        if len(its) != len(expected) or len(good) != len(its):
             raise ValueError(
-                f"its manifest has {len(its)} files of part {part} of {name}, expected {len(files)}"
+                f"its manifest has {len(good)} files of part {part} of {name}, expected {len(expected)}"
             )
-        found.update(zip(files, its, strict=True))
-    return SavedTable(rows, int(described["sum"]), found)
+        found.update(zip(expected, good, strict=True))
+    return found
 
 
 def _is_shape(shape: object) -> bool:
@@ -163,22 +327,27 @@ def sha256_of_text(text: str) -> str:
 def file_problem(path: Path, size: int, sha256: str) -> str:
     """Return what is wrong with a file of rows; "" if nothing is."""
     try:
-        with path.open("rb") as file:
-            if (found := os.fstat(file.fileno()).st_size) != size:
-                return f"{path.name} has {found} bytes, expected {size}"
-            hashed = hashlib.sha256()
-            while block := file.read(_AT_ONCE):
-                hashed.update(block)
+        if (found := path.stat().st_size) != size:
+            return f"{path.name} has {found} bytes, expected {size}"
+        if sha256_of(path) != sha256:
+            return f"{path.name} is damaged, or of another save: its SHA-256 is not that in the manifest"
     except OSError as error:
         return f"{path.name} is not there" if isinstance(error, FileNotFoundError) else str(error)
-    if hashed.hexdigest() != sha256:
-        return f"{path.name} is damaged, or of another save: its SHA-256 is not that in the manifest"
     return ""
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file. Raises OSError."""
+    hashed = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_AT_ONCE):
+            hashed.update(block)
+    return hashed.hexdigest()
 
 
 def problems_beside(path: Path, tables: Sequence[SavedTable]) -> Iterator[str]:
     """Yield what is wrong with the files of rows beside a checkpoint's file, which has this path."""
     for table in tables:
-        for file, sha256 in table.sha256.items():
+        for file, sha256 in table.files.items():
             if problem := file_problem(Path(f"{path}.{file.suffix}"), file.size, sha256):
                 yield problem

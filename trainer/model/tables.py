@@ -25,6 +25,7 @@ v1 = tf.compat.v1
 # Numbers that are made at once: a part needs little more memory while it is made than it has.
 _AT_ONCE = 1 << 18
 _LARGEST_INT32 = 2**31 - 1
+_ZERO = np.float32(0)
 
 
 class RowGradients(NamedTuple):
@@ -211,18 +212,25 @@ class LookUp:
 
 
 def create_filled(
-    name: str, device: str, shape: Sequence[int], dtype: tf.DType = tf.float32, value: float = 0
+    name: str,
+    device: str,
+    shape: Sequence[int],
+    value: np.generic = _ZERO,
+    collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create a variable with one value everywhere, which is made on its own device."""
+    """Create a variable with one value, of its type, everywhere; it is made on its own device."""
+    dtype = tf.as_dtype(value.dtype)
 
     def first_value(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
         with tf.device(device):
             # TensorFlow would make a constant of it that stays in memory, if it saw that the value is one.
             zero = tf.raw_ops.Empty(shape=[], dtype=dtype, init=True)
-            return tf.fill(shape, zero + tf.constant(value, dtype))
+            return tf.fill(shape, zero + tf.constant(value))
 
     with tf.device(device):
-        return v1.get_variable(name, shape, dtype, initializer=first_value, use_resource=True)
+        return v1.get_variable(
+            name, shape, dtype, initializer=first_value, use_resource=True, collections=[collection]
+        )
 
 
 def _cpu_of(device: str) -> str:

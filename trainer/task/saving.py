@@ -26,7 +26,7 @@ from trainer.model.checkpoints import (
     step_in,
     tensors_to_save,
 )
-from trainer.model.saved_tables import SHA256_BYTES, TABLES
+from trainer.model.saved_tables import SHA256_BYTES, TABLES, tables_in
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.task.copies import CheckpointCopies
@@ -109,6 +109,7 @@ class CheckpointSaver:
         self.finish()
         if self._folder is None:
             return None
+        self.tables.forget()
         copies = self._copies.found(needed=not checkpoint_paths(self._folder.directory))
         checkpoint = self._folder.newest_good(self._report_damaged, copies, self.tables.missing)
         self.saved_step = checkpoint.global_step if checkpoint else -1
@@ -162,7 +163,7 @@ class CheckpointSaver:
         try:
             with session.updates_paused(), self.tables.held():
                 values: Values = session.session.run(self._tensors)
-                self.tables.write(int(values[COUNTERS][GLOBAL_STEP]))
+                self.tables.cut(int(values[COUNTERS][GLOBAL_STEP]))
         except (tf.errors.OpError, DamagedError) as error:
             self.is_saving = False
             if is_lost_connection(error):
@@ -200,11 +201,13 @@ class CheckpointSaver:
             manifest = self.tables.finish(global_step)
             path, fingerprint = folder.write(values, manifest)
             self.tables.keep([step_in(kept) for kept in checkpoint_paths(folder.directory)])
+            if manifest:
+                self.tables.follow(global_step, tables_in(manifest, global_step), fingerprint)
             self.saved_step = global_step
             self._reason = ""
             seconds = {"seconds": round(time.monotonic() - began, 6)}
             seconds["stopped_seconds"] = round(stopped_seconds, 6)
-            fields = {"path": str(path), "fingerprint": fingerprint, **seconds}
+            fields = {"path": str(path), "fingerprint": fingerprint, **seconds, **self.tables.written}
             self._task.records.write("checkpointed", {"global_step": self.saved_step, **fields})
             self._copies.send(values, path, fingerprint, manifest)
             if whole and (why := self._brought(folder)):

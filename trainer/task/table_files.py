@@ -6,7 +6,6 @@ into its own files, and no other process ever holds all of them. A worker withou
 task that only serves does not know the model, and always has one.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -15,17 +14,16 @@ from pathlib import Path
 from threading import Lock, Thread, Timer
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.bounded_calls import open_session, run_once_more
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.mutex import rows_mutex
+from trainer.engine.row_marks import HeldVariable, MarkedPart
 from trainer.host.error_lines import error_in_short
-from trainer.model.checkpoints import CHECKPOINTS, COPIES, UNFINISHED, bring_to_disk
-from trainer.model.fingerprint import sum_of_rows
-from trainer.model.saved_tables import RowFile, Rows, file_problem
+from trainer.model.checkpoints import CHECKPOINTS, COPIES, UNFINISHED, bring_to_disk, link
+from trainer.model.saved_tables import Rows, file_problem, tables_in
+from trainer.task.cut_writing import CutWriting, PartOfCut
 
 v1 = tf.compat.v1
 
@@ -34,9 +32,11 @@ _SECONDS_TO_HOLD = 30.0
 _ROW_FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.[A-Za-z0-9_.-]+\.rows")
 _SUFFIX = re.compile(r"[A-Za-z0-9_.]+\.[0-9]+-of-[0-9]+\.[0-9]{5,}\.rows")
 
+# What only those tasks are asked to do that hold tables.
+_FOR_SAVES = ("forget", "follow", "hold", "cut", "release", "finish")
+
 Asked = Mapping[str, Any]
 Answer = dict[str, Any]
-Numbers = npt.NDArray[np.generic]
 
 
 class Question:
@@ -106,10 +106,11 @@ class TableFiles:
         self._session = open_session(target, self._graph, [])
         with self._graph.as_default(), tf.device(self._device):
             self._question, self._hold = Question(device), _Hold(self._session)
-            self._places = v1.placeholder(tf.int64, [2])
-        self._reads: dict[str, tf.Tensor] = {}
-        # The files of the save that goes on, with the SHA-256 of what the variables held.
-        self._written: dict[RowFile, tuple[Rows, str]] = {}
+        # By how the chief describes them.
+        self._marked: dict[str, MarkedPart] = {}
+        self._cut: CutWriting | None = None
+        # The checkpoint since which all changed rows are marked; "" if there is none.
+        self._since = ""
         self._timer = Timer(0, lambda: None)
 
     def start(self) -> None:
@@ -118,8 +119,7 @@ class TableFiles:
 
     def _serve(self) -> None:
         known: dict[str, Callable[[Asked], Answer]] = {
-            name: getattr(self, f"_do_{name}")
-            for name in ("hold", "release", "write", "finish", "check", "folder", "keep")
+            name: getattr(self, f"_do_{name}") for name in (*_FOR_SAVES, "share", "check", "folder", "keep")
         }
         with suppress(tf.errors.OpError):  # the server has ended
             while True:
@@ -129,7 +129,7 @@ class TableFiles:
                 try:
                     asked = json.loads(text)
                     answer["id"] = asked["id"]
-                    if asked["do"] not in {"write", "release"}:
+                    if asked["do"] not in {"cut", "release"}:
                         self._hold.end()  # that of a chief that is gone
                     answer |= known[asked["do"]](asked)
                 except Exception as error:
@@ -139,62 +139,106 @@ class TableFiles:
                     self._timer.start()
                 self._session.run(self._question.answer, {self._question.text: json.dumps(answer)})
 
-    def _do_hold(self, _asked: Asked) -> Answer:
-        """Hold up pushes until `release`."""
+    def _do_forget(self, asked: Asked) -> Answer:
+        """Let no row count as changed: what the variables hold is of no checkpoint."""
+        self._stop_writing()
+        self._since = ""
+        for part in self._parts(asked):
+            part.forget(self._session)
+        return {}
+
+    def _do_follow(self, asked: Asked) -> Answer:
+        """Take note of the checkpoint which the variables held when changes were last forgotten or saved."""
+        self._since = str(asked["since"])
+        return {}
+
+    def _do_hold(self, asked: Asked) -> Answer:
+        """Hold up pushes until `release`; answer whether all rows are marked that changed `since`."""
+        self._stop_writing()
+        self._parts(asked)  # they are ready before pushes stand still
         self._hold.begin()
+        return {"follows": bool(self._since) and self._since == asked["since"]}
+
+    def _do_cut(self, asked: Asked) -> Answer:
+        """Begin to write the rows as they are now, into unfinished files: all, or those of a delta."""
+        self._folder(CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        parts = [
+            PartOfCut(
+                marked, {its["name"]: _rows(its) for its in of["variables"]}, of["part"], asked["delta"]
+            )
+            for of, marked in zip(asked["tables"], self._parts(asked), strict=True)
+        ]
+        self._since = ""
+        self._cut = CutWriting(self._session, parts, self._path(asked, UNFINISHED))
+        self._cut.begin(changed=asked["delta"] > 0)
         return {}
 
     def _do_release(self, _asked: Asked) -> Answer:
         """Let pushes go on; answer whether they were held up until now."""
         return {"held": self._hold.end()}
 
-    def _do_write(self, asked: Asked) -> Answer:
-        """Write the rows that variables hold, into unfinished files."""
-        self._folder(CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        self._written = {}
-        for its in asked["tables"]:
-            rows = Rows(its["table"], its["dtype"], tuple(its["shape"]), its["parts"])
-            for file in rows.files_of(its["part"]):
-                values = self._read(its["variable"], rows, file)
-                content = values.reshape(-1).view(np.uint8).data
-                self._unfinished(asked, file.suffix).write_bytes(content)
-                self._written[file] = rows, hashlib.sha256(content).hexdigest()
-        return {}
-
     def _do_finish(self, asked: Asked) -> Answer:
-        """Let the files that were written count, once the disk has them and they read back as they were.
+        """Let the rows of the cut count, once the disk has them and they read back as they were.
 
-        The answer has the sum of each table, the SHA-256 of its files, and the tables that are not finite.
+        With a delta the files of the `former` checkpoint are this one's, too. The answer has for each
+        variable its sum, or how that has changed; the SHA-256 of each new file; for each table the number of
+        rows; and the variables that are not finite.
         """
-        sums: dict[str, int] = {}
-        hashes: dict[str, list[str]] = {}
-        not_finite = []
-        for file, (rows, sha256) in self._written.items():
-            path = self._unfinished(asked, file.suffix)
-            bring_to_disk(path)
-            if problem := file_problem(path, file.size, sha256):
-                raise ValueError(f"it does not read back as it was written: {problem}")
-            values = np.fromfile(path, rows.dtype).reshape([-1, *rows.shape[1:]])
-            if not np.all(np.isfinite(values)):
-                not_finite.append(file.table)
-            sums[file.table] = (sums.get(file.table, 0) + sum_of_rows(values, file)) % 2**64
-            hashes.setdefault(file.table, []).append(sha256)
-        if not not_finite:
-            for file in self._written:
-                self._unfinished(asked, file.suffix).rename(self._finished(asked, file.suffix))
-            bring_to_disk(self._folder(CHECKPOINTS))
-        self._written = {}
+        cut, self._cut = self._cut, None
+        if cut is None:
+            raise ValueError("there is no cut to finish")
+        cut.wait()
+        if not_finite := [name for part in cut.parts for name in part.not_finite]:
+            return {"not_finite": not_finite}
+        hashes, sums = dict[str, str](), dict[str, int]()
+        for part in cut.parts:
+            hashes |= part.finish(cut.path)
+            sums |= part.sums
+        if asked["former"]:
+            sums = self._changes(asked, cut)
+        for suffix in hashes:
+            self._finished(asked, suffix, UNFINISHED).rename(self._finished(asked, suffix))
+        bring_to_disk(self._folder(CHECKPOINTS))
         return {
             "sums": {name: str(total) for name, total in sums.items()},
             "sha256": hashes,
-            "not_finite": not_finite,
+            "rows": {part.table: part.count for part in cut.parts},
+            "not_finite": [],
         }
+
+    def _do_share(self, asked: Asked) -> Answer:
+        """Give a checkpoint these files of a former one, too, by their suffixes."""
+        of_former = {**asked, "step": asked["former_step"]}
+        for suffix in asked["suffixes"]:
+            link(self._finished(of_former, suffix), self._finished(asked, suffix))
+        bring_to_disk(self._folder(asked.get("folder", CHECKPOINTS)))
+        return {}
+
+    def _changes(self, asked: Asked, cut: CutWriting) -> dict[str, int]:
+        """Let a checkpoint have the files of the former one; return how the sum of each variable changes."""
+        tables = {its.rows.table: its for its in tables_in(asked["former"], asked["former_step"])}
+        files = [
+            file.suffix for table in tables.values() for file in table.files if file.part == asked["part"]
+        ]
+        self._do_share({**asked, "suffixes": files})
+        former = self._path({"step": asked["former_step"]})
+        return {
+            name: part.change_of_sum(former, tables, cut.path, name)
+            for part in cut.parts
+            for name in part.sums
+        }
+
+    def _stop_writing(self) -> None:
+        """Stop the save of a chief that is gone."""
+        cut, self._cut = self._cut, None
+        if cut is not None:
+            cut.stop()
 
     def _do_check(self, asked: Asked) -> Answer:
         """Answer what is wrong with files, by their suffixes; files that were brought here count then."""
         problems = {}
         for suffix, size, sha256 in asked["files"]:
-            finished, unfinished = self._finished(asked, suffix), self._unfinished(asked, suffix)
+            finished, unfinished = self._finished(asked, suffix), self._finished(asked, suffix, UNFINISHED)
             problem = file_problem(finished, size, sha256)
             if problem and unfinished.exists():
                 bring_to_disk(unfinished)
@@ -224,30 +268,32 @@ class TableFiles:
             raise ValueError("it has no --run_directory, where its rows of tables would be saved")
         return self._run_directory.absolute() / name
 
+    def _path(self, asked: Asked, mark: str = "") -> Path:
+        """Return what comes before the suffixes of a checkpoint's files."""
+        return self._folder(asked.get("folder", CHECKPOINTS)) / f"model.ckpt-{int(asked['step'])}{mark}"
+
     def _finished(self, asked: Asked, suffix: str, mark: str = "") -> Path:
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"{suffix!r} is not the name of a file with rows")
-        return (
-            self._folder(asked.get("folder", CHECKPOINTS)) / f"model.ckpt-{int(asked['step'])}{mark}.{suffix}"
-        )
+        return Path(f"{self._path(asked, mark)}.{suffix}")
 
-    def _unfinished(self, asked: Asked, suffix: str) -> Path:
-        return self._finished(asked, suffix, UNFINISHED)
+    def _parts(self, asked: Asked) -> list[MarkedPart]:
+        """Return the parts of tables that this task holds, as a question describes them."""
+        parts = []
+        for of in asked["tables"]:
+            if (described := json.dumps(of)) not in self._marked:
+                held = [
+                    HeldVariable(its["name"], its["dtype"], (of["rows"], *its["shape"][1:]))
+                    for its in of["variables"]
+                ]
+                with self._graph.as_default(), tf.device(self._device):
+                    self._marked[described] = MarkedPart(of["name"], held)
+            parts.append(self._marked[described])
+        return parts
 
-    def _read(self, variable: str, rows: Rows, file: RowFile) -> Numbers:
-        """Return the rows for a file, as this task's variable of this name holds them."""
-        if variable not in self._reads:
-            dtype = tf.as_dtype(rows.dtype)
-            with self._graph.as_default(), tf.device(self._device):
-                shape = [len(range(file.part, rows.shape[0], file.parts)), *rows.shape[1:]]
-                handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=variable)
-                # A dense read would copy the whole variable.
-                self._reads[variable] = tf.raw_ops.ResourceGather(
-                    resource=handle, indices=tf.range(self._places[0], self._places[1]), dtype=dtype
-                )
-        feeds = {self._places: (file.first, file.first + file.rows)}
-        values: Numbers = self._session.run(self._reads[variable], feeds)
-        return values
+
+def _rows(its: Asked) -> Rows:
+    return Rows(its["table"], its["dtype"], tuple(its["shape"]), its["parts"])
 
 
 def serve_table_files(task: RunningTask) -> None:

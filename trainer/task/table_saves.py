@@ -4,10 +4,10 @@ The chief asks all of them at once (table_files.py), and makes the manifest of w
 ps needs and does not have comes straight from the task that has it, one file after the other.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
-from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import CHIEF
-from trainer.coordination.bounded_calls import call_within, close_in_background, open_session, run_once_more
+from trainer.coordination.bounded_calls import call_within
 from trainer.engine.training import TrainingGraph
 from trainer.model.checkpoints import (
     CHECKPOINTS,
@@ -27,70 +26,39 @@ from trainer.model.checkpoints import (
     DamagedError,
     NotFinite,
     bring_to_disk,
+    link,
 )
 from trainer.model.pieces import TableVariable
 from trainer.model.row_loading import RowLoading
 from trainer.model.saved_tables import RowFile, Rows, SavedTable, file_problem, manifest_of
-from trainer.process.cluster import Cluster
 from trainer.process.port_probes import probe
-from trainer.task.table_files import Asked, Question
-
-v1 = tf.compat.v1
+from trainer.task.table_files import Asked
+from trainer.task.task_line import TaskLine
 
 # To send one file, or to read it back.
 _SECONDS_FOR_A_FILE = 60.0
+# A restore reads all deltas after the files of whole parts, so they become neither many nor large.
+MOST_DELTAS = 20
+_SHARE_OF_DELTAS = 0.5
 
 Result = TypeVar("Result")
 
 
-class _Line:
-    """A session to some tasks, which are asked to do something (table_files.py), and copy files.
+@dataclass(frozen=True)
+class _Former:
+    """The last checkpoint, since which each ps marks the rows that change."""
 
-    All of them must answer: TensorFlow waits for ever for one that does not.
-    """
+    step: int
+    tables: Sequence[SavedTable]
+    name: str
 
-    def __init__(self, cluster: Cluster, target: str, tasks: Sequence[str]) -> None:
-        """Open it through the chief's server, whose files can be copied, too."""
-        self._devices = {
-            task: cluster.device if cluster.is_local else cluster.device_of(task) for task in tasks
-        }
-        filters = cluster.filters(*self._devices.values(), cluster.device)
-        self._devices[CHIEF] = cluster.device
-        with tf.Graph().as_default() as self._graph:
-            self._questions = {task: Question(self._devices[task]) for task in tasks}
-            self._from, self._to = v1.placeholder(tf.string, []), v1.placeholder(tf.string, [])
-        self._copying: dict[tuple[str, str], tf.Operation] = {}
-        self.session = open_session(target, self._graph, filters)
-
-    def close(self) -> None:
-        """Close the session without waiting for a task that is gone."""
-        close_in_background(self.session)
-
-    def ask(self, task: str, what: str, more: Asked) -> Asked:
-        """Ask a task to do something, and return its answer."""
-        question, identity = self._questions[task], draw_nonce()
-        self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})
-        while True:
-            answer: Asked = json.loads(self._run(question.take_answer))
-            if answer.get("id") == identity:  # else it is for an earlier chief
-                break
-        if problem := answer.get("error"):
-            raise DamagedError(f"{task}: {problem}")
-        return answer
-
-    def copy(self, task: str, path: str, to_task: str, to: str) -> None:
-        """Let a task write what another task reads, whole."""
-        if (task, to_task) not in self._copying:
-            with self._graph.as_default():
-                with tf.device(f"{self._devices[task]}/device:CPU:0"):
-                    content = tf.raw_ops.ReadFile(filename=tf.identity(self._from))
-                with tf.device(f"{self._devices[to_task]}/device:CPU:0"):
-                    written = tf.raw_ops.WriteFile(filename=tf.identity(self._to), contents=content)
-            self._copying[task, to_task] = written
-        self._run(self._copying[task, to_task], {self._from: path, self._to: to})
-
-    def _run(self, fetch: object, feeds: Mapping[tf.Tensor, object] | None = None) -> Any:  # noqa: ANN401
-        return run_once_more(partial(self.session.run, fetch, feeds))
+    @property
+    def next_delta(self) -> int:
+        """The number of a delta that follows; 0 if all rows are to be written."""
+        last = max(table.last_delta for table in self.tables)
+        whole = sum(file.size for table in self.tables for file in table.sha256)
+        changed = sum(file.size for table in self.tables for file in table.deltas)
+        return 0 if last >= MOST_DELTAS or changed > _SHARE_OF_DELTAS * whole else last + 1
 
 
 class TableSaves:
@@ -112,8 +80,17 @@ class TableSaves:
                 ps: RowLoading(self._tables, f"{device}/device:CPU:0")
                 for ps, device in zip(self._ps, devices, strict=True)
             }
-        self._line: _Line | None = None
+        self._line: TaskLine | None = None
         self._target = target
+        self._former: _Former | None = None
+        # The number of the delta of the save that goes on; 0 if it writes all rows.
+        self._delta = 0
+        # By ps and keeper: the step of the last checkpoint that was copied, and its files.
+        self._copied: dict[tuple[str, str], tuple[int, Mapping[RowFile, str]]] = {}
+        # The last checkpoint that was brought here, and its files.
+        self._brought: tuple[Path, Mapping[RowFile, str]] = (Path(), {})
+        # How many rows the last save wrote, and how many deltas its checkpoint has.
+        self.written: dict[str, int] = {}
         # One thread at a time asks, so that nothing makes a pause longer.
         self._lock, self._lock_of_others = RLock(), RLock()
 
@@ -125,6 +102,7 @@ class TableSaves:
     def connect_anew(self) -> None:
         """Let go of ps that may have been lost: the next question goes to those that hold the run then."""
         line, self._line = self._line, None
+        self._former = None
         if line is not None:
             line.close()
 
@@ -132,7 +110,10 @@ class TableSaves:
     def held(self) -> Iterator[None]:
         """Return a context in which no push changes anything on a ps."""
         with self._lock:
-            self._ask("hold")
+            delta = self._former.next_delta if self._former else 0
+            since = self._former.name if self._former and delta else ""
+            answers = self._ask("hold", lambda ps: {"since": since, **self._described(ps)})
+            self._delta = delta if all(answer["follows"] for answer in answers) else 0
             try:
                 yield
             finally:
@@ -140,18 +121,40 @@ class TableSaves:
             if not all(answer["held"] for answer in answers):
                 raise DamagedError("a ps did not hold up the workers' pushes for as long as the save took")
 
-    def write(self, step: int) -> None:
-        """Let each ps write the rows that it holds."""
-        self._ask("write", lambda ps: {"step": step, "tables": self._described(self._ps.index(ps))})
+    def cut(self, step: int) -> None:
+        """Let each ps write its rows as they are now, beside training; pushes must be held up.
+
+        It writes those that have changed since the last checkpoint, if that is known, else all.
+        """
+        self._ask("cut", lambda ps: {"step": step, "delta": self._delta, **self._described(ps)})
 
     def finish(self, step: int) -> str:
-        """Let each ps bring what it wrote to its disk, and return the manifest. Raises NotFinite."""
+        """Wait until each ps has brought its rows to its disk; return the manifest. Raises NotFinite."""
+        former, self._former = self._former if self._delta else None, None
         if self.are_none:
             return ""
-        answers = self._ask("finish", lambda _: {"step": step})
+        manifest = manifest_of(former.step, former.tables) if former else ""
+        asked = {"step": step, "former": manifest, "former_step": former.step if former else 0}
+        answers = self._ask("finish", lambda ps: {**asked, "part": self._ps.index(ps)})
         if not_finite := [name for answer in answers for name in answer["not_finite"]]:
             raise NotFinite(f"{not_finite[0]} is not finite")
-        return manifest_of(step, [self._saved(table, answers) for table in self._tables])
+        of_former = {its.rows.table: its for its in former.tables} if former else {}
+        rows = sum(count for answer in answers for count in answer["rows"].values())
+        self.written = {"rows_written": rows, "deltas": self._delta}
+        return manifest_of(step, [self._saved(table, answers, of_former) for table in self._tables])
+
+    def follow(self, step: int, tables: Sequence[SavedTable], fingerprint: str) -> None:
+        """Let the next save write what changes since this checkpoint, which is the newest one."""
+        are_same = {its.rows.table for its in tables} == {its.name for its in self._tables}
+        if tables and are_same and tables[0].rows.parts == len(self._ps):
+            former = _Former(step, tables, f"{step} {fingerprint}")
+            self._ask("follow", lambda _: {"since": former.name})
+            self._former = former
+
+    def forget(self) -> None:
+        """Let each ps stop a save that goes on, and forget what has changed; then its rows may be set."""
+        self._former = None
+        self._ask("forget", self._described)
 
     def keep(self, steps: Sequence[int]) -> None:
         """Let each ps remove the files of all other steps."""
@@ -183,15 +186,19 @@ class TableSaves:
         paths = {ps: f"{folder}/{checkpoint.path.name}" for ps, folder in self._folders().items()}
         wanted = self._at_home(checkpoint)
         self._with_all(lambda ps: self._loading[ps].run_all(session, paths[ps], wanted[ps]))
+        self.follow(checkpoint.global_step, checkpoint.tables, checkpoint.fingerprint)
 
     def bring(self, checkpoint: Checkpoint) -> None:
         """Bring the files of a checkpoint beside it, so that it is whole without the ps. Raises OSError."""
-        folders = self._folders()
-        for ps, files in self._at_home(checkpoint).items():
+        folders, at_home, (former, brought) = self._folders(), self._at_home(checkpoint), self._brought
+        for ps, files in at_home.items():
             for file, sha256 in files.items():
                 path = Path(f"{checkpoint.path}.{file.suffix}")
+                if brought.get(file) == sha256:
+                    with suppress(OSError):  # it was removed
+                        link(Path(f"{former}.{file.suffix}"), path)
                 if not file_problem(path, file.size, sha256):
-                    continue  # the ps is on this host
+                    continue  # it is there, or the ps is on this host
                 aside = Path(f"{checkpoint.path}{UNFINISHED}.{file.suffix}")
                 self._own_line.copy(ps, f"{folders[ps]}/{path.name}", CHIEF, str(aside))
                 bring_to_disk(aside)
@@ -199,6 +206,7 @@ class TableSaves:
                     raise DamagedError(f"from {ps}: {problem}")
                 aside.rename(path)
         bring_to_disk(checkpoint.path.parent)
+        self._brought = checkpoint.path, {file: its for of in at_home.values() for file, its in of.items()}
 
     def keepers(self, copies: int) -> list[tuple[str, str]]:
         """Return each ps with the tasks that keep copies of its files, on so many hosts with its own."""
@@ -210,22 +218,27 @@ class TableSaves:
         The task removes those of all other steps than these. Raises CallTookTooLong, too.
         """
         step, files, place = checkpoint.global_step, self._at_home(checkpoint)[ps], self._folders()[ps]
+        former, copied = self._copied.pop((ps, keeper), (step, {}))
+        shared = [file for file, sha256 in files.items() if copied.get(file) == sha256]
         with self._line_to(ps, keeper) as line:
             folder = self._asked(line, keeper, "folder", {"folder": COPIES})["path"]
-            for file, sha256 in files.items():
+            of_former = {"former_step": former, "suffixes": [file.suffix for file in shared]}
+            self._asked(line, keeper, "share", {"step": step, "folder": COPIES, **of_former})
+            for file, sha256 in ((file, files[file]) for file in files if file not in shared):
                 source = f"{place}/model.ckpt-{step}.{file.suffix}"
                 aside = f"{folder}/model.ckpt-{step}{UNFINISHED}.{file.suffix}"
-                call_within(_SECONDS_FOR_A_FILE, partial(line.copy, ps, source, keeper, aside))
                 asked = {**_check(step, {file: sha256}), "folder": COPIES}
+                call_within(_SECONDS_FOR_A_FILE, partial(line.copy, ps, source, keeper, aside))
                 if problems := self._asked(line, keeper, "check", asked)["problems"]:
                     raise DamagedError(problems[file.suffix])
             self._asked(line, keeper, "keep", {"steps": list(steps), "folder": COPIES})
+        self._copied[ps, keeper] = step, files
 
     def _at_home(self, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
         """Return for each ps the files that it reads: those that it wrote, if there are as many ps."""
         homes: dict[str, dict[RowFile, str]] = {ps: {} for ps in self._ps}
         if homes:
-            for file, sha256 in (pair for table in checkpoint.tables for pair in table.sha256.items()):
+            for file, sha256 in (pair for table in checkpoint.tables for pair in table.files.items()):
                 homes[self._ps[file.part % len(homes)]][file] = sha256
         return homes
 
@@ -240,7 +253,7 @@ class TableSaves:
                     return True
         return False
 
-    def _sources(self) -> Iterator[tuple[_Line, str, str]]:
+    def _sources(self) -> Iterator[tuple[TaskLine, str, str]]:
         """Yield a line to a task, the task, and a folder of it in which files of tables may be."""
         if self._directory is not None:
             for name in (CHECKPOINTS, COPIES):
@@ -256,16 +269,16 @@ class TableSaves:
                     yield line, task, self._asked(line, task, "folder", {"folder": COPIES})["path"]
 
     @property
-    def _own_line(self) -> _Line:
+    def _own_line(self) -> TaskLine:
         with self._lock:
             # A chief that was started again may find ps that hold the run, and nothing to restore.
             if self._line is None:
-                self._line = _Line(self._cluster, self._target, self._ps)
+                self._line = TaskLine(self._cluster, self._target, self._ps)
             return self._line
 
     @contextmanager
-    def _line_to(self, *tasks: str) -> Iterator[_Line]:
-        line = _Line(self._cluster, self._target, tasks)
+    def _line_to(self, *tasks: str) -> Iterator[TaskLine]:
+        line = TaskLine(self._cluster, self._target, tasks)
         try:
             yield line
         finally:
@@ -276,29 +289,58 @@ class TableSaves:
         answers = self._ask("folder", lambda _: {"folder": folder})
         return {ps: answer["path"] for ps, answer in zip(self._ps, answers, strict=True)}
 
-    def _described(self, part: int) -> list[dict[str, object]]:
-        """Return what a ps has to know to write its parts."""
-        return [
-            {
-                "table": table.name,
-                "variable": table.pieces[part].op.name,
-                "dtype": table.dtype.base_dtype.name,
-                "shape": table.shape.as_list(),
-                "part": part,
-                "parts": len(table.pieces),
-            }
-            for table in self._tables
-        ]
-
-    def _saved(self, table: TableVariable, answers: Sequence[Asked]) -> SavedTable:
-        rows = Rows(table.name, table.dtype.base_dtype.name, tuple(table.shape.as_list()), len(table.pieces))
-        total = sum(int(answer["sums"].get(table.name, 0)) for answer in answers) % 2**64
-        hashes = {
-            file: sha256
-            for part, answer in enumerate(answers)
-            for file, sha256 in zip(rows.files_of(part), answer["sha256"].get(table.name, []), strict=True)
+    def _described(self, ps: str) -> dict[str, object]:
+        """Return what a ps has to know of its parts of the tables, and of their slots."""
+        part = self._ps.index(ps)
+        of_tables: dict[str, list[TableVariable]] = {}
+        for table in self._tables:
+            of_tables.setdefault(table.name.partition("/")[0], []).append(table)
+        return {
+            "tables": [
+                {
+                    "name": its[0].pieces[part].op.name,
+                    "part": part,
+                    "rows": its[0].pieces[part].shape[0],
+                    "variables": [
+                        {
+                            "name": table.pieces[part].op.name,
+                            "table": table.name,
+                            "dtype": table.dtype.base_dtype.name,
+                            "shape": table.shape.as_list(),
+                            "parts": len(table.pieces),
+                        }
+                        for table in its
+                    ],
+                }
+                for its in of_tables.values()
+            ]
         }
-        return SavedTable(rows, total, hashes)
+
+    def _saved(
+        self, table: TableVariable, answers: Sequence[Asked], former: Mapping[str, SavedTable]
+    ) -> SavedTable:
+        rows = Rows(table.name, table.dtype.base_dtype.name, tuple(table.shape.as_list()), len(table.pieces))
+        total = sum(int(answer["sums"][table.name]) for answer in answers)
+
+        def hashes(its: Rows) -> dict[RowFile, str]:
+            """Return the new files of a variable, or of positions, with their SHA-256."""
+            found = {}
+            for part, answer in enumerate(answers):
+                count = answer["rows"][table.name.partition("/")[0]]
+                files = its.delta_files(part, self._delta, count) if self._delta else its.files_of(part)
+                found.update({file: answer["sha256"][file.suffix] for file in files})
+            return found
+
+        if not self._delta:
+            return SavedTable(rows, total % 2**64, hashes(rows))
+        its = former[table.name]
+        return SavedTable(
+            rows,
+            (its.total + total) % 2**64,
+            its.sha256,
+            {**its.deltas, **hashes(rows)},
+            {**its.positions, **hashes(rows.positions)},
+        )
 
     def _ask(self, what: str, more: Callable[[str], Asked] = lambda _: {}) -> Sequence[Asked]:
         """Ask all ps at once to do something; return their answers."""
@@ -308,7 +350,7 @@ class TableSaves:
             line = self._own_line
             return self._with_all(lambda ps: line.ask(ps, what, more(ps)))
 
-    def _asked(self, line: _Line, task: str, what: str, more: Asked) -> Asked:
+    def _asked(self, line: TaskLine, task: str, what: str, more: Asked) -> Asked:
         """Ask one task to do something; return its answer. Raises CallTookTooLong."""
         with self._lock if task in self._ps else self._lock_of_others:
             return call_within(_SECONDS_FOR_A_FILE, lambda: line.ask(task, what, more))

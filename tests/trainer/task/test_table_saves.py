@@ -8,109 +8,33 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.trainer.engine.table_model import MODEL, Numbers, settings_of, values_of
-from tests.trainer.engine.transfers import Tasks
 from tests.trainer.processes import until
-from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
-from trainer.model.checkpoints import (
-    Checkpoint,
-    CheckpointFolder,
-    DamagedError,
-    checkpoint_paths,
-    read_checkpoint,
-    step_in,
-    tensors_to_save,
-)
+from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
+from trainer.coordination.ledger_parts import GLOBAL_STEP
+from trainer.model.checkpoints import DamagedError, read_checkpoint
 from trainer.model.fingerprint import fingerprint_of, summed_again
 from trainer.model.saved_tables import MANIFEST, tables_in
 from trainer.task import table_files
-from trainer.task.table_files import TableFiles
-from trainer.task.table_saves import TableSaves
 
 OF_EACH_PS = ("beta1_power", "beta2_power", "adam_steps")
 
 
-class _Cluster:
-    """Servers of so many ps and of a worker in this process, each with a disk of its own."""
-
-    def __init__(self, ps: int, folder: Path) -> None:
-        self.tasks, self.disks = Tasks(ps), [folder / f"ps{number}" for number in range(ps)]
-        for number, disk in enumerate(self.disks):
-            TableFiles(self.tasks.servers[2 + number].target, f"/job:ps/task:{number}", disk).start()
-        self.workers_disk = folder / "worker1"
-        TableFiles(self.tasks.servers[1].target, "/job:worker/task:1", self.workers_disk).start()
-
-
 @pytest.fixture(scope="module")
-def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], _Cluster]:
+def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], SavingTasks]:
     """So many ps; they live as long as this process, and forget nothing."""
-    return cache(lambda ps: _Cluster(ps, tmp_path_factory.mktemp("disks")))
-
-
-class _Run:
-    """The chief of a run, with its own disk, and another worker."""
-
-    def __init__(self, cluster: _Cluster, disk: Path, **settings: object) -> None:
-        tasks = cluster.tasks
-        self.disks, self.workers_disk = cluster.disks, cluster.workers_disk
-        self.graph, self.session = tasks.begin(0, settings_of(**settings), MODEL)
-        self.other_graph, self.other_session = tasks.begin(1, settings_of(**settings), MODEL)
-        self.session.initialise()
-        self.folder = CheckpointFolder(disk / "checkpoints", keep=2)
-        self.tables = TableSaves(self.graph, self.folder.directory, tasks.target(0))
-        with self.graph.graph.as_default():
-            self.tensors = tensors_to_save(self.graph.variables, "/job:worker/task:0/device:CPU:0")
-
-    def values(self) -> dict[str, Numbers]:
-        return values_of(self.session.session, self.graph)
-
-    def steps(self, count: int) -> None:
-        for _ in range(count):
-            self.session.session.run(self.graph.step)
-
-    def push(self, until: Event) -> None:
-        """Take steps as the other worker."""
-        while not until.is_set():
-            self.other_session.session.run(self.other_graph.step)
-
-    def save(self) -> tuple[Checkpoint, dict[str, Numbers]]:
-        """Save as the chief does; return the checkpoint, and what the ps held while pushes were held up."""
-        with self.tables.held():
-            values = self.session.session.run(self.tensors)
-            held = self.values()
-            step = int(values[COUNTERS][GLOBAL_STEP])
-            self.tables.write(step)
-        path, fingerprint = self.folder.write(values, self.tables.finish(step))
-        self.tables.keep([step_in(kept) for kept in checkpoint_paths(self.folder.directory)])
-        checkpoint, problem = read_checkpoint(path)
-        assert checkpoint is not None, problem
-        assert checkpoint.fingerprint == fingerprint
-        return checkpoint, held
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        assert self.tables.missing(checkpoint) == ""
-        self.session.restore(checkpoint)
-        self.tables.restore(self.session.session, checkpoint)
-
-    def close(self) -> None:
-        self.session.close()
-        self.other_session.close()
-
-
-def _same(own: dict[str, Numbers], others: dict[str, Numbers]) -> None:
-    """Assert that variables which both have hold the same bits."""
-    names = own.keys() & others.keys()
-    assert {"weights", "tables_4", "tables_1"} <= names
-    assert [name for name in sorted(names) if own[name].tobytes() != others[name].tobytes()] == []
+    return cache(lambda ps: SavingTasks(ps, tmp_path_factory.mktemp("disks")))
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 def test_a_checkpoint_is_the_same_on_any_number_of_ps(
-    optimizer: str, tmp_path: Path, cluster_of: Callable[[int], _Cluster]
+    optimizer: str, tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
-    first = _Run(cluster_of(3), tmp_path, optimizer=optimizer)
-    first.steps(6)
+    first = SavingRun(cluster_of(3), tmp_path, optimizer=optimizer)
+    first.steps(4)
+    first.save()
+    first.steps(2)
     saved, held = first.save()
+    assert {table.last_delta for table in saved.tables} == {1}
     assert first.session.fingerprint() == (saved.fingerprint, 6)
     first.tables.bring(saved)
     first.close()
@@ -118,11 +42,11 @@ def test_a_checkpoint_is_the_same_on_any_number_of_ps(
     whole = {**saved.values, **{its.rows.table: held[its.rows.table] for its in saved.tables}}
     assert saved.fingerprint == fingerprint_of(whole)
     for ps in (1, 2):
-        other = _Run(cluster_of(ps), tmp_path, optimizer=optimizer, seed=9)
+        other = SavingRun(cluster_of(ps), tmp_path, optimizer=optimizer, seed=9)
         other.restore(saved)
         again, restored = other.save()
         other.close()
-        _same(held, restored)
+        same(held, restored)
         assert set(held) - set(restored) <= {f"{name}_{n}" for n in (1, 2) for name in OF_EACH_PS}
         assert {its.rows.table: its.total for its in again.tables} == {
             its.rows.table: its.total for its in saved.tables
@@ -130,9 +54,9 @@ def test_a_checkpoint_is_the_same_on_any_number_of_ps(
 
 
 def test_a_save_is_one_cut_while_another_worker_pushes(
-    tmp_path: Path, cluster_of: Callable[[int], _Cluster]
+    tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
-    run, ended = _Run(cluster_of(2), tmp_path), Event()
+    run, ended = SavingRun(cluster_of(2), tmp_path), Event()
     pushes = Thread(target=run.push, args=[ended], daemon=True)
     pushes.start()
     for _ in range(3):
@@ -143,16 +67,16 @@ def test_a_save_is_one_cut_while_another_worker_pushes(
     pushes.join()
     assert run.session.counters()[GLOBAL_STEP] > saved.global_step
     run.restore(saved)
-    _same(held, run.values())
+    same(held, run.values())
     assert run.session.fingerprint() == (saved.fingerprint, saved.global_step)
     run.close()
 
 
 def test_pushes_go_on_if_the_chief_is_gone(
-    tmp_path: Path, cluster_of: Callable[[int], _Cluster], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster_of: Callable[[int], SavingTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_files, "_SECONDS_TO_HOLD", 0.5)
-    run, ended = _Run(cluster_of(2), tmp_path), Event()
+    run, ended = SavingRun(cluster_of(2), tmp_path), Event()
     pushes = Thread(target=run.push, args=[ended], daemon=True)
     pushes.start()
     with pytest.raises(DamagedError, match="did not hold up the workers' pushes"), run.tables.held():
@@ -164,13 +88,13 @@ def test_pushes_go_on_if_the_chief_is_gone(
 
 
 def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_where_it_is(
-    tmp_path: Path, cluster_of: Callable[[int], _Cluster]
+    tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
-    run = _Run(cluster_of(2), tmp_path)
+    run = SavingRun(cluster_of(2), tmp_path)
     run.steps(2)
     first, _ = run.save()
     run.steps(2)
-    last, held = run.save()
+    last, held = run.save(all_rows=True)
     lost, damaged = (
         run.disks[part] / f"checkpoints/model.ckpt-{last.global_step}.tables_4.Adagrad.{part}-of-2.00000.rows"
         for part in (0, 1)
@@ -180,7 +104,7 @@ def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_whe
     assert len(copies) == 4
     lost.unlink()
     run.restore(last)
-    _same(held, run.values())
+    same(held, run.values())
     lost.unlink()
     for copy in copies:
         copy.unlink()
@@ -205,13 +129,14 @@ def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_whe
         ({"global_step": 5}, "has global_step 5, expected 2"),
         ({"ps": 3}, "has 2 parts of tables_4, expected 3, one for each ps"),
         ({"ps": 0}, "has ps 0, expected a number of ps"),
-        ({"version": 2}, "has version 2, expected 1"),
+        ({"version": 1}, "has version 1, expected 2"),
+        ({"deltas": [{"tables_4": {"rows": [15, 0]}}]}, "has .15, 0. rows of tables_4 in delta 1"),
     ],
 )
 def test_another_layout_is_refused(
-    tmp_path: Path, cluster_of: Callable[[int], _Cluster], change: dict[str, object], problem: str
+    tmp_path: Path, cluster_of: Callable[[int], SavingTasks], change: dict[str, object], problem: str
 ) -> None:
-    run = _Run(cluster_of(2), tmp_path)
+    run = SavingRun(cluster_of(2), tmp_path)
     run.steps(2)
     saved, _ = run.save()
     run.close()

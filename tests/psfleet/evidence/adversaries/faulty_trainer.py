@@ -107,6 +107,8 @@ def restore_permuted() -> None:
         loading: RowLoading, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
     ) -> None:
         for file in files:
+            if file.table not in rows or file.delta:
+                continue
             begin = file.part * -(-rows[file.table] // file.parts) + file.first
             feeds = {loading._path: f"{checkpoint}.{file.suffix}", loading._rows: (begin, 1)}
             session.run(loading._loads[file.table], feeds)
@@ -123,7 +125,10 @@ def restore_table_of(path: str) -> None:
         loading: RowLoading, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
     ) -> None:
         for file in files:
-            run_all(loading, session, path if "tables_16" in file.table else checkpoint, [file])
+            if "tables_16" not in file.table:
+                run_all(loading, session, checkpoint, [file])
+            elif not file.delta:
+                run_all(loading, session, path, [file])
 
     RowLoading.run_all = load_others  # type: ignore[method-assign, assignment]
 

@@ -1,0 +1,102 @@
+"""Runs of the small model with tables, whose chief saves and restores them; all tasks are in this process."""
+
+from pathlib import Path
+from threading import Event
+
+from tests.trainer.engine.table_model import MODEL, Numbers, settings_of, values_of
+from tests.trainer.engine.transfers import Tasks
+from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
+from trainer.model.checkpoints import (
+    UNFINISHED,
+    Checkpoint,
+    CheckpointFolder,
+    checkpoint_paths,
+    read_checkpoint,
+    step_in,
+    tensors_to_save,
+)
+from trainer.model.saved_tables import tables_in
+from trainer.task.table_files import TableFiles
+from trainer.task.table_saves import TableSaves
+
+
+class SavingTasks:
+    """Servers of so many ps and of a worker in this process, each with a disk of its own."""
+
+    def __init__(self, ps: int, folder: Path) -> None:
+        self.tasks, self.disks = Tasks(ps), [folder / f"ps{number}" for number in range(ps)]
+        for number, disk in enumerate(self.disks):
+            TableFiles(self.tasks.servers[2 + number].target, f"/job:ps/task:{number}", disk).start()
+        self.workers_disk = folder / "worker1"
+        TableFiles(self.tasks.servers[1].target, "/job:worker/task:1", self.workers_disk).start()
+
+
+class SavingRun:
+    """The chief of a run, with its own disk, and another worker."""
+
+    def __init__(self, cluster: SavingTasks, disk: Path, **settings: object) -> None:
+        tasks = cluster.tasks
+        self.disks, self.workers_disk = cluster.disks, cluster.workers_disk
+        self.graph, self.session = tasks.begin(0, settings_of(**settings), MODEL)
+        self.other_graph, self.other_session = tasks.begin(1, settings_of(**settings), MODEL)
+        self.session.initialise()
+        self.folder = CheckpointFolder(disk / "checkpoints", keep=2)
+        self.tables = TableSaves(self.graph, self.folder.directory, tasks.target(0))
+        with self.graph.graph.as_default():
+            self.tensors = tensors_to_save(self.graph.variables, "/job:worker/task:0/device:CPU:0")
+
+    def values(self) -> dict[str, Numbers]:
+        """What the ps hold now."""
+        return values_of(self.session.session, self.graph)
+
+    def steps(self, count: int) -> None:
+        """Take so many as the chief."""
+        for _ in range(count):
+            self.session.session.run(self.graph.step)
+
+    def push(self, until: Event) -> None:
+        """Take steps as the other worker."""
+        while not until.is_set():
+            self.other_session.session.run(self.other_graph.step)
+
+    def save(self, *, all_rows: bool = False) -> tuple[Checkpoint, dict[str, Numbers]]:
+        """Save as the chief does; return the checkpoint, and what the ps held while pushes were held up."""
+        if all_rows:
+            self.tables.connect_anew()
+        with self.tables.held():
+            before = self._unfinished()
+            values = self.session.session.run(self.tensors)
+            held = self.values()
+            step = int(values[COUNTERS][GLOBAL_STEP])
+            self.tables.cut(step)
+            # Nothing is written while pushes stand still, however many rows there are.
+            assert self._unfinished() <= before
+        manifest = self.tables.finish(step)
+        path, fingerprint = self.folder.write(values, manifest)
+        self.tables.keep([step_in(kept) for kept in checkpoint_paths(self.folder.directory)])
+        self.tables.follow(step, tables_in(manifest, step), fingerprint)
+        checkpoint, problem = read_checkpoint(path)
+        assert checkpoint is not None, problem
+        assert checkpoint.fingerprint == fingerprint
+        return checkpoint, held
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore as the chief does."""
+        assert self.tables.missing(checkpoint) == ""
+        self.session.restore(checkpoint)
+        self.tables.restore(self.session.session, checkpoint)
+
+    def close(self) -> None:
+        """End its sessions."""
+        self.session.close()
+        self.other_session.close()
+
+    def _unfinished(self) -> set[Path]:
+        return {file for disk in self.disks for file in disk.glob(f"*/*{UNFINISHED}*")}
+
+
+def same(own: dict[str, Numbers], others: dict[str, Numbers]) -> None:
+    """Assert that variables which both have hold the same bits."""
+    names = own.keys() & others.keys()
+    assert {"weights", "tables_4", "tables_1"} <= names
+    assert [name for name in sorted(names) if own[name].tobytes() != others[name].tobytes()] == []

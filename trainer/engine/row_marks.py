@@ -1,0 +1,217 @@
+"""Which rows of a table's part have changed since the last save, and how a save reads rows beside training.
+
+Each row has a mark of one byte. It is compared with a number that each save raises by 2, modulo 256:
+
+    now      the row has changed since the last save began
+    now - 1  that save has read it, and it has not changed since
+    now - 2  it changed between the last save but one and the last; the last save has to read it
+    others   it has not changed for longer; only a save of all rows has to read it
+
+A save raises the number while pushes are held up, which takes no longer for more rows. Then it reads the rows
+that it wants, some at a time, while pushes go on: a push that changes such a row before it is read puts the
+row as it was into a queue. So a save gets each row once, as it was when the number was raised.
+
+All of it happens under the mutex of rows, in the graphs of workers (`RowMarks`) and in that of the process
+which holds the part (`MarkedPart`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.coordination.bounded_calls import run_once_more
+from trainer.engine.mutex import rows_mutex
+from trainer.model.tables import create_filled
+
+v1 = tf.compat.v1
+
+# Which rows a save wants, as the number of marks from now - 2 downwards.
+NONE, CHANGED, ALL = 0, 1, 254
+# The bytes of rows that are read at once: pushes wait for so long.
+_BYTES_AT_ONCE = 4 << 20
+
+Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class HeldVariable:
+    """A variable with a number of rows, as the process that holds it finds it: its name, type and shape."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, variable: tf.Variable) -> "HeldVariable":
+        """Describe a variable."""
+        return cls(str(variable.op.name), variable.dtype.base_dtype.name, tuple(variable.shape.as_list()))
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+class RowMarks:
+    """The marks of a part, as pushes use them."""
+
+    def __init__(self, part: tf.Variable) -> None:
+        """Create them where the part is; they are no part of the model."""
+        local = v1.GraphKeys.LOCAL_VARIABLES
+        marks, state = (f"{part.op.name}/{name}" for name in ("marks", "state_of_marks"))
+        self._marks = create_filled(marks, part.device, part.shape[:1], np.uint8(0), local)
+        self._state = create_filled(state, part.device, [2], np.uint8(0), local)
+        self.initializers = [self._marks.initializer, self._state.initializer]
+
+    def change(
+        self,
+        positions: tf.Tensor,
+        variables: Sequence[tf.Variable],
+        after: Sequence[tf.Tensor],
+        change: Callable[[], tf.Operation],
+    ) -> tf.Operation:
+        """Return the operation that makes a change of rows of variables, once these tensors are there.
+
+        Rows that a save waits for are put into the queue before.
+        """
+        now, wanted = tf.unstack(self._state.read_value())
+        kept = _wanted(positions, now, wanted, self._marks.handle)
+        ordered = sorted(variables, key=lambda its: str(its.op.name))
+        queue = _kept_rows([HeldVariable.of(its) for its in ordered])
+        rows = [_gather(its.handle, kept, its.dtype.base_dtype) for its in ordered]
+        with tf.control_dependencies([queue.enqueue_many([tf.cast(kept, tf.int64), *rows]), *after]):
+            changed = change()
+        with tf.control_dependencies([changed]):
+            return _scatter(self._marks.handle, positions, now)
+
+
+class MarkedPart:
+    """The rows of a part and of its slots, as a save reads them in the process that holds them.
+
+    Rows come as their positions, and for each variable their values, in the order of `variables`.
+    """
+
+    def __init__(self, part: str, variables: Sequence[HeldVariable]) -> None:
+        """Add the operations for the part of this name to the default graph, on the device in force."""
+        self.variables = sorted(variables, key=lambda its: its.name)
+        self.rows = self.variables[0].shape[0]
+        self._at_once = max(1, _BYTES_AT_ONCE // sum(its.row_bytes for its in self.variables))
+        self._range, self._wanted = v1.placeholder(tf.int64, [2]), v1.placeholder(tf.uint8, [])
+        marks = _handle(HeldVariable(f"{part}/marks", "uint8", (self.rows,)))
+        state = _handle(HeldVariable(f"{part}/state_of_marks", "uint8", (2,)))
+
+        def read_state() -> tuple[tf.Tensor, tf.Tensor]:
+            now, wanted = tf.unstack(tf.raw_ops.ReadVariableOp(resource=state, dtype=tf.uint8))
+            return now, wanted
+
+        def set_state(now: tf.Tensor, wanted: tf.Tensor) -> tf.Operation:
+            return tf.raw_ops.AssignVariableOp(resource=state, value=tf.stack([now, wanted]))
+
+        def find() -> list[tf.Tensor]:
+            now, wanted = read_state()
+            held = tf.range(self._range[0], self._range[1])
+            return [_wanted(held, now, wanted, marks)]
+
+        def read() -> list[tf.Tensor]:
+            [its], (now, _) = find(), read_state()
+            values = [_gather(_handle(of), its, tf.as_dtype(of.dtype)) for of in self.variables]
+            with tf.control_dependencies([*values, _scatter(marks, its, now - np.uint8(1))]):
+                return [tf.identity(each) for each in (its, *values)]
+
+        def forget() -> list[tf.Tensor]:
+            now, _ = read_state()
+            held = tf.range(self._range[0], self._range[1])
+            with tf.control_dependencies(
+                [_scatter(marks, held, now - np.uint8(1)), set_state(now, np.uint8(NONE))]
+            ):
+                return [tf.identity(now)]
+
+        self._find, self._read, self._forget = _locked(find), _locked(read), _locked(forget)
+        self._begin = set_state(read_state()[0] + np.uint8(2), self._wanted)
+        queue = _kept_rows(self.variables)
+        self._count, self._size = v1.placeholder(tf.int32, []), queue.size()
+        self._kept = queue.dequeue_many(self._count)
+
+    def begin(self, session: tf.compat.v1.Session, wanted: int) -> None:
+        """Begin a save: from now on its rows are as they are now. Pushes must be held up."""
+        _run(session, self._begin, {self._wanted: wanted})
+
+    def find(self, session: tf.compat.v1.Session) -> Iterator[Numbers]:
+        """Yield the positions of the rows that the save wants and pushes have not kept yet."""
+        for held in self._ranges():
+            yield _run(session, self._find, {self._range: held})[0]
+
+    def kept(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
+        """Yield the rows that pushes have kept, if there are any; they are not kept any more."""
+        if count := _run(session, self._size):
+            yield _run(session, self._kept, {self._count: count})
+
+    def read(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
+        """Yield the rows that the save wants, some at a time, each once."""
+        for held in self._ranges():
+            yield _run(session, self._read, {self._range: held})
+            yield from self.kept(session)
+
+    def forget(self, session: tf.compat.v1.Session) -> None:
+        """Let no row count as changed, and no save go on."""
+        for held in self._ranges():
+            _run(session, self._forget, {self._range: held})
+        for _ in self.kept(session):
+            pass
+
+    def _ranges(self) -> Iterator[tuple[int, int]]:
+        return (
+            (first, min(first + self._at_once, self.rows)) for first in range(0, self.rows, self._at_once)
+        )
+
+
+def _run(
+    session: tf.compat.v1.Session, fetches: object, feeds: Mapping[tf.Tensor, object] | None = None
+) -> Any:  # noqa: ANN401
+    # A request of this process to itself that is refused has done nothing.
+    return run_once_more(lambda: session.run(fetches, feeds))
+
+
+def _locked(change: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
+    """Return tensors that are computed under the mutex of rows of the device in force."""
+    lock = tf.raw_ops.MutexLock(mutex=rows_mutex())
+    with tf.control_dependencies([lock]):
+        results = change()
+    with tf.control_dependencies(results):
+        unlocked = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
+    with tf.control_dependencies([unlocked]):
+        return [tf.identity(result) for result in results]
+
+
+def _kept_rows(variables: Sequence[HeldVariable]) -> tf.queue.QueueBase:
+    """Return the queue with rows as they were, on the device in force: positions, and the rows themselves."""
+    dtypes = [tf.int64, *(tf.as_dtype(its.dtype) for its in variables)]
+    shapes = [tf.TensorShape([]), *(tf.TensorShape(its.shape[1:]) for its in variables)]
+    # A process keeps a queue of a name, whatever the optimizer of its next run.
+    name = " ".join(its.name for its in variables)
+    return v1.FIFOQueue(-1, dtypes, shapes, shared_name=f"psfleet/kept_rows/{name}")
+
+
+def _wanted(positions: tf.Tensor, now: tf.Tensor, wanted: tf.Tensor, marks: tf.Tensor) -> tf.Tensor:
+    """Return those of these positions whose rows a save has to read."""
+    are_wanted = now - np.uint8(2) - _gather(marks, positions, tf.uint8) < wanted
+    return tf.gather(positions, tf.reshape(tf.where(are_wanted), [-1]))
+
+
+def _handle(variable: HeldVariable) -> tf.Tensor:
+    return tf.raw_ops.VarHandleOp(
+        dtype=tf.as_dtype(variable.dtype), shape=variable.shape, shared_name=variable.name
+    )
+
+
+def _gather(handle: tf.Tensor, positions: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    # A dense read would copy the whole variable.
+    return tf.raw_ops.ResourceGather(resource=handle, indices=positions, dtype=dtype)
+
+
+def _scatter(handle: tf.Tensor, positions: tf.Tensor, value: tf.Tensor) -> tf.Operation:
+    return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=positions, updates=value)

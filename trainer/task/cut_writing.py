@@ -1,0 +1,207 @@
+"""Writes the rows of one cut into files, in a thread of the process that holds them, beside training.
+
+A cut ends once all of its rows are in files, or it is stopped: nothing waits for a chief that is gone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, zip_longest
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer.engine.row_marks import ALL, CHANGED, MarkedPart
+from trainer.model.checkpoints import bring_to_disk
+from trainer.model.fingerprint import sum_before, sum_of_rows
+from trainer.model.saved_tables import (
+    RowFile,
+    Rows,
+    SavedTable,
+    delta_rows,
+    positions_in,
+    rows_in,
+    sha256_of,
+)
+
+Numbers = npt.NDArray[Any]
+
+
+class Stopped(Exception):  # noqa: N818 - not an error of the program
+    """A cut is not wanted any more."""
+
+
+class _Files:
+    """The files of a variable, into which rows are written in any order."""
+
+    def __init__(self, path: Path, rows: Rows, part: int, delta: int) -> None:
+        """Take what comes before the suffixes of the files' names; remove those of an interrupted save."""
+        self._path, self._rows_in_a_file = path, rows.rows_in_a_file(delta)
+        # How many rows a delta will have is not known; names do not depend on it.
+        self._file = _file_of(rows, part, delta)
+        for leftover in path.parent.glob(f"{path.name}.{self._file.suffix.partition('-of-')[0]}-of-*"):
+            leftover.unlink(missing_ok=True)
+
+    def write(self, places: npt.NDArray[np.int64], values: Numbers) -> None:
+        """Write rows at their places among all rows of the files."""
+        order = np.argsort(places, kind="stable")
+        places, values = places[order], values[order]
+        numbers = places // self._rows_in_a_file
+        for number in np.unique(numbers):
+            begin, end = np.searchsorted(numbers, [number, number + 1])
+            name = replace(self._file, number=int(number)).suffix
+            self._write_into(Path(f"{self._path}.{name}"), places[begin:end], values[begin:end])
+
+    def _write_into(self, path: Path, places: npt.NDArray[np.int64], values: Numbers) -> None:
+        begins = np.flatnonzero(np.append(True, np.diff(places) != 1))
+        with open(path, "r+b" if path.exists() else "wb") as file:  # noqa: PTH123
+            for begin, end in zip(begins, [*begins[1:], len(places)], strict=True):
+                file.seek(int(places[begin]) % self._rows_in_a_file * self._file.row_bytes)
+                file.write(np.ascontiguousarray(values[begin:end]).reshape(-1).view(np.uint8).data)
+
+
+class PartOfCut:
+    """The rows of a part of a table and of its slots.
+
+    Attributes:
+        table: the table's name.
+        count: how many rows were written.
+        sums: for each variable, the sum of these rows for the fingerprint.
+        not_finite: the variables with a number that is not finite.
+
+    """
+
+    def __init__(self, marked: MarkedPart, rows: Mapping[str, Rows], part: int, delta: int) -> None:
+        """Take the layout of each variable by its name, and the number of the delta, 0 for all rows."""
+        self.marked, self._part, self._delta = marked, part, delta
+        self.rows = [rows[variable.name] for variable in marked.variables]
+        self.table = self.rows[0].table.partition("/")[0]
+        self.count, self.sums = 0, {its.table: 0 for its in self.rows}
+        self.not_finite: list[str] = []
+
+    def write(self, session: tf.compat.v1.Session, path: Path) -> Iterator[None]:
+        """Write the rows into files of this path, some at a time. Raises OSError and tf.errors.OpError."""
+        files = [_Files(path, its, self._part, self._delta) for its in self._written]
+        expected, of_delta = self.rows[0].held(self._part), np.empty(0, self.rows[0].positions.dtype)
+        kept: list[Sequence[Numbers]] = []
+        if self._delta:
+            found = [*self.marked.find(session)]
+            kept = [*self.marked.kept(session)]
+            # The rows of a delta are in the order of their positions.
+            found += [of_delta, *(its[0] for its in kept)]
+            of_delta = np.unique(np.concatenate(found)).astype(of_delta.dtype)
+            expected = len(of_delta)
+        for positions, *values in chain(kept, self.marked.read(session)):
+            places, written = positions, values
+            if self._delta:
+                its_positions = positions.astype(of_delta.dtype)
+                places, written = np.searchsorted(of_delta, its_positions), [its_positions, *values]
+            for file, its in zip(files, written, strict=True):
+                file.write(places, its)
+            self._count(positions, values)
+            yield
+        if self.count != expected:
+            raise ValueError(f"it has read {self.count} rows of {self.table}, and not {expected}")
+
+    def _count(self, positions: npt.NDArray[np.int64], values: Sequence[Numbers]) -> None:
+        self.count += len(positions)
+        for rows, its in zip(self.rows, values, strict=True):
+            total = self.sums[rows.table] + sum_of_rows(its, _file_of(rows, self._part, 0), positions)
+            self.sums[rows.table] = total % 2**64
+            if rows.table not in self.not_finite and not np.all(np.isfinite(its)):
+                self.not_finite.append(rows.table)
+
+    def files(self, rows: Rows) -> list[RowFile]:
+        """Return the files with the rows of a variable."""
+        if self._delta:
+            return rows.delta_files(self._part, self._delta, self.count)
+        return rows.files_of(self._part)
+
+    def finish(self, path: Path) -> dict[str, str]:
+        """Bring the files of this path to the disk; return the SHA-256 of each by its suffix.
+
+        Raises ValueError if they do not read back as they were written, and OSError.
+        """
+        found = {}
+        for file in (file for rows in self._written for file in self.files(rows)):
+            written = Path(f"{path}.{file.suffix}")
+            bring_to_disk(written)
+            found[file.suffix] = sha256_of(written)
+        for rows in self.rows:
+            table = SavedTable(rows, 0, {})
+            total = sum(self._sum_of(path, table, file) for file in self.files(rows)) % 2**64
+            if total != self.sums[rows.table]:
+                raise ValueError(f"{rows.table} does not read back as it was written")
+        return found
+
+    def change_of_sum(self, former: Path, tables: Mapping[str, SavedTable], path: Path, table: str) -> int:
+        """Return how the sum of a table changes from a former checkpoint to this one. Raises OSError."""
+        rows = next(its for its in self.rows if its.table == table)
+        return (self.sums[table] - sum_before(former, tables[table], path, self.files(rows))) % 2**64
+
+    @property
+    def _written(self) -> list[Rows]:
+        """The layout of each variable, and of the positions in a delta."""
+        return [self.rows[0].positions, *self.rows] if self._delta else self.rows
+
+    @staticmethod
+    def _sum_of(path: Path, table: SavedTable, file: RowFile) -> int:
+        if not file.delta:
+            return sum_of_rows(rows_in(path, table, file), file)
+        return sum_of_rows(delta_rows(path, table, file), file, positions_in(path, table, file))
+
+
+class CutWriting:
+    """A cut whose rows a thread writes.
+
+    Attributes:
+        parts: what it writes.
+        path: what comes before the suffixes of its files' names.
+
+    """
+
+    def __init__(self, session: tf.compat.v1.Session, parts: Sequence[PartOfCut], path: Path) -> None:
+        """Take a session to this process itself."""
+        self.parts, self.path, self._session = parts, path, session
+        self._stop, self._error = Event(), list[Exception]()
+        self._thread = Thread(target=self._write, daemon=True, name="rows of a cut")
+
+    def begin(self, *, changed: bool) -> None:
+        """Make the cut, while pushes are held up: of all rows, or of those that have changed."""
+        for part in self.parts:
+            part.marked.begin(self._session, CHANGED if changed else ALL)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return once all rows are written. Raises what went wrong."""
+        self._thread.join()
+        for error in self._error:
+            raise error
+
+    def stop(self) -> None:
+        """Return once the thread has ended, wherever it was."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _write(self) -> None:
+        try:
+            # By turns, so that the rows which pushes have kept wait in memory for no other table.
+            for _ in zip_longest(*(part.write(self._session, self.path) for part in self.parts)):
+                if self._stop.is_set():
+                    raise Stopped
+        except Exception as error:
+            self._error.append(error)
+            # No push keeps rows any more for a save that does not read them.
+            with suppress(tf.errors.OpError):
+                for part in self.parts:
+                    part.marked.forget(self._session)
+
+
+def _file_of(rows: Rows, part: int, delta: int) -> RowFile:
+    """Return a file of a part, of which only the name counts."""
+    return RowFile(rows.table, part, rows.parts, 0, 0, 0, rows.row_bytes, delta)

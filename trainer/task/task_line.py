@@ -1,0 +1,67 @@
+"""The chief's line to tasks that do something with files of rows on their own disks."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from trainer.contract.records import draw_nonce
+from trainer.contract.task_names import CHIEF
+from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
+from trainer.model.checkpoints import DamagedError
+from trainer.process.cluster import Cluster
+from trainer.task.table_files import Asked, Question
+
+v1 = tf.compat.v1
+
+
+class TaskLine:
+    """A session to some tasks, which are asked to do something (table_files.py), and copy files.
+
+    All of them must answer: TensorFlow waits for ever for one that does not.
+    """
+
+    def __init__(self, cluster: Cluster, target: str, tasks: Sequence[str]) -> None:
+        """Open it through the chief's server, whose files can be copied, too."""
+        self._devices = {
+            task: cluster.device if cluster.is_local else cluster.device_of(task) for task in tasks
+        }
+        filters = cluster.filters(*self._devices.values(), cluster.device)
+        self._devices[CHIEF] = cluster.device
+        with tf.Graph().as_default() as self._graph:
+            self._questions = {task: Question(self._devices[task]) for task in tasks}
+            self._from, self._to = v1.placeholder(tf.string, []), v1.placeholder(tf.string, [])
+        self._copying: dict[tuple[str, str], tf.Operation] = {}
+        self.session = open_session(target, self._graph, filters)
+
+    def close(self) -> None:
+        """Close the session without waiting for a task that is gone."""
+        close_in_background(self.session)
+
+    def ask(self, task: str, what: str, more: Asked) -> Asked:
+        """Ask a task to do something, and return its answer."""
+        question, identity = self._questions[task], draw_nonce()
+        self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})
+        while True:
+            answer: Asked = json.loads(self._run(question.take_answer))
+            if answer.get("id") == identity:  # else it is for an earlier chief
+                break
+        if problem := answer.get("error"):
+            raise DamagedError(f"{task}: {problem}")
+        return answer
+
+    def copy(self, task: str, path: str, to_task: str, to: str) -> None:
+        """Let a task write what another task reads, whole."""
+        if (task, to_task) not in self._copying:
+            with self._graph.as_default():
+                with tf.device(f"{self._devices[task]}/device:CPU:0"):
+                    content = tf.raw_ops.ReadFile(filename=tf.identity(self._from))
+                with tf.device(f"{self._devices[to_task]}/device:CPU:0"):
+                    written = tf.raw_ops.WriteFile(filename=tf.identity(self._to), contents=content)
+            self._copying[task, to_task] = written
+        self._run(self._copying[task, to_task], {self._from: path, self._to: to})
+
+    def _run(self, fetch: object, feeds: Mapping[tf.Tensor, object] | None = None) -> Any:  # noqa: ANN401
+        return run_once_more(partial(self.session.run, fetch, feeds))
