@@ -12,6 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def sum_of_rows(
     bits = _bits_of(file.table, tf.as_dtype(values.dtype)).as_numpy_dtype
     width = math.prod(values.shape[1:])
     at_once, total = max(1, BLOCK // width), 0
-    within = scrambled(np.arange(BLOCK, dtype=np.uint64), np)
+    within = _within_a_block()
     for start in range(0, len(values), at_once):
         block = np.ascontiguousarray(values[start : start + at_once])
         if positions is None:
@@ -65,10 +66,10 @@ def sum_of_rows(
             held = positions[start : start + at_once]
         rows = file.part + file.parts * held
         places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1).astype(np.uint64)
-        outer = scrambled(places >> np.uint64(BLOCK.bit_length() - 1), np)
-        products = (
-            block.reshape(-1).view(bits).astype(np.uint64) * within[places & np.uint64(BLOCK - 1)] * outer
-        )
+        blocks = places >> np.uint64(BLOCK.bit_length() - 1)
+        outer = scrambled(np.arange(blocks.min(), blocks.max() + np.uint64(1), dtype=np.uint64), np)
+        factors = within[places & np.uint64(BLOCK - 1)] * outer[blocks - blocks.min()]
+        products = block.reshape(-1).view(bits).astype(np.uint64) * factors
         total += int(np.sum(products, dtype=np.uint64))
     return total % 2**64
 
@@ -80,6 +81,12 @@ def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTa
         return sum(sum_of_rows(rows_in(checkpoint, table, file), file) for file in table.sha256) % 2**64
 
     return [replace(table, total=total(table)) for table in tables]
+
+
+@cache
+def _within_a_block() -> npt.NDArray[np.uint64]:
+    """Return the factors of the places in a block."""
+    return scrambled(np.arange(BLOCK, dtype=np.uint64), np)
 
 
 def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[RowFile]) -> int:
