@@ -86,7 +86,8 @@ def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTa
 @cache
 def _within_a_block() -> npt.NDArray[np.uint64]:
     """Return the factors of the places in a block."""
-    return scrambled(np.arange(BLOCK, dtype=np.uint64), np)
+    factors: npt.NDArray[np.uint64] = scrambled(np.arange(BLOCK, dtype=np.uint64), np)
+    return factors
 
 
 def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[RowFile]) -> int:
