@@ -25,6 +25,8 @@ _MOST_FOLDERS, _MOST_SHOWN = 20_000, 4
 _MOST_OF_NOTES, _MOST_TASKS = 64_000, 1000
 _SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
 _PART = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})")
+# Of a run with tables, their rows and what lists them lie beside a checkpoint's own files.
+_OF_TABLES = re.compile(r"tables\.json|[A-Za-z0-9_.-]+\.rows")
 _NUMBERED = re.compile(r"(.*?)(?:-([0-9]{1,18}))?")
 _KERAS = {".keras": "Keras model", ".h5": "Keras model", ".weights.h5": "Keras weights"}
 # Models that are complete in themselves come first.
@@ -140,9 +142,15 @@ def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
             found = (int(numbered[2] or 0), prefix)
             newest[numbered[1]] = max(newest.get(numbered[1], found), found)
     return {
-        prefix: sizes[f"{prefix}.index"] + sum(sizes[name] for name in parts[prefix])
+        prefix: sizes[f"{prefix}.index"]
+        + sum(sizes[name] for name in parts[prefix])
+        + sum(total for name, total in sizes.items() if _is_of_tables(name, prefix))
         for _, prefix in newest.values()
     }
+
+
+def _is_of_tables(name: str, prefix: str) -> bool:
+    return name.startswith(f"{prefix}.") and bool(_OF_TABLES.fullmatch(name, len(prefix) + 1))
 
 
 def _size(folder: str, name: str) -> int:

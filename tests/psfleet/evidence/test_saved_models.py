@@ -51,6 +51,17 @@ def test_other_models_in_a_shared_folder_are_also_shown(tmp_path: Path) -> None:
     ]
 
 
+def test_the_size_of_a_checkpoint_has_the_rows_of_its_tables(tmp_path: Path) -> None:
+    names = ["tables.json", "tables_16.0-of-2.00000.rows", "tables_16.Adagrad.1-of-2.00012.rows"]
+    made(tmp_path, *checkpoint("checkpoints/model.ckpt-9"), *checkpoint("checkpoints/model.ckpt-10"))
+    made(tmp_path, *(f"checkpoints/model.ckpt-{step}.{name}" for step in (9, 10) for name in names))
+    made(
+        tmp_path, "checkpoints/model.ckpt-10.notes", "checkpoints/model.ckpt-100.tables_16.0-of-1.00000.rows"
+    )
+    call = "tf.train.load_checkpoint('runs/r1/checkpoints/model.ckpt-10')"
+    assert lines(tmp_path) == [(f"checkpoint, 5 kB: {call}", True)]
+
+
 def test_an_incomplete_checkpoint_is_not_listed(tmp_path: Path) -> None:
     made(
         tmp_path,
