@@ -2,7 +2,8 @@
 
 A piece is a variable "<name>/part_<number>": one-dimensional, with some of the whole variable's numbers in a
 row, or with some rows of a table. The slots that an optimizer keeps for a piece are cut in the same way.
-Checkpoints and fingerprints see only whole variables, with their names and shapes.
+Checkpoints and fingerprints see only whole variables, with their names and shapes. No process has the whole
+value of a table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,7 @@ def offsets_of(variable: tf.Variable | CutVariable) -> list[int]:
     return [0, *accumulate(piece.shape.num_elements() for piece in pieces_of(variable)[:-1])]
 
 
-def value_of(variable: AnyVariable) -> tf.Tensor:
+def value_of(variable: tf.Variable | CutVariable) -> tf.Tensor:
     """Return the whole value: each piece is read on its own device, and joined on the device in force."""
     values = []
     for piece in pieces_of(variable):
@@ -76,10 +77,8 @@ def value_of(variable: AnyVariable) -> tf.Tensor:
     return join_values(variable, values)
 
 
-def join_values(variable: AnyVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
+def join_values(variable: tf.Variable | CutVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the whole variable's value, given one value for each piece."""
-    if isinstance(variable, TableVariable):
-        return _joined_rows(variable, values)
     if not isinstance(variable, CutVariable):
         return values[0]
     return tf.reshape(tf.concat(values, axis=0), variable.shape)
@@ -96,15 +95,14 @@ def split_value(
     return parts
 
 
-def split_array(variable: AnyVariable, value: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
+def split_array(
+    variable: tf.Variable | CutVariable, value: npt.NDArray[np.generic]
+) -> list[npt.NDArray[np.generic]]:
     """Return one array for each piece, in its shape, given the whole variable's value."""
-    pieces = pieces_of(variable)
-    if isinstance(variable, TableVariable):
-        return [value[number :: len(pieces)] for number in range(len(pieces))]
     row = value.reshape(-1)
     return [
         row[start : start + piece.shape.num_elements()].reshape(piece.shape)
-        for piece, start in zip(pieces, offsets_of(variable), strict=True)
+        for piece, start in zip(pieces_of(variable), offsets_of(variable), strict=True)
     ]
 
 
@@ -123,14 +121,3 @@ def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[InPieces]) -> li
             its = tuple(by_name[other.op.name + slot] for other in whole.pieces)
             found.append(replace(whole, name=whole.name + slot, pieces=its))
     return found
-
-
-def _joined_rows(table: TableVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the rows of all pieces by turns; the later pieces may have one row less than the first."""
-    longest = table.pieces[0].shape[0]
-    rows = [
-        tf.pad(value, [[0, longest - piece.shape[0]], *[[0, 0]] * (value.shape.rank - 1)])
-        for value, piece in zip(values, table.pieces, strict=True)
-    ]
-    whole = tf.reshape(tf.stack(rows, axis=1), [longest * len(rows), *table.shape[1:]])
-    return tf.ensure_shape(whole[: table.rows], table.shape)

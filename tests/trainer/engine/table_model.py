@@ -13,7 +13,7 @@ from trainer.engine.training import TrainingGraph
 from trainer.model.data import Data, Examples
 from trainer.model.models import linear
 from trainer.model.models.model import Model, ModelContext, Table, Values, Variables
-from trainer.model.pieces import name_of, pieces_of, split_array, value_of
+from trainer.model.pieces import TableVariable, name_of, pieces_of, split_array, value_of
 
 v1 = tf.compat.v1
 
@@ -102,18 +102,27 @@ def recorded(model: Model, batches: list[tuple[tf.Tensor, tf.Tensor]]) -> Model:
 
 def values_of(session: tf.compat.v1.Session, graph: TrainingGraph) -> dict[str, Numbers]:
     """Name -> value of all variables of a graph, with the optimizer's."""
+    tables = [its for its in graph.variables if isinstance(its, TableVariable)]
     with graph.graph.as_default():
-        values = {name_of(its): value_of(its) for its in graph.variables}
-    found: dict[str, Numbers] = session.run(values)
+        others = (its for its in graph.variables if not isinstance(its, TableVariable))
+        values = {name_of(its): value_of(its) for its in others}
+        parts = {table.name: [piece.read_value() for piece in table.pieces] for table in tables}
+    found: dict[str, Numbers]
+    found, of_parts = session.run([values, parts])
+    for table in tables:
+        found[table.name] = whole = np.empty(table.shape, table.dtype.as_numpy_dtype)
+        for number, part in enumerate(of_parts[table.name]):
+            whole[number :: len(table.pieces)] = part
     return found
 
 
 def set_values(session: tf.compat.v1.Session, graph: TrainingGraph, values: Mapping[str, Numbers]) -> None:
     """Give all variables of a graph these values, by their names; the number of ps may be another."""
     for variable in graph.variables:
-        for piece, value in zip(
-            pieces_of(variable), split_array(variable, values[name_of(variable)]), strict=True
-        ):
+        pieces, whole = pieces_of(variable), values[name_of(variable)]
+        of_table = [whole[number :: len(pieces)] for number in range(len(pieces))]
+        of_pieces = of_table if isinstance(variable, TableVariable) else split_array(variable, whole)
+        for piece, value in zip(pieces, of_pieces, strict=True):
             session.run(piece.initializer, {piece.initializer.inputs[1]: value})
 
 
