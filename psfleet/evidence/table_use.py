@@ -15,7 +15,8 @@ class TableUse:
     """The rows of a table that one worker's sampled batches needed.
 
     `ids` of the sampled examples named `distinct` of the `rows`, each of the `hot` ones so many times.
-    `of_ps` has the rows that travel from each ps for such batches, each once for a batch.
+    `of_ps` has the rows that travel from each ps for such batches, each once for a batch. Of ids that are
+    hashed, this part of the different ones is `colliding`: they share a row with another.
     """
 
     name: str
@@ -28,10 +29,11 @@ class TableUse:
     distinct: int
     hot: Mapping[str, int]
     of_ps: Mapping[str, int]
+    colliding: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object in `figures`."""
-        return {name: value for name, value in vars(self).items() if name != "name"}
+        return {name: value for name, value in vars(self).items() if name != "name" and value is not None}
 
 
 def table_uses(run: Run) -> dict[str, TableUse]:
@@ -68,7 +70,11 @@ def _use(name: str, worker: str, samples: int, examples: int, of: object) -> Tab
     if not is_whole or sum(hot.values()) > ids or sum(of_ps.values()) > ids:
         return None
     hottest = sorted(hot.items(), key=lambda entry: -entry[1])[:_MOST_HOT]
-    return TableUse(name, worker, rows, width, samples, examples, ids, distinct, dict(hottest), of_ps)
+    part = of.get("colliding")
+    colliding = float(part) if type(part) in {int, float} and 0 <= part <= 1 else None
+    return TableUse(
+        name, worker, rows, width, samples, examples, ids, distinct, dict(hottest), of_ps, colliding
+    )
 
 
 def _counts(value: object) -> dict[str, int]:

@@ -10,7 +10,7 @@ from psfleet.report.wording import number, shortened
 Rows = tuple[tuple[str, ...], ...]
 COLUMNS = (
     *("table", "rows", "width", "examples sampled", "their ids", "different rows", "of all rows"),
-    *("rows of a batch", "hottest row, of the ids", "hottest five"),
+    *("rows of a batch", "hottest row, of the ids", "hottest five", "different ids that share a row"),
 )
 PS_COLUMNS = ("ps", "rows", "bytes of tables", "other bytes", "of the rows that travel")
 
@@ -47,6 +47,7 @@ def _row(name: str, of: Mapping[str, Any]) -> tuple[str, ...]:
         number(round(sum(of["of_ps"].values()) / of["samples"])),
         f"{shortened(hot[0][0], 20)}: {_part(hot[0][1], of['ids'])}" if hot else "-",
         _part(sum(count for _, count in hot), of["ids"]) if hot else "-",
+        f"{of['colliding']:.1%}" if "colliding" in of else "-",
     )
 
 

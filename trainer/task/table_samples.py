@@ -3,6 +3,7 @@
 A sample costs the same however many rows a table has, and nothing of a table is read for it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -68,4 +69,27 @@ class _Counts:
             "distinct": len(self._rows),
             "hot": {str(self._rows[place]): int(self._times[place]) for place in hottest},
             "of_ps": {f"ps{ps}": int(count) for ps, count in enumerate(self._of_ps)},
+            **({"colliding": round(self._colliding(), 6)} if self._table.hashed else {}),
         }
+
+    def _colliding(self) -> float:
+        """Return the part of the different ids that share a row with another id, by a hash."""
+        begins, sizes = np.array(self._table.hashed, np.int64).T
+        taken = np.searchsorted(self._rows, begins + sizes) - np.searchsorted(self._rows, begins)
+        return colliding_part(taken.tolist(), sizes.tolist())
+
+
+def colliding_part(taken: Sequence[int], sizes: Sequence[int]) -> float:
+    """Return the part of different ids that share a row, given how many rows of each range have any id.
+
+    How many ids there are is estimated from the rows that have none (linear counting, Whang et al. 1990); of
+    a range that is full they are at least so many. Each id is alone with the probability that none of the
+    others has its row.
+    """
+    ids = alone = 0.0
+    for rows, size in zip(taken, sizes, strict=True):
+        if rows and size > 1:
+            free, of_one = max(size - rows, 0.5) / size, (size - 1) / size
+            count = max(math.log(free) / math.log(of_one), 1.0)
+            ids, alone = ids + count, alone + count * of_one ** (count - 1)
+    return 1 - alone / ids if ids else 0.0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from psfleet.report.table_use import tables_in_use
 from tests.psfleet.evidence.run_folders import drop, edit, records, verdict_of
 
 GOOD = {
@@ -64,6 +65,19 @@ def test_a_real_run_has_the_rows_of_each_table_and_what_each_ps_holds(run: Path)
 def test_counts_that_contradict_each_other_are_left_out(run: Path, of: dict[str, object]) -> None:
     assert told(run) != {}
     assert told(run, **of) == {}
+
+
+@pytest.mark.parametrize(
+    ("told_part", "shown"),
+    [(0.25, 0.25), (0, 0.0), (1, 1.0), (1.5, None), (-0.1, None), ("0.5", None), (True, None), ([], None)],
+)
+def test_a_part_of_colliding_ids_that_is_none_is_left_out(
+    run: Path, told_part: object, shown: float | None
+) -> None:
+    (use,) = told(run, colliding=told_part).values()
+    assert isinstance(use, dict)
+    assert use.get("colliding") == shown
+    assert tables_in_use({"tables": {"deep": use}})[0][-1] == ("-" if shown is None else f"{shown:.1%}")
 
 
 @pytest.mark.parametrize(("hot", "shown"), [([7], {}), ({"7": "9", "5": 4}, {"5": 4}), ({"7": -1}, {})])

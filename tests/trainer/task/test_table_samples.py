@@ -4,15 +4,17 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.records import RecordWriter, TaskIdentity, read_records
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import rows_of
+from trainer.model import click_files
 from trainer.model.models import REGISTRY
-from trainer.model.models.model import Table
-from trainer.task.table_samples import MOST_SAMPLES, TableSamples
+from trainer.model.models.model import Devices, ModelContext, Table
+from trainer.task.table_samples import MOST_SAMPLES, TableSamples, colliding_part
 
 TABLES = [
     (Table("users", 100, 4, lambda _context, ids: ids), 0),
@@ -65,6 +67,59 @@ def test_only_so_many_batches_are_sampled_and_only_the_hottest_rows_are_recorded
     assert isinstance(hot, dict)
     assert sorted(hot.values(), reverse=True) == [count for _, count in counts.most_common(5)]
     assert all(counts[int(row)] == count for row, count in hot.items())
+
+
+@pytest.mark.parametrize("load", [0.01, 0.3, 2.0])
+def test_the_part_of_colliding_ids_is_estimated_from_the_rows_that_have_an_id(
+    tmp_path: Path, load: float
+) -> None:
+    generator, ranges = np.random.default_rng(7), [(1, 20_000), (20_006, 3_000)]
+    # Each id has a row of its range, drawn at random.
+    rows = [first + generator.integers(0, size, round(load * size)) for first, size in ranges]
+    table = Table("hashed", 30_000, 4, lambda _context, ids: ids, hashed=ranges)
+    writer = RecordWriter(tmp_path / "x.jsonl", TaskIdentity("test", "worker", 0))
+    samples = TableSamples(writer, [(table, 0)], ps=2)
+    # Each is named three times, as are rows outside of the ranges, which are those of missing values.
+    for _ in range(3):
+        samples.add(0, 1, [np.concatenate([*rows, [0, 20_005]])[np.newaxis]])
+    shared = sum(int(np.sum(its > 1)) for its in ((np.bincount(of))[of] for of in rows))
+    assert found(tmp_path)["hashed"]["colliding"] == pytest.approx(shared / sum(map(len, rows)), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("taken", "sizes", "part"),
+    [
+        ([], [], 0.0),
+        ([0, 0], [5, 9], 0.0),
+        ([1], [1000], 0.0),
+        ([1, 0], [1, 5], 0.0),
+        # 500 of 1000 rows are taken by 692.8 ids, of which each is alone with the probability 0.5005.
+        ([500], [1000], 1 - 0.5 / 0.999),
+        # Ranges count by their ids: 692.8, and one.
+        ([500, 1], [1000, 1000], 1 - (692.8005 * 0.5 / 0.999 + 1) / 693.8005),
+    ],
+)
+def test_the_part_follows_from_the_rows_that_are_taken(
+    taken: list[int], sizes: list[int], part: float
+) -> None:
+    assert colliding_part(taken, sizes) == pytest.approx(part, abs=1e-5)
+
+
+def test_almost_all_ids_of_a_full_range_collide() -> None:
+    assert 0.99 < colliding_part([1000], [1000]) < 1
+
+
+@pytest.mark.parametrize("model", ["wide_deep", "dlrm"])
+def test_only_ids_in_files_are_hashed(tmp_path: Path, model: str) -> None:
+    click_files.main([str(tmp_path), "--train=50", "--test=10", "--rows=20000"])
+    for folder, ranges in (("", 0), (str(tmp_path), 26)):
+        settings = TrainingSettings(model=model, table_rows=20_000, data_dir=folder)
+        context = ModelContext(settings, REGISTRY[model].load(settings, 1), Devices((), ""))
+        for table in REGISTRY[model].tables(context):
+            assert len(table.hashed) == ranges
+            if ranges:
+                first, size = table.hashed[-1]
+                assert (table.hashed[0][0], first + size) == (1, table.rows)
 
 
 def test_a_model_without_tables_has_no_samples(tmp_path: Path) -> None:

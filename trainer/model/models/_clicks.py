@@ -77,8 +77,13 @@ def click_model(
 
 
 def table(context: ModelContext, name: str, width: int, scale: float = 0.05) -> Table:
-    """Return a table with a row for each id of every category."""
-    return Table(name, sum(rows_of(context.settings.table_rows)), width, _ids, scale)
+    """Return a table with a row for each id of every category; values in files are hashed to ids."""
+    rows = rows_of(context.settings.table_rows)
+    begins = accumulate(rows[:-1], initial=0)
+    # The first row of each category is for missing values.
+    hashed = [(begin + 1, of - 1) for begin, of in zip(begins, rows, strict=True)]
+    is_of_files = isinstance(context.data.train, click_files.ClickFiles)
+    return Table(name, sum(rows), width, _ids, scale, hashed if is_of_files else ())
 
 
 def inputs_of(features: tf.Tensor) -> tf.Tensor:

@@ -59,6 +59,7 @@ class Table:
         ids: returns the rows that a batch of features needs, int64 [batch, k], each from 0 to `rows` - 1. k
             is the same for all batches; a row may be there more than once.
         scale: the first values are drawn from -scale to scale.
+        hashed: the first row and the number of rows of each range that ids of one kind are hashed into.
 
     """
 
@@ -67,6 +68,7 @@ class Table:
     width: int
     ids: Callable[[ModelContext, tf.Tensor], tf.Tensor]
     scale: float = 0.05
+    hashed: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)
