@@ -190,11 +190,8 @@ def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequenc
 
 def _judged(checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel) -> dict[str, Any]:
     """Return the fields of `evaluated` that say what was found, and of which values."""
-    from trainer.model.fingerprint import fingerprint_of, summed_again
-
     examples = len(model.context.data.test)
-    fingerprint = fingerprint_of(checkpoint.values, summed_again(checkpoint.path, checkpoint.tables))
-    return {"metrics": metrics, "examples": examples, "fingerprint": fingerprint}
+    return {"metrics": metrics, "examples": examples, "fingerprint": checkpoint.fingerprint}
 
 
 def _export(
@@ -320,13 +317,24 @@ def _newest(directory: Path) -> Checkpoint:
 
 
 def _whole(path: Path) -> tuple[Checkpoint | None, str]:
-    """Return a checkpoint with all of its tables, and "", or None and the reason."""
+    """Return a checkpoint and "", or None and the reason.
+
+    The files of its tables are the manifest's, and the sums of these are those of the rows in the files.
+    """
     from trainer.model.checkpoints import read_checkpoint
+    from trainer.model.fingerprint import summed_again
     from trainer.model.saved_tables import problems_beside
 
     checkpoint, problem = read_checkpoint(path)
-    problem = problem or next(problems_beside(path, checkpoint.tables if checkpoint else ()), "")
-    return (None, problem) if problem else (checkpoint, "")
+    if checkpoint is None:
+        return None, problem
+    try:
+        problem = next(problems_beside(path, checkpoint.tables), "")
+        if not problem:
+            return replace(checkpoint, tables=summed_again(path, checkpoint.tables)), ""
+    except (OSError, ValueError) as error:  # the chief has just removed them
+        problem = str(error)
+    return None, problem
 
 
 def _last(records: Sequence[Record], event: str) -> Record | None:

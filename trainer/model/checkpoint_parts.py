@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 # Whoever sends or receives a part has it in memory once more; TensorFlow cannot send 2 GB at once.
 MOST_BYTES = 64 << 20
@@ -34,6 +35,10 @@ class Slice:
             return ""
         sizes = " ".join(str(size) for size in self.shape)
         return f"{sizes} {':'.join([f'{self.begin},{self.rows}', *['-'] * (len(self.shape) - 1)])}"
+
+    def of(self, value: Any) -> Any:  # noqa: ANN401 - of an array, or what is read like one
+        """Return these rows of the variable's value."""
+        return value[self.begin : self.begin + self.rows] if self.shape else value
 
 
 def parts_of(

@@ -1,6 +1,6 @@
 """A model's metrics over examples, in a task that trains and in the evaluator, which does not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER
 from trainer.host.wording import first_of
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Source
+from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, Model, ModelContext, Values
-from trainer.model.pieces import AnyVariable, name_of, pieces_of
-from trainer.model.row_loading import RowLoading
+from trainer.model.pieces import AnyVariable, TableVariable, name_of
+from trainer.model.saved_rows import PartOfRows, SavedRows
 from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
 
@@ -90,10 +91,13 @@ class Evaluation:
 
 
 class FinalModel:
-    """A model with the values of a checkpoint, which this process computes alone, on its CPU."""
+    """A model with the values of a checkpoint, which this process computes alone, on its CPU.
+
+    Rows of tables stay in the files beside the checkpoint; each batch looks up those that it needs.
+    """
 
     def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> None:
-        """Restore the checkpoint, with the files of its tables beside it.
+        """Restore the checkpoint, whose files were checked.
 
         `ps` is the run's number of ps, on which the number of a model's variables may depend. Raises
         TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
@@ -104,14 +108,12 @@ class FinalModel:
         self.context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
         with tf.Graph().as_default() as graph, v1.device(_CPU):
             self._variables = self.model.create_variables(self.context)
-            self._tables = Tables(self.model, self.context)
+            self._tables = Tables(self.model, self.context, gather=self._saved_rows)
             self._evaluation = Evaluation(self.model, self.context, self._variables, self._tables)
             self._learned = [*self._variables, *self._tables.variables]
             self._restore_operation = RestoreOperation(self._learned)
-            self._loading = RowLoading(self._tables.variables, _CPU)
         self._session = v1.Session(graph=graph, config=runtime_config(settings.threads))
-        parts = [piece.initializer for table in self._tables.variables for piece in table.pieces]
-        self._session.run(parts)
+        self._rows: dict[str, SavedRows] = {}
         self._workers = workers
         self.restore(checkpoint)
 
@@ -119,9 +121,13 @@ class FinalModel:
         """Take the values of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
         _require_no_others(checkpoint, self.model, self._learned)
         self._restore_operation.run(self._session, checkpoint)
-        files = [file for table in checkpoint.tables for file in table.files]
-        self._loading.run_all(self._session, checkpoint.path, files)
-        self._global_step = checkpoint.global_step
+        names = {table.name for table in self._tables.variables}
+        self._rows = {
+            its.rows.table: SavedRows(checkpoint.path, its)
+            for its in checkpoint.tables
+            if its.rows.table in names
+        }
+        self._checkpoint = checkpoint
 
     def results(self) -> dict[str, float]:
         """Return the results on the test examples."""
@@ -129,16 +135,22 @@ class FinalModel:
 
     def metrics(self) -> dict[str, float]:
         """Return the results on the test examples, and the levels to judge them by."""
-        levels = self.model.levels_at(self.context, self._global_step, self._workers)
+        levels = self.model.levels_at(self.context, self._checkpoint.global_step, self._workers)
         return {**self.results(), **levels}
 
-    def values(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return variable name -> its value; of a table that of each part."""
-        pieces = [piece for variable in self._learned for piece in pieces_of(variable)]
-        with self._session.graph.as_default(), v1.device(_CPU):
-            values = {piece.op.name: piece.read_value() for piece in pieces}
-        found: dict[str, npt.NDArray[np.generic]] = self._session.run(values)
-        return found
+    def values(self) -> dict[str, npt.NDArray[np.generic] | PartOfRows]:
+        """Return variable name -> its value; of a table that of each part, which is read as it is needed."""
+        parts = {
+            piece.op.name: self._rows[table.name].part(number, len(table.pieces))
+            for table in self._tables.variables
+            for number, piece in enumerate(table.pieces)
+        }
+        return {**self._dense_values(), **parts}
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the model's variables, without what an optimizer keeps for them."""
+        tables = [table for table in self._checkpoint.tables if table.rows.table in self._rows]
+        return fingerprint_of(self._dense_values(), tables)
 
     def outputs(self, features: npt.NDArray[np.generic]) -> dict[str, npt.NDArray[np.generic]]:
         """Return name -> the model's output for each of these features."""
@@ -147,6 +159,19 @@ class FinalModel:
     def sample(self) -> dict[str, float]:
         """Return some numbers of the outputs for the first test examples, as each client of a run does."""
         return self._evaluation.sample(self._session, self.context.data.test)
+
+    def _dense_values(self) -> Mapping[str, npt.NDArray[np.generic]]:
+        names = [name_of(its) for its in self._learned if not isinstance(its, TableVariable)]
+        return {name: self._checkpoint.values[name] for name in names}
+
+    def _saved_rows(self, table: TableVariable, part: int, positions: tf.Tensor) -> tf.Tensor:
+        """Return the rows at some positions of a table's part, which are read from the files."""
+
+        def read(its: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.generic]:
+            return self._rows[table.name].read(its.astype(np.int64) * len(table.pieces) + part)
+
+        rows = tf.numpy_function(read, [positions], table.dtype.base_dtype)
+        return tf.ensure_shape(rows, [None, *table.shape[1:]])
 
 
 def values_for(

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
 from trainer.model.pieces import AnyVariable, TableVariable, name_of, offsets_of, pieces_of
+from trainer.model.saved_rows import SavedRows
 from trainer.model.saved_tables import RowFile, SavedTable, positions_in, rows_in
 from trainer.model.scrambling import scrambled
 
@@ -52,7 +53,7 @@ def sum_of_rows(
 ) -> int:
     """Return the sum of the rows in a file; those of all rows of a table add up to that of the table.
 
-    `positions` are those of the rows in the part, if they are not all rows of the file of a whole part.
+    `positions` are those of the rows in the part, if they do not follow each other from the file's first.
     """
     bits = _bits_of(file.table, tf.as_dtype(values.dtype)).as_numpy_dtype
     width = math.prod(values.shape[1:])
@@ -75,10 +76,14 @@ def sum_of_rows(
 
 
 def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTable]:
-    """Return the tables of a checkpoint with their sums as the files beside it give them. Raises OSError."""
+    """Return the tables of a checkpoint with their sums as the files beside it give them.
+
+    Raises OSError, and ValueError if a file is too short.
+    """
 
     def total(table: SavedTable) -> int:
-        return sum(sum_of_rows(rows_in(checkpoint, table, file), file) for file in table.sha256) % 2**64
+        chunks = SavedRows(checkpoint, table).chunks()
+        return sum(sum_of_rows(values, place) for place, values in chunks) % 2**64
 
     return [replace(table, total=total(table)) for table in tables]
 

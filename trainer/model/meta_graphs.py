@@ -18,6 +18,7 @@ from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.export import program_fingerprint, signature_name
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.host.wording import first_of
+from trainer.model.fingerprint import fingerprint_of
 from trainer.model.saved_model import BOUND, check_served, finish, unfinished, write_saved_model
 from trainer.process.failure import TaskFailure
 
@@ -68,11 +69,13 @@ def export_checkpoint(
     with unfinished(directory) as folder:
         signature = _write(graph, operations, needed, values, fed, answered, folder)
         found = check_served(folder, request, expected)
-        fingerprint = found.require_variables(values)
+        found.require_variables(values)
         checked = {"examples": _EXAMPLES, "bound": BOUND, "largest_difference": found.largest_difference}
         numbered = _NUMBERED.fullmatch(checkpoint.name)
         step = {"global_step": int(numbered[1]) if numbered else 0}
-        prints = {"fingerprint": program_fingerprint(checkpoint), "variables_fingerprint": fingerprint}
+        prints = {
+            "fingerprint": program_fingerprint(checkpoint), "variables_fingerprint": fingerprint_of(values)
+        }  # fmt: skip
         return finish(folder, directory, {**described, **step, **prints, "checked": checked, **signature})
 
 
@@ -180,12 +183,11 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
             # It would ask for the device of operations that are left out.
             copy.attr.pop("_class", None)
     with tf.Graph().as_default() as served:
-        own, replaced = [], {}
+        replaced = {}
         for variable in variables:
             value = values[variable.op.name]
             zeros = v1.zeros_initializer()
             made = v1.get_variable(variable.op.name, value.shape, value.dtype, zeros, use_resource=True)
-            own.append((made, value))
             # A variable of TensorFlow 1 is its own value; a resource variable is read by operations.
             resource = variable.op.outputs[0].dtype == tf.resource
             replaced[variable.op.outputs[0].name] = made.handle if resource else made.value()
@@ -201,10 +203,7 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
             raise TaskFailure(CONFIGURATION, why) from error
         by_name = replaced | dict(zip(wanted, imported, strict=True))
         answered = {name: tf.identity(by_name[tensor.name]) for name, tensor in outputs.items()}
-    with v1.Session(graph=served, config=runtime_config()) as session:
-        for made, value in own:
-            session.run(made.initializer, {made.initializer.inputs[1]: value})
-        return write_saved_model(session, fed, answered, folder)
+    return write_saved_model(served, values, fed, answered, folder)
 
 
 def _tensor_name(text: str) -> str:

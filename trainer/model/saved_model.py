@@ -1,7 +1,8 @@
 """Exports a final model: a SavedModel that serves without this code, and a card that describes it.
 
-The export counts once another process, which knows TensorFlow alone (trainer/model/served.py), has loaded it
-and found the same variables and the same outputs for test examples.
+The variables are written part by part, so that this process never holds a table. The export counts once
+another process, which knows TensorFlow alone (trainer/model/served.py), has loaded it and found the same
+variables and the same outputs for test examples.
 """
 
 import shutil
@@ -18,16 +19,18 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.contract.exit_codes import PROGRAM
+from trainer.contract.exit_codes import OUT_OF_MEMORY, PROGRAM
 from trainer.contract.export import CARD, EXPORT, SIGNATURE, VERSION
 from trainer.contract.json_files import write_json
-from trainer.coordination.bounded_calls import runtime_config
 from trainer.host.content_directory import file_sha256
+from trainer.host.disk_space import readable
 from trainer.host.error_lines import last_words
+from trainer.host.memory import memory_bytes
+from trainer.host.wording import first_of
 from trainer.model import served
+from trainer.model.checkpoint_parts import MOST_BYTES, bytes_of, parts_of
 from trainer.model.evaluation import EVALUATION_BATCH, FinalModel, values_for
-from trainer.model.fingerprint import fingerprint_of
-from trainer.model.pieces import pieces_of
+from trainer.model.saved_rows import PartOfRows
 from trainer.model.tables import Tables
 from trainer.process.failure import TaskFailure
 
@@ -40,39 +43,61 @@ BOUND = 2.0**-20
 MOST_EXAMPLES = EVALUATION_BATCH
 FEATURES = "features"
 _UNFINISHED = f"{EXPORT}.tempstate"
+_NAMES_SHOWN = 3
 Arrays = Mapping[str, npt.NDArray[np.generic]]
+# Variables, some of which are read part by part.
+Values = Mapping[str, npt.NDArray[np.generic] | PartOfRows]
 Tensors = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a process without this code found in a SavedModel, and how far its outputs differ, at most."""
+    """What a process without this code found in a SavedModel: each variable's SHA-256, and its outputs.
 
-    variables: Arrays
+    `largest_difference` is how far the outputs differ, at most.
+    """
+
+    variables: Mapping[str, str]
     largest_difference: float
 
-    def require_variables(self, values: Arrays) -> str:
-        """Return the fingerprint of these variables. Raises TaskFailure unless they are the same."""
-        fingerprint = fingerprint_of(values)
-        if (other := fingerprint_of(self.variables)) != fingerprint:
-            raise _not_exported(f"its variables have the fingerprint {other}, expected {fingerprint}")
-        return fingerprint
+    def require_variables(self, values: Values) -> None:
+        """Raise TaskFailure (`program`) unless these are its variables."""
+        expected = {name: _sha256_of(value) for name, value in values.items()}
+        names = sorted(expected.keys() | self.variables.keys())
+        if others := [name for name in names if expected.get(name) != self.variables.get(name)]:
+            raise _not_exported(f"it has other values of {first_of(others, _NAMES_SHOWN)}")
+
+
+class _RestoringSaver:
+    """Lets the graph of a SavedModel restore its variables, which `_write_variables` writes."""
+
+    def __init__(self) -> None:
+        self._saver = v1.train.Saver(sharded=True, allow_empty=True)
+
+    def save(self, *_arguments: object, **_options: object) -> None:
+        """Write nothing: no session has the values."""
+
+    def export_meta_graph(self, **options: object) -> object:
+        """Return the graph."""
+        return self._saver.export_meta_graph(**options)
 
 
 def export_model(final: FinalModel, directory: Path, described: Mapping[str, Any]) -> Path:
     """Export a final model into the folder `export` of a directory, and return that folder.
 
     `described` is what the card says of the run. An earlier export is replaced once the new one is checked.
-    Raises TaskFailure (`program`) if the check fails, and OSError; nothing is left then.
+    Raises TaskFailure (`program`) if the check fails, TaskFailure (`out_of_memory`) if this host could not
+    load the model, and OSError; nothing is left then.
     """
     test = final.context.data.test
     features, values = test.read(0, min(len(test), MOST_EXAMPLES)).features, final.values()
+    _require_memory(values)
     with unfinished(directory) as folder:
         signature = _write_model(final, features, values, folder)
         found = check_served(folder, {FEATURES: features}, final.outputs(features))
-        fingerprint = found.require_variables(values)
+        found.require_variables(values)
         checked = {"examples": len(features), "bound": BOUND, "largest_difference": found.largest_difference}
-        described = {**described, "variables_fingerprint": fingerprint, "checked": checked}
+        described = {**described, "variables_fingerprint": final.fingerprint(), "checked": checked}
         return finish(folder, directory, {**described, **signature})
 
 
@@ -99,21 +124,24 @@ def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
 
 
 def write_saved_model(
-    session: tf.compat.v1.Session, inputs: Tensors, outputs: Tensors, folder: Path
+    graph: tf.Graph, values: Values, inputs: Tensors, outputs: Tensors, folder: Path
 ) -> dict[str, Any]:
-    """Write the graph and the variables of a session as a SavedModel; return its signature for the card."""
+    """Write a graph and the values of its variables as a SavedModel; return its signature for the card."""
     signature = v1.saved_model.build_signature_def(
         _infos(inputs), _infos(outputs), v1.saved_model.signature_constants.PREDICT_METHOD_NAME
     )
     builder = v1.saved_model.Builder(str(folder))
-    builder.add_meta_graph_and_variables(
-        session,
-        [v1.saved_model.SERVING],
-        {SIGNATURE: signature},
-        clear_devices=True,
-        strip_default_attrs=True,
-    )
+    with graph.as_default():
+        builder.add_meta_graph_and_variables(
+            None,
+            [v1.saved_model.SERVING],
+            {SIGNATURE: signature},
+            clear_devices=True,
+            strip_default_attrs=True,
+            saver=_RestoringSaver(),
+        )
     builder.save()
+    _write_variables(values, folder / "variables" / "variables")
     return {"inputs": _described(inputs), "outputs": _described(outputs)}
 
 
@@ -135,6 +163,7 @@ def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
             raise _not_exported(f"it could not serve, exit code {done.returncode}: {why}")
         with np.load(answered) as content:
             found = {part: _part(content, part) for part in ("outputs", "first", "variables")}
+        hashes = {name: str(sha256) for name, sha256 in found["variables"].items()}
     if {*found["outputs"]} != {*expected}:
         raise _not_exported(f"it answers {', '.join(found['outputs'])}, expected {', '.join(expected)}")
     differences = [
@@ -144,11 +173,11 @@ def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
         for rows, other in ((value, found["outputs"][name]), (value[:1], found["first"][name]))
         for difference in [_difference(name, rows, other, value)]
     ]
-    return Served(found["variables"], max(differences))
+    return Served(hashes, max(differences))
 
 
 def _write_model(
-    final: FinalModel, features: npt.NDArray[np.generic], values: Arrays, folder: Path
+    final: FinalModel, features: npt.NDArray[np.generic], values: Values, folder: Path
 ) -> dict[str, Any]:
     """Write the SavedModel, whose graph holds nothing but what serving needs; return its signature."""
     model, context = final.model, final.context
@@ -156,12 +185,44 @@ def _write_model(
         variables, tables = model.create_variables(context), Tables(model, context)
         fed = v1.placeholder(tf.as_dtype(features.dtype), [None, *features.shape[1:]], FEATURES)
         outputs = model.outputs(context, values_for(model, context, variables, tables, fed), fed)
-    pieces = [piece for variable in (*variables, *tables.variables) for piece in pieces_of(variable)]
-    with v1.Session(graph=graph, config=runtime_config(context.settings.threads)) as session:
-        for piece in pieces:
-            # The initial value is fed, so that the graph need not hold operations to assign it.
-            session.run(piece.initializer, {piece.initializer.inputs[1]: values[piece.op.name]})
-        return write_saved_model(session, {FEATURES: fed}, outputs, folder)
+    return write_saved_model(graph, values, {FEATURES: fed}, outputs, folder)
+
+
+def _write_variables(values: Values, path: Path) -> None:
+    """Write a checkpoint at a path (without a suffix), with one part of it in memory at once."""
+    prefixes = []
+    with tf.device("/device:CPU:0"):
+        for number, part in enumerate(parts_of(_sizes_of(values), MOST_BYTES)):
+            prefixes.append(f"{path}-{number}")
+            tf.raw_ops.SaveV2(
+                prefix=prefixes[-1],
+                tensor_names=[piece.name for piece in part],
+                shape_and_slices=[piece.specification for piece in part],
+                tensors=[piece.of(values[piece.name]) for piece in part],
+            )
+        if prefixes:
+            tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=prefixes, destination_prefix=str(path), delete_old_dirs=False
+            )
+
+
+def _require_memory(values: Values) -> None:
+    """Raise TaskFailure (`out_of_memory`) if these variables, which whoever serves loads, do not fit here."""
+    needed, has = bytes_of(_sizes_of(values)), memory_bytes()
+    if has is not None and needed > has:
+        what = f"its variables have {readable(needed)}, and this host has {readable(has)} of memory"
+        why = "the check of an export loads all of them"
+        raise TaskFailure(
+            OUT_OF_MEMORY, f"nothing was exported: {what}; {why}: export the run's files on a larger one"
+        )
+
+
+def _sizes_of(values: Values) -> dict[str, tuple[tuple[int, ...], int]]:
+    return {name: (tuple(value.shape), value.dtype.itemsize) for name, value in values.items()}
+
+
+def _sha256_of(value: npt.NDArray[np.generic] | PartOfRows) -> str:
+    return served.sha256_of(value, lambda begin, end: value[begin:end] if value.shape else value)
 
 
 def _difference(

@@ -2,10 +2,13 @@
 
 This file runs in a process of its own that knows nothing of the trainer, as a user's process would. REQUEST
 holds the inputs (`numpy.savez`), by the names of the signature. ANSWER gets `outputs/<name>` for all of them,
-`first/<name>` for the first one alone, and `variables/<name>`.
+`first/<name>` for the first one alone, and `variables/<name>`, the variable's SHA-256.
 """
 
+import hashlib
+import math
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 SIGNATURE = "serving_default"
+# The numbers of a variable that are read at once.
+_AT_ONCE = 1 << 22
 
 
 def main(saved_model: str, request: str, answer: str) -> None:
@@ -30,8 +35,29 @@ def main(saved_model: str, request: str, answer: str) -> None:
         outputs = serve(**{name: tf.constant(value) for name, value in part_of.items()})
         found |= {f"{part}/{name}": value.numpy() for name, value in outputs.items()}
     for variable in getattr(loaded, "variables", ()):
-        found[f"variables/{variable.name.removesuffix(':0')}"] = variable.numpy()
+        found[f"variables/{variable.name.removesuffix(':0')}"] = sha256_of(variable, _rows_of(variable))
     np.savez(answer, allow_pickle=False, **found)
+
+
+def sha256_of(variable: Any, rows: Callable[[int, int], Any]) -> str:  # noqa: ANN401 - an array, or a variable
+    """Return a hash of the type, shape and numbers of a variable.
+
+    `rows` returns the rows from one to another: only some are in memory at once.
+    """
+    shape, dtype = tuple(map(int, variable.shape)), str(variable.dtype.name)
+    hashed = hashlib.sha256(f"{dtype} {shape}".encode())
+    at_once, end = max(1, _AT_ONCE // max(1, math.prod(shape[1:]))), shape[0] if shape else 1
+    for begin in range(0, end, at_once):
+        block = rows(begin, min(begin + at_once, end))
+        hashed.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
+    return hashed.hexdigest()
+
+
+def _rows_of(variable: tf.Variable) -> Callable[[int, int], Any]:
+    """Return a function that returns some rows of a variable; a read of all of them might copy it."""
+    if not variable.shape.rank:
+        return lambda _begin, _end: variable.numpy()
+    return lambda begin, end: variable.sparse_read(tf.range(begin, end, dtype=tf.int64)).numpy()
 
 
 if __name__ == "__main__":

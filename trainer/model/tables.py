@@ -9,7 +9,7 @@ however many examples of the batch need it, and its position stays on the ps unt
 First values are hashed from the seed, the row and the column, so they do not depend on the number of ps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -26,6 +26,9 @@ v1 = tf.compat.v1
 _AT_ONCE = 1 << 18
 _LARGEST_INT32 = 2**31 - 1
 _ZERO = np.float32(0)
+
+# Returns the rows at some positions of a table's part, which has this number.
+Gather = Callable[[TableVariable, int, tf.Tensor], tf.Tensor]
 
 
 class RowGradients(NamedTuple):
@@ -80,9 +83,18 @@ class Tables:
 
     """
 
-    def __init__(self, model: Model, context: ModelContext, wire_dtype: tf.DType = tf.float32) -> None:
-        """Create a part of each on every ps; rows and their gradients travel as `wire_dtype`."""
-        self.wire_dtype = wire_dtype
+    def __init__(
+        self,
+        model: Model,
+        context: ModelContext,
+        wire_dtype: tf.DType = tf.float32,
+        gather: Gather | None = None,
+    ) -> None:
+        """Create a part of each on every ps; rows and their gradients travel as `wire_dtype`.
+
+        With `gather` a look-up takes the rows from there, and not from the parts, which need no values then.
+        """
+        self.wire_dtype, self.gather = wire_dtype, gather or _from_variable
         self.devices = [_cpu_of(device) for device in context.devices.ps or [context.devices.worker]]
         self._tables = list(model.tables(context))
         of_widths: dict[int, list[tuple[int, Table]]] = {}
@@ -155,9 +167,7 @@ class LookUp:
                 arrived = [of_needs[fused.needs] for fused in tables.fused]
                 with tf.control_dependencies(after):
                     read = [
-                        tf.raw_ops.ResourceGather(
-                            resource=variable.pieces[number].handle, indices=its, dtype=tf.float32
-                        )
+                        tables.gather(variable, number, its)
                         for variable, its in zip(tables.variables, arrived, strict=True)
                     ]
                 flat = self._packed(read)
@@ -231,6 +241,11 @@ def create_filled(
         return v1.get_variable(
             name, shape, dtype, initializer=first_value, use_resource=True, collections=[collection]
         )
+
+
+def _from_variable(table: TableVariable, part: int, positions: tf.Tensor) -> tf.Tensor:
+    handle = table.pieces[part].handle
+    return tf.raw_ops.ResourceGather(resource=handle, indices=positions, dtype=tf.float32)
 
 
 def _cpu_of(device: str) -> str:

@@ -110,12 +110,7 @@ class Keeper:
             for prefix, part, fed, save in zip(
                 prefixes, self._parts, self._fed, self._save_part, strict=True
             ):
-                rows = [
-                    values[piece.name][piece.begin : piece.begin + piece.rows]
-                    if piece.shape
-                    else values[piece.name]
-                    for piece in part
-                ]
+                rows = [piece.of(values[piece.name]) for piece in part]
                 feeds = {self._path: prefix, **dict(zip(fed, rows, strict=True))}
                 _within(_SECONDS_FOR_A_PART, partial(session.run, save, feeds))
             feeds = {self._paths: prefixes, self._path: f"{path}{UNFINISHED}"}

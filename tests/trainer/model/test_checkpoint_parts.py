@@ -51,12 +51,7 @@ def test_merged_parts_equal_the_whole_checkpoint(tmp_path: Path) -> None:
             prefix=str(tmp_path / f"part-{number}"),
             tensor_names=[piece.name for piece in part],
             shape_and_slices=[piece.specification for piece in part],
-            tensors=[
-                values[piece.name][piece.begin : piece.begin + piece.rows]
-                if piece.shape
-                else values[piece.name]
-                for piece in part
-            ],
+            tensors=[piece.of(values[piece.name]) for piece in part],
         )
     prefixes = [str(tmp_path / f"part-{number}") for number in range(len(parts))]
     whole = tmp_path / "model.ckpt-7"

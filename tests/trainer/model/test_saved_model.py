@@ -13,40 +13,40 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from tests.trainer.row_files import write_tables
+from tests.trainer.saved_runs import PS, STEP, drawn_values, write_checkpoint
 from trainer.contract.exit_codes import PROGRAM
 from trainer.contract.export import CARD, EXPORT, FILES
 from trainer.contract.settings import MODELS, TrainingSettings
-from trainer.coordination.ledger_parts import COUNTERS
+from trainer.contract.table_models import rows_of
+from trainer.host.memory import memory_bytes
+from trainer.model import saved_model
 from trainer.model.checkpoints import Checkpoint
 from trainer.model.evaluation import FinalModel
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import REGISTRY
-from trainer.model.models.model import Devices, Model, ModelContext
-from trainer.model.pieces import name_of
+from trainer.model.models.model import Model
 from trainer.model.saved_model import BOUND, check_served, export_model
-from trainer.model.tables import Tables
+from trainer.model.saved_tables import Rows, SavedTable
 from trainer.process.failure import TaskFailure
 
-PS, WORKERS = 2, 3
+
+def settings_of(name: str) -> TrainingSettings:
+    return TrainingSettings(model=name, hidden_units=7, table_rows=20_000)
 
 
 def final_model(name: str) -> FinalModel:
     """A model with numbers drawn at random, as the checkpoint of two ps and three workers holds it."""
-    settings = TrainingSettings(model=name, hidden_units=7, table_rows=20_000)
-    model, generator = REGISTRY[name], np.random.default_rng(5)
-    context = ModelContext(settings, model.load(settings, WORKERS), Devices(("",) * PS, ""))
-    with tf.Graph().as_default():
-        learned = [*model.create_variables(context), *Tables(model, context).variables]
-        shapes = {name_of(each): each.shape.as_list() for each in learned}
-    values: dict[str, npt.NDArray[np.generic]] = {
-        each: np.asarray(generator.standard_normal(shape), np.float32) for each, shape in shapes.items()
-    }
-    values[COUNTERS] = np.array([40, 0, 20, 10, 10], np.int64)
-    tables = {each: values.pop(each) for each in [*values] if each.startswith("tables_")}
+    settings = settings_of(name)
+    values, tables = drawn_values(settings)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.ckpt-40"
-        return FinalModel(Checkpoint(path, 40, values, write_tables(path, tables, 3)), settings, PS)
+        path, saved = write_checkpoint(Path(folder), values, tables)
+        return FinalModel(Checkpoint(path, STEP, values, saved), settings, PS)
+
+
+def model_values(name: str) -> dict[str, npt.NDArray[np.generic]]:
+    """The same numbers, of whole variables and tables."""
+    values, tables = drawn_values(settings_of(name))
+    return {**values, **tables}
 
 
 def examples_of(final: FinalModel) -> npt.NDArray[np.generic]:
@@ -64,7 +64,7 @@ def test_each_model_serves_any_number_of_examples(tmp_path: Path, name: str) -> 
     assert [path.name for path in tmp_path.iterdir()] == [EXPORT]
     card = json.loads((folder / CARD).read_text())
     assert (card["run_id"], card["global_step"]) == ("r1", 40)
-    assert card["variables_fingerprint"] == fingerprint_of(final.values())
+    assert card["variables_fingerprint"] == fingerprint_of(model_values(name))
     assert card["checked"]["largest_difference"] <= BOUND
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert card["files"].keys() == files - {CARD}
@@ -87,11 +87,57 @@ def test_each_model_serves_any_number_of_examples(tmp_path: Path, name: str) -> 
 def test_the_outputs_are_what_the_models_say_they_are(tmp_path: Path) -> None:
     final = final_model("placement_demo")
     served = tf.saved_model.load(str(export_model(final, tmp_path, {})))
-    values, features = final.values(), examples_of(final)
+    values, features = model_values("placement_demo"), examples_of(final)
     expected = np.matmul(features, values["matrix"].T) + values["offset"].T
     assert served.signatures["serving_default"](features=features)["y"].numpy() == pytest.approx(
         expected, abs=1e-5
     )
+
+
+def test_a_table_is_written_in_parts_of_bounded_size_and_read_back_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most_bytes = 30_000
+    monkeypatch.setattr(saved_model, "MOST_BYTES", most_bytes)
+    folder = export_model(final_model("dlrm"), tmp_path, {})
+    sizes = [path.stat().st_size for path in folder.glob("variables/variables.data-*")]
+    of_table = model_values("dlrm")["tables_16"]
+    assert len(sizes) > of_table.nbytes // most_bytes
+    assert max(sizes) <= most_bytes
+    served = {its.name: its for its in tf.saved_model.load(str(folder)).variables}
+    for number in range(PS):
+        np.testing.assert_array_equal(served[f"tables_16/part_{number}:0"].numpy(), of_table[number::PS])
+
+
+def test_a_model_that_this_host_could_not_load_is_refused(tmp_path: Path) -> None:
+    memory = memory_bytes()
+    assert memory
+    settings = TrainingSettings(model="dlrm", table_rows=memory // 50)
+    rows = Rows("tables_16", "float32", (sum(rows_of(settings.table_rows)), 16), 3)
+    saved = SavedTable(rows, 0, {file: "" for part in range(3) for file in rows.files_of(part)})
+    path = tmp_path / "checkpoints/model.ckpt-40"
+    path.parent.mkdir()
+    for file in saved.sha256:
+        with Path(f"{path}.{file.suffix}").open("wb") as empty:
+            empty.truncate(file.size)  # no block of the disk is taken
+    values, _ = drawn_values(settings_of("dlrm"))
+    final = FinalModel(Checkpoint(path, STEP, values, [saved]), settings, PS)
+    # Its rows can be looked up here nevertheless.
+    assert set(final.outputs(final.context.data.test.read(0, 2).features)) == {"logits", "probabilities"}
+    with pytest.raises(TaskFailure, match=r"nothing was exported: its variables have .*GB, and this host"):
+        export_model(final, tmp_path, {})
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoints"]
+
+
+def test_another_value_of_a_variable_is_found(tmp_path: Path) -> None:
+    final = final_model("linear")
+    folder, features, values = export_model(final, tmp_path, {}), examples_of(final), final.values()
+    found = check_served(folder, {"features": features}, final.outputs(features))
+    found.require_variables(values)
+    next_float = np.nextafter(np.float32(values["weight"]), np.float32(np.inf))
+    for others in ({**values, "weight": np.asarray(next_float)}, {"bias": values["bias"]}):
+        with pytest.raises(TaskFailure, match="removed, because it has other values of weight"):
+            found.require_variables(others)
 
 
 def with_outputs(outputs: Callable[[tf.Tensor], tf.Tensor]) -> FinalModel:

@@ -1,0 +1,95 @@
+"""The rows of a checkpoint's tables, of which a process holds only those that it reads.
+
+The files are mapped: what is read of them is the system's page cache, which takes memory that nobody else
+needs. So the memory of a process that looks up rows, sums them up or copies them does not depend on the
+number of rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.model.saved_tables import RowFile, SavedTable
+
+# The rows that are read at once, where many are: so their numbers take little memory.
+_AT_ONCE = 1 << 14
+
+Numbers = npt.NDArray[Any]
+
+
+class SavedRows:
+    """The rows of a table, or of a slot of one, in the files beside a checkpoint.
+
+    They stay readable if the files are removed meanwhile.
+    """
+
+    def __init__(self, checkpoint: Path, table: SavedTable) -> None:
+        """Map the files of the checkpoint with this path. Raises OSError, and ValueError if one is short."""
+        self._rows, self._files = table.rows, list(table.sha256)
+        self.shape, self.dtype = table.rows.shape, np.dtype(table.rows.dtype)
+        first = table.rows.files_of(0)
+        self._rows_of_file, self._files_of_part = first[0].rows, len(first)
+        self._mapped = {
+            (file.part, file.number): np.memmap(
+                f"{checkpoint}.{file.suffix}", self.dtype, mode="r", shape=(file.rows, *self.shape[1:])
+            )
+            for file in self._files
+        }
+
+    def read(self, rows: npt.NDArray[np.int64]) -> Numbers:
+        """Return these rows of the whole table. Raises IndexError if one of them is none."""
+        if len(rows) and not 0 <= rows.min() <= rows.max() < self.shape[0]:
+            raise IndexError(f"{self._rows.table} has rows 0 to {self.shape[0] - 1}")
+        positions, part = np.divmod(rows, self._rows.parts)
+        number, place = np.divmod(positions, self._rows_of_file)
+        file = part * self._files_of_part + number
+        by_file = np.argsort(file, kind="stable")
+        found = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for its in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
+            if len(its):
+                found[its] = self._mapped[int(part[its[0]]), int(number[its[0]])][place[its]]
+        return found
+
+    def chunks(self) -> Iterator[tuple[RowFile, Numbers]]:
+        """Yield all rows, some at once, each with their place in a file."""
+        for file in self._files:
+            for start in range(0, file.rows, _AT_ONCE):
+                some = replace(file, first=file.first + start, rows=min(_AT_ONCE, file.rows - start))
+                yield some, self.read(some.first_row + some.parts * np.arange(some.rows))
+
+    def part(self, number: int, parts: int) -> "PartOfRows":
+        """Return the rows that ps `number` of so many holds."""
+        return PartOfRows(self, number, parts)
+
+
+@dataclass(frozen=True)
+class PartOfRows:
+    """A part of a table, of any number of parts. It is read like an array, some rows at a time."""
+
+    rows: SavedRows
+    number: int
+    parts: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the part."""
+        return (len(range(self.number, self.rows.shape[0], self.parts)), *self.rows.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of its numbers."""
+        return self.rows.dtype
+
+    def __getitem__(self, some: slice) -> Numbers:
+        """Return some rows of the part."""
+        start, stop, _ = some.indices(self.shape[0])
+        found = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        for begin in range(start, stop, _AT_ONCE):
+            positions = np.arange(begin, min(begin + _AT_ONCE, stop))
+            rows = self.rows.read(positions * self.parts + self.number)
+            found[begin - start : begin - start + len(rows)] = rows
+        return found
