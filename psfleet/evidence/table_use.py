@@ -71,7 +71,8 @@ def _use(name: str, worker: str, samples: int, examples: int, of: object) -> Tab
         return None
     hottest = sorted(hot.items(), key=lambda entry: -entry[1])[:_MOST_HOT]
     part = of.get("colliding")
-    colliding = float(part) if type(part) in {int, float} and 0 <= part <= 1 else None
+    is_part = isinstance(part, int | float) and not isinstance(part, bool) and 0 <= part <= 1
+    colliding = float(part) if part is not None and is_part else None
     return TableUse(
         name, worker, rows, width, samples, examples, ids, distinct, dict(hottest), of_ps, colliding
     )

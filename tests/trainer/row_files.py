@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,20 @@ def whole_tables(checkpoint: Checkpoint) -> dict[str, Numbers]:
             last = file.first_row + (file.rows - 1) * file.parts
             whole[file.first_row : last + 1 : file.parts] = rows_in(checkpoint.path, table, file)
     return found
+
+
+def write_delta(path: Path, table: SavedTable, whole: Numbers, changed: Numbers) -> SavedTable:
+    """Write a further delta with some rows of the whole table; return the table with it, and its old sum."""
+    deltas = dict(table.deltas)
+    for part in range(table.rows.parts):
+        its = np.sort(changed[changed % table.rows.parts == part])
+        for file in table.rows.delta_files(part, table.last_delta + 1, len(its)):
+            some = its[file.first : file.first + file.rows]
+            positions = (some // table.rows.parts).astype(table.rows.positions.dtype)
+            for suffix, content in ((file.suffix, whole[some]), (file.positions.suffix, positions)):
+                Path(f"{path}.{suffix}").write_bytes(content.tobytes())
+            deltas[file] = hashlib.sha256(whole[some].tobytes()).hexdigest()
+    return replace(table, deltas=deltas)
 
 
 def write_tables(path: Path, tables: Mapping[str, Numbers], parts: int) -> list[SavedTable]:

@@ -2,7 +2,7 @@
 
 The files are mapped: what is read of them is the system's page cache, which takes memory that nobody else
 needs. So the memory of a process that looks up rows, sums them up or copies them does not depend on the
-number of rows.
+number of rows, nor of those that deltas changed.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer.model.saved_tables import RowFile, SavedTable
+from trainer.model.saved_tables import RowFile, SavedTable, delta_rows
 
 # The rows that are read at once, where many are: so their numbers take little memory.
 _AT_ONCE = 1 << 14
@@ -39,6 +39,7 @@ class SavedRows:
             )
             for file in self._files
         }
+        self._deltas = [_Delta(checkpoint, table, file) for file in table.deltas]
 
     def read(self, rows: npt.NDArray[np.int64]) -> Numbers:
         """Return these rows of the whole table. Raises IndexError if one of them is none."""
@@ -52,6 +53,8 @@ class SavedRows:
         for its in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
             if len(its):
                 found[its] = self._mapped[int(part[its[0]]), int(number[its[0]])][place[its]]
+        for delta in self._deltas:
+            delta.overwrite(found, part, positions)
         return found
 
     def chunks(self) -> Iterator[tuple[RowFile, Numbers]]:
@@ -64,6 +67,25 @@ class SavedRows:
     def part(self, number: int, parts: int) -> "PartOfRows":
         """Return the rows that ps `number` of so many holds."""
         return PartOfRows(self, number, parts)
+
+
+class _Delta:
+    """The rows in a file of a delta, and their positions in the part, which ascend."""
+
+    def __init__(self, checkpoint: Path, table: SavedTable, file: RowFile) -> None:
+        self._part, path = file.part, f"{checkpoint}.{file.positions.suffix}"
+        self._positions = np.memmap(path, table.rows.positions.dtype, mode="r", shape=(file.rows,))
+        self._values = delta_rows(checkpoint, table, file)
+        self._first, self._last = int(self._positions[0]), int(self._positions[-1])
+
+    def overwrite(self, found: Numbers, part: Numbers, positions: Numbers) -> None:
+        """Put those that are at these positions of these parts into `found`."""
+        within = (part == self._part) & (positions >= self._first) & (positions <= self._last)
+        its = np.flatnonzero(within)
+        wanted = positions[its].astype(self._positions.dtype)
+        at = np.searchsorted(self._positions, wanted)
+        are_here = self._positions[at] == wanted
+        found[its[are_here]] = self._values[at[are_here]]
 
 
 @dataclass(frozen=True)
