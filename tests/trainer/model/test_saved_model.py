@@ -134,7 +134,7 @@ def test_another_value_of_a_variable_is_found(tmp_path: Path) -> None:
     folder, features, values = export_model(final, tmp_path, {}), examples_of(final), final.values()
     found = check_served(folder, {"features": features}, final.outputs(features))
     found.require_variables(values)
-    next_float = np.nextafter(np.float32(values["weight"]), np.float32(np.inf))
+    next_float = np.nextafter(model_values("linear")["weight"], np.float32(np.inf))
     for others in ({**values, "weight": np.asarray(next_float)}, {"bias": values["bias"]}):
         with pytest.raises(TaskFailure, match="removed, because it has other values of weight"):
             found.require_variables(others)
