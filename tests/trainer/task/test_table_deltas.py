@@ -181,15 +181,17 @@ def test_rows_of_a_save_that_failed_are_in_the_next_one(
     saved, held = run.save()
     assert deltas_of(saved) == 0
     same(held, {**held, **brought(run, saved)})
-    # Nor is anything lost if the chief was killed between.
-    run.steps(1)
-    with run.tables.held():
-        run.tables.cut(saved.global_step + 1)
-    run.tables.connect_anew()
-    run.steps(1)
-    saved, held = run.save()
-    assert deltas_of(saved) == 0
-    same(held, {**held, **brought(run, saved)})
+    # Nor is anything lost if a save ends between its cut and its files, or its chief.
+    for is_another_chief in (False, True):
+        run.steps(1)
+        with run.tables.held():
+            run.tables.cut(saved.global_step + 1)
+        if is_another_chief:
+            run.tables.connect_anew()
+        run.steps(1)
+        saved, held = run.save()
+        assert deltas_of(saved) == 0
+        same(held, {**held, **brought(run, saved)})
     run.close()
 
 
