@@ -25,6 +25,7 @@ import tensorflow as tf
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, variable_on
 from trainer.engine.accumulators import AnySent, accumulator_of
 from trainer.engine.bells import create_bell, ring
+from trainer.engine.branch import Branch
 from trainer.engine.mutex import locked
 from trainer.engine.optimizers import AnyGradients, Optimizers
 
@@ -99,17 +100,17 @@ class _Part:
                 for accumulator, each in zip(self.accumulators, self._its(sent), strict=True)
             ]
 
-    def apply(self, round_: tf.Tensor, replicas: int, optimizers: Optimizers) -> tf.Tensor:
-        """Return a tensor that is there once the means of a round are applied; at once if it is _NONE."""
+    def build(self, replicas: int, optimizers: Optimizers) -> None:
+        """Add what applies the means of a round."""
 
-        def apply_means() -> tf.Tensor:
-            gradients = [pair for each in self.accumulators for pair in each.mean(replicas)]
-            with tf.control_dependencies(optimizers.apply(gradients)):
-                noted = self.applied.assign(round_, read_value=False)
-            with tf.control_dependencies([noted]):
-                return tf.constant(True)
+        def apply_once(round_: tf.Tensor) -> tf.Tensor:
+            def apply_means() -> tf.Tensor:
+                gradients = [pair for each in self.accumulators for pair in each.mean(replicas)]
+                with tf.control_dependencies(optimizers.apply(gradients)):
+                    noted = self.applied.assign(round_, read_value=False)
+                with tf.control_dependencies([noted]):
+                    return tf.constant(True)
 
-        def apply_once() -> tf.Tensor:
             def change() -> tf.Tensor:
                 is_due = self.applied.read_value() < round_
                 return tf.cond(is_due, apply_means, lambda: tf.constant(False))
@@ -117,9 +118,14 @@ class _Part:
             return locked(self._mutex, change)
 
         with tf.device(self._device):
+            self._apply_once = Branch(apply_once)
+
+    def apply(self, round_: tf.Tensor) -> tf.Tensor:
+        """Return a tensor that is there once the means of a round are applied; at once if it is _NONE."""
+        with tf.device(self._device):
             # A branch takes its inputs where they are: on this ps, and not one by one from ps 0.
             round_ = tf.identity(round_)
-            return tf.cond(tf.not_equal(round_, _NONE), apply_once, lambda: tf.constant(False))
+            return self._apply_once.run_if(tf.not_equal(round_, _NONE), round_)
 
     def _its(self, sent: Sequence[AnySent]) -> list[AnySent]:
         return [each for each in sent if each.device == self._device]
@@ -151,10 +157,13 @@ class RoundOperations:
         """Add what gathers and applies such gradients; this is called once, before the first offer."""
         self.offered = [pair for each in sent for pair in each.pairs]
         optimizers.apply(self.offered)  # this is never run; it creates the optimizers' own variables
-        self._optimizers = optimizers
         with tf.name_scope("aggregation"):
             devices = dict.fromkeys(each.device for each in sent)
             self._parts = [_Part(device, sent, self.workers, self.worker) for device in devices]
+            for part in self._parts:
+                part.build(self.replicas, optimizers)
+            with tf.device(self.counters.device):
+                self._count = Branch(self._count_and_open)
             applied = [part.applied.initializer for part in self._parts]
             self.initializers = [self._rounds.initializer, *applied]
             self._build_keeping()
@@ -233,7 +242,12 @@ class RoundOperations:
 
         It is there at once if the round is _NONE.
         """
-        applied = [part.apply(round_, self.replicas, self._optimizers) for part in self._parts]
+        applied = [part.apply(round_) for part in self._parts]
+        with tf.device(self.counters.device), tf.control_dependencies(applied):
+            return self._count.run_if(tf.not_equal(round_, _NONE), round_)
+
+    def _count_and_open(self, round_: tf.Tensor) -> tf.Tensor:
+        """Return a tensor that is there once a round that is applied is counted, and the next one is open."""
 
         def follow() -> tf.Tensor:
             now = self._rounds.read_value()
@@ -246,14 +260,10 @@ class RoundOperations:
             with tf.control_dependencies([self._set(_OPEN, tf.where(is_due, following, now[_OPEN]))]):
                 return tf.identity(is_due)
 
-        def count() -> tf.Tensor:
-            with tf.control_dependencies([locked(self._mutex, follow)]):
-                rung = ring(self._bells)
-            with tf.control_dependencies([rung]):
-                return tf.constant(True)
-
-        with tf.device(self.counters.device), tf.control_dependencies(applied):
-            return tf.cond(tf.not_equal(round_, _NONE), count, lambda: tf.constant(False))
+        with tf.control_dependencies([locked(self._mutex, follow)]):
+            rung = ring(self._bells)
+        with tf.control_dependencies([rung]):
+            return tf.constant(True)
 
     def _build_keeping(self) -> None:
         """Add the operations of the chief's keeper, which feeds `round`, and `last_step` to `open`.
