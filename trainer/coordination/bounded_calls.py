@@ -1,6 +1,7 @@
 """Calls into TensorFlow that may never return: how to bound, abandon and repeat them."""
 
 import ctypes
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
-from trainer.process import lost_connection
+from trainer.process import gpus, lost_connection
 
 v1 = tf.compat.v1
 
@@ -132,10 +133,14 @@ def runtime_config(
     GPU's memory that is taken at once; if it is None, memory is taken as it is needed, and kept. `filters`
     are those of `open_session`. A session's threads and memory only count if it has no server, because a
     server's devices are made when it starts. Idle threads do not spin, because that takes cores from others.
+
+    On CPUs TensorFlow's graph optimizer (Grappler) is off: it took most of the time of a task's first calls,
+    and steps were no faster for it. On a GPU it may choose another layout for convolutions.
     """
     count = threads or 0  # 0 lets TensorFlow choose
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
     config = v1.ConfigProto(**pools, device_filters=filters, experimental={"disable_thread_spinning": True})
+    config.graph_options.rewrite_options.disable_meta_optimizer = not gpus.given(os.environ)
     if gpu_memory_fraction is None:
         config.gpu_options.allow_growth = True
     else:

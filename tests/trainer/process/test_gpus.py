@@ -72,6 +72,14 @@ def test_gpu_memory_grows_unless_a_fraction_is_set() -> None:
     assert list(taken.device_filters) == ["/job:ps"]
 
 
+@pytest.mark.parametrize(("given", "is_off"), [("", True), ("-1", True), ("0", False), ("0,1", False)])
+def test_graphs_are_optimized_only_for_gpus(
+    monkeypatch: pytest.MonkeyPatch, given: str, is_off: bool
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert runtime_config().graph_options.rewrite_options.disable_meta_optimizer is is_off
+
+
 def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:
     options = parse(["--job_name=local", "--gpu_memory_fraction=0.5"])
     task = RunningTask(options, RecordWriter(None, options.identity))
