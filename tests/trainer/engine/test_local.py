@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.trainer.processes import Cluster
+from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import STOPPED
 
 LOCAL = ["--replication=local", "--model=linear"]
@@ -13,7 +13,7 @@ LOCAL = ["--replication=local", "--model=linear"]
 def test_a_local_run_trains_stops_and_resumes_in_one_process(tmp_path: Path) -> None:
     threads = 100 + 8 * (os.cpu_count() or 1)  # more than TensorFlow takes by itself
     with Cluster(tmp_path, ps=2, workers=3, flags=[*LOCAL, f"--threads={threads}"]) as cluster:
-        cluster.start("worker0", flags=["--steps=1000000"])
+        cluster.start("worker0", flags=["--steps=1000000"], program=PAUSING)
         cluster.until(lambda: cluster.global_step() > 200, "200 global steps")
         status = Path(f"/proc/{cluster.only('worker0', 'started').pid}/status").read_text()
         # One pool within operations and one for them.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tests.trainer.processes import Cluster
+from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED
 from trainer.contract.records import Record, events_file, read_records
 from trainer.contract.stop_condition import METRICS
@@ -36,8 +36,8 @@ def losses(cluster: Cluster) -> list[float]:
 
 
 def train(folder: Path, flags: Sequence[str], workers: int = 2, *tasks: str) -> Cluster:
-    """Return a cluster whose tasks have ended well."""
-    with Cluster(folder, 1, workers, flags) as cluster:
+    """Return a cluster whose tasks have ended well; their steps leave the cores to the evaluations."""
+    with Cluster(folder, 1, workers, flags, program=PAUSING) as cluster:
         cluster.start(*tasks)
         assert set(cluster.wait().values()) == {FINISHED}, cluster.outputs()
     return cluster
@@ -149,7 +149,7 @@ def test_the_evaluating_process_is_nobody_of_the_run_and_ends_with_it(evaluated:
 
 def test_a_killed_evaluating_process_is_replaced_while_training_goes_on(tmp_path: Path) -> None:
     flags = (*LINEAR, "--steps=1000000")
-    with Cluster(tmp_path, 1, 1, flags) as cluster:
+    with Cluster(tmp_path, 1, 1, flags, program=PAUSING) as cluster:
         cluster.start()
         cluster.until(lambda: bool(losses(cluster)), "an evaluation")
         (first,) = of_evaluator(cluster, "started")
@@ -168,7 +168,7 @@ def test_a_killed_evaluating_process_is_replaced_while_training_goes_on(tmp_path
 
 def test_a_process_that_ends_again_and_again_is_given_up_and_training_goes_on(tmp_path: Path) -> None:
     flags = (*LINEAR, "--steps=1000000")
-    with Cluster(tmp_path, 1, 1, flags) as cluster:
+    with Cluster(tmp_path, 1, 1, flags, program=PAUSING) as cluster:
         cluster.start()
         for number in range(1, 4):
             cluster.until(lambda of=number: len(of_evaluator(cluster, "started")) == of, f"process {number}")  # type: ignore[misc]
@@ -202,6 +202,7 @@ def _without_known_metrics(folder: Path) -> Path:
     program = folder / "own_model.py"
     program.write_text(
         "import runpy, sys\n"
+        "import tests.trainer.pausing_program\n"
         "from trainer.contract import stop_condition\n"
         "stop_condition.METRICS = {}\n"
         "runpy.run_module('trainer', run_name='__main__', alter_sys=True)\n"
@@ -215,8 +216,9 @@ def test_the_newest_checkpoints_are_kept_as_without_evaluations(tmp_path: Path) 
 
 
 def test_an_evaluation_has_the_rows_that_the_ps_saved(tmp_path: Path) -> None:
-    flags = ("--model=wide_deep", "--table_rows=20000", "--batch_size=10", "--evaluate_every_steps=20")
-    with Cluster(tmp_path, 2, 1, (*flags, "--steps=1000000", "--stop_when=auc>0.1")) as cluster:
+    flags = ("--model=wide_deep", "--table_rows=20000", "--batch_size=10", "--steps=1000000")
+    ends = ("--evaluate_every_steps=20", "--stop_when=auc>0.1")
+    with Cluster(tmp_path, 2, 1, (*flags, *ends), program=PAUSING) as cluster:
         cluster.start()
         assert set(cluster.wait().values()) == {FINISHED}, cluster.outputs()
     saved = {

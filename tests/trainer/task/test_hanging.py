@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from tests.trainer.held_program import NEVER, held_at, program_at
-from tests.trainer.processes import Cluster
+from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import CLUSTER_BROKE, STOPPED
 
 # A step is a call, so that each can be held.
@@ -27,7 +27,7 @@ def _until_told_for(cluster: Cluster, seconds: float) -> None:
 
 def test_a_worker_in_a_step_that_never_returns_rejoins_after_the_loss_of_its_ps(tmp_path: Path) -> None:
     flags = [*ENDLESS, "--checkpoint_interval_seconds=0.5"]
-    with Cluster(tmp_path, flags=flags) as cluster:
+    with Cluster(tmp_path, flags=flags, program=PAUSING) as cluster:
         cluster.start("ps0", "worker0")
         cluster.start("worker1", program=program_at("step", NEVER))
         cluster.until(lambda: held_at("step") in cluster.output("worker1"), "worker 1 to hang")

@@ -33,7 +33,7 @@ def test_a_worker_that_does_not_fit_ends_alone_and_one_that_fits_joins_and_leave
 
 
 def test_a_worker_without_data_ends_alone(tmp_path: Path) -> None:
-    with Cluster(tmp_path, flags=["--model=mnist_mlp", "--steps=10000000"]) as cluster:
+    with Cluster(tmp_path, flags=["--model=mnist_mlp", "--steps=10000000"], program=PAUSING) as cluster:
         cluster.environment = {"PSFLEET_ABSENT_WORKERS": "1"}
         cluster.start("ps0", "worker0")
         cluster.until_steps(20)
@@ -45,7 +45,7 @@ def test_a_worker_without_data_ends_alone(tmp_path: Path) -> None:
 
 
 def test_a_chief_that_comes_back_with_the_ps_goes_on_without_a_worker_that_does_not(tmp_path: Path) -> None:
-    with Cluster(tmp_path, flags=[*ENDLESS, "--checkpoint_interval_steps=50"]) as cluster:
+    with Cluster(tmp_path, flags=[*ENDLESS, "--checkpoint_interval_steps=50"], program=PAUSING) as cluster:
         cluster.start()
         cluster.until_steps(100)
         for task in ("worker1", "worker0", "ps0"):

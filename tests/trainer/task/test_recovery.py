@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from tests.trainer.processes import Cluster
+from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import STOPPED
 from trainer.model.checkpoints import checkpoint_paths
 
@@ -82,7 +82,7 @@ def test_a_lost_ps_costs_only_unsaved_steps_and_a_stopped_run_resumes_at_its_las
 
 def test_a_chief_on_a_host_that_shuts_down_saves_and_the_run_continues_after_the_boot(tmp_path: Path) -> None:
     shutdown = tmp_path / "shutdown"
-    with Cluster(tmp_path, flags=["--model=linear", "--steps=100000000"]) as cluster:
+    with Cluster(tmp_path, flags=["--model=linear", "--steps=100000000"], program=PAUSING) as cluster:
         cluster.environment = {"PSFLEET_SHUTDOWN_FILE": str(shutdown)}
         cluster.start()
         cluster.until_steps(100)
