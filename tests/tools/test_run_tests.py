@@ -115,7 +115,7 @@ def test_running_scenarios_are_ended_and_destroyed_at_sigterm(tmp_path: Path) ->
     (tmp_path / "bin").mkdir()
     molecule, kept = tmp_path / "bin" / "molecule", run_tests.SCENARIOS[0]
     molecule.write_text(
-        f'#!/bin/sh\necho "$1 $3" >> {tmp_path}/calls\necho "[{kept} > {run_tests.KEPT}"\n'
+        f'#!/bin/sh\necho "$1 $3" >> {tmp_path}/calls\necho "[{kept} > {run_tests.KEPT[0]}"\n'
         '[ "$1" = destroy ] || exec sleep 600\n'
     )
     molecule.chmod(0o755)
@@ -142,8 +142,9 @@ def test_running_scenarios_are_ended_and_destroyed_at_sigterm(tmp_path: Path) ->
     assert sorted(calls.read_text().splitlines()) == sorted(expected)
 
 
-def test_scenarios_begin_once_the_first_has_kept_its_installation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("kept", run_tests.KEPT)
+def test_scenarios_begin_once_the_installation_of_the_first_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: str
 ) -> None:
     monkeypatch.setattr(run_tests, "LOGS", tmp_path)
     begun: list[str] = []
@@ -153,13 +154,18 @@ def test_scenarios_begin_once_the_first_has_kept_its_installation(
         if scenario == "bare":
             time.sleep(1)
             assert begun == ["bare"]
-            (tmp_path / "molecule bare.log").write_text(f"[bare > {run_tests.KEPT}\n")
+            (tmp_path / "molecule bare.log").write_text(f"[bare > {kept}\n")
             while len(begun) < 2:
                 time.sleep(0.05)
         return True
 
     monkeypatch.setattr(run_tests, "run_scenario", run_scenario)
     assert run_tests.run_scenarios(["bare", "other"]) == Count(2, 0)
+
+
+def test_the_first_scenario_says_whether_others_need_it() -> None:
+    create = (ROOT / "molecule" / "shared" / "create.yml").read_text()
+    assert f"msg: {run_tests.KEPT[1]}\n" in create
 
 
 def test_no_scenario_begins_once_the_end_was_requested(
