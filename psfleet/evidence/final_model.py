@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.convergence import metrics_of
+from psfleet.evidence.ps_restores import check_ps_restores
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import Process
@@ -45,6 +46,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     else:
         read[run.evaluator.name] = kept
     _follow_checkpoints(run, findings)
+    check_ps_restores(run, findings)
     steps = sorted({step for _, step in read.values()})
     for step in steps:
         digests = {name: digest for name, (digest, at) in read.items() if at == step}

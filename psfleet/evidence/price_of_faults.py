@@ -8,6 +8,7 @@ from typing import Any
 
 from psfleet.evidence.absences import absences
 from psfleet.evidence.clocks import own_seconds
+from psfleet.evidence.ps_restores import ps_restores, steps_of_parts_lost
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
 from trainer.contract.records import Record
@@ -29,9 +30,10 @@ class Restore:
 def price_of(run: Run) -> dict[str, Any]:
     """Return the figures of the price; what the records do not show is None.
 
-    `restores` are those that lost steps or passed over a damaged checkpoint. `still_seconds` is the least
-    time that any worker spent without training, from a worker's first step to its last, saves included; the
-    worker that was there longest counts, since the chief may be lost before the end.
+    `restores` are those that lost steps or passed over a damaged checkpoint; `ps_restores` are those of a ps
+    alone, whose `steps_lost` are in the model but for its part. `still_seconds` is the least time that any
+    worker spent without training, from a worker's first step to its last, saves included; the worker that was
+    there longest counts, since the chief may be lost before the end.
     `goodput` is the part of all workers' time in which they took steps that are in the model. The time in
     which a worker had left the run, or had not joined it yet, is not the run's.
     """
@@ -46,6 +48,8 @@ def price_of(run: Run) -> dict[str, Any]:
             for worker in run.workers
         ]
         lost = sum(_lost_seconds(worker, restores) for worker in run.workers)
+        steps = sum(window.steps for window in run.windows)
+        lost += steps_of_parts_lost(run) * sum(trained) / max(steps, 1)
         still = round(max(seconds - max(trained), 0.0), 3)
         there = sum(
             _seconds_of_training(worker) if worker.name in away else seconds for worker in run.workers
@@ -56,6 +60,7 @@ def price_of(run: Run) -> dict[str, Any]:
         "still_seconds": still,
         "goodput": goodput,
         "restores": [asdict(restore) for restore in restores if restore.steps_lost or restore.damaged],
+        "ps_restores": [restore.as_dict() for restore in ps_restores(run)],
     }
 
 

@@ -9,6 +9,7 @@ from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.early_end import check_early_end, early_end_of, has_ended_early
 from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.lost_workers import in_words, lost_workers
+from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import rules_of
@@ -187,6 +188,7 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
     if begun:
         again = f", restored from a checkpoint {counted(len(restored), 'time')}" if restored else ""
         good = f"initialised once{again}"
+    good += f"; {alone}" if (alone := ps_restores_in_words(run)) else ""
     return good, {"initialised": begun, "restored": restored}
 
 

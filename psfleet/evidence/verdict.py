@@ -21,6 +21,7 @@ from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
 from psfleet.evidence.parts import judged_in_parts
 from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program
+from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
 from psfleet.evidence.reasons import reasons_without_a_step
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
@@ -135,7 +136,9 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     if not (wrong or lacking):
         early = f"it ended early: {end}" if (end := early_end_of(run)) else ""
         words += "".join(
-            f"; {who}" for who in (early, away_in_words(run), in_words(lost_workers(run))) if who
+            f"; {who}"
+            for who in (early, ps_restores_in_words(run), away_in_words(run), in_words(lost_workers(run)))
+            if who
         )
     if reasons:
         words = "the program failed before any step was seen" if of_program else "no task took a step"

@@ -136,6 +136,12 @@ def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         why = f", because {listed(restore['damaged'])} could not be read" if restore["damaged"] else ""
         lost = counted(restore["steps_lost"], "step")
         yield "restored", f"global step {restore['global_step']}, {lost} lost{why}"
+    alone = faults["ps_restores"]
+    if len(alone) > _RESTORES_SHOWN:
+        yield "restored alone", f"{len(alone)} times a ps its part"
+    for its in alone if len(alone) <= _RESTORES_SHOWN else []:
+        lost = f"{counted(its['steps_lost'], 'step')} lost there alone"
+        yield "restored alone", f"{its['task']}, its part of global step {its['checkpoint_step']}, {lost}"
 
 
 def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

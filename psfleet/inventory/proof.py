@@ -67,6 +67,7 @@ def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
         "data_dir": "",
         "shard_data": False,
         "checkpoint_interval_steps": 0,
+        "ps_recovery": "all",
         "evaluate_every_steps": 0,
         "stop_when": "",
     }

@@ -30,6 +30,7 @@ _MARKS = {  # event: marker, colour, words
     "checkpoint_fetched": (".", "#009e73", "copy of a checkpoint fetched"),
     "recovering": ("v", "#d55e00", "lost the cluster"),
     "restored": ("^", "#009e73", "restored"),
+    "ps_restored": ("^", "#56b4e9", "a ps restored its part alone"),
     "evaluated": ("D", "#cc79a7", "evaluated"),
     "finished": ("s", INK, "ended"),
     "failed": ("X", "#d55e00", "failed"),

@@ -27,6 +27,7 @@ _ORDER = (
     "checkpoint_fetched",
     "checkpoint_damaged",
     "restored",
+    "ps_restored",
     "peers_ready",
     "checkpoint_failed",
     "checkpointed",
@@ -233,6 +234,10 @@ _WORDS: Mapping[str, Callable[[Record], str]] = {
     ),
     "initialised": lambda _: "initialised the model",
     "restored": lambda record: f"restored the checkpoint {_file_name(record.text('checkpoint'))}",
+    "ps_restored": lambda record: (
+        f"restored on {in_a_line(record.text('task'))} alone its part of the checkpoint"
+        f" {_file_name(record.text('checkpoint'))}"
+    ),
     "checkpointed": lambda record: f"wrote the checkpoint {_file_name(record.text('path'))}",
     "checkpoint_failed": lambda record: f"could not write a checkpoint: {in_a_line(record.text('reason'))}",
     "checkpoint_damaged": lambda record: (

@@ -28,6 +28,7 @@ _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 NOTICED_EVENTS = (
     "initialised",
     "restored",
+    "ps_restored",
     "recovering",
     "checkpointed",
     "checkpoint_failed",
@@ -242,6 +243,10 @@ class LeadRecords:
             self._damaged = []
             again = f"; about {lost} steps are lost{why}" if lost else ""
             yield Notice(f"{self.lead} restored the checkpoint of step {step}{again}", good=True)
+        elif event == "ps_restored":
+            task = in_a_line(str(record.get("task")), 20)
+            part = f"{task} alone restored its part of the checkpoint of step {record.get('checkpoint_step')}"
+            yield Notice(f"{part}; training goes on from step {step}", good=True)
         elif event == "initialised" and lost:
             yield Notice(f"training begins anew: there was no checkpoint, and about {lost} steps are lost")
 

@@ -53,6 +53,7 @@ EVENTS = {
     "peers_ready": _fields("ps_nonces:ints worker_nonces:ints waited_seconds:number global_step:int"),
     "initialised": _fields("global_step:int"),
     "restored": _fields("global_step:int checkpoint:str"),
+    "ps_restored": _fields("global_step:int task:str checkpoint:str checkpoint_step:int fingerprint:str"),
     "step": _fields(
         "local_step:int steps:int global_step_before:int global_step_after:int loss:number loss_mean:number"
         " examples:int seconds:number staleness_mean:number staleness_max:int"
@@ -89,7 +90,9 @@ OPTIONAL = {
     "initialised": _fields("ps_parameters:object"),
     "restored": _fields("ps_parameters:object fingerprint:str contributions:ints"),
     "resources": _fields("core_wait_seconds:seconds"),
-    "checkpointed": _fields("fingerprint:str stopped_seconds:seconds rows_written:int deltas:int"),
+    "checkpointed": _fields(
+        "fingerprint:str stopped_seconds:seconds rows_written:int deltas:int ps_fingerprints:object"
+    ),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
         " unplaced:int batches:int"

@@ -22,7 +22,7 @@ from trainer.contract.rules import (
     setting,
     to_text,
 )
-from trainer.contract.stop_condition import StopCondition, stop_problems
+from trainer.contract.stop_condition import METRICS, StopCondition, stop_problems
 from trainer.contract.table_models import FEWEST_ROWS, ROW_OPTIMIZERS, TABLE_MODELS
 
 
@@ -177,6 +177,13 @@ class TrainingSettings:
         integer(1),
         "On how many hosts each checkpoint is kept: the chief's and, as far as tasks of the run have other "
         "hosts, these. 1 keeps none elsewhere.",
+    )
+    ps_recovery: str = setting(
+        "all",
+        choice("all", "partial"),
+        "What goes back to the last checkpoint when a ps was lost, for models with tables and "
+        "`trainer_replication` `async`. `all`: the whole model, with the global step. `partial`: what lies "
+        "on that ps alone, if it is not ps 0; the others keep theirs, and the global step goes on.",
     )
     evaluate_every_steps: int = setting(
         0,
@@ -339,6 +346,7 @@ def replication_problems(
             f"{what} {settings.get('optimizer')!r}; expected 0, or {prefix}optimizer ftrl"
         )
     problems |= _transfer_problems(settings, prefix)
+    problems |= _recovery_problems(settings, prefix)
     if settings.get("existing_servers") and replication == "local":
         problems["existing_servers"] = (
             f"{prefix}existing_servers is true with {prefix}replication 'local', which has no servers; "
@@ -370,6 +378,26 @@ def table_problems(settings: Mapping[str, Any], prefix: str = "") -> dict[str, s
         for name, (is_refused, expected) in refused.items()
         if is_refused
     }
+
+
+def recovery_problem(settings: Mapping[str, Any], prefix: str = "", *, has_tables: bool) -> str:
+    """Return why a lost ps cannot restore its part alone, as these settings ask for; "" for no reason."""
+    if settings.get("ps_recovery") != "partial":
+        return ""
+    what, replication = f"{prefix}ps_recovery is 'partial' with {prefix}", settings.get("replication")
+    if replication in set(REPLICATIONS) - {"async"}:
+        why = "which has no ps" if replication == "local" else "in which all ps are at one step"
+        return f"{what}replication {replication!r}, {why}; expected all, or {prefix}replication async"
+    if not has_tables:
+        return f"{what}model {settings.get('model')!r}, which has no tables; expected all"
+    return ""
+
+
+def _recovery_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    # A user's own model may have tables: its tasks know.
+    has_tables = settings.get("model") not in METRICS.keys() - {*TABLE_MODELS, "partition"}
+    what = recovery_problem(settings, prefix, has_tables=has_tables)
+    return {"ps_recovery": what} if what else {}
 
 
 def _transfer_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
-from trainer.contract.settings import TrainingSettings, table_problems
+from trainer.contract.settings import TrainingSettings, recovery_problem, table_problems
 from trainer.engine.row_marks import RowMarks
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
@@ -157,14 +157,19 @@ def row_optimizer(name: str, rates: Rates, device: str, number: int) -> RowOptim
     return _KINDS[name](rates, device, number)
 
 
-def require_settings_for_tables(settings: TrainingSettings, optimizer: str, model: str) -> None:
-    """Raise TaskFailure (`configuration`) if these settings are not for a model with tables.
+def require_fitting_settings(
+    settings: TrainingSettings, optimizer: str, model: str, *, has_tables: bool
+) -> None:
+    """Raise TaskFailure (`configuration`) if settings are not for a model with tables, or without.
 
-    The settings of a model in TABLE_MODELS are refused before a task starts.
+    Those of a built-in model are refused before a task starts.
     """
-    problems = table_problems({**settings.as_dict(), "optimizer": optimizer, "model": model}, "trainer_")
+    asked = {**settings.as_dict(), "optimizer": optimizer, "model": model}
+    problems = [*table_problems(asked, "trainer_").values()] if has_tables else []
+    if problem := recovery_problem(asked, "trainer_", has_tables=has_tables):
+        problems.append(problem)
     if problems:
-        raise TaskFailure(CONFIGURATION, "; ".join(problems.values()))
+        raise TaskFailure(CONFIGURATION, "; ".join(problems))
 
 
 def _read(variable: tf.Variable, positions: tf.Tensor) -> tf.Tensor:

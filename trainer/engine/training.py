@@ -6,7 +6,7 @@ simplest engine; replication.py lists all of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +23,7 @@ from trainer.engine.accumulators import AnySent, SentRows
 from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss
 from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
 from trainer.engine.optimizers import AnyGradients, Gradient, Optimizers
-from trainer.engine.row_optimizers import Rates, require_settings_for_tables
+from trainer.engine.row_optimizers import Rates, require_fitting_settings
 from trainer.engine.spread import create_on_ps
 from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
@@ -31,7 +31,7 @@ from trainer.model.data import Data, Examples, Source, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext, Table, Values
-from trainer.model.pieces import InPieces, join_pieces
+from trainer.model.pieces import InPieces, holder_of, join_pieces
 from trainer.model.tables import LookUp, Tables
 from trainer.process.cluster import Cluster
 
@@ -104,8 +104,7 @@ class TrainingGraph(ABC):
                 self._wire = Wire(self.model_variables, model.travels_alone, dtype)
                 self.tables = Tables(model, self.context, dtype)
                 name = model.optimizer_name(settings)
-                if self.tables.variables:
-                    require_settings_for_tables(settings, name, model.name)
+                require_fitting_settings(settings, name, model.name, has_tables=bool(self.tables.variables))
                 rate = model.learning_rate(settings, cluster.workers)
                 damped = settings.staleness == "damped"
                 rates = Rates(rate, settings.l1_regularization)
@@ -407,13 +406,23 @@ class TrainingSession:
         """Return the values of the model's watched tensors."""
         return {name: float(value) for name, value in self.session.run(self._graph.watched).items()}
 
+    def ps_fingerprints(self, ps: Collection[str]) -> dict[str, str]:
+        """Return for each of these ps the fingerprint of what it holds."""
+        return self._graph.fingerprint.run_ps(self.session, ps)
+
     def initialise(self) -> None:
         """Give every variable its initial value; the counters start at 0."""
         self.session.run(self._graph.initializers)
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Set every variable to its value in the checkpoint, as RestoreOperation.run does."""
-        self._graph.restore_operation.run(self.session, checkpoint)
+    def create_on(self, ps: Collection[str]) -> None:
+        """Create the variables of these ps, other than the counters, to be restored; tables are 0."""
+        held = [its.initializer for its in self._graph.saved_parameters if holder_of(its) in ps]
+        marks = [its for its in self._graph.optimizers.marks if its.holder in ps]
+        self.session.run([*held, *(initializer for its in marks for initializer in its.initializers)])
+
+    def restore(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> None:
+        """Set all variables, or those on these ps, to their values in it, as RestoreOperation.run does."""
+        self._graph.restore_operation.run(self.session, checkpoint, ps)
 
     def evaluate(self, examples: Source) -> dict[str, float]:
         """Return the model's metrics over these examples."""

@@ -9,7 +9,7 @@ gets its own once the disk has it and it reads back as it was. The rows of table
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,15 @@ from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.coordination.ledger import RUN_OVER
 from trainer.coordination.ledger_parts import COUNTERS, FIRST_WORKER, GLOBAL_STEP, STOP_CODE
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.pieces import AnyVariable, TableVariable, name_of, pieces_of, split_array, value_of
+from trainer.model.pieces import (
+    AnyVariable,
+    TableVariable,
+    holder_of,
+    name_of,
+    pieces_of,
+    split_array,
+    value_of,
+)
 from trainer.model.saved_tables import MANIFEST, TABLES, SavedTable, sha256_of_text, tables_in, whole_files_of
 from trainer.process.failure import TaskFailure
 
@@ -90,15 +98,18 @@ class RestoreOperation:
         self._tables = [variable for variable in variables if isinstance(variable, TableVariable)]
         others = [variable for variable in variables if not isinstance(variable, TableVariable)]
         self._variables = {name_of(variable): variable for variable in others}
+        pieces = [piece for variable in others for piece in pieces_of(variable)]
+        self._holders = {piece.op.name: holder_of(piece) for piece in pieces}
         self._assignments = {
             piece.op.name: (placeholder, piece.assign(placeholder).op)
-            for variable in others
-            for piece in pieces_of(variable)
+            for piece in pieces
             for placeholder in [v1.placeholder(piece.dtype, piece.shape)]
         }
 
-    def run(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
-        """Set every variable; the stop code in the counters is set to 0.
+    def run(
+        self, session: tf.compat.v1.Session, checkpoint: Checkpoint, ps: Collection[str] | None = None
+    ) -> None:
+        """Set every variable, or what lies on these ps; the stop code in the counters is set to 0.
 
         The checkpoint may be of another number of workers. Raises TaskFailure (`configuration`) if it is of
         another model, and tf.errors.OpError.
@@ -111,7 +122,12 @@ class RestoreOperation:
         for name, variable in self._variables.items():
             for piece, value in zip(pieces_of(variable), split_array(variable, values[name]), strict=True):
                 feeds[self._assignments[piece.op.name][0]] = value
-        session.run([assignment for _, assignment in self._assignments.values()], feeds)
+        assignments = [
+            assignment
+            for name, (_, assignment) in self._assignments.items()
+            if ps is None or self._holders[name] in ps
+        ]
+        session.run(assignments, feeds)
 
     def _values_in(self, checkpoint: Checkpoint) -> dict[str, npt.NDArray[np.generic]]:
         values, differences = {}, []

@@ -10,7 +10,7 @@ trainer/coordination/ledger.py are left out, because they are not part of the mo
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,15 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
-from trainer.model.pieces import AnyVariable, TableVariable, name_of, offsets_of, pieces_of
+from trainer.model.pieces import (
+    AnyVariable,
+    TableVariable,
+    holder_of,
+    name_of,
+    offsets_of,
+    pieces_of,
+    split_array,
+)
 from trainer.model.saved_rows import SavedRows
 from trainer.model.saved_tables import RowFile, SavedTable, positions_in, rows_in
 from trainer.model.scrambling import scrambled
@@ -46,6 +54,25 @@ def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
     ]
     of_tables = [_line(its.rows.table, its.rows.dtype, its.rows.shape, its.total) for its in tables]
     return _digest([*lines, *of_tables])
+
+
+def fingerprints_of_ps(
+    variables: Iterable[AnyVariable], values: Values, sums: Mapping[str, Mapping[str, int]]
+) -> dict[str, str]:
+    """Return ps -> the fingerprint of what it holds of a checkpoint, as `FingerprintOperations` reads it.
+
+    `values` are those of variables that are no tables; `sums` has, for each ps, those of its rows by table.
+    """
+    found: list[tuple[tf.Variable, int]] = []
+    for variable in (its for its in variables if name_of(its) != COUNTERS):
+        name = name_of(variable)
+        if isinstance(variable, TableVariable):
+            totals = [sums[holder_of(piece)][name] for piece in variable.pieces]
+        else:
+            of_pieces = zip(split_array(variable, values[name]), offsets_of(variable), strict=True)
+            totals = [_sum_of(name, value, offset) for value, offset in of_pieces]
+        found += zip(pieces_of(variable), totals, strict=True)
+    return _digests_of_ps(found)
 
 
 def sum_of_rows(
@@ -124,12 +151,14 @@ class FingerprintOperations:
         Raises ValueError that names a variable which does not hold numbers.
         """
         self._variables = [variable for variable in variables if name_of(variable) != COUNTERS]
+        self._pieces = [piece for variable in self._variables for piece in pieces_of(variable)]
         with tf.name_scope("fingerprint"):
             before = _global_step(counters)
             with tf.control_dependencies([before]):
                 sums = _sums_in_graph(self._variables)
             with tf.control_dependencies(sums):
                 self.fetches = [before, _global_step(counters), *sums]
+            self._sums = sums
 
     def run(self, session: tf.compat.v1.Session) -> tuple[str, int] | None:
         """Return the fingerprint and its global step; None if a step changed the model meanwhile.
@@ -147,6 +176,12 @@ class FingerprintOperations:
         ]
         return _digest(lines), int(after)
 
+    def run_ps(self, session: tf.compat.v1.Session, ps: Collection[str]) -> dict[str, str]:
+        """Return for each of these ps the fingerprint of what it holds. Raises tf.errors.OpError."""
+        held = [pair for pair in zip(self._pieces, self._sums, strict=True) if holder_of(pair[0]) in ps]
+        totals = map(int, session.run([its for _, its in held]))
+        return _digests_of_ps((piece, total) for (piece, _), total in zip(held, totals, strict=True))
+
 
 def _digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
@@ -156,6 +191,15 @@ def _line(name: str, dtype: str, shape: Sequence[int], total: int) -> str:
     return f"{name} {dtype} [{','.join(str(size) for size in shape)}] {total}"
 
 
+def _digests_of_ps(sums: Iterable[tuple[tf.Variable, int]]) -> dict[str, str]:
+    """Return ps -> the fingerprint of its pieces of variables, each given with its sum."""
+    lines: dict[str, list[str]] = {}
+    for piece, total in sums:
+        line = _line(piece.op.name, piece.dtype.base_dtype.name, piece.shape.as_list(), total)
+        lines.setdefault(holder_of(piece), []).append(line)
+    return {ps: _digest(its) for ps, its in lines.items()}
+
+
 def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
     """Return the unsigned integer type for the bits of a type; a number of 16 bytes is read as two."""
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
@@ -163,15 +207,18 @@ def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32}.get(dtype.size, tf.uint64)
 
 
-def _sum_of(name: str, value: npt.NDArray[np.generic]) -> int:
+def _sum_of(name: str, value: npt.NDArray[np.generic], offset: int = 0) -> int:
+    """Return the sum of values that begin at `offset` of the whole variable."""
     bits = _bits_of(name, tf.as_dtype(value.dtype)).as_numpy_dtype
     flat = np.ascontiguousarray(value).reshape(-1).view(bits)
-    within = scrambled(np.arange(min(BLOCK, len(flat)), dtype=np.uint64), np)
-    factors = scrambled(np.arange(math.ceil(len(flat) / BLOCK), dtype=np.uint64), np)
+    number, first = divmod(offset, BLOCK)
+    within = scrambled(np.arange(min(BLOCK, first + len(flat)), dtype=np.uint64), np)
+    blocks = math.ceil((first + len(flat)) / BLOCK)
+    factors = scrambled(np.arange(number, number + blocks, dtype=np.uint64), np)
     sums = [
-        np.sum(block * within[: len(block)], dtype=np.uint64)
-        for start in range(0, len(flat), BLOCK)
-        for block in [flat[start : start + BLOCK].astype(np.uint64)]
+        np.sum(block * within[at : at + len(block)], dtype=np.uint64)
+        for start in range(-first, len(flat), BLOCK)
+        for block, at in [(flat[max(start, 0) : start + BLOCK].astype(np.uint64), max(-start, 0))]
     ]
     return int(np.sum(np.asarray(sums, np.uint64) * factors, dtype=np.uint64))
 

@@ -63,6 +63,12 @@ def pieces_of(variable: AnyVariable) -> Sequence[tf.Variable]:
     return variable.pieces if isinstance(variable, InPieces) else [variable]
 
 
+def holder_of(variable: tf.Variable) -> str:
+    """Return the task that holds a variable, such as "ps1", by its device."""
+    place = tf.DeviceSpec.from_string(variable.device)
+    return f"{place.job}{place.task}"
+
+
 def offsets_of(variable: tf.Variable | CutVariable) -> list[int]:
     """Return, for each piece, how many of the whole variable's numbers come before it."""
     return [0, *accumulate(piece.shape.num_elements() for piece in pieces_of(variable)[:-1])]

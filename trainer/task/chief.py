@@ -1,20 +1,19 @@
 """The chief's duties: worker 0 sets the variables, saves checkpoints, evaluates, and ends the run."""
 
 import time
-from collections.abc import Mapping
-
-import tensorflow as tf
+from collections.abc import Mapping, Sequence
 
 from trainer.contract.records import draw_nonce
 from trainer.contract.task_names import split_name
 from trainer.coordination.bounded_calls import NO_ANSWER
 from trainer.coordination.ledger import LEAVING, Ledger
+from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.checkpoints import Checkpoint, contributions_in, is_of_the_end
-from trainer.model.pieces import name_of
+from trainer.model.pieces import holder_of, name_of
 from trainer.process.console import say
 from trainer.task.evaluations import Evaluations
 from trainer.task.saving import CheckpointSaver
@@ -44,13 +43,25 @@ class Chief:
     def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
         """Restore the newest good checkpoint, or initialise the variables; then let all tasks start.
 
-        `statuses` are the statuses of the ps, `served` those of the other tasks that serve the chief.
+        Ps that were lost may restore their parts alone. `statuses` are the statuses of the ps, `served` those
+        of the other tasks that serve the chief.
         """
-        ledger.clear_ready()
         self._graph.use_notes({task: status.note for task, status in served.items()})
         if self._session is not None:
             self._session.close()
         self._session = session = self._graph.session(self._task.target)
+        lost = [ps for ps, status in statuses.items() if not status.ready]
+        step = self._restore_alone(session, lost)
+        if step is None:
+            ledger.clear_ready()
+            step = self._set_all(session, ledger)
+        self._task.progress.global_step = step
+        self.saver.start(session, step)
+        self.evaluations.start(step)
+        ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
+
+    def _set_all(self, session: TrainingSession, ledger: Ledger) -> int:
+        """Set all variables; return the global step from which the run goes on."""
         session.initialise()
         checkpoint = self.saver.newest_checkpoint()
         fields: dict[str, object] = {"ps_parameters": self._parameters()}
@@ -63,15 +74,35 @@ class Chief:
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
             holds = {"fingerprint": fingerprint, "contributions": contributions_in(checkpoint)}
             self._task.records.write("restored", {**read, **holds, **fields})
-        progress, step = self._task.progress, checkpoint.global_step if checkpoint else 0
-        progress.steps_lost += max(progress.global_step - step, 0)
-        progress.global_step = step
-        self.saver.start(session)
-        self.evaluations.start(step)
-        # The last checkpoint of a run that has ended early says so: such a run is over.
-        if self._task.settings.stop_when and checkpoint and is_of_the_end(checkpoint):
-            ledger.take_no_more_steps()
-        ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
+            # The last checkpoint of a run that has ended early says so: such a run is over.
+            if self._task.settings.stop_when and is_of_the_end(checkpoint):
+                ledger.take_no_more_steps()
+        step = checkpoint.global_step if checkpoint else 0
+        self._task.progress.steps_lost += max(self._task.progress.global_step - step, 0)
+        return step
+
+    def _restore_alone(self, session: TrainingSession, lost: Sequence[str]) -> int | None:
+        """Restore what lies on the lost ps, and keep all else; return the present global step.
+
+        Return None if all ps have to restore: because `ps_recovery` says so, because ps 0 was lost, which has
+        the counters, because this process has not saved the newest checkpoint, so that nobody knows what each
+        ps had held of it, or because no step was taken since: then nothing is lost if all go back.
+        """
+        if self._task.settings.ps_recovery != "partial" or "ps0" in lost:
+            return None
+        global_step = session.counters()[GLOBAL_STEP]
+        session.create_on(lost)
+        checkpoint = self.saver.newest_checkpoint(lost)
+        if checkpoint is None or checkpoint.global_step not in self.saver.own_steps - {global_step}:
+            return None
+        session.restore(checkpoint, lost)
+        self.saver.tables.restore(session.session, checkpoint, lost)
+        path, step = checkpoint.path, checkpoint.global_step
+        at = {"global_step": global_step, "checkpoint": str(path), "checkpoint_step": step}
+        for ps, fingerprint in session.ps_fingerprints(lost).items():
+            say(f"{ps} alone restored its part of {path}: going on from global step {global_step}.")
+            self._task.records.write("ps_restored", {**at, "task": ps, "fingerprint": fingerprint})
+        return global_step
 
     def _restore(self, session: TrainingSession, checkpoint: Checkpoint) -> str:
         """Restore a checkpoint; return the fingerprint of what the ps hold then.
@@ -161,8 +192,7 @@ class Chief:
         held = {task: {"variables": 0, "bytes": 0} for task in holders}
         parts = [piece.op.name for table in self._graph.tables.variables for piece in table.pieces]
         for variable in self._graph.saved_parameters:
-            place = tf.DeviceSpec.from_string(variable.device)
-            of_task = held[cluster.task if cluster.is_local else f"{place.job}{place.task}"]
+            of_task = held[cluster.task if cluster.is_local else holder_of(variable)]
             size = variable.shape.num_elements() * variable.dtype.size
             of_task["variables"] += 1
             of_task["bytes"] += size

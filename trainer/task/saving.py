@@ -2,6 +2,9 @@
 
 import math
 import time
+from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -26,6 +29,7 @@ from trainer.model.checkpoints import (
     step_in,
     tensors_to_save,
 )
+from trainer.model.fingerprint import fingerprints_of_ps
 from trainer.model.saved_tables import SHA256_BYTES, TABLES, tables_in
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
@@ -76,7 +80,8 @@ class CheckpointSaver:
     """Saves and restores the chief's checkpoints; without a run directory it does neither.
 
     `is_saving` is true while a save goes on, or the last copies; another thread reads it. `saved_step` is the
-    global step of the newest checkpoint, -1 for none.
+    global step of the newest checkpoint, -1 for none; `own_steps` are those of the kept checkpoints that this
+    process has saved.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
@@ -85,6 +90,8 @@ class CheckpointSaver:
         self._schedule = CheckpointSchedule(task.settings)
         self._thread: Thread | None = None
         self.saved_step = -1
+        self.own_steps: set[int] = set()
+        self._variables = graph.variables
         # Why the last save failed: in words, or by an error of this program.
         self._reason = ""
         self._error: Exception | None = None
@@ -98,11 +105,12 @@ class CheckpointSaver:
                 of_manifest = {TABLES: tf.zeros([SHA256_BYTES], tf.uint8)} if graph.tables.variables else {}
             self._copies = CheckpointCopies(task, {**self._tensors, **of_manifest}, self.tables)
 
-    def newest_checkpoint(self) -> Checkpoint | None:
+    def newest_checkpoint(self, ps: Collection[str] | None = None) -> Checkpoint | None:
         """Return the newest good checkpoint, here or on another host; None if none was ever saved.
 
-        Damaged ones are recorded. Raises TaskFailure: `input` if all are damaged, `peers_missing` if there is
-        none here and another host does not answer; and tf.errors.OpError if a task is lost.
+        With `ps`, its rows on other ps may be damaged. Damaged ones are recorded. Raises TaskFailure: `input`
+        if all are damaged, `peers_missing` if there is none here and another host does not answer; and
+        tf.errors.OpError if a task is lost.
         """
         # A save that goes on ends without the ps that was lost.
         self.tables.connect_anew()
@@ -111,19 +119,21 @@ class CheckpointSaver:
             return None
         self.tables.forget()
         copies = self._copies.found(needed=not checkpoint_paths(self._folder.directory))
-        checkpoint = self._folder.newest_good(self._report_damaged, copies, self.tables.missing)
+        missing = partial(self.tables.missing, ps=ps)
+        checkpoint = self._folder.newest_good(self._report_damaged, copies, missing)
         self.saved_step = checkpoint.global_step if checkpoint else -1
         return checkpoint
 
-    def start(self, session: TrainingSession) -> None:
-        """Save before the first step, because a ps may be lost early, and begin the intervals.
+    def start(self, session: TrainingSession, global_step: int) -> None:
+        """Save before the next step, because a ps may be lost early, and begin the intervals.
 
-        Raises tf.errors.OpError if a ps is lost.
+        Steps wait until the first checkpoint of a run is written. Raises tf.errors.OpError if a ps is lost.
         """
-        step = max(self.saved_step, 0)
-        self.save(session, step)
-        self.finish()
-        self._schedule.start(step, time.monotonic())
+        is_first = self.saved_step < 0
+        self.save(session, global_step)
+        if is_first:
+            self.finish()
+        self._schedule.start(global_step, time.monotonic())
 
     def save_if_due(self, session: TrainingSession, global_step: int) -> None:
         """Save if it is due. Raises tf.errors.OpError if a ps is lost."""
@@ -200,15 +210,21 @@ class CheckpointSaver:
         try:
             manifest = self.tables.finish(global_step)
             path, fingerprint = folder.write(values, manifest)
-            self.tables.keep([step_in(kept) for kept in checkpoint_paths(folder.directory)])
-            if manifest:
-                self.tables.follow(global_step, tables_in(manifest, global_step), fingerprint)
-            self.saved_step = global_step
+            kept = [step_in(its) for its in checkpoint_paths(folder.directory)]
+            self.saved_step, self.own_steps = global_step, {*self.own_steps, global_step} & {*kept}
             self._reason = ""
             seconds = {"seconds": round(time.monotonic() - began, 6)}
             seconds["stopped_seconds"] = round(stopped_seconds, 6)
-            fields = {"path": str(path), "fingerprint": fingerprint, **seconds, **self.tables.written}
+            fields: dict[str, object] = {"path": str(path), "fingerprint": fingerprint, **seconds}
+            fields |= self.tables.written
+            if self._task.settings.ps_recovery == "partial":
+                fields["ps_fingerprints"] = fingerprints_of_ps(self._variables, values, self.tables.sums)
             self._task.records.write("checkpointed", {"global_step": self.saved_step, **fields})
+            # A checkpoint counts also if a ps was lost since it wrote its part.
+            with suppress(tf.errors.OpError):
+                self.tables.keep(kept)
+                if manifest:
+                    self.tables.follow(global_step, tables_in(manifest, global_step), fingerprint)
             self._copies.send(values, path, fingerprint, manifest)
             if whole and (why := self._brought(folder)):
                 say(f"The checkpoint at global step {global_step} cannot be evaluated: {why}")

@@ -4,7 +4,7 @@ The chief asks all of them at once (table_files.py), and makes the manifest of w
 ps needs and does not have comes straight from the task that has it, one file after the other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -80,6 +80,9 @@ class TableSaves:
                 ps: RowLoading(self._tables, f"{device}/device:CPU:0")
                 for ps, device in zip(self._ps, devices, strict=True)
             }
+        # Of the save that was finished last: ps -> table -> the sum of its rows there.
+        self.sums: Mapping[str, Mapping[str, int]] = {}
+        self._needs_sums = graph.settings.ps_recovery == "partial"
         self._line: TaskLine | None = None
         self._target = target
         self._former: _Former | None = None
@@ -138,6 +141,13 @@ class TableSaves:
         answers = self._ask("finish", lambda ps: {**asked, "part": self._ps.index(ps)})
         if not_finite := [name for answer in answers for name in answer["not_finite"]]:
             raise NotFinite(f"{not_finite[0]} is not finite")
+        of_ps = dict(zip(self._ps, (answer["sums"] for answer in answers), strict=True))
+        # A delta has how the sums changed.
+        before = self.sums if former else {}
+        self.sums = {
+            ps: {name: (before.get(ps, {}).get(name, 0) + int(its)) % 2**64 for name, its in sums.items()}
+            for ps, sums in of_ps.items()
+        }
         of_former = {its.rows.table: its for its in former.tables} if former else {}
         rows = sum(count for answer in answers for count in answer["rows"].values())
         self.written = {"rows_written": rows, "deltas": self._delta}
@@ -160,18 +170,18 @@ class TableSaves:
         """Let each ps remove the files of all other steps."""
         self._ask("keep", lambda _: {"steps": list(steps), "folder": CHECKPOINTS})
 
-    def missing(self, checkpoint: Checkpoint) -> str:
+    def missing(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> str:
         """Return which file of a checkpoint's tables no task has, in words; "" if the ps have all of them.
 
-        Files go to the ps first that is to read them.
+        Files go to the ps first that is to read them. With `ps` only files that these read are looked for.
         """
         try:
-            return self._missing(checkpoint)
+            return self._missing(checkpoint, ps)
         except DamagedError as error:
             return str(error)
 
-    def _missing(self, checkpoint: Checkpoint) -> str:
-        wanted = self._at_home(checkpoint)
+    def _missing(self, checkpoint: Checkpoint, only: Collection[str] | None) -> str:
+        wanted = self._at_home_of(only, checkpoint)
         checked = self._ask("check", lambda ps: _check(checkpoint.global_step, wanted[ps]))
         left = []
         for ps, answer in zip(self._ps, checked, strict=True):
@@ -181,12 +191,19 @@ class TableSaves:
                     left.append(f"{ps}: {answer['problems'][file.suffix]}")
         return "; ".join(left[:2])
 
-    def restore(self, session: tf.compat.v1.Session, checkpoint: Checkpoint) -> None:
-        """Set the rows to those of a checkpoint that lacks nothing."""
+    def restore(
+        self, session: tf.compat.v1.Session, checkpoint: Checkpoint, ps: Collection[str] | None = None
+    ) -> None:
+        """Set the rows, or those on these ps, to those of a checkpoint that lacks nothing.
+
+        With `ps` the checkpoint must be of as many ps.
+        """
         paths = {ps: f"{folder}/{checkpoint.path.name}" for ps, folder in self._folders().items()}
-        wanted = self._at_home(checkpoint)
+        wanted = self._at_home_of(ps, checkpoint)
         self._with_all(lambda ps: self._loading[ps].run_all(session, paths[ps], wanted[ps]))
-        self.follow(checkpoint.global_step, checkpoint.tables, checkpoint.fingerprint)
+        # The next save writes all rows if some ps went on, or if it has to know the sums of each ps.
+        if ps is None and not self._needs_sums:
+            self.follow(checkpoint.global_step, checkpoint.tables, checkpoint.fingerprint)
 
     def bring(self, checkpoint: Checkpoint) -> None:
         """Bring the files of a checkpoint beside it, so that it is whole without the ps. Raises OSError."""
@@ -241,6 +258,13 @@ class TableSaves:
             for file, sha256 in (pair for table in checkpoint.tables for pair in table.files.items()):
                 homes[self._ps[file.part % len(homes)]][file] = sha256
         return homes
+
+    def _at_home_of(
+        self, only: Collection[str] | None, checkpoint: Checkpoint
+    ) -> dict[str, dict[RowFile, str]]:
+        """Return for each ps the files that it reads if only these ps read any."""
+        homes = self._at_home(checkpoint)
+        return homes if only is None else {ps: homes[ps] if ps in only else {} for ps in homes}
 
     def _fetched(self, ps: str, file: RowFile, asked: Asked) -> bool:
         """Bring a good file to the ps that needs it, from any task that has one; return whether any has."""

@@ -51,7 +51,9 @@ def _chief_that_lost_a_ps() -> _Worker:
 
 def test_a_run_without_faults_has_no_price() -> None:
     one, other = (_Worker(index).step(10, 10, 0, 50).step(20, 10, 50, 100) for index in (0, 1))
-    assert _price(one, other) == {"steps_lost": 0, "still_seconds": 0.0, "goodput": 1.0, "restores": []}
+    assert _price(one, other) == {
+        "steps_lost": 0, "still_seconds": 0.0, "goodput": 1.0, "restores": [], "ps_restores": []
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("success", "goodput"), [("chief", 1.0), ("all_workers", 0.625)])
@@ -75,6 +77,24 @@ def test_steps_undone_by_a_restore_count_as_lost() -> None:
     assert found["still_seconds"] == 12.0
     lost_seconds = 10 * 50 / 100 + 10 * 60 / 110
     assert found["goodput"] == pytest.approx((30 + 30 - lost_seconds) / (2 * 42), abs=1e-4)
+
+
+def test_of_steps_that_a_ps_lost_alone_its_part_is_lost() -> None:
+    chief, other = (_Worker(index).step(10, 10, 0, 100) for index in (0, 1))
+    chief.write("ps_restored", 10, global_step=100, task="ps1", checkpoint_step=60, fingerprint="a")
+    for worker in (chief, other):
+        worker.step(20, 10, 100, 200)
+    tasks = {f"worker{its.index}": TaskRecords("", tuple(its.records)) for its in (chief, other)}
+    expected = (
+        *(RunTask("ps", index, "host") for index in (0, 1)),
+        *(RunTask("worker", index, "host") for index in (0, 1)),
+    )
+    run = Run(Path(), "run", rules=ReplicationRules("async", 2, 2), expected=expected, tasks=tasks)
+    found = price_of(run)
+    lost = {"task": "ps1", "global_step": 100, "checkpoint_step": 60, "steps_lost": 40}
+    assert (found["ps_restores"], found["restores"], found["steps_lost"]) == ([lost], [], 0)
+    # Half of 40 steps, of 400 in 40 seconds.
+    assert found["goodput"] == pytest.approx(38 / 40)
 
 
 def test_the_loss_of_one_worker_reduces_only_its_own_time() -> None:

@@ -55,6 +55,21 @@ def test_a_run_with_a_killed_and_restarted_task_is_proven(trained: Callable[[str
     assert f"started again: {CAME_BACK[kind][1]} 1 time" in detail(verdict, "ended_well")
 
 
+def test_a_run_whose_ps_restored_alone_is_proven_and_says_so(trained: Callable[[str], Path]) -> None:
+    run = trained("tables_ps_alone")
+    verdict = verdict_of(run)
+    assert checks(verdict, False, None) == set(), verdict.failing
+    restored = next(record for record in records(run, "worker0") if record["event"] == "ps_restored")
+    words = f"ps1 restored its part of global step {restored['checkpoint_step']} alone at 201"
+    assert verdict.headline.endswith(f"and it converged; {words}")
+    assert detail(verdict, "no_restart_from_zero") == f"initialised once; {words}"
+    faults = verdict.figures["faults"]
+    assert (faults["steps_lost"], faults["restores"]) == (0, [])
+    lost = 201 - restored["checkpoint_step"]
+    assert [(its["task"], its["steps_lost"]) for its in faults["ps_restores"]] == [("ps1", lost)]
+    assert 0 < lost <= 201
+
+
 def test_a_resumed_run_counts_as_resumed_and_not_as_restarted(run: Path) -> None:
     for task in ("worker0", "worker1", "ps0"):
         first, *more, last = records(run, task)

@@ -54,6 +54,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_pull_ahead": st.booleans(),
     "trainer_push_every": st.integers(1, 4),
     "trainer_staleness": st.sampled_from(["plain", "damped"]),
+    "trainer_ps_recovery": st.sampled_from(["all", "partial"]),
     "trainer_pull_every": st.none() | st.integers(1, 8),
     "trainer_program": FILE,
     "trainer_programs": st.dictionaries(

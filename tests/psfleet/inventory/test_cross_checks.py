@@ -77,6 +77,24 @@ def test_what_does_not_work_with_tables_is_refused_before_a_host_is_reached(
     assert read(["a"], ["b"], {}, [], **given)
 
 
+@pytest.mark.parametrize(
+    ("model", "replication", "why"),
+    [
+        ("wide_deep", "sync", "in which all ps are at one step; expected all, or trainer_replication async"),
+        ("dlrm", "local", "which has no ps; expected all, or trainer_replication async"),
+        ("cnn", "async", "which has no tables; expected all"),
+    ],
+)
+def test_a_lost_ps_that_cannot_restore_alone_is_refused(model: str, replication: str, why: str) -> None:
+    given: Mapping[str, object] = {"trainer_model": model, "trainer_replication": replication}
+    refused = f"model {model!r}" if replication == "async" else f"replication {replication!r}"
+    assert problems(["a"], ["b"], {}, [], trainer_ps_recovery="partial", **given) == [
+        f"trainer_ps_recovery is 'partial' with trainer_{refused}, {why}"
+    ]
+    assert read(["a"], ["b"], {}, [], trainer_ps_recovery="all", **given)
+    assert read(["a"], ["b"], {}, [], trainer_ps_recovery="partial", trainer_model="wide_deep")
+
+
 def test_clicks_are_not_generated_for_existing_servers() -> None:
     given: Mapping[str, object] = {"trainer_model": "wide_deep", "trainer_existing_servers": True}
     assert problems(["a"], ["b", "c"], {"c": {"trainer_data_dir": "/clicks"}}, [], **given) == [

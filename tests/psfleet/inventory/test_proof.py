@@ -41,6 +41,7 @@ def test_a_proof_keeps_settings_of_the_cluster_and_replaces_those_of_the_trainin
         shard_data=True,
         threads=2,
         seed=7,
+        ps_recovery="partial",
         barrier_deadline_seconds=5.0,
     )
     kept = TrainingSettings(

@@ -66,6 +66,16 @@ def test_events_after_a_restored_checkpoint_stay_after_it(tmp_path: Path) -> Non
     assert row(folder, "restored").text == "restored the checkpoint model-20; 20 steps lost"
 
 
+def test_a_ps_that_restored_alone_is_named_and_the_steps_go_on(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "made", PLAN, windows=4)
+    records = worker_records(PLAN, 0, 4)
+    at = {"global_step": 40, "checkpoint": "/x/model-20", "checkpoint_step": 20, "fingerprint": "a"}
+    alone = {"event": "ps_restored", "task": "ps0", **at}
+    write(folder, PLAN, CHIEF, [*records[:5], {"event": "recovering", "reason": "lost"}, alone, *records[5:]])
+    assert told(folder, "worker0")[3:5] == [("recovering", 40), ("ps_restored", 40)]
+    assert row(folder, "ps_restored").text == "restored on ps0 alone its part of the checkpoint model-20"
+
+
 def test_losses_of_the_cluster_are_ordered_before_the_restore_at_a_lower_step(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=4)
     lost = {"event": "recovering", "reason": "ps0 went away"}

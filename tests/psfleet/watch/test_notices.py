@@ -148,6 +148,11 @@ def test_new_records_of_the_lead_are_reported_once_and_old_ones_are_not() -> Non
         "cannot be read",
     ]
     assert [note.good for note in run.notes] == [False, False, False, True]
+    at = {"checkpoint": "model.ckpt-40", "checkpoint_step": 40, "fingerprint": "a"}
+    alone = [*new, record("ps_restored", 7, global_step=90, task="ps1", **at)]
+    assert run.goes_on(5, [45, 45], records=alone) == [
+        "ps1 alone restored its part of the checkpoint of step 40; training goes on from step 90"
+    ]
 
 
 def test_records_stay_old_after_a_reading_without_records() -> None:

@@ -350,6 +350,15 @@ def test_what_does_not_work_with_tables_is_refused(settings: dict[str, object], 
     assert failure.value.reason == reason.format(has=has)
 
 
+def test_a_model_without_tables_is_refused_what_is_for_them() -> None:
+    dense = dataclasses.replace(MODEL, tables=lambda _context: [])
+    with pytest.raises(TaskFailure) as failure:
+        tasks_with(1).begin(0, settings_of(ps_recovery="partial"), dense)
+    what = "trainer_ps_recovery is 'partial' with trainer_model 'tables', which has no tables"
+    assert failure.value.reason == f"{what}; expected all"
+    tasks_with(1).begin(0, settings_of(ps_recovery="partial"), MODEL)[1].close()
+
+
 def _assert_last_bits(found: dict[str, Numbers], expected: dict[str, Numbers]) -> None:
     """Numbers of about 1 may differ by two units in their last place: sums are in another order."""
     for name in ("tables_4", "tables_1", "weights"):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.trainer.ports import free_ports
 from trainer.coordination.ledger_parts import COUNTERS, create_counters
-from trainer.model.fingerprint import BLOCK, FingerprintOperations, fingerprint_of
+from trainer.model.fingerprint import BLOCK, FingerprintOperations, fingerprint_of, fingerprints_of_ps
 from trainer.model.pieces import CutVariable
 from trainer.process.cluster import Cluster
 
@@ -113,7 +113,7 @@ def test_pieces_have_the_sum_of_the_whole(name: str) -> None:
     limits = {"blocks": [0, 1, BLOCK - 1, BLOCK, BLOCK, 2 * BLOCK + 5, 2 * BLOCK + 9, len(row)]}.get(
         name, [0, 5, len(row)]
     )
-    with tf.Graph().as_default(), v1.Session() as session:
+    with tf.Graph().as_default(), v1.device("/job:localhost/task:0"), v1.Session() as session:
         counters = v1.get_variable("psfleet/counters", initializer=np.array([STEP, 0]), use_resource=True)
         pieces = tuple(
             v1.get_variable(f"{name}/part_{number}", initializer=row[begin:end], use_resource=True)
@@ -124,7 +124,13 @@ def test_pieces_have_the_sum_of_the_whole(name: str) -> None:
         operations = FingerprintOperations([counters, cut, other], counters)
         session.run(v1.global_variables_initializer())
         found = operations.run(session)
-    assert found == (fingerprint_of({name: value, "other": np.asarray(2, np.float32)}), STEP)
+        of_ps = operations.run_ps(session, ["localhost0"])
+    values = {name: value, "other": np.asarray(2, np.float32)}
+    assert found == (fingerprint_of(values), STEP)
+    assert of_ps == fingerprints_of_ps([counters, cut, other], values, {})
+    value.reshape(-1)[-1] += 1
+    assert of_ps.keys() == {"localhost0"}
+    assert of_ps != fingerprints_of_ps([counters, cut, other], values, {})
 
 
 def _swap(first: int, second: int) -> Callable[[dict[str, Value]], None]:

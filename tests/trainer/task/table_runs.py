@@ -1,5 +1,6 @@
 """Runs of the small model with tables, whose chief saves and restores them; all tasks are in this process."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
@@ -85,6 +86,13 @@ class SavingRun:
         assert self.tables.missing(checkpoint) == ""
         self.session.restore(checkpoint)
         self.tables.restore(self.session.session, checkpoint)
+
+    def restore_alone(self, checkpoint: Checkpoint, ps: Sequence[str]) -> None:
+        """Restore what lies on ps that have lost all."""
+        self.session.create_on(ps)
+        assert self.tables.missing(checkpoint, ps) == ""
+        self.session.restore(checkpoint, ps)
+        self.tables.restore(self.session.session, checkpoint, ps)
 
     def close(self) -> None:
         """End its sessions."""

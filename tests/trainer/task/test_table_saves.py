@@ -12,7 +12,7 @@ from tests.trainer.processes import until
 from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
 from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.model.checkpoints import DamagedError, read_checkpoint
-from trainer.model.fingerprint import fingerprint_of, summed_again
+from trainer.model.fingerprint import fingerprint_of, fingerprints_of_ps, summed_again
 from trainer.model.saved_tables import MANIFEST, tables_in
 from trainer.task import table_files
 
@@ -51,6 +51,33 @@ def test_a_checkpoint_is_the_same_on_any_number_of_ps(
         assert {its.rows.table: its.total for its in again.tables} == {
             its.rows.table: its.total for its in saved.tables
         }
+
+
+@pytest.mark.parametrize(("optimizer", "lost"), [("adagrad", ["ps1"]), ("adam", ["ps1", "ps2"])])
+def test_lost_ps_restore_their_parts_alone_and_the_others_keep_theirs(
+    optimizer: str, lost: list[str], tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
+) -> None:
+    run, every = SavingRun(cluster_of(3), tmp_path, optimizer=optimizer), ["ps0", "ps1", "ps2"]
+    run.steps(4)
+    saved, held = run.save()
+    of_save = fingerprints_of_ps(run.graph.variables, saved.values, run.tables.sums)
+    assert run.session.ps_fingerprints(every) == of_save
+    run.steps(3)
+    later, now = run.values(), run.session.ps_fingerprints(every)
+    assert not set(now.values()) & set(of_save.values())
+    # A file that only another ps would read may be gone.
+    for file in (run.disks[0] / "checkpoints").glob("*.rows"):
+        file.unlink()
+    run.restore_alone(saved, lost)
+    found = run.values()
+    assert run.session.ps_fingerprints(every) == {**now, **{ps: of_save[ps] for ps in lost}}
+    assert run.session.counters()[GLOBAL_STEP] == 7
+    run.close()
+    for name in ("tables_4", "tables_1"):
+        assert held[name].tobytes() != later[name].tobytes()
+        for part, ps in enumerate(every):
+            expected = held if ps in lost else later
+            assert found[name][part::3].tobytes() == expected[name][part::3].tobytes()
 
 
 def test_a_save_is_one_cut_while_another_worker_pushes(

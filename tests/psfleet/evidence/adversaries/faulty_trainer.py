@@ -18,6 +18,7 @@ from trainer.model.pieces import AnyVariable, TableVariable, pieces_of
 from trainer.model.row_loading import RowLoading
 from trainer.model.saved_tables import RowFile
 from trainer.model.tables import LookUp, RowGradients
+from trainer.task.table_files import Answer, Asked, TableFiles
 from trainer.task.table_saves import TableSaves
 
 # What is made of each gradient.
@@ -133,12 +134,26 @@ def restore_table_of(path: str) -> None:
     RowLoading.run_all = load_others  # type: ignore[method-assign, assignment]
 
 
+def offer_other_rows() -> None:
+    """Let a ps say that its files are good, and move what they have by a row of 16 numbers."""
+
+    def lie(files: TableFiles, asked: Asked) -> Answer:
+        for suffix, _, _ in asked["files"]:
+            path = files._finished(asked, suffix)
+            content = path.read_bytes()
+            path.write_bytes(content[64:] + content[:64])
+        return {"problems": {}}
+
+    TableFiles._do_check = lie  # type: ignore[method-assign, assignment]
+
+
 _OTHER_FAULTS: Mapping[str, Callable[[], None]] = {
     "rows_dropped": drop_rows,
     "rows_shifted": shift_rows,
     "own_tables": own_tables,
     "one_ps_restored": restore_one_ps,
     "restored_permuted": restore_permuted,
+    "other_rows_offered": offer_other_rows,
     **{fault: partial(break_gradients, fault) for fault in FAULTS},
 }
 

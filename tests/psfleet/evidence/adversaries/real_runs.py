@@ -308,6 +308,24 @@ def _tables_restored(fault: str) -> Callable[[RealRuns, Path], Path]:
     return train_twice
 
 
+def _ps_alone(fault: str = "") -> Callable[[RealRuns, Path], Path]:
+    """Return what trains such a run whose second ps is lost, and restores its part alone, or with a fault."""
+
+    def lose_ps1(cluster: Cluster) -> None:
+        # Worker 1 has taken a step after the chief's last one: the global step is beyond all checkpoints.
+        cluster.until(lambda: waiting_at(201) in cluster.output("worker1"), "a worker that waits")
+        cluster.until(
+            lambda: stands_still(cluster.only("worker0", "started").pid), "a chief that stands still"
+        )
+        cluster.signal("ps1", signal.SIGKILL)
+        cluster.start("ps1", program=_with(fault) if fault else ())
+        cluster.signal("worker0", signal.SIGCONT)
+
+    programs = {"worker0": Pace(stops_itself_at=101).program, "worker1": Pace(others_per_step=1).program}
+    flags = (*_TABLES, "--ps_recovery=partial", "--checkpoint_interval_steps=50")
+    return lambda _runs, folder: train(folder, 2, flags, lose_ps1, ps=2, programs=programs)
+
+
 def _slow(_runs: RealRuns, folder: Path) -> Path:
     """Worker 1 takes one step while worker 0 takes five."""
     programs = {"worker1": Pace(others_per_step=5).program}
@@ -397,6 +415,8 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "tables_rows_shifted": _tables("rows_shifted"),
     "tables_one_ps_restored": _tables_restored("one_ps_restored"),
     "tables_restored_permuted": _tables_restored("restored_permuted"),
+    "tables_ps_alone": _ps_alone(),
+    "tables_ps_alone_other_rows": _ps_alone("other_rows_offered"),
     "tables_of_another_run": _tables_restored("other_table"),
     "diverged": _diverged,
     "learned_nothing": _learned_nothing,

@@ -1,0 +1,116 @@
+"""Ps that were lost, and restored their parts of a checkpoint alone, while the others kept theirs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psfleet.evidence.answer import Findings, listed
+from psfleet.evidence.recorded_run import Run
+from trainer.contract.records import Record
+from trainer.host.wording import cut
+
+_LONGEST = 20
+
+
+@dataclass(frozen=True)
+class PsRestore:
+    """A ps that restored its part of `checkpoint_step` alone, where all else was of `global_step`."""
+
+    task: str
+    global_step: int
+    checkpoint_step: int
+    fingerprint: str
+
+    @property
+    def steps_lost(self) -> int:
+        """The global steps whose effect on this ps is not in the model."""
+        return max(self.global_step - self.checkpoint_step, 0)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the object in `figures`."""
+        steps = {"global_step": self.global_step, "checkpoint_step": self.checkpoint_step}
+        return {"task": self.task, **steps, "steps_lost": self.steps_lost}
+
+
+def ps_restores(run: Run) -> list[PsRestore]:
+    """Return every ps that restored alone, in the order of the chief's records."""
+    return [_restore_in(record) for record in run.chief.of("ps_restored")]
+
+
+def steps_of_parts_lost(run: Run) -> float:
+    """Return the global steps that ps restoring alone have lost, each by the part of the ps that lost it."""
+    return sum(restore.steps_lost for restore in ps_restores(run)) / max(len(run.ps), 1)
+
+
+def in_words(run: Run) -> str:
+    """Return which ps restored alone, and from which steps; "" if none did."""
+    return listed(
+        f"{cut(its.task, _LONGEST)} restored its part of global step {its.checkpoint_step} alone "
+        f"at {its.global_step}"
+        for its in ps_restores(run)
+    )
+
+
+def check_ps_restores(run: Run, findings: Findings) -> None:
+    """Check that each ps which was started again holds what was saved, and that it says so.
+
+    What it restored alone must be its part of a checkpoint that the chief had saved before.
+    """
+    saved: dict[tuple[str, int], set[str]] = {}
+    met: Mapping[str, int] = {}
+    # The ps that were set since the chief last met them; None for all.
+    are_set: set[str] | None = set()
+    for record in run.chief.records:
+        if record.event == "checkpointed":
+            for ps, fingerprint in _fingerprints_in(record).items():
+                saved.setdefault((ps, record.integer("global_step")), set()).add(fingerprint)
+        elif record.event == "ps_restored":
+            _compare(run, _restore_in(record), saved, findings)
+            are_set = None if are_set is None else {*are_set, record.text("task")}
+        elif record.event in {"restored", "initialised"}:
+            are_set = None
+        elif record.event == "peers_ready":
+            now = record.integers("ps_nonces")
+            if are_set is not None:
+                changed = {ps for ps, nonce in met.items() if now.get(ps, nonce) != nonce}
+                findings.wrong += [
+                    f"{ps} was started again, and the chief restored nothing there"
+                    for ps in sorted(changed - are_set)
+                ]
+            met, are_set = now, set()
+
+
+def _compare(
+    run: Run, restore: PsRestore, saved: Mapping[tuple[str, int], set[str]], findings: Findings
+) -> None:
+    """Check that a ps of the run restored what it had held of the checkpoint, once it was started again."""
+    name, step = cut(restore.task, _LONGEST), restore.checkpoint_step
+    if restore.task not in {ps.name for part in (*run.parts, run) for ps in part.ps}:
+        findings.wrong.append(f"{name} restored its part alone, and is no ps of the run")
+        return
+    ps = run.task(restore.task)
+    if len(ps.processes) < 2:
+        findings.add(f"{name} restored its part alone, and was never started again", certain=ps.whole)
+    known = saved.get((restore.task, step))
+    if known is None:
+        what = f"the chief did not record what {name} held of the checkpoint of global step {step}"
+        findings.lacking.append(f"{what}, of which it restored its part alone")
+    elif restore.fingerprint not in known:
+        expected = " or ".join(sorted(known))
+        what = f"{name} restored {cut(restore.fingerprint, _LONGEST)} alone from global step {step}"
+        findings.wrong.append(f"{what}, where {expected} had been saved of it")
+
+
+def _restore_in(record: Record) -> PsRestore:
+    return PsRestore(
+        record.text("task"),
+        record.integer("global_step"),
+        record.integer("checkpoint_step"),
+        record.text("fingerprint"),
+    )
+
+
+def _fingerprints_in(record: Record) -> dict[str, str]:
+    """Return ps -> the fingerprint of its part of a checkpoint, as far as the record has them."""
+    found = record.fields.get("ps_fingerprints")
+    held = found if isinstance(found, Mapping) else {}
+    return {str(ps): its for ps, its in held.items() if isinstance(its, str)}
