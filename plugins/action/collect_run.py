@@ -16,7 +16,7 @@ from ansible.utils.display import Display
 
 from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
-from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files_of_export
+from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files_of_export, wanted_folders
 from psfleet.carry.long_step import MEGABYTE
 from trainer.contract.export import EXPORT
 
@@ -44,15 +44,17 @@ class ActionModule(HostAction):
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         exported = bool(arguments.pop("exported", False))
-        arguments["run_id"] = run["id"]
+        arguments["run_id"], lead = run["id"], str(run["lead"]["name"])
         program = run["settings"].get("program")
         if program is not None:
             # Files in the directory of all tasks of a host come with its first task.
             names = [str(task["name"]) for task in tasks]
-            names.sort(key=str(run["lead"]["name"]).__ne__)
+            names.sort(key=lead.__ne__)
             arguments |= {"names": names, "collect": program.get("collect", [])}
         if exported:
             arguments["folders"] = [EXPORT]
+        elif not arguments.get("folders"):
+            arguments["folders"] = wanted_folders(tasks, lead, program=program is not None)
         packed = self._pack_on_host(arguments)
         if "path" not in packed:
             # The files of other hosts are collected and judged, and the run's end is recorded, in any case.
@@ -66,7 +68,6 @@ class ActionModule(HostAction):
         if not (isinstance(path, str) and ARCHIVE.fullmatch(path) and isinstance(size, int)):
             (path, size) = shown([path, size])
             return self._failure(f"{host} has packed {path} of {size} bytes; expected {ARCHIVE.pattern}")
-        lead = str(run["lead"]["name"])
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
         allowed, folder = allowed_files(tasks, lead, program=program is not None), Path(run["folder"])
         if exported:

@@ -19,6 +19,7 @@ _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
 _PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
 # Where an export waits in the run's folder until the controller has checked it.
 INCOMING = ".export"
+_FOLDERS_OF_OTHERS = ("events", "logs", "devices", "summaries")
 _OTHERS = "other_hosts"
 _OWNERS = "collected.json"
 _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
@@ -58,6 +59,15 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
         return Allowed(re.compile("|".join(files)))
     beside = None if lead in names else re.compile(f"checkpoints/{_PATH}")
     return Allowed(re.compile("|".join(files)), re.compile(f"(?:summaries|output)/{_PATH}"), beside)
+
+
+def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> list[str]:
+    """Return the folders that a host with these tasks is asked for; an empty list means all.
+
+    A ps keeps the rows of tables that it has saved in checkpoints, which may be gigabytes. The lead's host
+    has those of the last checkpoint, too, so no other host is asked for checkpoints.
+    """
+    return [] if program or any(task["name"] == lead for task in tasks) else [*_FOLDERS_OF_OTHERS]
 
 
 def files_of_export() -> Allowed:

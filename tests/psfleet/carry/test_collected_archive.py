@@ -9,7 +9,7 @@ import pytest
 
 from psfleet.carry import collected_archive
 from psfleet.carry.collected_archive import MOST_OF_A_HEADER, most_packed, relative_state, shown, unpack
-from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.collected_files import Places, allowed_files, wanted_folders
 
 HOSTS = ["n1", "n2", "n3"]
 OF_NODE1 = [{"name": "ps0"}, {"name": "worker0"}]
@@ -128,6 +128,16 @@ def test_each_host_brings_its_own_saves_and_the_leads_checkpoints_become_those_o
         "sign other than _, and are not too long or deep"
     )
     assert [line.partition(": ")[2] for line in refused] == [of_another, named, of_another, of_another]
+
+
+def test_only_hosts_that_may_send_checkpoints_are_asked_for_them() -> None:
+    of_ps = [{"name": "ps0"}]
+    assert wanted_folders(OF_NODE1, "worker0", program=False) == []
+    assert wanted_folders(of_ps, "worker0", program=True) == []
+    asked = wanted_folders(of_ps, "worker0", program=False)
+    allowed = allowed_files(of_ps, "worker0", program=False)
+    kept = {name.partition("/")[0] for name in NAMES if allowed.own.fullmatch(name.replace("worker0", "ps0"))}
+    assert kept == {*asked}
 
 
 def test_a_host_without_tasks_brings_nothing() -> None:

@@ -11,7 +11,7 @@ from psfleet.evidence.verdict_lines import as_lines
 from tests.psfleet.evidence.cases import Case, cases
 from tests.psfleet.evidence.run_folders import edit, events, records, rewrite, verdict_of
 
-CONDITION = "loss < 0.13"
+CONDITION = "loss < 0.115"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_run_that_ended_early_is_proven_and_says_where_and_why(early: Path) ->
     verdict = verdict_of(early)
     assert verdict.verdict == "proven", verdict.failing
     found = [record for record in records(early, "evaluator0") if record["event"] == "evaluated"]
-    met = next(record for record in found if record["metrics"]["loss"] < 0.13)
+    met = next(record for record in found if record["metrics"]["loss"] < 0.115)
     value = met["metrics"]["loss"]
     assert verdict.figures["early_end"] == {
         "condition": CONDITION,

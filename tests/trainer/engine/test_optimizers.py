@@ -115,7 +115,8 @@ def test_ftrl_of_rows_is_tensorflows_to_the_last_bits(l1: float) -> None:
             row.apply([(RowGradients(values, positions), part)]),
             stock.apply_gradients([(slices, whole)]),
         ]
-        session.run(v1.global_variables_initializer())
+        # The marks of rows are local variables.
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
         for _ in range(30):
             needed = generator.permutation(rows - 1)[:5]
             gradients = generator.normal(size=(5, width)).astype(np.float32)

@@ -84,7 +84,7 @@ def _healthy(_runs: RealRuns, folder: Path) -> Path:
 
 def _ended_early(_runs: RealRuns, folder: Path) -> Path:
     """An evaluation ends the run long before its last step; those before it are above the bound."""
-    flags = (LINEAR, "--steps=1000000", "--evaluate_every_steps=100", "--stop_when=loss<0.13")
+    flags = (LINEAR, "--steps=1000000", "--evaluate_every_steps=100", "--stop_when=loss<0.115")
     programs = dict.fromkeys(("worker0", "worker1"), PAUSING)  # the cores are for the evaluations
     return train(folder, 2, (*flags, "--learning_rate=0.01"), programs=programs)
 
