@@ -12,6 +12,7 @@ from tests.plugins.steps.module_run import action_of
 from tests.repository import played, written_play
 
 HONEST = "/var/tmp/psfleet-a1_b2c3d.tar.gz"
+RUN = {"id": "r1", "settings": {}, "lead": {"name": "worker0"}}
 INJECTED = "/x'\"\n!touch /tmp/owned\n"
 
 
@@ -31,7 +32,7 @@ def test_a_host_cannot_make_the_controller_fetch_another_file(path: object, size
     action._take = lambda _step, _arguments: {"path": path, "size": size, "left_out": []}
     action._login = lambda: 1000
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
-    answer = action._act({"run": {"id": "r1", "settings": {}}, "tasks": []})
+    answer = action._act({"run": RUN, "tasks": []})
     assert answer["failed"]
     assert answer["msg"].startswith("node1 has packed ")
     assert answer["msg"].endswith("bytes; expected (?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\\.tar\\.gz")
@@ -114,6 +115,6 @@ def test_the_reason_of_a_host_that_packs_nothing_is_noted_without_a_failure(*, d
         return {"failed": True, "msg": "/var/tmp has 0 bytes free"}
 
     action._take, action._login = packs_nothing, lambda: "ada"
-    answer = action._act({"run": {"id": "r1", "settings": {}}, "tasks": []})
+    answer = action._act({"run": RUN, "tasks": []})
     why = "no\\x1b[2J answer" if damaged else "/var/tmp has 0 bytes free"
     assert answer == {"changed": False, "files": [], "left_out": [f"node1: everything: {why}"]}
