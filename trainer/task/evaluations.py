@@ -35,6 +35,7 @@ class Evaluations:
         self._every = task.settings.evaluate_every_steps if self._directory else 0
         self._condition = condition_in(task.settings.as_dict())
         self._process: subprocess.Popen[str] | None = None
+        self._reader = Thread()  # of the child's lines
         # The lines of the child; an empty one once it has ended.
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._failures = 0
@@ -81,7 +82,7 @@ class Evaluations:
         return self._met_at is not None
 
     def end(self) -> None:
-        """Let the child end, which takes some seconds at most."""
+        """Let the child end, which takes some seconds at most, and show what it has found until then."""
         child, self._process = self._process, None
         if child is None:
             return
@@ -94,6 +95,10 @@ class Evaluations:
                 say("The evaluation that went on at the end is given up.")
             child.kill()
             child.wait()
+        self._reader.join()
+        while not self._answers.empty():
+            if answer := self._answers.get():
+                self._show(json.loads(answer))
 
     def _start_child(self) -> None:
         command = [sys.executable, "-m", "trainer.evaluator", "--follow", str(self._directory)]
@@ -101,11 +106,13 @@ class Evaluations:
         self._process = child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        Thread(target=self._read, args=(child,), daemon=True).start()
+        self._reader = Thread(target=self._read, args=(child,), daemon=True)
+        self._reader.start()
 
     def _read(self, child: subprocess.Popen[str]) -> None:
         for line in child.stdout or ():
-            self._answers.put(line)
+            if line.endswith("\n"):  # one that was killed may leave half a line
+                self._answers.put(line)
         self._answers.put("")
 
     def _restart_child(self) -> None:
@@ -129,16 +136,9 @@ class Evaluations:
             self._input_of(self._process).flush()
 
     def _take(self, answer: Mapping[str, object]) -> None:
-        self._evaluates, self._failures = False, 0
-        step, found = answer["global_step"], answer["metrics"]
-        if not isinstance(step, int) or not isinstance(found, dict):
-            raise TypeError(answer)
+        step, metrics = self._show(answer)
         # The newest checkpoint may be one that was saved after that for the evaluation.
         self._steps_from = max(self._steps_from, step)
-        metrics = {name: math.nan if value is None else float(value) for name, value in found.items()}
-        self._task.progress.evaluation = {"global_step": step, "metrics": metrics}
-        listing = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        say(f"Evaluated global step {step}: {listing}")
         condition = self._condition
         if condition is None:
             return
@@ -149,6 +149,18 @@ class Evaluations:
         if condition.is_met(metrics):
             say(f"The run ends: {condition} is met, {condition.metric} was {metrics[condition.metric]:.6g}.")
             self._met_at = step
+
+    def _show(self, answer: Mapping[str, object]) -> tuple[int, Mapping[str, float]]:
+        """Show an answer to people; return its global step and metrics."""
+        self._evaluates, self._failures = False, 0
+        step, found = answer["global_step"], answer["metrics"]
+        if not isinstance(step, int) or not isinstance(found, dict):
+            raise TypeError(answer)
+        metrics = {name: math.nan if value is None else float(value) for name, value in found.items()}
+        self._task.progress.evaluation = {"global_step": step, "metrics": metrics}
+        listing = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        say(f"Evaluated global step {step}: {listing}")
+        return step, metrics
 
     @staticmethod
     def _input_of(child: subprocess.Popen[str]) -> IO[str]:
