@@ -87,6 +87,7 @@ def peak_bytes(run: Path, *options: str) -> int:
         (["--export"], 3),
     ],
 )
+@pytest.mark.chaos
 def test_its_memory_does_not_depend_on_the_number_of_rows(
     tmp_path: Path, options: list[str], parts: int
 ) -> None:

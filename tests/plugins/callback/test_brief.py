@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.few import few
 from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
 from tests.repository import HERE, ROOT, played, written_play
 from trainer.contract.plan import ClusterPlan, PlannedTask
@@ -77,7 +78,7 @@ def test_steps_that_changed_a_failed_host_are_shown(tmp_path: Path) -> None:
     assert "\nchanged  Write a file: a\n" in said
 
 
-@pytest.mark.parametrize("more", ["", "-v"])
+@pytest.mark.parametrize("more", few(["", "-v"], ""))
 def test_the_recap_counts_no_failure_for_a_host_that_did_not_fail(tmp_path: Path, more: str) -> None:
     paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
     shown = {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True}
@@ -198,11 +199,14 @@ ATTACKS = [
 
 @pytest.mark.parametrize(
     ("callback", "more"),
-    [
+    few(
+        [
+            ("psfleet.cluster.brief", ""),
+            ("psfleet.cluster.brief", "-v"),
+            ("ansible.builtin.default", "-vvv"),
+        ],
         ("psfleet.cluster.brief", ""),
-        pytest.param("psfleet.cluster.brief", "-v", marks=pytest.mark.chaos),
-        ("ansible.builtin.default", "-vvv"),
-    ],
+    ),
 )
 def test_texts_of_a_host_are_made_printable(tmp_path: Path, callback: str, more: str) -> None:
     liar = tmp_path / "liar"

@@ -55,6 +55,7 @@ def test_a_run_with_a_killed_and_restarted_task_is_proven(trained: Callable[[str
     assert f"started again: {CAME_BACK[kind][1]} 1 time" in detail(verdict, "ended_well")
 
 
+@pytest.mark.chaos
 def test_a_run_whose_ps_restored_alone_is_proven_and_says_so(trained: Callable[[str], Path]) -> None:
     run = trained("tables_ps_alone")
     verdict = verdict_of(run)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from tests.psfleet.evidence.adversaries.faulty_trainer import FAULTS
 from tests.trainer.ports import free_ports
 from trainer.contract.settings import TrainingSettings
@@ -62,19 +63,22 @@ def look(
 
 @pytest.mark.parametrize(
     ("replication", "model", "push_every"),
-    [
-        *(("async", model, 1) for model in REGISTRY),
+    few(
+        [
+            *(("async", model, 1) for model in REGISTRY),
+            *(("async", model, 8) for model in REGISTRY if model not in TABLE_MODELS),
+            ("sync", "wide_deep", 1),
+            ("sync", "linear", 1),
+            ("sync", "mnist_mlp", 8),
+            ("in_graph", "mnist_mlp", 8),
+        ],
+        ("async", "linear", 1),
         ("async", "cnn", 8),
-        *(
-            pytest.param("async", model, 8, marks=pytest.mark.chaos)
-            for model in REGISTRY
-            if model not in {"cnn", *TABLE_MODELS}
-        ),
+        ("async", "dlrm", 1),
         ("sync", "wide_deep", 1),
-        ("sync", "linear", 1),
         ("sync", "mnist_mlp", 8),
         ("in_graph", "mnist_mlp", 8),
-    ],
+    ),
 )
 def test_the_pushed_gradients_of_each_model_fit_its_loss(
     target: str, replication: str, model: str, push_every: int

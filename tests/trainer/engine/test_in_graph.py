@@ -102,6 +102,7 @@ def test_lost_tasks_rejoin_and_a_stopped_run_resumes_at_its_last_step(tmp_path: 
         assert cluster.records("worker1", "finished")[1].integer("local_step") == 100
 
 
+@pytest.mark.chaos
 def test_a_missing_tower_is_named_and_all_tasks_end(tmp_path: Path) -> None:
     flags = [*LINEAR, "--barrier_deadline_seconds=4"]
     with Cluster(tmp_path, workers=3, flags=flags) as cluster:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from tests.trainer.engine.transfers import Tasks, transfers_of, typed_transfers_of
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import OPTIMIZERS, TrainingSettings
@@ -120,10 +121,22 @@ class _Damped(_Reference):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "staleness"),
-    [*((name, "plain") for name in OPTIMIZERS), ("momentum", "damped"), ("adam", "damped")],
+    ("optimizer", "staleness", "push_every", "pull_every"),
+    few(
+        [
+            (*of, *every)
+            for of in [*((name, "plain") for name in OPTIMIZERS), ("momentum", "damped"), ("adam", "damped")]
+            for every in [(1, None), (4, None), (4, 12)]
+        ],
+        ("sgd", "plain", 4, None),
+        ("adagrad", "plain", 4, 12),
+        ("momentum", "plain", 4, 12),
+        ("adam", "plain", 4, 12),
+        ("ftrl", "plain", 4, 12),
+        ("momentum", "damped", 1, None),
+        ("adam", "damped", 4, 12),
+    ),
 )
-@pytest.mark.parametrize(("push_every", "pull_every"), [(1, None), (4, None), (4, 12)])
 def test_a_push_applies_the_gradients_of_all_its_batches(
     optimizer: str, staleness: str, push_every: int, pull_every: int | None
 ) -> None:

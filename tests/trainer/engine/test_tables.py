@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from tests.trainer.engine.table_model import (
     MODEL,
     NEEDED_OF_MANY,
@@ -118,8 +119,20 @@ class _Reference:
         return loss
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam", "ftrl"])
-@pytest.mark.parametrize(("ps", "steps_per_call"), [(1, 1), (2, 6), (3, 3)])
+@pytest.mark.parametrize(
+    ("optimizer", "ps", "steps_per_call"),
+    few(
+        [
+            (optimizer, *of)
+            for optimizer in ("sgd", "adagrad", "adam", "ftrl")
+            for of in ((1, 1), (2, 6), (3, 3))
+        ],
+        ("sgd", 1, 1),
+        ("adagrad", 2, 6),
+        ("adam", 3, 3),
+        ("ftrl", 2, 6),
+    ),
+)
 def test_tables_are_trained_as_in_one_process(optimizer: str, ps: int, steps_per_call: int) -> None:
     begun = _Begun(ps, optimizer=optimizer, learning_rate=RATE, steps_per_call=steps_per_call)
     before = begun.values()
@@ -175,7 +188,7 @@ def _hashed(number: int) -> int:
     return mixed ^ mixed >> 31 | 1
 
 
-@pytest.mark.parametrize("ps", [1, 2, 3])
+@pytest.mark.parametrize("ps", few([1, 2, 3], 3))
 def test_first_values_depend_only_on_seed_row_and_column(ps: int) -> None:
     begun = _Begun(ps, seed=7)
     values = begun.values()
@@ -269,7 +282,7 @@ def _numbers_in_a_step(rows: int, optimizer: str) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam", "ftrl"])
+@pytest.mark.parametrize("optimizer", few(["sgd", "adagrad", "adam", "ftrl"], "adagrad", "adam"))
 def test_a_step_computes_with_as_many_numbers_however_many_rows_a_table_has(optimizer: str) -> None:
     few, many = (_numbers_in_a_step(rows, optimizer) for rows in (50, 50_000))
     assert few == many
@@ -368,11 +381,9 @@ def _assert_last_bits(found: dict[str, Numbers], expected: dict[str, Numbers]) -
 
 @pytest.mark.parametrize(
     ("ps", "optimizer"),
-    [
-        pytest.param(ps, optimizer, marks=[] if (ps, optimizer) == (2, "adagrad") else [pytest.mark.chaos])
-        for ps in (1, 2)
-        for optimizer in ("sgd", "adagrad", "adam", "ftrl")
-    ],
+    few(
+        [(ps, optimizer) for ps in (1, 2) for optimizer in ("sgd", "adagrad", "adam", "ftrl")], (2, "adagrad")
+    ),
 )
 def test_two_synchronous_workers_equal_one_process_with_both_batches(optimizer: str, ps: int) -> None:
     chief, other = (

@@ -176,9 +176,8 @@ def test_a_model_that_does_not_serve_as_it_was_trained_leaves_no_export(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("excess", "refused"), [pytest.param(0.5, False, marks=pytest.mark.chaos), (4.0, True)]
-)
+@pytest.mark.parametrize(("excess", "refused"), [(0.5, False), (4.0, True)])
+@pytest.mark.chaos
 def test_a_difference_above_the_bound_is_found(tmp_path: Path, excess: float, refused: bool) -> None:
     final = final_model("mnist_mlp")
     folder, features = export_model(final, tmp_path, {}), examples_of(final)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED
 from trainer.contract.records import Record, events_file, read_records
@@ -43,7 +44,7 @@ def train(folder: Path, flags: Sequence[str], workers: int = 2, *tasks: str) -> 
     return cluster
 
 
-@pytest.mark.parametrize("replication", ["async", "sync", "in_graph", "local"])
+@pytest.mark.parametrize("replication", few(["async", "sync", "in_graph", "local"], "async", "local"))
 def test_a_run_ends_in_order_once_an_evaluation_meets_the_condition(tmp_path: Path, replication: str) -> None:
     alone = ("worker0",) if replication == "local" else ()
     cluster = train(tmp_path, (*STOPS, f"--replication={replication}"), 2, *alone)
@@ -63,6 +64,7 @@ def test_a_run_ends_in_order_once_an_evaluation_meets_the_condition(tmp_path: Pa
     assert of_evaluator(cluster, "finished")[-1].text("reason") == "run over"
 
 
+@pytest.mark.chaos
 def test_a_resumed_run_that_had_ended_early_is_over_until_it_has_no_condition(tmp_path: Path) -> None:
     cluster = train(tmp_path, STOPS)
     step = cluster.only("worker0", "finished").integer("global_step")
@@ -230,7 +232,7 @@ def test_an_evaluation_has_the_rows_that_the_ps_saved(tmp_path: Path) -> None:
     assert cluster.only("worker0", "finished").text("reason") == "stop_when met"
 
 
-@pytest.mark.parametrize("model", sorted(METRICS))
+@pytest.mark.parametrize("model", few(sorted(METRICS), "linear", "wide_deep"))
 def test_what_is_known_of_the_models_metrics_is_what_an_evaluation_finds(tmp_path: Path, model: str) -> None:
     # The model `partition` has a part for each worker.
     alone = [] if model == "partition" else ["worker0"]

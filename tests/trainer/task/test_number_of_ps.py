@@ -53,8 +53,9 @@ def test_a_run_resumes_with_another_number_of_ps(
 
 @pytest.mark.parametrize(
     ("replication", "numbers"),
-    [("async", (2, 1)), pytest.param("sync", (2, 3), marks=pytest.mark.chaos)],
+    [("async", (2, 1)), ("sync", (2, 3))],
 )
+@pytest.mark.chaos
 def test_a_run_with_tables_resumes_with_another_number_of_ps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replication: str, numbers: Sequence[int]
 ) -> None:

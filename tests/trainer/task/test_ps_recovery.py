@@ -51,6 +51,7 @@ def test_a_lost_ps_restores_alone_but_with_ps0_or_the_chief_all_do(tmp_path: Pat
         assert sum(stopped.integers("contributions").values()) == stopped.integer("global_step")
 
 
+@pytest.mark.chaos
 def test_a_checkpoint_counts_although_a_ps_is_lost_once_it_has_written_its_part(tmp_path: Path) -> None:
     with Cluster(tmp_path, ps=2, flags=PARTIAL, program=PAUSING) as cluster:
         cluster.start("ps0", "ps1", "worker1")

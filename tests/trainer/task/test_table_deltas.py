@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
+from tests.few import few
 from tests.trainer.engine.table_model import Numbers
 from tests.trainer.processes import PAUSING, Cluster, until
 from tests.trainer.row_files import whole_tables
@@ -58,7 +59,7 @@ def brought(run: SavingRun, checkpoint: Checkpoint) -> dict[str, Numbers]:
     return whole_tables(checkpoint)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", few(OPTIMIZERS, "adam"))
 def test_a_full_checkpoint_and_deltas_are_a_later_full_one_to_the_bit(
     optimizer: str, tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
