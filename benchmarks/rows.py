@@ -150,6 +150,12 @@ ROWS = (
         workloads=("wide",),
     ),
     Row(
+        "psfleet_damped",
+        "psfleet, damped steps",
+        flags={"staleness": "damped", **_SHARED},
+        workloads=("cnn",),
+    ),
+    Row(
         "tutorial",
         "the tutorials' program",
         f"{_PROGRAMS}.tutorial",
