@@ -25,7 +25,6 @@ import tensorflow as tf
 
 from trainer.coordination.bounded_calls import run_once_more
 from trainer.engine.mutex import rows_mutex
-from trainer.model.pieces import holder_of
 from trainer.model.tables import create_filled
 
 v1 = tf.compat.v1
@@ -66,8 +65,7 @@ class RowMarks:
         marks, state = (f"{part.op.name}/{name}" for name in ("marks", "state_of_marks"))
         self._marks = create_filled(marks, part.device, part.shape[:1], np.uint8(0), local)
         self._state = create_filled(state, part.device, [2], np.uint8(0), local)
-        self.initializers = [self._marks.initializer, self._state.initializer]
-        self.holder = holder_of(part)
+        self.variables = [self._marks, self._state]
 
     def change(
         self,

@@ -5,7 +5,7 @@ Workers beyond `replicas_to_aggregate` are backups: gradients that come too late
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
@@ -82,6 +82,11 @@ class SynchronousSession(TrainingSession):
         """Give every variable its initial value; no round is open until the chief begins."""
         self.session.run(self._rounds.initializers)
         super().initialise()
+
+    def create(self, ps: Collection[str] | None = None) -> bool:
+        """Create variables to be restored; no round is open until the chief begins."""
+        self.session.run(self._rounds.initializers)
+        return super().create(ps)
 
     def begin(self) -> None:
         """Start the thread that wakes this worker; the chief opens a round."""

@@ -31,7 +31,7 @@ from trainer.model.data import Data, Examples, Source, batches, seed_and_shard
 from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext, Table, Values
-from trainer.model.pieces import InPieces, holder_of, join_pieces
+from trainer.model.pieces import InPieces, TableVariable, holder_of, join_pieces
 from trainer.model.tables import LookUp, Tables
 from trainer.process.cluster import Cluster
 
@@ -121,10 +121,11 @@ class TrainingGraph(ABC):
                 self.watched = dict(model.watched(model.values_of(self.model_variables)))
             held = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
             self.saved_parameters = [variable for variable in held if variable is not self.counters]
-            of_marks = [initializer for marks in self.optimizers.marks for initializer in marks.initializers]
-            first_values = self.tables.first_values()
-            self.initializers = [*(variable.initializer for variable in held), *first_values, *of_marks]
+            self.first_values = self.tables.first_values()
             self.variables = join_pieces(held, [its for its in learned if isinstance(its, InPieces)])
+            of_tables = [its for its in self.variables if isinstance(its, TableVariable)]
+            marks = [its for of_part in self.optimizers.marks for its in of_part.variables]
+            self.rows = [*(piece for table in of_tables for piece in table.pieces), *marks]
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 
@@ -412,13 +413,40 @@ class TrainingSession:
 
     def initialise(self) -> None:
         """Give every variable its initial value; the counters start at 0."""
-        self.session.run(self._graph.initializers)
+        graph = self._graph
+        self.session.run([its.initializer for its in [graph.counters, *graph.saved_parameters, *graph.rows]])
+        self.set_first_values()
 
-    def create_on(self, ps: Collection[str]) -> None:
-        """Create the variables of these ps, other than the counters, to be restored; tables are 0."""
-        held = [its.initializer for its in self._graph.saved_parameters if holder_of(its) in ps]
-        marks = [its for its in self._graph.optimizers.marks if its.holder in ps]
-        self.session.run([*held, *(initializer for its in marks for initializer in its.initializers)])
+    def set_first_values(self) -> None:
+        """Give each row of a table, which is 0, its first value."""
+        self.session.run(self._graph.first_values)
+
+    def create(self, ps: Collection[str] | None = None) -> bool:
+        """Create all variables, or those of these ps but the counters, to be restored; rows are 0.
+
+        Rows that are there already stay, because their ps may have no room for them twice, and the restore
+        sets each; return whether there were none.
+        """
+        graph = self._graph
+        rows = [its for its in graph.rows if ps is None or holder_of(its) in ps]
+        held = [its for its in graph.saved_parameters if ps is None or holder_of(its) in ps]
+        here = self._here(rows)
+        counters = [graph.counters] if ps is None else []
+        missing = [its for its in (*counters, *held, *rows) if str(its.op.name) not in here]
+        self.session.run([its.initializer for its in missing])
+        return not here
+
+    def _here(self, variables: Sequence[tf.Variable]) -> set[str]:
+        """Return the names of those of these variables that are there, in their own shapes."""
+        asked = []
+        for its in variables:
+            with self._graph.graph.as_default(), tf.device(its.device):
+                asked.append((its, its.is_initialized(), tf.raw_ops.VariableShape(input=its.handle)))
+        are_there = self.session.run([is_there for _, is_there, _ in asked])
+        there = [(its, shape) for (its, _, shape), is_there in zip(asked, are_there, strict=True) if is_there]
+        shapes = self.session.run([shape for _, shape in there])
+        pairs = zip((its for its, _ in there), shapes, strict=True)
+        return {str(its.op.name) for its, shape in pairs if its.shape.as_list() == shape.tolist()}
 
     def restore(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> None:
         """Set all variables, or those on these ps, to their values in it, as RestoreOperation.run does."""

@@ -115,7 +115,7 @@ class Tables:
         return [found[number] for number in sorted(found)]
 
     def first_values(self) -> list[tf.Operation]:
-        """Return operations that set the tables to their first values."""
+        """Return operations that give each row its first value; parts must be there, and 0 everywhere."""
         return [operation for fused in self.fused for operation in _first_values(fused, self._seed)]
 
     def look_up(
@@ -296,7 +296,7 @@ def _split_request(request: tf.Tensor, tables: int) -> list[tf.Tensor]:
 
 
 def _first_values(fused: _Fused, seed: int) -> list[tf.Operation]:
-    """Return an operation for each part; a part is 0 everywhere before."""
+    """Return an operation for each part."""
     if not any(table.scale for _, table in fused.tables):
         return []
     return [_fill(fused, number, _key(seed, fused.width)) for number in range(len(fused.variable.pieces))]
@@ -318,7 +318,7 @@ def _fill(fused: _Fused, number: int, key: np.uint64) -> tf.Operation:
         ):
             return start + at_once
 
-    with tf.device(part.device), tf.control_dependencies([part.initializer]):
+    with tf.device(part.device):
         begin = tf.identity(tf.constant(0, tf.int64))
         end = v1.while_loop(lambda start: start < part.shape[0], fill, [begin], parallel_iterations=1)
         return end.op

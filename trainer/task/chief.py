@@ -62,10 +62,14 @@ class Chief:
 
     def _set_all(self, session: TrainingSession, ledger: Ledger) -> int:
         """Set all variables; return the global step from which the run goes on."""
-        session.initialise()
+        are_new = session.create()
         checkpoint = self.saver.newest_checkpoint()
         fields: dict[str, object] = {"ps_parameters": self._parameters()}
         if checkpoint is None:
+            if are_new:
+                session.set_first_values()
+            else:
+                session.initialise()
             say("The variables have their first values: there is no checkpoint of this run.")
             self._task.records.write("initialised", {"global_step": 0, **fields})
         else:
@@ -91,7 +95,7 @@ class Chief:
         if self._task.settings.ps_recovery != "partial" or "ps0" in lost:
             return None
         global_step = session.counters()[GLOBAL_STEP]
-        session.create_on(lost)
+        session.create(lost)
         checkpoint = self.saver.newest_checkpoint(lost)
         if checkpoint is None or checkpoint.global_step not in self.saver.own_steps - {global_step}:
             return None

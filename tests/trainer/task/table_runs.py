@@ -89,7 +89,7 @@ class SavingRun:
 
     def restore_alone(self, checkpoint: Checkpoint, ps: Sequence[str]) -> None:
         """Restore what lies on ps that have lost all."""
-        self.session.create_on(ps)
+        self.session.create(ps)
         assert self.tables.missing(checkpoint, ps) == ""
         self.session.restore(checkpoint, ps)
         self.tables.restore(self.session.session, checkpoint, ps)

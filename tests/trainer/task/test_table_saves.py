@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+import tensorflow as tf
 
 from tests.few import few
 from tests.trainer.processes import until
@@ -81,6 +82,38 @@ def test_lost_ps_restore_their_parts_alone_and_the_others_keep_theirs(
         for part, ps in enumerate(every):
             expected = held if ps in lost else later
             assert found[name][part::3].tobytes() == expected[name][part::3].tobytes()
+
+
+def test_rows_that_are_there_are_restored_in_their_place(
+    tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
+) -> None:
+    """A ps may have no room for them twice."""
+    run = SavingRun(cluster_of(3), tmp_path, optimizer="adagrad")
+    run.steps(4)
+    saved, held = run.save()
+    run.steps(2)
+    trained = run.values()
+    assert not run.session.create()
+    created, tables = run.values(), {its.rows.table for its in saved.tables}
+    for name in trained:
+        assert (created[name].tobytes() == trained[name].tobytes()) == (name in tables), name
+    run.tables.forget()
+    run.restore(saved)
+    restored, _ = run.save()
+    assert restored.fingerprint == saved.fingerprint
+    same(run.values(), held)
+
+    # Those of another run that a server still has.
+    (part, *_) = run.graph.rows
+    with run.graph.graph.as_default(), tf.device(part.device):
+        value = tf.ones([1, *part.shape[1:]])
+        handle = tf.raw_ops.VarHandleOp(dtype=value.dtype, shape=value.shape, shared_name=part.op.name)
+        fewer = tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    run.session.session.run(fewer)
+    assert not run.session.create()
+    assert not run.values()["tables_4"][::3].any()
+    assert run.values()["tables_4"][1::3].any()
+    run.close()
 
 
 def test_a_save_is_one_cut_while_another_worker_pushes(

@@ -70,9 +70,8 @@ def own_tables() -> None:
 
     def begin_with_own(session: TrainingSession, graph: TrainingGraph, target: str) -> None:
         begin(session, graph, target)
-        held = graph.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-        session.session.run([its.initializer for its in held if its.op.name.startswith(_OWN)])
-        session.session.run(graph.initializers[len(held) :])
+        session.session.run([its.initializer for its in graph.rows])
+        session.set_first_values()
 
     tables.create_filled = row_optimizers.create_filled = create_own  # type: ignore[attr-defined]
     TrainingSession.__init__ = begin_with_own  # type: ignore[method-assign, assignment]
