@@ -87,7 +87,8 @@ def _batches_in_a_step(run: Run) -> int | None:
 
 
 def _part(part: Run) -> dict[str, Any]:
-    return {"workers": len(part.workers), "first_step": part.first_step, "last_step": part.global_steps}
+    numbers = {"ps": len(part.ps), "workers": len(part.workers)}
+    return {**numbers, "first_step": part.first_step, "last_step": part.global_steps}
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:

@@ -25,7 +25,7 @@ class PartPlan:
 
 
 def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
-    """Return the parts of a run, in order; () for a run whose workers were always the same.
+    """Return the parts of a run, in order; () for a run whose tasks were always the same.
 
     A process belongs to the part in which the chief of the same plan met it. What the last part was asked is
     in the run itself; its tasks are those of its plan. Plans under which the chief never trained have no

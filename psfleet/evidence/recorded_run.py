@@ -23,7 +23,7 @@ class Run:
     tasks.json. `training` is the training part of settings.json, `program` its program, None for a built-in
     model. `evaluator` has the records of the evaluator (trainer/evaluator.py), which is never one of `tasks`.
     `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks them.
-    `parts` are those of a run that went on with other workers (parts.py). A part begins at `first_step`, when
+    `parts` are those of a run that went on with other tasks (parts.py). A part begins at `first_step`, when
     the gradients of each worker in the model were `counted_before` (None: unknown). Unless it `is_last`, it
     ends with `until`, the restore from which the next one goes on.
     """

@@ -131,9 +131,8 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         words = _shown_by_a_program(run, of_program, verdict)
     else:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
-    if not (wrong or lacking) and run.parts:
-        words += f"; its workers were {', then '.join(str(len(part.workers)) for part in run.parts)}"
     if not (wrong or lacking):
+        words += _numbers_of_parts(run)
         early = f"it ended early: {end}" if (end := early_end_of(run)) else ""
         words += "".join(
             f"; {who}"
@@ -203,6 +202,19 @@ def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
         *([log_patterns(run, settings.log_patterns)] if settings.log_patterns else []),
     ]
     return [Answer(answer.check, None, run.problem) for answer in answers] if run.problem else answers
+
+
+def _numbers_of_parts(run: Run) -> str:
+    """Return how many ps and workers the parts of a run had, if they had not all as many."""
+    numbers = {
+        "ps": [len(part.ps) for part in run.parts],
+        "workers": [len(part.workers) for part in run.parts],
+    }
+    return "".join(
+        f"; its {what} were {', then '.join(map(str, of_parts))}"
+        for what, of_parts in numbers.items()
+        if len(set(of_parts)) > 1
+    )
 
 
 def _wrong_in_a_model(run: Run, answers: Sequence[Answer], wrong: Set[str]) -> _Gravest:

@@ -118,7 +118,7 @@ def resumed_settings(
 
 
 def can_resize(settings: Mapping[str, Any]) -> bool:
-    """Return whether a run with these settings can go on with another number of workers."""
+    """Return whether a run with these settings can go on with other numbers of ps and workers."""
     training = settings["cluster"]
     is_shared = training.get("replication") in {"async", "sync"} and training.get("model") != "partition"
     return is_shared and not settings.get("program")

@@ -12,6 +12,7 @@ from trainer.host.wording import cut, first_of, grouped
 
 RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
 
+_CHIEF = ("worker", 0)
 _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 
 
@@ -20,8 +21,8 @@ class Folder:
     """What the controller knows of the run: the state of its folder, and the hash of its plan.
 
     `program` is that of its settings, or None for a built-in model. `began_with` are the tasks of its plan;
-    `resizes` says whether it may go on with another number of workers, and the tasks `away` need not be there
-    (places.py).
+    `resizes` says whether it may go on with other numbers of ps and workers, and the tasks `away` need not be
+    there (places.py).
     """
 
     state: FolderState = ""
@@ -109,21 +110,20 @@ def in_the_way(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) 
 
 
 def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
-    """Return why a run cannot go on with another plan; "" if only other workers than the chief differ."""
+    """Return why a run cannot go on with another plan; "" if it may with other ps and workers."""
     if not ends:
         return "it is still going on, or not collected, with the plan that it began on"
     was, now = (
         {(task["job"], task["index"]): task["host"] for task in of}
         for of in (folder.began_with, plan["tasks"])
     )
-    kept = {task for task in (*was, *now) if task[0] == "ps" or task[1] == 0}
-    if any(was.get(task) != now.get(task) for task in kept):
-        return "a run stays where its checkpoint is"
+    if was.get(_CHIEF) != now.get(_CHIEF):
+        return "worker0 would change its host, and a run stays where its checkpoint is"
     if moved := [
         f"{job}{index}" for job, index in sorted(was.keys() & now) if was[job, index] != now[job, index]
     ]:
         return f"{first_of(moved)} would change its host, and a task's records lie on one host"
-    other = "only an asynchronous or synchronous model, except partition, goes on with other workers"
+    other = "only an asynchronous or synchronous model, except partition, goes on with other tasks"
     return "" if folder.resizes else other
 
 

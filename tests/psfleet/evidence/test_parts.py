@@ -21,16 +21,16 @@ from tests.psfleet.evidence.run_folders import (
 
 @pytest.fixture
 def resized(copy_of: Callable[[str], Path]) -> Path:
-    """Two workers, then three, then the first two again."""
+    """One ps and two workers, then two and three, then the first ones again."""
     return copy_of("resized")
 
 
 def test_a_resized_run_is_proven_with_the_workers_of_each_part(resized: Path) -> None:
     verdict = verdict_of(resized)
     assert verdict.verdict == "proven", verdict.failing
-    assert verdict.headline.endswith("; its workers were 2, then 3, then 2")
+    assert verdict.headline.endswith("; its ps were 1, then 2, then 1; its workers were 2, then 3, then 2")
     first, second, third = verdict.figures["parts"]
-    assert (first["workers"], second["workers"], third["workers"]) == (2, 3, 2)
+    assert [(part["ps"], part["workers"]) for part in (first, second, third)] == [(1, 2), (2, 3), (1, 2)]
     assert first["first_step"] == 0
     assert (first["last_step"], second["last_step"]) == (second["first_step"], third["first_step"])
     assert third["last_step"] == verdict.figures["global_steps"]
@@ -43,7 +43,7 @@ def test_synchronous_steps_aggregate_as_many_gradients_as_the_part_has_workers(
 ) -> None:
     verdict = verdict_of(copy_of("resized_sync"))
     assert verdict.verdict == "proven", verdict.failing
-    assert verdict.headline.endswith("; its workers were 3, then 2")
+    assert verdict.headline.endswith("; its ps were 2, then 1; its workers were 3, then 2")
 
 
 def test_an_earlier_part_needs_the_records_of_its_workers(resized: Path) -> None:
@@ -68,9 +68,12 @@ def test_the_policy_excuses_a_worker_that_was_lost_in_an_earlier_part(resized: P
 
 
 def test_a_worker_of_an_earlier_part_that_had_its_own_ps_is_found(resized: Path) -> None:
-    edit(resized, "worker2", "peers_ready", ps_nonces={"ps0": 7})
+    edit(resized, "worker2", "peers_ready", ps_nonces={"ps0": 7, "ps1": 7})
     found = detail(verdict_of(resized), "same_parameter_servers")
-    assert found == "part 2 (3 workers): worker2 met another ps0 than the chief"
+    assert (
+        found
+        == "part 2 (3 workers): worker2 met another ps0 than the chief; worker2 met another ps1 than the chief"
+    )
 
 
 def test_the_counts_of_each_part_must_add_up(resized: Path) -> None:

@@ -146,20 +146,32 @@ WITH_ANOTHER = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), ("worker", 1, "n3"
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed"])
-def test_a_stopped_or_failed_run_may_be_resumed_with_another_number_of_workers(state: FolderState) -> None:
-    assert decided({}, Folder(state, "bbb", began_with=WITH_ANOTHER, resizes=True)) == "start"
+@pytest.mark.parametrize("another", [("worker", 1, "n3"), ("ps", 1, "n3")])
+def test_a_stopped_or_failed_run_may_be_resumed_with_other_numbers_of_tasks(
+    state: FolderState, another: tuple[str, int, str]
+) -> None:
+    began_with = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), another)
+    assert decided({}, Folder(state, "bbb", began_with=began_with, resizes=True)) == "start"
 
 
 @pytest.mark.parametrize(
     ("began_with", "resizes", "why"),
     [
-        (of_began(("ps", 0, "n1"), ("worker", 0, "n3")), True, "a run stays where its checkpoint is"),
-        (of_began(("ps", 0, "n2"), ("worker", 0, "n2")), True, "a run stays where its checkpoint is"),
-        ((), True, "a run stays where its checkpoint is"),
+        (
+            of_began(("ps", 0, "n1"), ("worker", 0, "n3")),
+            True,
+            "worker0 would change its host, and a run stays",
+        ),
+        (
+            of_began(("ps", 0, "n2"), ("worker", 0, "n2")),
+            True,
+            "ps0 would change its host, and a task's records",
+        ),
+        ((), True, "worker0 would change its host, and a run stays where its checkpoint is"),
         (WITH_ANOTHER, False, "only an asynchronous or synchronous model, except partition, goes on"),
     ],
 )
-def test_a_run_is_not_resumed_with_another_ps_or_another_host_of_its_chief(
+def test_a_run_is_not_resumed_with_another_host_of_its_chief_or_of_a_ps_that_stays(
     began_with: Sequence[Mapping[str, Any]], resizes: bool, why: str
 ) -> None:
     problems = decided({}, Folder("stopped", "bbb", began_with=began_with, resizes=resizes))
@@ -193,7 +205,8 @@ def test_a_run_that_is_still_going_on_is_not_resized(lead: dict[str, Any]) -> No
         (
             {},
             Folder("stopped", "bbb"),
-            "run r1 began on plan bbb, today's inventory is plan aaa; a run stays where its checkpoint is: "
+            "run r1 began on plan bbb, today's inventory is plan aaa; worker0 would change its host, and a "
+            "run stays where its checkpoint is: "
             "put the inventory back, or begin a new run",
         ),
         (

@@ -119,9 +119,13 @@ def values_of(session: tf.compat.v1.Session, graph: TrainingGraph) -> dict[str, 
 def set_values(session: tf.compat.v1.Session, graph: TrainingGraph, values: Mapping[str, Numbers]) -> None:
     """Give all variables of a graph these values, by their names; the number of ps may be another."""
     for variable in graph.variables:
-        pieces, whole = pieces_of(variable), values[name_of(variable)]
-        of_table = [whole[number :: len(pieces)] for number in range(len(pieces))]
-        of_pieces = of_table if isinstance(variable, TableVariable) else split_array(variable, whole)
+        name = name_of(variable)
+        # Of what Adam has for each ps, those values may have fewer: "adam_steps", but no "adam_steps_1".
+        pieces, whole = pieces_of(variable), values[name if name in values else name.rpartition("_")[0]]
+        if isinstance(variable, TableVariable):
+            of_pieces = [whole[number :: len(pieces)] for number in range(len(pieces))]
+        else:
+            of_pieces = list(split_array(variable, whole))
         for piece, value in zip(pieces, of_pieces, strict=True):
             session.run(piece.initializer, {piece.initializer.inputs[1]: value})
 

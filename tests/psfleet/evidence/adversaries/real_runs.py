@@ -161,19 +161,24 @@ def _killed_and_back(_runs: RealRuns, folder: Path) -> Path:
     return train(folder, 2, (LINEAR, "--steps=800"), start_again, programs=programs)
 
 
-def _resized(replication: str, *numbers: int) -> Callable[[RealRuns, Path], Path]:
-    """Return what trains a run that is stopped, and goes on with another number of workers, once or more."""
+def _resized(replication: str, *numbers: tuple[int, int]) -> Callable[[RealRuns, Path], Path]:
+    """Return what trains a run that is stopped, and goes on with other numbers of ps and of workers."""
     flags = (LINEAR, f"--replication={replication}")
 
     def train_parts(_runs: RealRuns, folder: Path) -> Path:
         run, steps = folder / RUN_ID, 0
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(1 + max(numbers))]
+        most = [max(of_job) for of_job in zip(*numbers, strict=True)]
+        free = [f"127.0.0.1:{port}" for port in free_ports(sum(most))]
+        addresses = {"ps": free[: most[0]], "worker": free[most[0] :]}
         (run / "events").mkdir(parents=True)
-        for place, workers in enumerate(numbers):
+        for place, (ps, workers) in enumerate(numbers):
             is_last = place + 1 == len(numbers)
-            with Cluster(folder / "hosts", 1, workers, flags, program=PAUSING) as cluster:
-                cluster.hosts = {"ps": addresses[:1], "worker": addresses[1 : 1 + workers]}
-                plan = plan_of(("ps", addresses[0]), *(("worker", each) for each in cluster.hosts["worker"]))
+            with Cluster(folder / "hosts", ps, workers, flags, program=PAUSING) as cluster:
+                cluster.hosts = {"ps": addresses["ps"][:ps], "worker": addresses["worker"][:workers]}
+                plan = plan_of(
+                    *(("ps", each) for each in cluster.hosts["ps"]),
+                    *(("worker", each) for each in cluster.hosts["worker"]),
+                )
                 cluster.environment = {"PSFLEET_PLAN_HASH": plan.hash, "PSFLEET_RELEASE": RELEASE}
                 wanted = [f"--steps={steps + STEPS if is_last else 10**6}"]
                 settings = {"training": settings_of([*flags, *wanted]).as_dict(), "program": None}
@@ -400,8 +405,8 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "lost_for_good": _lost_for_good,
     "left_and_joined": _elastic(join_again=True),
     "left_for_good": _elastic(join_again=False),
-    "resized": _resized("async", 2, 3, 2),
-    "resized_sync": _resized("sync", 3, 2),
+    "resized": _resized("async", (1, 2), (2, 3), (1, 2)),
+    "resized_sync": _resized("sync", (2, 3), (1, 2)),
     "three_workers": _three_workers,
     "slow": _slow,
     "zeros_of_worker1": _faulty("zeros"),
