@@ -5,7 +5,9 @@ No link is followed in any part of a path, because tasks wrote what is there.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 import stat
 import tarfile
@@ -178,8 +180,9 @@ class Packer:
                 self._add_entry(folder, each, f"{above}/{each}", 0)
 
     def _add_folder(self, folder: int, name: str, depth: int) -> None:
-        for entry in sorted(os.listdir(folder)):
-            if not (UNFINISHED in entry and name.partition("/")[0] in {CHECKPOINTS, SAVED}):
+        has_saves = name.partition("/")[0] in {CHECKPOINTS, SAVED}
+        for entry in sorted(os.listdir(folder), key=_newest_first if has_saves else None):
+            if not (UNFINISHED in entry and has_saves):
                 self._add_entry(folder, entry, f"{name}/{entry}", depth)
 
     def _add_entry(self, folder: int, entry: str, name: str, depth: int) -> None:
@@ -219,6 +222,12 @@ class Packer:
             self.left_out.append(f"{name}: changed while it was read: {zeros}")
         self.bytes_left -= found.st_size
         self.files += 1
+
+
+def _newest_first(entry: str) -> tuple[float, str]:
+    """Return a key by which checkpoints come before older ones, which the limit leaves out first."""
+    numbered = re.search(r"-([0-9]{1,18})[.]", entry)
+    return -int(numbered[1]) if numbered else -math.inf, entry
 
 
 def run(step: Step) -> None:

@@ -183,6 +183,20 @@ def test_files_beyond_the_limit_are_left_out_and_named(tmp_path: Path) -> None:
     ]
 
 
+def test_the_limit_leaves_out_older_checkpoints_first(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        written(tmp_path, f"{OF_R1}/checkpoints/model.ckpt-{step}.tables_16.0-of-1.00000.rows", size=400_000)
+    written(tmp_path, f"{OF_R1}/checkpoints/checkpoint")
+    names, left_out = packed(tmp_path)
+    assert [name for name in names if name.endswith(("checkpoint", ".rows"))] == [
+        "checkpoints/checkpoint",
+        "checkpoints/model.ckpt-100.tables_16.0-of-1.00000.rows",
+        "checkpoints/model.ckpt-10.tables_16.0-of-1.00000.rows",
+    ]
+    (left,) = left_out
+    assert left.startswith("checkpoints/model.ckpt-9.")
+
+
 def test_the_number_of_files_and_the_depth_of_folders_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
