@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def own_tables() -> None:
 
 def restore_one_ps() -> None:
     """Let what lies on the second ps keep its first values when a checkpoint is restored."""
-    create, at_home = RestoreOperation.__init__, TableSaves._at_home
+    create, at_home_of = RestoreOperation.__init__, TableSaves._at_home_of
 
     def create_half(operation: RestoreOperation, variables: Sequence[AnyVariable]) -> None:
         create(operation, variables)
@@ -88,11 +88,13 @@ def restore_one_ps() -> None:
                 value, _ = operation._assignments[piece.op.name]
                 operation._assignments[piece.op.name] = (value, tf.no_op())
 
-    def half_at_home(saves: TableSaves, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
-        return {**at_home(saves, checkpoint), "ps1": {}}
+    def half_at_home_of(
+        saves: TableSaves, only: Collection[str] | None, checkpoint: Checkpoint
+    ) -> dict[str, dict[RowFile, str]]:
+        return {**at_home_of(saves, only, checkpoint), "ps1": {}}
 
     RestoreOperation.__init__ = create_half  # type: ignore[method-assign, assignment]
-    TableSaves._at_home = half_at_home  # type: ignore[method-assign, assignment]
+    TableSaves._at_home_of = half_at_home_of  # type: ignore[method-assign, assignment]
 
 
 def restore_permuted() -> None:
