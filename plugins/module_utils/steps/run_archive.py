@@ -27,6 +27,7 @@ from ..step import Step
 OPTIONS = {
     "run_id": {"required": True, "description": "The run."},
     "limit_megabytes": {"type": "int", "required": True, "description": "Limit of all files; others stay."},
+    "limit_of": {"default": "training_run_collect_megabytes", "description": "The variable with that limit."},
     "folders": {
         "type": "list",
         "elements": "str",
@@ -104,6 +105,7 @@ class Packer:
     archive: tarfile.TarFile
     bytes_left: int
     only: str = ""
+    limit_of: str = ""
     files: int = 0
     left_out: list[str] = field(default_factory=list)
 
@@ -209,7 +211,7 @@ class Packer:
             return
         if found.st_size > self.bytes_left:
             self.left_out.append(
-                f"{name}: {readable(found.st_size)}, above the limit of what is collected from one host"
+                f"{name}: {readable(found.st_size)}, above the limit for one host, {self.limit_of}"
             )
             return
         member = tarfile.TarInfo(name)
@@ -262,7 +264,9 @@ def packed_in(
     try:
         handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
-            packer = Packer(tar, min(most, values["limit_megabytes"]) * MEGABYTE, values["only"])
+            packer = Packer(
+                tar, min(most, values["limit_megabytes"]) * MEGABYTE, values["only"], values["limit_of"]
+            )
             packer.add_run(values)
     except OSError as error:
         if path:

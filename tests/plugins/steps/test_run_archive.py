@@ -178,8 +178,8 @@ def test_files_beyond_the_limit_are_left_out_and_named(tmp_path: Path) -> None:
     names, left_out = packed(tmp_path)
     assert names == ["events/a", "output/c", "output/d"]  # to the last byte
     assert left_out == [
-        "devices/b: 2.0 MB, above the limit of what is collected from one host",
-        "output/e: 200.0 kB, above the limit of what is collected from one host",
+        "devices/b: 2.0 MB, above the limit for one host, training_run_collect_megabytes",
+        "output/e: 200.0 kB, above the limit for one host, training_run_collect_megabytes",
     ]
 
 
@@ -280,7 +280,7 @@ def test_on_a_full_disk_the_records_are_packed_in_memory(
     assert (archive.parent, names) == (Path("/dev/shm"), ["events/worker0.jsonl"])
     assert ARCHIVE.fullmatch(str(archive))
     assert answer["left_out"] == [
-        "checkpoints/large: 900.0 kB, above the limit of what is collected from one host"
+        "checkpoints/large: 900.0 kB, above the limit for one host, training_run_collect_megabytes"
     ]
     said = f"{full} has 0 bytes free (No space left on device): packed in /dev/shm instead"
     assert answer["warnings"] == [f"{said}, its records before all else"]
