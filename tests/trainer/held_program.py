@@ -28,7 +28,7 @@ from trainer.task.chief import Chief
 
 _PLACES: dict[str, Callable[..., object]] = {
     "step": TrainingSession.step,
-    "initialise": TrainingSession.initialise,
+    "create": TrainingSession.create,
     "line_up": Barrier.line_up,
     "end": Chief.end,
     "save": CheckpointFolder.write,

@@ -83,14 +83,14 @@ def test_a_ps_that_hangs_for_ever_ends_the_run_as_cluster_broke(tmp_path: Path) 
 
 
 @pytest.mark.chaos
-def test_no_task_gives_up_while_the_chief_initialises_the_variables(tmp_path: Path) -> None:
+def test_no_task_gives_up_while_the_chief_creates_the_variables(tmp_path: Path) -> None:
     release = tmp_path / "release"
     with Cluster(tmp_path, flags=[*LINEAR, "--barrier_deadline_seconds=5"]) as cluster:
         cluster.start("ps0", program=program_at("nowhere", NEVER))  # 10 s without a chief, and it gives up
         cluster.until(lambda: "listens at" in cluster.output("ps0"), "the ps")
-        cluster.start("worker0", program=program_at("initialise", release))
+        cluster.start("worker0", program=program_at("create", release))
         cluster.start("worker1")
-        cluster.until(lambda: held_at("initialise") in cluster.output("worker0"), "the chief to be held")
+        cluster.until(lambda: held_at("create") in cluster.output("worker0"), "the chief to be held")
         _until_told_for(cluster, 12)
         release.touch()
         assert cluster.wait() == dict.fromkeys(cluster.tasks, 0)
@@ -178,8 +178,8 @@ def test_a_worker_that_loses_its_ps_six_times_without_a_step_ends_as_cluster_bro
 def test_the_loss_of_a_task_leaves_no_session_open(tmp_path: Path) -> None:
     with Cluster(tmp_path, workers=1, flags=LINEAR) as cluster:
         cluster.start("ps0")
-        cluster.start("worker0", program=program_at("initialise,line_up,step", 1))
+        cluster.start("worker0", program=program_at("create,line_up,step", 1))
         assert cluster.wait() == {"ps0": 0, "worker0": 0}
         assert "Open sessions: 2\n" in cluster.output("worker0")
         losses = re.findall(r"^Lost at (\w+)$", cluster.output("worker0"), re.MULTILINE)
-        assert sorted(losses) == ["initialise", "line_up", "step"]
+        assert sorted(losses) == ["create", "line_up", "step"]
