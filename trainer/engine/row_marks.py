@@ -33,6 +33,8 @@ v1 = tf.compat.v1
 NONE, CHANGED, ALL = 0, 1, 254
 # The bytes of rows that are read at once: pushes wait for so long.
 _BYTES_AT_ONCE = 4 << 20
+# The most bytes of rows that wait to be written in order.
+_BYTES_WAITING = 64 << 20
 
 Numbers = npt.NDArray[Any]
 
@@ -150,11 +152,25 @@ class MarkedPart:
         if count := _run(session, self._size):
             yield _run(session, self._kept, {self._count: count})
 
-    def read(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
-        """Yield the rows that the save wants, some at a time, each once."""
-        for held in self._ranges():
-            yield _run(session, self._read, {self._range: held})
-            yield from self.kept(session)
+    def read(
+        self, session: tf.compat.v1.Session, kept: Sequence[Sequence[Numbers]] = ()
+    ) -> Iterator[Sequence[Numbers]]:
+        """Yield the rows that the save wants, some at a time, each once, and those that were `kept` before.
+
+        They come in the order of their positions, so that files are written from their beginning to their
+        end: rows that pushes keep are of positions not read yet, and wait for them. If too many wait, all of
+        these come at once.
+        """
+        waiting = [*kept]
+        for first, end in self._ranges():
+            waiting += [_run(session, self._read, {self._range: (first, end)}), *self.kept(session)]
+            joined = [np.concatenate(its) for its in zip(*waiting, strict=True)]
+            are_many = sum(its.nbytes for its in joined) > _BYTES_WAITING
+            is_due = np.full(len(joined[0]), True) if are_many else joined[0] < end
+            due = np.flatnonzero(is_due)
+            due = due[np.argsort(joined[0][due], kind="stable")]
+            yield [its[due] for its in joined]
+            waiting = [[its[~is_due] for its in joined]]
 
     def forget(self, session: tf.compat.v1.Session) -> None:
         """Let no row count as changed, and no save go on."""

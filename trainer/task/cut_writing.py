@@ -6,7 +6,7 @@ A cut ends once all of its rows are in files, or it is stopped: nothing waits fo
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -95,7 +95,7 @@ class PartOfCut:
             found += [of_delta, *(its[0] for its in kept)]
             of_delta = np.unique(np.concatenate(found)).astype(of_delta.dtype)
             expected = len(of_delta)
-        for positions, *values in chain(kept, self.marked.read(session)):
+        for positions, *values in self.marked.read(session, kept):
             places, written = positions, values
             if self._delta:
                 its_positions = positions.astype(of_delta.dtype)

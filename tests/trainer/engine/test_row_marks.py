@@ -37,12 +37,17 @@ class _Part:
         self.session = open_session(tasks.servers[2].target, own, [])
 
     def read(self, training: TrainingSession) -> tuple[dict[str, Numbers], list[int]]:
-        """Return the rows as a save gets them, with a step after each read, and how often it gets each."""
+        """Return the rows as a save gets them, with a step after each read, and how often it gets each.
+
+        They come in the order of their positions, unless none may wait for those before it.
+        """
         found = {its.name: np.zeros(its.shape, its.dtype.as_numpy_dtype) for its in self.tables.values()}
-        times = [0] * 28
+        times, last = [0] * 28, -1
         for positions, *values in self.marked.read(self.session):
             for position in positions:
                 times[position] += 1
+                assert position > last or row_marks._BYTES_WAITING == 0
+                last = position
             for variable, rows in zip(self.marked.variables, values, strict=True):
                 found[self.tables[variable.name].name][positions] = rows
             training.step(lambda: None)
@@ -50,17 +55,23 @@ class _Part:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "replication"),
+    ("optimizer", "replication", "waiting"),
     few(
-        [(optimizer, of) for optimizer in ("sgd", "adagrad", "adam", "ftrl") for of in ("async", "sync")],
-        ("adagrad", "sync"),
-        ("adam", "async"),
+        [
+            (optimizer, of, waiting)
+            for optimizer in ("sgd", "adagrad", "adam", "ftrl")
+            for of, waiting in (("async", 10_000), ("async", 0), ("sync", 10_000))
+        ],
+        ("adagrad", "sync", 10_000),
+        ("adagrad", "async", 0),
+        ("adam", "async", 10_000),
     ),
 )
 def test_rows_are_saved_as_they_were_at_the_cut(
-    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, optimizer: str, replication: str
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch, optimizer: str, replication: str, waiting: int
 ) -> None:
     monkeypatch.setattr(row_marks, "_BYTES_AT_ONCE", 200)
+    monkeypatch.setattr(row_marks, "_BYTES_WAITING", waiting)
     others: dict[str, Any] = (
         {"replication": replication, "replicas_to_aggregate": 1} if replication == "sync" else {}
     )
