@@ -264,9 +264,9 @@ def packed_in(
     try:
         handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
         with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
-            packer = Packer(
-                tar, min(most, values["limit_megabytes"]) * MEGABYTE, values["only"], values["limit_of"]
-            )
+            limit = values["limit_megabytes"]
+            limit_of = values["limit_of"] if limit <= most else f"{most} MB in {directory}"
+            packer = Packer(tar, min(most, limit) * MEGABYTE, values["only"], limit_of)
             packer.add_run(values)
     except OSError as error:
         if path:

@@ -280,7 +280,7 @@ def test_on_a_full_disk_the_records_are_packed_in_memory(
     assert (archive.parent, names) == (Path("/dev/shm"), ["events/worker0.jsonl"])
     assert ARCHIVE.fullmatch(str(archive))
     assert answer["left_out"] == [
-        "checkpoints/large: 900.0 kB, above the limit for one host, training_run_collect_megabytes"
+        "checkpoints/large: 900.0 kB, above the limit for one host, 1 MB in /dev/shm"
     ]
     said = f"{full} has 0 bytes free (No space left on device): packed in /dev/shm instead"
     assert answer["warnings"] == [f"{said}, its records before all else"]
