@@ -166,11 +166,10 @@ class MarkedPart:
             waiting += [_run(session, self._read, {self._range: (first, end)}), *self.kept(session)]
             joined = [np.concatenate(its) for its in zip(*waiting, strict=True)]
             are_many = sum(its.nbytes for its in joined) > _BYTES_WAITING
-            is_due = np.full(len(joined[0]), True) if are_many else joined[0] < end
-            due = np.flatnonzero(is_due)
-            due = due[np.argsort(joined[0][due], kind="stable")]
-            yield [its[due] for its in joined]
-            waiting = [[its[~is_due] for its in joined]]
+            order = np.argsort(joined[0], kind="stable")
+            due = len(order) if are_many else np.count_nonzero(joined[0] < end)
+            yield [its[order[:due]] for its in joined]
+            waiting = [[its[order[due:]] for its in joined]]
 
     def forget(self, session: tf.compat.v1.Session) -> None:
         """Let no row count as changed, and no save go on."""

@@ -284,9 +284,9 @@ def _numbers_in_a_step(rows: int, optimizer: str) -> Counter[str]:
 
 @pytest.mark.parametrize("optimizer", few(["sgd", "adagrad", "adam", "ftrl"], "adagrad", "adam"))
 def test_a_step_computes_with_as_many_numbers_however_many_rows_a_table_has(optimizer: str) -> None:
-    few, many = (_numbers_in_a_step(rows, optimizer) for rows in (50, 50_000))
-    assert few == many
-    assert sum(few.values()) > 6
+    small, large = (_numbers_in_a_step(rows, optimizer) for rows in (50, 50_000))
+    assert small == large
+    assert sum(small.values()) > 6
 
 
 def _resident_bytes() -> int:

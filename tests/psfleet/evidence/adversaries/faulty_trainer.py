@@ -78,7 +78,7 @@ def own_tables() -> None:
 
 
 def restore_one_ps() -> None:
-    """Let what lies on the second ps keep its first values when a checkpoint is restored."""
+    """Let what lies on the second ps stay as it was made when a checkpoint is restored."""
     create, at_home_of = RestoreOperation.__init__, TableSaves._at_home_of
 
     def create_half(operation: RestoreOperation, variables: Sequence[AnyVariable]) -> None:
