@@ -2,13 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from psfleet.evidence.answer import listed, size
-from psfleet.evidence.untrusted_files import read_bytes
+from psfleet.evidence.untrusted_files import MOST_OF_JSON, read_bytes
 from trainer.contract.export import EXPORT
 from trainer.host.saved_places import (
     NOTES,
@@ -18,6 +18,7 @@ from trainer.host.saved_places import (
     SavedPlace,
     noted_places,
 )
+from trainer.host.wording import counted
 
 # Folders of a run's folder, in the order in which they are reported.
 _FOLDERS = (EXPORT, SAVED, "checkpoints", "output", "other_hosts")
@@ -25,8 +26,11 @@ _MOST_FOLDERS, _MOST_SHOWN = 20_000, 4
 _MOST_OF_NOTES, _MOST_TASKS = 64_000, 1000
 _SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
 _PART = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})")
-# Of a run with tables, their rows and what lists them lie beside a checkpoint's own files.
-_OF_TABLES = re.compile(r"tables\.json|[A-Za-z0-9_.-]+\.rows")
+# Of a run with tables, their rows and what lists them lie beside a checkpoint's own files: each file of rows
+# with its SHA-256.
+_MANIFEST, _ROWS = "tables.json", ".rows"
+_OF_TABLES = re.compile(rf"{re.escape(_MANIFEST)}|[A-Za-z0-9_.-]+{re.escape(_ROWS)}")
+_SHA256 = re.compile(rb'"[0-9a-f]{64}"')
 _NUMBERED = re.compile(r"(.*?)(?:-([0-9]{1,18}))?")
 _KERAS = {".keras": "Keras model", ".h5": "Keras model", ".weights.h5": "Keras weights"}
 # Models that are complete in themselves come first.
@@ -40,15 +44,21 @@ _LOADED_BY = {
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder, `bytes` is its size."""
+    """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder, `bytes` is its size.
+
+    `missing` says which of its files are not there; "" if all are.
+    """
 
     path: str
     kind: str
     bytes: int
+    missing: str = ""
 
     def described(self, folder: str) -> str:
-        """Return the kind and size, and the Python code that loads it from a run's folder."""
+        """Return the kind and size, and the Python code that loads it from a run's folder, or what it lacks."""
         path = repr(f"{folder}/{self.path}")
+        if self.missing:
+            return f"{self.kind} {path} lacks {self.missing}: see what was left out"
         return f"{self.kind}, {size(self.bytes)}: {_LOADED_BY[self.kind].format(path)}"
 
 
@@ -63,7 +73,7 @@ def model_lines(folder: Path, shown: str) -> Iterator[tuple[str, bool]]:
     """Yield a line for each collected model, or why there is none, and whether it is a good line."""
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:
-        yield model.described(shown), True
+        yield model.described(shown), not model.missing
     if more := models[_MOST_SHOWN:]:
         yield f"and {len(more)} more: {listed(model.path for model in more)}", True
     if not models:
@@ -126,7 +136,8 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
             if suffix:
                 yield FoundModel(f"{path}/{each}", _KERAS[suffix], total)
         for prefix, total in _checkpoints(sizes).items():
-            yield FoundModel(f"{path}/{prefix}", "checkpoint", total)
+            missing = _missing_rows(Path(place, prefix), sizes)
+            yield FoundModel(f"{path}/{prefix}", "checkpoint", total, missing)
 
 
 def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
@@ -147,6 +158,19 @@ def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
         + sum(total for name, total in sizes.items() if _is_of_tables(name, prefix))
         for _, prefix in newest.values()
     }
+
+
+def _missing_rows(checkpoint: Path, names: Collection[str]) -> str:
+    """Return how many of the files with rows of a checkpoint's tables are not among the names of its folder."""
+    manifest = f"{checkpoint.name}.{_MANIFEST}"
+    there = sum(name.endswith(_ROWS) and _is_of_tables(name, checkpoint.name) for name in names)
+    if manifest not in names:
+        return f"the list of {counted(there, 'file')} with rows" if there else ""
+    try:
+        expected = len(_SHA256.findall(read_bytes(checkpoint.with_name(manifest), MOST_OF_JSON)))
+    except OSError as error:
+        return f"a list of its rows that can be read ({error})"
+    return f"{expected - there} of {counted(expected, 'file')} with rows" if there < expected else ""
 
 
 def _is_of_tables(name: str, prefix: str) -> bool:

@@ -62,6 +62,29 @@ def test_the_size_of_a_checkpoint_has_the_rows_of_its_tables(tmp_path: Path) -> 
     assert lines(tmp_path) == [(f"checkpoint, 5 kB: {call}", True)]
 
 
+@pytest.mark.parametrize(
+    ("listed", "left_out", "lacks"),
+    [
+        (3, ["tables_16.1-of-2.00000.rows"], "2 of 3 files with rows"),
+        (1, ["tables.json"], "the list of 2 files with rows"),
+        (2, [], ""),
+    ],
+)
+def test_a_checkpoint_whose_rows_stayed_on_the_hosts_is_no_model(
+    tmp_path: Path, listed: int, left_out: list[str], lacks: str
+) -> None:
+    names = ["tables.json", "tables_16.0-of-2.00000.rows", "tables_16.1-of-2.00000.rows"]
+    prefix = "checkpoints/model.ckpt-10"
+    made(tmp_path, *checkpoint(prefix), *(f"{prefix}.{name}" for name in names))
+    (tmp_path / f"{prefix}.tables.json").write_text(json.dumps([f"{n:064x}" for n in range(listed)]))
+    for name in left_out:
+        (tmp_path / f"{prefix}.{name}").unlink()
+    [(line, is_good)] = lines(tmp_path)
+    assert is_good == (not lacks)
+    if lacks:
+        assert line == f"checkpoint 'runs/r1/{prefix}' lacks {lacks}: see what was left out"
+
+
 def test_an_incomplete_checkpoint_is_not_listed(tmp_path: Path) -> None:
     made(
         tmp_path,
