@@ -19,19 +19,11 @@ from psfleet.run.folder import (
     state_of,
     tasks_of_run,
 )
+from psfleet.run.going_on import RefusedError, elsewhere, going_on, stopped_tasks, unstopped
 from psfleet.run.person import beginning
 from psfleet.run.places import absent, is_elastic, leaving, left_out
 from psfleet.run.settings import can_resize, resumed_settings
-from psfleet.run.start import (
-    Folder,
-    RefusedError,
-    decide,
-    elsewhere,
-    going_on,
-    hindrances,
-    stopped_tasks,
-    unstopped,
-)
+from psfleet.run.start import Folder, decide, hindrances
 from psfleet.watch.exports import (
     described_export,
     is_exported,

@@ -13,7 +13,7 @@ from psfleet.inventory.problems import shown
 from psfleet.report.devices import render
 from psfleet.report.model_card import model_card
 from psfleet.run.folder import write_beginning
-from psfleet.run.start import RefusedError
+from psfleet.run.going_on import RefusedError
 from psfleet.watch.exports import accepted, told, verdict_on
 from trainer.contract.export import EXPORT
 from trainer.contract.json_files import write_json

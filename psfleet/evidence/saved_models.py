@@ -55,7 +55,7 @@ class FoundModel:
     missing: str = ""
 
     def described(self, folder: str) -> str:
-        """Return the kind and size, and the Python code that loads it from a run's folder, or what it lacks."""
+        """Return the kind and size, and the Python code that loads it from a folder, or what it lacks."""
         path = repr(f"{folder}/{self.path}")
         if self.missing:
             return f"{self.kind} {path} lacks {self.missing}: see what was left out"
@@ -161,7 +161,7 @@ def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _missing_rows(checkpoint: Path, names: Collection[str]) -> str:
-    """Return how many of the files with rows of a checkpoint's tables are not among the names of its folder."""
+    """Return how many files with rows of a checkpoint are not among the names of its folder, or ""."""
     manifest = f"{checkpoint.name}.{_MANIFEST}"
     there = sum(name.endswith(_ROWS) and _is_of_tables(name, checkpoint.name) for name in names)
     if manifest not in names:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, VARIABLE, needed_workers
+from psfleet.run.going_on import RefusedError
 from psfleet.run.settings import can_resize
-from psfleet.run.start import RefusedError
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.task_names import CHIEF
 from trainer.host.wording import counted, first_of

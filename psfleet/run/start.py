@@ -1,19 +1,17 @@
 """Decides from the hosts' state whether a run may start, is already going on, or is to be collected."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from psfleet.run.folder import FolderState, lead_of
+from psfleet.run.going_on import RUN_ID_RULE, RefusedError, begun, elsewhere, other_runs, tasks_on
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import cut, first_of, grouped
 
-RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
-
 _CHIEF = ("worker", 0)
-_ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 
 
 @dataclass(frozen=True)
@@ -31,14 +29,6 @@ class Folder:
     began_with: Sequence[Mapping[str, Any]] = ()
     resizes: bool = False
     away: Collection[str] = ()
-
-
-class RefusedError(ValueError):
-    """A user's request that cannot be fulfilled; `problems` lists every reason."""
-
-    def __init__(self, *problems: str) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
 
 
 def decide(
@@ -69,7 +59,7 @@ def decide(
     attaches = of_lead and bool(leading["alive"])
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
     needed = [task for task in tasks if task["name"] not in folder.away]
-    problems = [*_left_out(needed, hosts), *_undeployed(plan, of_run), *_other_runs(run_id, hosts)]
+    problems = [*_left_out(needed, hosts), *_undeployed(plan, of_run), *other_runs(run_id, hosts)]
     if not (attaches or collects):  # tasks that run, or ran, keep the versions that they started with
         problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
         problems += () if folder.state else _held(run_id, of_run)
@@ -106,7 +96,7 @@ def hindrances(
 
 def in_the_way(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
     """Return why nothing else may run on these hosts: they are not deployed, or a run is going on."""
-    return [*_undeployed(plan, hosts), *_other_runs("", hosts)]
+    return [*_undeployed(plan, hosts), *other_runs("", hosts)]
 
 
 def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
@@ -148,10 +138,10 @@ def deploy_problems(
     moved = [its["deployed"] for its in busy.values() if its["deployed"].get("hash") != plan["hash"]]
     if moved:
         changes = "; ".join(_differences(moved[0], plan))
-        return [*lacking, *_other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
+        return [*lacking, *other_runs("", busy), f"its tasks would be ended by another plan: {changes}"]
     if not busy or allowed:
         return lacking
-    return [*lacking, *_other_runs("", busy, beside)]
+    return [*lacking, *other_runs("", busy, beside)]
 
 
 def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> list[str]:
@@ -160,62 +150,6 @@ def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> l
     return [
         f"{', '.join(names)}: deployed last by {by}" for by, names in others.items() if by not in {"", person}
     ]
-
-
-def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
-    """Return the run that stop.yml stops, "" if none is going on.
-
-    `asked` is the run that the user named, or "". Raises RefusedError if another run or several runs are
-    going on, or if a host reports an invalid name.
-    """
-    tasks = _tasks_on(hosts)
-    run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
-    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:
-        raise RefusedError(*spoiled)
-    if len(run_ids) > 1:
-        named = (f"{run_id}{_begun(tasks, run_id)}" for run_id in run_ids)
-        raise RefusedError(f"several runs are going on: {'; '.join(named)}. Stop their units on the hosts")
-    if asked and run_ids and asked != run_ids[0]:
-        raise RefusedError(
-            f"run_id is {asked}, but the run that is going on is {run_ids[0]}{_begun(tasks, run_ids[0])}; "
-            f"nothing was stopped. To stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
-        )
-    return run_ids[0] if run_ids else ""
-
-
-def stopped_tasks(
-    run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return the tasks that stop.yml stops: those of the run, and others that hosts still run for it.
-
-    `tasks` are those of the run as far as the controller knows (`tasks_of_run`). A host may run others, of an
-    earlier inventory; they are marked as `stray`, because what they leave does not belong to the run.
-    """
-    known = {(task["name"], task["host"]) for task in tasks}
-    strays = [
-        {name: task[name] for name in ("name", "job", "index")}
-        | {"host": host, "role": _ROLE_OF_JOB.get(task["job"], "client"), "stray": True}
-        for host, found in hosts.items()
-        for task in found["tasks"]
-        if task["run_id"] == run_id and task["alive"] and (task["name"], host) not in known
-    ]
-    return [*(dict(task) for task in tasks), *strays]
-
-
-def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return a message about tasks that could not be stopped as their hosts were not reached, or ""."""
-    names = elsewhere(tasks, hosts)
-    if not names:
-        return ""
-    return (
-        f"Not reached, and perhaps still alive: {names}. Type stop.yml again when they are in the inventory "
-        "and can be reached, or on the host: systemctl stop 'psfleet-*@*'"
-    )
-
-
-def elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return the names of the tasks that are on none of these hosts."""
-    return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
 def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Iterator[str]:
@@ -314,7 +248,7 @@ def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
             f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"
-            f"{_begun(_tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): resume it from the "
+            f"{begun(tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): resume it from the "
             "controller where it began, choose another run_id, or remove the files there"
         )
 
@@ -336,33 +270,3 @@ def _places(plan: Mapping[str, Any]) -> dict[str, str]:
         )
         for task in plan.get("tasks", ())
     }
-
-
-def _tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [task for found in hosts.values() for task in found["tasks"]]
-
-
-def _begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
-    """Return who began a run and when, as its hosts report it; "" if none does."""
-    begun = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
-    return f", begun by {first_of(begun, 3, ' or ')}" if begun else ""
-
-
-def _other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
-    """Yield the runs that are going on, and what the user can do about each; stopping it comes last."""
-    alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
-    for other, tasks in grouped(
-        (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
-    ).items():
-        if not RUN_ID.fullmatch(other):  # it would be part of a command to copy
-            yield f"{_spoiled(other)} ({', '.join(tasks)})"
-        elif other != run_id:
-            yield (
-                f"run {other} is going on ({', '.join(tasks)}){_begun(_tasks_on(hosts), other)}: watch it "
-                f"with ansible-playbook train.yml -e run_id={other}, or wait for its end{beside}. Where it "
-                f"is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id={other}"
-            )
-
-
-def _spoiled(run_id: str) -> str:
-    return f"a host names the run {run_id!r}; expected {RUN_ID_RULE}"

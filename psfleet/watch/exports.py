@@ -13,7 +13,8 @@ from psfleet.evidence.saved_models import find_models
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.inventory.problems import shown
 from psfleet.run.folder import state_of
-from psfleet.run.start import RefusedError, in_the_way
+from psfleet.run.going_on import RefusedError
+from psfleet.run.start import in_the_way
 from trainer.contract.export import EXPORT, PROGRAM, program_fingerprint, signature_name
 from trainer.contract.json_files import read_object
 from trainer.host.disk_space import readable

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from plugins.plugin_utils.running import answers_in
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.run.going_on import RefusedError, going_on, stopped_tasks, unstopped
 from psfleet.run.host_answers import UnusableError, checked
-from psfleet.run.start import Folder, RefusedError, decide, going_on, stopped_tasks, unstopped
+from psfleet.run.start import Folder, decide
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table

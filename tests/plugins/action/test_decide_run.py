@@ -9,8 +9,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from plugins.action import decide_run
+from psfleet.run.going_on import RefusedError
 from psfleet.run.settings import run_settings
-from psfleet.run.start import RefusedError
 from tests.plugins.steps.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_start import found

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from psfleet.run.going_on import RefusedError
 from psfleet.run.places import absent, is_elastic, leaving, left_out
-from psfleet.run.start import RefusedError, hindrances
+from psfleet.run.start import hindrances
 from tests.psfleet.run.test_start import PLAN, found
 
 TASKS: list[dict[str, Any]] = [

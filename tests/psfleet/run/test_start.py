@@ -8,16 +8,8 @@ import pytest
 from ansible import constants
 
 from psfleet.run.folder import FolderState
-from psfleet.run.start import (
-    Folder,
-    RefusedError,
-    decide,
-    deploy_problems,
-    deployed_by_others,
-    going_on,
-    stopped_tasks,
-    unstopped,
-)
+from psfleet.run.going_on import RefusedError, going_on, stopped_tasks, unstopped
+from psfleet.run.start import Folder, decide, deploy_problems, deployed_by_others
 from psfleet.watch.hints import with_inventory
 from trainer.host.environment import TENSORFLOW_VERSION
 

@@ -1,0 +1,106 @@
+"""The runs that are going on, by what hosts said: who is in the way of another, and what stop.yml stops."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trainer.host.task_traces import RUN_ID
+from trainer.host.wording import first_of, grouped
+
+RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
+
+_ROLE_OF_JOB = {"ps": "ps", "server": "server"}
+
+
+class RefusedError(ValueError):
+    """A user's request that cannot be fulfilled; `problems` lists every reason."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
+    """Return the run that stop.yml stops, "" if none is going on.
+
+    `asked` is the run that the user named, or "". Raises RefusedError if another run or several runs are
+    going on, or if a host reports an invalid name.
+    """
+    tasks = tasks_on(hosts)
+    run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
+    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:
+        raise RefusedError(*spoiled)
+    if len(run_ids) > 1:
+        named = (f"{run_id}{begun(tasks, run_id)}" for run_id in run_ids)
+        raise RefusedError(f"several runs are going on: {'; '.join(named)}. Stop their units on the hosts")
+    if asked and run_ids and asked != run_ids[0]:
+        raise RefusedError(
+            f"run_id is {asked}, but the run that is going on is {run_ids[0]}{begun(tasks, run_ids[0])}; "
+            f"nothing was stopped. To stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
+        )
+    return run_ids[0] if run_ids else ""
+
+
+def stopped_tasks(
+    run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the tasks that stop.yml stops: those of the run, and others that hosts still run for it.
+
+    `tasks` are those of the run as far as the controller knows (`tasks_of_run`). A host may run others, of an
+    earlier inventory; they are marked as `stray`, because what they leave does not belong to the run.
+    """
+    known = {(task["name"], task["host"]) for task in tasks}
+    strays = [
+        {name: task[name] for name in ("name", "job", "index")}
+        | {"host": host, "role": _ROLE_OF_JOB.get(task["job"], "client"), "stray": True}
+        for host, found in hosts.items()
+        for task in found["tasks"]
+        if task["run_id"] == run_id and task["alive"] and (task["name"], host) not in known
+    ]
+    return [*(dict(task) for task in tasks), *strays]
+
+
+def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+    """Return a message about tasks that could not be stopped as their hosts were not reached, or ""."""
+    names = elsewhere(tasks, hosts)
+    if not names:
+        return ""
+    return (
+        f"Not reached, and perhaps still alive: {names}. Type stop.yml again when they are in the inventory "
+        "and can be reached, or on the host: systemctl stop 'psfleet-*@*'"
+    )
+
+
+def elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+    """Return the names of the tasks that are on none of these hosts."""
+    return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
+
+
+def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
+    """Yield the runs that are going on, and what the user can do about each; stopping it comes last."""
+    alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
+    for other, tasks in grouped(
+        (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
+    ).items():
+        if not RUN_ID.fullmatch(other):  # it would be part of a command to copy
+            yield f"{_spoiled(other)} ({', '.join(tasks)})"
+        elif other != run_id:
+            yield (
+                f"run {other} is going on ({', '.join(tasks)}){begun(tasks_on(hosts), other)}: watch it "
+                f"with ansible-playbook train.yml -e run_id={other}, or wait for its end{beside}. Where it "
+                f"is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id={other}"
+            )
+
+
+def tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return all tasks of which hosts said something."""
+    return [task for found in hosts.values() for task in found["tasks"]]
+
+
+def begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
+    """Return who began a run and when, as its hosts report it; "" if none does."""
+    people = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
+    return f", begun by {first_of(people, 3, ' or ')}" if people else ""
+
+
+def _spoiled(run_id: str) -> str:
+    return f"a host names the run {run_id!r}; expected {RUN_ID_RULE}"
