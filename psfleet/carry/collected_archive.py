@@ -1,5 +1,6 @@
 """Unpacks the archive of files that a host packed, and trusts nothing in it."""
 
+import errno
 import gzip
 import io
 import re
@@ -7,7 +8,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import IO
 
@@ -78,16 +79,16 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
                 refused.append(f"{member.name!r} and everything after it: more than {MOST_MEMBERS} files")
                 return
             try:
-                place = places.place(member.name) if member.isfile() else None
-                content = stream.extractfile(member) if place else None
-                if place is None or content is None:
+                place = places.place(member.name) if member.isfile() or member.islnk() else None
+                if place is None:
                     why = places.refusal(member.name) if member.isfile() else "it is no file"
                     refused.append(f"{member.name!r}: {why}")
                     continue
-                packed.bytes_left += member.size
-                if place.name == CHECKPOINT_STATE and member.size <= MOST_OF_A_STATE:
-                    content = io.BytesIO(relative_state(content.read()))
-                _write(place, content)
+                if member.islnk():
+                    _link(place, member.linkname, places, names)
+                else:
+                    packed.bytes_left += member.size
+                    _write(place, _content(stream, member, place))
             except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
                 refused.append(f"{member.name!r}: {error.strerror}, of another host")
             except OSError as error:
@@ -102,6 +103,30 @@ def relative_state(state: bytes) -> bytes:
     With absolute paths, TensorFlow would find nothing on the controller, or a file of someone else.
     """
     return _PATH_OF_HOST.sub(rb"\1", state)
+
+
+def _content(stream: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> IO[bytes]:
+    content = stream.extractfile(member)
+    assert content is not None, member
+    if place.name == CHECKPOINT_STATE and member.size <= MOST_OF_A_STATE:
+        return io.BytesIO(relative_state(content.read()))
+    return content
+
+
+def _link(place: Path, twin: str, places: Places, names: Collection[str]) -> None:
+    """Give a file that the archive had before another name. Raises OSError.
+
+    No link leads to anything else, and none is copied instead: a host could fill the disk with few bytes.
+    """
+    there = places.place(twin) if twin in names else None
+    if there is None:
+        what = f"a link to {twin[:LONGEST_SHOWN]!r}, which is no earlier file of the archive"
+        raise OSError(errno.EINVAL, what)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
+        fresh = Path(directory) / ".new"
+        fresh.hardlink_to(there)
+        fresh.replace(place)
 
 
 def _write(place: Path, content: IO[bytes]) -> None:

@@ -108,6 +108,8 @@ class Packer:
     limit_of: str = ""
     files: int = 0
     left_out: list[str] = field(default_factory=list)
+    # What has several names, by device and number: checkpoints share files with rows of tables.
+    shared: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def add_run(self, values: Mapping[str, Any]) -> None:
         """Add the files of a run, or only its `folders`, without incomplete saves."""
@@ -209,12 +211,17 @@ class Packer:
         if self.files >= MOST_FILES:
             self.left_out.append(f"{name}: above the limit of {MOST_FILES} files from one host")
             return
+        member = tarfile.TarInfo(name)
+        if twin := self.shared.get((found.st_dev, found.st_ino)):
+            member.type, member.linkname = tarfile.LNKTYPE, twin
+            self.archive.addfile(member)
+            self.files += 1
+            return
         if found.st_size > self.bytes_left:
             self.left_out.append(
                 f"{name}: {readable(found.st_size)}, above the limit for one host, {self.limit_of}"
             )
             return
-        member = tarfile.TarInfo(name)
         member.size, member.mtime = found.st_size, int(found.st_mtime)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             content = AsLong(stream)
@@ -224,6 +231,8 @@ class Packer:
             self.left_out.append(f"{name}: changed while it was read: {zeros}")
         self.bytes_left -= found.st_size
         self.files += 1
+        if found.st_nlink > 1:
+            self.shared[found.st_dev, found.st_ino] = name
 
 
 def _newest_first(entry: str) -> tuple[float, str]:

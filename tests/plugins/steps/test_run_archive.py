@@ -197,6 +197,22 @@ def test_the_limit_leaves_out_older_checkpoints_first(tmp_path: Path) -> None:
     assert left.startswith("checkpoints/model.ckpt-9.")
 
 
+def test_a_file_that_checkpoints_share_is_packed_and_counted_once(tmp_path: Path) -> None:
+    written(tmp_path, f"{OF_R1}/checkpoints/model.ckpt-9.rows", size=900_000)
+    for step in (10, 100):
+        (tmp_path / OF_R1 / f"checkpoints/model.ckpt-{step}.rows").hardlink_to(
+            tmp_path / OF_R1 / "checkpoints/model.ckpt-9.rows"
+        )
+    answer = answered(tmp_path)
+    with tarfile.open(answer["path"], "r:gz") as stream:
+        found = {member.name: (member.size, member.linkname) for member in stream}
+    Path(answer["path"]).unlink()
+    newest = "checkpoints/model.ckpt-100.rows"
+    others = {f"checkpoints/model.ckpt-{step}.rows": (0, newest) for step in (10, 9)}
+    assert found == {newest: (900_000, ""), **others}
+    assert (answer["files"], answer["left_out"]) == (3, [])
+
+
 def test_the_number_of_files_and_the_depth_of_folders_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

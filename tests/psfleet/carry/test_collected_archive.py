@@ -87,6 +87,29 @@ def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "r1" / "logs").exists()
 
 
+def test_a_further_name_of_an_earlier_file_of_the_archive_costs_nothing_more(tmp_path: Path) -> None:
+    folder, archive = tmp_path / "r1", tmp_path / "a.tar.gz"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints/there").write_bytes(b"of another collection")
+    links = [("checkpoints/second", "checkpoints/first"), ("checkpoints/third", "checkpoints/second")]
+    links += [("checkpoints/x", name) for name in ("checkpoints/there", "checkpoints/../plan.json", "none")]
+    links += [("plan.json", "checkpoints/first")]
+    with tarfile.open(archive, "w:gz") as stream:
+        member = tarfile.TarInfo("checkpoints/first")
+        member.size = 600
+        stream.addfile(member, io.BytesIO(b"x" * member.size))
+        for name, twin in links:
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.LNKTYPE, twin
+            stream.addfile(link)
+    names, refused = unpack(archive, places_of(folder, program=False), 1000)
+    assert names == ["checkpoints/first", "checkpoints/second", "checkpoints/third"]
+    assert [line.partition(":")[0] for line in refused] == ["'checkpoints/x'"] * 3 + ["'plan.json'"]
+    assert refused[0].endswith("a link to 'checkpoints/there', which is no earlier file of the archive")
+    assert len({(folder / name).stat().st_ino for name in names}) == 1
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"first", "second", "third", "there"}
+
+
 def test_only_the_leads_host_brings_checkpoints_and_their_evaluation() -> None:
     for program in (True, False):
         other = allowed_files([{"name": "worker1"}], "worker0", program=program)
