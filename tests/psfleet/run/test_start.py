@@ -8,58 +8,11 @@ import pytest
 from ansible import constants
 
 from psfleet.run.folder import FolderState
-from psfleet.run.going_on import RefusedError, going_on, stopped_tasks, unstopped
+from psfleet.run.going_on import RefusedError
 from psfleet.run.start import Folder, decide, deploy_problems, deployed_by_others
 from psfleet.watch.hints import with_inventory
+from tests.psfleet.run.answering_hosts import PLAN, TASKS, found
 from trainer.host.environment import TENSORFLOW_VERSION
-
-PLAN: dict[str, Any] = {
-    "hash": "aaa",
-    "tasks": [
-        {"job": "ps", "index": 0, "host": "n1", "address": "10.0.0.1", "port": 2222, "gpus": []},
-        {"job": "worker", "index": 0, "host": "n2", "address": "10.0.0.2", "port": 2222, "gpus": []},
-    ],
-}
-
-TASKS: list[dict[str, Any]] = [
-    {"name": "ps0", "job": "ps", "index": 0, "host": "n1", "role": "ps"},
-    {"name": "worker0", "job": "worker", "index": 0, "host": "n2", "role": "client"},
-]
-
-
-def found(
-    name: str,
-    *,
-    alive: bool = False,
-    run_id: str = "",
-    deployed: dict[str, Any] | None = None,
-    phase: str = "",
-    tensorflow: str = TENSORFLOW_VERSION,
-    lacks_cuda: bool = True,
-    unfenced: str = "",
-    environment: str = "1" * 12,
-    programs: Sequence[str] = (),
-    holds_run: bool = False,
-    begun: str = "",
-    deployed_by: str = "",
-    checks: Sequence[Mapping[str, str]] = (),
-) -> dict[str, Any]:
-    task = {"name": name, "job": name[:-1], "index": int(name[-1])}
-    task |= {"alive": alive, "run_id": run_id, "begun": begun, "phase": phase}
-    return {
-        "deployed_by": deployed_by,
-        "deployed": PLAN if deployed is None else deployed,
-        "release": "0" * 12,
-        "environment": environment,
-        "programs": list(programs),
-        "holds_run": holds_run,
-        "tensorflow": tensorflow,
-        "lacks_cuda": lacks_cuda,
-        "unfenced": unfenced,
-        "checks": list(checks),
-        "tasks": [task],
-    }
-
 
 ANA, BOB = "ana@desk, 2026-11-25 09:12 UTC", "bob@ws, 2026-11-25 09:13 UTC"
 CHIEF = {"name": "chief0", "job": "chief", "index": 0, "host": "n3", "role": "client"}
@@ -305,53 +258,6 @@ def test_a_run_does_not_start_on_hosts_without_their_fence() -> None:
     assert decided(running, RUNNING) == "attach"
     bare = {"n1": found("ps0", deployed={}, unfenced=gone)}
     assert decided(bare) == ("run deploy.yml first, on these hosts: n1",)
-
-
-def test_all_running_tasks_of_a_run_are_stopped_also_beside_the_inventory() -> None:
-    hosts = {
-        "n1": found("ps0", alive=True, run_id="r1"),
-        "n2": found("worker3", alive=True, run_id="r1"),
-        "n3": found("worker9", run_id="r1"),
-        "n4": found("server3", alive=True, run_id="r1"),
-    }
-    stopped = {(task["name"], task["host"]): task for task in stopped_tasks("r1", TASKS, hosts)}
-    assert list(stopped) == [("ps0", "n1"), ("worker0", "n2"), ("worker3", "n2"), ("server3", "n4")]
-    assert ["stray" in task for task in stopped.values()] == [False, False, True, True]
-    assert [task["role"] for task in stopped.values()] == ["ps", "client", "client", "server"]
-
-
-def test_tasks_on_unreached_hosts_are_named_as_perhaps_alive() -> None:
-    assert unstopped(TASKS, {"n1", "n2"}) == ""
-    assert "perhaps still alive: worker0 on n2." in unstopped(TASKS, {"n1"})
-
-
-def test_the_run_that_is_going_on_is_found() -> None:
-    assert going_on({"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0")}) == "r1"
-    assert going_on({"n1": found("ps0", run_id="r1")}) == ""
-
-
-def test_only_the_named_run_is_stopped() -> None:
-    hosts = {"n1": found("ps0", alive=True, run_id="r1")}
-    assert going_on(hosts, "r1") == "r1"
-    assert going_on({"n1": found("ps0", run_id="r1")}, "r1") == ""
-    hosts = {"n1": found("ps0", alive=True, run_id="r1", begun=ANA)}
-    with pytest.raises(RefusedError, match=f"that is going on is r1, begun by {re.escape(ANA)}; nothing was"):
-        going_on(hosts, "r0")
-    for other in ("r0", "r", "r11"):
-        with pytest.raises(RefusedError, match=f"run_id is {other}, but the run that is going on is r1"):
-            going_on(hosts, other)
-
-
-@pytest.mark.parametrize("run_id", ["../../etc", ""])
-def test_an_invalid_run_id_of_a_host_is_refused(run_id: str) -> None:
-    with pytest.raises(RefusedError, match=re.escape(repr(run_id))):
-        going_on({"n1": found("ps0", alive=True, run_id=run_id)})
-
-
-def test_stopping_is_refused_while_two_runs_are_going_on() -> None:
-    hosts = {"n1": found("ps0", alive=True, run_id="r1"), "n2": found("worker0", alive=True, run_id="r2")}
-    with pytest.raises(RefusedError, match="r1; r2"):
-        going_on(hosts)
 
 
 def test_tasks_without_an_answer_are_refused_with_all_other_problems() -> None:
