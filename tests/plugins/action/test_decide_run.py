@@ -13,7 +13,7 @@ from psfleet.run.going_on import RefusedError
 from psfleet.run.settings import run_settings
 from tests.plugins.steps.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
-from tests.psfleet.run.test_start import found
+from tests.psfleet.run.answering_hosts import found
 from trainer.contract.json_files import write_json
 from trainer.contract.run_program import RunProgram
 from trainer.contract.settings import TrainingSettings

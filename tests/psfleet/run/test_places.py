@@ -6,7 +6,7 @@ import pytest
 from psfleet.run.going_on import RefusedError
 from psfleet.run.places import absent, is_elastic, leaving, left_out
 from psfleet.run.start import hindrances
-from tests.psfleet.run.test_start import PLAN, found
+from tests.psfleet.run.answering_hosts import PLAN, found
 
 TASKS: list[dict[str, Any]] = [
     {"name": "ps0", "job": "ps", "index": 0, "host": "n1", "role": "ps"},

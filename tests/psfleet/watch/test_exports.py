@@ -24,7 +24,7 @@ from psfleet.watch.exports import (
 )
 from tests.psfleet.evidence.made_exports import FILES, FINGERPRINT, SAVED, card_of, write_export
 from tests.psfleet.report.made_runs import make_run
-from tests.psfleet.run.test_start import PLAN, found
+from tests.psfleet.run.answering_hosts import PLAN, found
 from trainer.contract.export import EXPORT
 from trainer.contract.json_files import read_object, write_json
 
