@@ -15,7 +15,8 @@ All of it happens under the mutex of rows, in the graphs of workers (`RowMarks`)
 which holds the part (`MarkedPart`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,15 +162,15 @@ class MarkedPart:
         end: rows that pushes keep are of positions not read yet, and wait for them. If too many wait, all of
         these come at once.
         """
-        waiting = [*kept]
+        waiting = _Waiting(self._at_once)
+        waiting.add(kept)
         for first, end in self._ranges():
-            waiting += [_run(session, self._read, {self._range: (first, end)}), *self.kept(session)]
-            joined = [np.concatenate(its) for its in zip(*waiting, strict=True)]
-            are_many = sum(its.nbytes for its in joined) > _BYTES_WAITING
+            found = _run(session, self._read, {self._range: (first, end)})
+            waiting.add(self.kept(session))
+            due = waiting.take(end)
+            joined = [np.concatenate(its) for its in zip(found, *due, strict=True)]
             order = np.argsort(joined[0], kind="stable")
-            due = len(order) if are_many else np.count_nonzero(joined[0] < end)
-            yield [its[order[:due]] for its in joined]
-            waiting = [[its[order[due:]] for its in joined]]
+            yield [its[order] for its in joined]
 
     def forget(self, session: tf.compat.v1.Session) -> None:
         """Let no row count as changed, and no save go on."""
@@ -182,6 +183,35 @@ class MarkedPart:
         return (
             (first, min(first + self._at_once, self.rows)) for first in range(0, self.rows, self._at_once)
         )
+
+
+class _Waiting:
+    """Rows that wait until those around them are read. Each is copied once, into its range of positions."""
+
+    def __init__(self, at_once: int) -> None:
+        """Take how many positions a range has."""
+        self._at_once = at_once
+        self._ranges: dict[int, list[Sequence[Numbers]]] = {}
+        self._bytes = 0
+
+    def add(self, kept: Iterable[Sequence[Numbers]]) -> None:
+        """Add rows of any positions."""
+        for rows in kept:
+            order = np.argsort(rows[0], kind="stable")
+            numbers = rows[0][order] // self._at_once
+            begins = np.flatnonzero(np.append(True, np.diff(numbers) != 0))
+            for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+                its = [values[order[begin:end]] for values in rows]
+                self._ranges.setdefault(int(numbers[begin]), []).append(its)
+            self._bytes += sum(values.nbytes for values in rows)
+
+    def take(self, end: int) -> list[Sequence[Numbers]]:
+        """Return the rows of the ranges up to this position, or all if too many wait; they wait no more."""
+        most = math.inf if self._bytes > _BYTES_WAITING else end
+        due = [number for number in self._ranges if number * self._at_once < most]
+        taken = [rows for number in due for rows in self._ranges.pop(number)]
+        self._bytes -= sum(values.nbytes for rows in taken for values in rows)
+        return taken
 
 
 def _run(
