@@ -39,27 +39,27 @@ KEPT = ("side_effect] Executed: Successful", "What other scenarios start with is
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
 # Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
-# longest come first, three beside the scenarios and one more for each scenario that has ended: more would
-# keep tasks waiting for a core. "unit" does without TensorFlow: in a process that has loaded it, the system's
-# libzstd reads no archive any more. The engine's tests have a process of their own, because each server of
-# TensorFlow leaves a hundred threads in it.
-BESIDE_SCENARIOS = 3
+# longest come first, one beside the scenarios and one more for each scenario that has ended: three scenarios
+# have work for two cores, and with more beside them everything takes more of the processor. "unit" does
+# without TensorFlow: in a process that has loaded it, the system's libzstd reads no archive any more. The
+# engine's tests have their own process: each server of TensorFlow leaves a hundred threads in it.
+BESIDE_SCENARIOS = 1
 UNIT = {
-    "unit of trainer": [
-        "tests/trainer",
-        "--ignore=tests/trainer/engine",
-        "--ignore=tests/trainer/task",
-        "tests/benchmarks",
-    ],
+    "unit of tasks": ["tests/trainer/task"],
+    "unit of engine": ["tests/trainer/engine"],
     "unit": [
         "tests",
         "--ignore=tests/trainer",
         "--ignore=tests/benchmarks",
         "--ignore=tests/psfleet/evidence",
     ],
-    "unit of engine": ["tests/trainer/engine"],
-    "unit of tasks": ["tests/trainer/task"],
     "unit of verdicts": ["tests/psfleet/evidence"],
+    "unit of trainer": [
+        "tests/trainer",
+        "--ignore=tests/trainer/engine",
+        "--ignore=tests/trainer/task",
+        "tests/benchmarks",
+    ],
 }
 LINES_SHOWN = 150
 # How nice lint and pytest are: the playbooks of a scenario wait for each other, so Molecule goes first. At 5

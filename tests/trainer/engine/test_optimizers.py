@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.settings import OPTIMIZERS, TrainingSettings
 from trainer.engine.row_optimizers import Rates, row_optimizer
@@ -62,7 +63,8 @@ def _of_tensorflow(settings: TrainingSettings, first: Weights) -> tuple[Weights,
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "steps_per_call"), [*((optimizer, 7) for optimizer in OPTIMIZERS), ("adam", 1)]
+    ("optimizer", "steps_per_call"),
+    few([*((optimizer, 7) for optimizer in OPTIMIZERS), ("adam", 1)], ("adam", 7), ("ftrl", 7)),
 )
 def test_packed_optimizers_compute_the_same_weights_as_tensorflow(
     tasks: Tasks, optimizer: str, steps_per_call: int

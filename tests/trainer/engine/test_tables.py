@@ -130,7 +130,6 @@ class _Reference:
         ("sgd", 1, 1),
         ("adagrad", 2, 6),
         ("adam", 3, 3),
-        ("ftrl", 2, 6),
     ),
 )
 def test_tables_are_trained_as_in_one_process(optimizer: str, ps: int, steps_per_call: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.export import CARD, EXPORT
 from trainer.model.meta_graphs import export_checkpoint
@@ -49,7 +50,7 @@ def trained(folder: Path, *, use_resource: bool) -> Path:
     return Path(path)
 
 
-@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("use_resource", few([True, False], True))
 def test_what_leads_from_the_inputs_to_the_outputs_serves(tmp_path: Path, *, use_resource: bool) -> None:
     path = trained(tmp_path, use_resource=use_resource)
     folder = export_checkpoint(

@@ -78,6 +78,7 @@ def test_placement_demo_learns_its_matrix_in_one_process(tmp_path: Path) -> None
     assert float(found[1]) < 0.01
 
 
+@pytest.mark.chaos
 def test_placement_demo_learns_its_matrix_with_three_workers(real_runs: RealRuns) -> None:
     tasks = real_runs.tasks_of(SYNC)
     assert tasks.metrics()["largest_error"] < 0.01

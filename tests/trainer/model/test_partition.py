@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.few import few
 from tests.trainer.ports import free_ports
 from tests.trainer.processes import Cluster
 from trainer import evaluator
@@ -83,7 +84,7 @@ def test_a_worker_trains_on_its_own_part_and_is_evaluated_on_all_parts() -> None
     assert len(set(np.concatenate([weights, rows]))) == 4 * 3 * WIDTH // 2
 
 
-@pytest.mark.parametrize("workers", [3, 300])
+@pytest.mark.parametrize("workers", few([3, 300], 3))
 def test_the_test_examples_need_every_row(workers: int) -> None:
     data = partition.load(SETTINGS, workers)
     [table] = partition.tables(ModelContext(SETTINGS, data, Devices((), "/job:localhost")))

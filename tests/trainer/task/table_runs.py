@@ -33,16 +33,15 @@ class SavingTasks:
 
 
 class SavingRun:
-    """The chief of a run, with its own disk, and another worker."""
+    """The chief of a run, with its own disk."""
 
     def __init__(self, cluster: SavingTasks, disk: Path, **settings: object) -> None:
-        tasks = cluster.tasks
+        self._tasks, self._settings = cluster.tasks, settings_of(**settings)
         self.disks, self.workers_disk = cluster.disks, cluster.workers_disk
-        self.graph, self.session = tasks.begin(0, settings_of(**settings), MODEL)
-        self.other_graph, self.other_session = tasks.begin(1, settings_of(**settings), MODEL)
+        self.graph, self.session = self._tasks.begin(0, self._settings, MODEL)
         self.session.initialise()
         self.folder = CheckpointFolder(disk / "checkpoints", keep=2)
-        self.tables = TableSaves(self.graph, self.folder.directory, tasks.target(0))
+        self.tables = TableSaves(self.graph, self.folder.directory, self._tasks.target(0))
         with self.graph.graph.as_default():
             self.tensors = tensors_to_save(self.graph.variables, "/job:worker/task:0/device:CPU:0")
 
@@ -56,9 +55,11 @@ class SavingRun:
             self.session.session.run(self.graph.step)
 
     def push(self, until: Event) -> None:
-        """Take steps as the other worker."""
+        """Take steps as another worker."""
+        graph, session = self._tasks.begin(1, self._settings, MODEL)
         while not until.is_set():
-            self.other_session.session.run(self.other_graph.step)
+            session.session.run(graph.step)
+        session.close()
 
     def save(self, *, all_rows: bool = False) -> tuple[Checkpoint, dict[str, Numbers]]:
         """Save as the chief does; return the checkpoint, and what the ps held while pushes were held up."""
@@ -95,9 +96,8 @@ class SavingRun:
         self.tables.restore(self.session.session, checkpoint, ps)
 
     def close(self) -> None:
-        """End its sessions."""
+        """End its session."""
         self.session.close()
-        self.other_session.close()
 
     def _unfinished(self) -> set[Path]:
         return {file for disk in self.disks for file in disk.glob(f"*/*{UNFINISHED}*")}

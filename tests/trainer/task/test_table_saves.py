@@ -1,6 +1,7 @@
 """Each ps saves and restores the rows of tables that it holds, in one cut with all else."""
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.few import few
 from tests.trainer.processes import until
 from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
 from trainer.coordination.ledger_parts import GLOBAL_STEP
-from trainer.model.checkpoints import DamagedError, read_checkpoint
+from trainer.model.checkpoints import Checkpoint, DamagedError, read_checkpoint
 from trainer.model.fingerprint import fingerprint_of, fingerprints_of_ps, summed_again
 from trainer.model.saved_tables import MANIFEST, tables_in
 from trainer.task import table_files
@@ -185,6 +186,16 @@ def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_whe
     assert found.global_step == first.global_step
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory, cluster_of: Callable[[int], SavingTasks]) -> Checkpoint:
+    """A checkpoint after two steps."""
+    run = SavingRun(cluster_of(2), tmp_path_factory.mktemp("saved"))
+    run.steps(2)
+    checkpoint, _ = run.save()
+    run.close()
+    return checkpoint
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -197,20 +208,18 @@ def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_whe
     ],
 )
 def test_another_layout_is_refused(
-    tmp_path: Path, cluster_of: Callable[[int], SavingTasks], change: dict[str, object], problem: str
+    saved: Checkpoint, tmp_path: Path, change: dict[str, object], problem: str
 ) -> None:
-    run = SavingRun(cluster_of(2), tmp_path)
-    run.steps(2)
-    saved, _ = run.save()
-    run.close()
-    manifest = json.loads(Path(f"{saved.path}.{MANIFEST}").read_text())
+    folder = Path(shutil.copytree(saved.path.parent, tmp_path / "checkpoints"))
+    checkpoint, listed = folder / saved.path.name, folder / f"{saved.path.name}.{MANIFEST}"
+    manifest = json.loads(listed.read_text())
     assert tables_in(json.dumps(manifest), 2) == list(saved.tables)
     with pytest.raises(ValueError, match=problem):
         tables_in(json.dumps(manifest | change), 2)
-    Path(f"{saved.path}.{MANIFEST}").write_text(json.dumps(manifest | change))
-    assert read_checkpoint(saved.path) == (
+    listed.write_text(json.dumps(manifest | change))
+    assert read_checkpoint(checkpoint) == (
         None,
-        f"{saved.path.name}.{MANIFEST} is damaged, or the manifest of another save",
+        f"{listed.name} is damaged, or the manifest of another save",
     )
-    Path(f"{saved.path}.{MANIFEST}").unlink()
-    assert "the manifest of its tables, is not there" in read_checkpoint(saved.path)[1]
+    listed.unlink()
+    assert "the manifest of its tables, is not there" in read_checkpoint(checkpoint)[1]
