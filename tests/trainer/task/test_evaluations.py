@@ -44,7 +44,7 @@ def train(folder: Path, flags: Sequence[str], workers: int = 2, *tasks: str) -> 
     return cluster
 
 
-@pytest.mark.parametrize("replication", few(["async", "sync", "in_graph", "local"], "async", "local"))
+@pytest.mark.parametrize("replication", few(["async", "sync", "in_graph", "local"], "async"))
 def test_a_run_ends_in_order_once_an_evaluation_meets_the_condition(tmp_path: Path, replication: str) -> None:
     alone = ("worker0",) if replication == "local" else ()
     cluster = train(tmp_path, (*STOPS, f"--replication={replication}"), 2, *alone)
