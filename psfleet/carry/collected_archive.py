@@ -8,7 +8,8 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -122,21 +123,26 @@ def _link(place: Path, twin: str, places: Places, names: Collection[str]) -> Non
     if there is None:
         what = f"a link to {twin[:LONGEST_SHOWN]!r}, which is no earlier file of the archive"
         raise OSError(errno.EINVAL, what)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
-        fresh = Path(directory) / ".new"
+    with _replaced(place) as fresh:
         fresh.hardlink_to(there)
-        fresh.replace(place)
 
 
 def _write(place: Path, content: IO[bytes]) -> None:
-    """Write a file completely or not at all: someone may be judging an earlier copy right now."""
+    with _replaced(place) as fresh, fresh.open("wb") as out:
+        shutil.copyfileobj(content, out)
+
+
+@contextmanager
+def _replaced(place: Path) -> Iterator[Path]:
+    """Yield a path for a file that then takes this place, completely or not at all.
+
+    Someone may be judging an earlier copy right now.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
     # A new directory, because the name of the file may already have the greatest possible length.
     with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
         fresh = Path(directory) / ".new"  # a hidden file appears in no manifest
-        with fresh.open("wb") as out:
-            shutil.copyfileobj(content, out)
+        yield fresh
         fresh.replace(place)
 
 
