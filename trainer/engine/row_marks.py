@@ -158,9 +158,9 @@ class MarkedPart:
     ) -> Iterator[Sequence[Numbers]]:
         """Yield the rows that the save wants, some at a time, each once, and those that were `kept` before.
 
-        They come in the order of their positions, so that files are written from their beginning to their
-        end: rows that pushes keep are of positions not read yet, and wait for them. If too many wait, all of
-        these come at once.
+        Each time they come in the order of their positions, and one time after the other, too, so that files
+        are written from their beginning to their end: rows that pushes keep are of positions not read yet,
+        and wait for them. If too many wait, all of these come at once.
         """
         waiting = _Waiting(self._at_once)
         waiting.add(kept)

@@ -36,7 +36,7 @@ class Stopped(Exception):  # noqa: N818 - not an error of the program
 
 
 class _Files:
-    """The files of a variable, into which rows are written in any order."""
+    """The files of a variable, into which rows are written."""
 
     def __init__(self, path: Path, rows: Rows, part: int, delta: int) -> None:
         """Take what comes before the suffixes of the files' names; remove those of an interrupted save."""
@@ -47,9 +47,7 @@ class _Files:
             leftover.unlink(missing_ok=True)
 
     def write(self, places: npt.NDArray[np.int64], values: Numbers) -> None:
-        """Write rows at their places among all rows of the files."""
-        order = np.argsort(places, kind="stable")
-        places, values = places[order], values[order]
+        """Write rows at their places among all rows of the files, which rise."""
         numbers = places // self._rows_in_a_file
         for number in np.unique(numbers):
             begin, end = np.searchsorted(numbers, [number, number + 1])
