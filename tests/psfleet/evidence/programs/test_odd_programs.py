@@ -34,7 +34,7 @@ PROGRAMS: dict[tuple[str, int, int], tuple[str, str]] = {
     ("zeros", 1, 2): ("completed", "the gradients of worker1 changed anything"),
     ("noise", 1, 2): (
         "completed",
-        "as far as its graph shows, it applies something other than gradient of a loss",
+        "as far as its graph shows, it applies something other than gradients of a loss",
     ),
     ("recorded_alone", 1, 2): ("not proven", "worker1 moved the global step alone"),
     ("plain", 1, 2): ("proven", ""),
