@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from trainer.contract.exit_codes import PROGRAM, STOPPED, USAGE
 from trainer.contract.records import RecordWriter, open_records
@@ -15,6 +16,7 @@ from trainer.process.ending import with_ending_file
 from trainer.process.failure import with_failure_record
 from trainer.process.lives import Lives
 from trainer.process.loading import loading_tensorflow
+from trainer.process.proxies import bypass_proxies
 from trainer.process.stop_request import StopRequest
 
 _SECONDS_TO_STOP_SERVING = 3.0
@@ -63,6 +65,7 @@ def _live(options: flags.Options, lives: Lives) -> int:
         # The client's server uses the GPUs.
         os.environ[gpus.VISIBLE] = ""
     gpus.prepare(os.environ)
+    bypass_proxies(os.environ, chain(options.cluster.ps_hosts, options.cluster.worker_hosts))
     # TensorFlow warns even of sessions that end properly. With a GPU, warnings may matter.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
     os.environ.setdefault("TF_GRPC_DEFAULT_OPTIONS", _GRPC_OPTIONS)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
@@ -26,6 +27,7 @@ from trainer.process.failure import TaskFailure
 from trainer.process.flags import Options
 from trainer.process.lives import Lives
 from trainer.process.port_probes import REFUSED, Missing, probe_all, require_own
+from trainer.process.proxies import bypass_proxies
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
@@ -125,8 +127,10 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     first = [str(TENSORFLOW1)] if program.tensorflow1 else []
     first += [str(OBSERVED)] if program.observed else []
     path = [*first, str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
+    tf_config = _tf_config(options, inherited.get("TF_CONFIG", ""))
+    bypass_proxies(environment, chain.from_iterable(cluster_of(tf_config).values()))
     return environment | {
-        "TF_CONFIG": _tf_config(options, inherited.get("TF_CONFIG", "")),
+        "TF_CONFIG": tf_config,
         "PSFLEET_RUN_ID": options.identity.run_id,
         "PSFLEET_RUN_DIRECTORY": str(options.run_directory.absolute()) if options.run_directory else "",
         "PSFLEET_JOB": cluster.job,

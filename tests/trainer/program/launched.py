@@ -21,6 +21,8 @@ FORKED_TASKS = Path(__file__).with_name("forked_tasks.py")
 AS_ON_HOSTS = Path(__file__).with_name("as_on_hosts")
 RUN_ID = "20260101-test"
 PLAN_HASH = "0a1b2c3d4e5f"
+# As of systemd on a host whose packages come through a proxy: through this one, no task meets another.
+DEAD_PROXY = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
 class Tasks(Processes[subprocess.Popen[bytes]]):
@@ -84,6 +86,7 @@ class Tasks(Processes[subprocess.Popen[bytes]]):
                 "PSFLEET_PLAN_HASH": PLAN_HASH,
                 "PSFLEET_RELEASE": "beef",
                 "CUDA_VISIBLE_DEVICES": "",
+                **DEAD_PROXY,
                 **self.environment,
             }
             command = [*self.before, sys.executable, "-m", "trainer"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.processes import Cluster
+from tests.trainer.program.launched import DEAD_PROXY
 from trainer.contract.exit_codes import FINISHED, PEERS_MISSING
 
 LATE_SECONDS = 1.0
@@ -23,6 +24,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
             tmp_path_factory.mktemp("missing"), flags=[*linear, "--barrier_deadline_seconds=20"]
         ) as missing,
     ):
+        # A proxy that the environment names is not between the tasks.
+        late.environment = DEAD_PROXY
         missing.serve("ps0")
         missing.start("worker0")
         late.start("ps0", "worker0")

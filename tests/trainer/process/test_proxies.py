@@ -1,0 +1,21 @@
+"""Which hosts are kept out of a proxy; that tasks meet beside one is tried with real tasks where they start."""
+
+import pytest
+
+from trainer.process.proxies import bypass_proxies
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "10.0.0.1,fd00::1,node3"),
+        ({"no_proxy": "example.org,.lan"}, "example.org,.lan,10.0.0.1,fd00::1,node3"),
+        ({"no_proxy": "lan", "no_grpc_proxy": "grpc.lan"}, "grpc.lan,10.0.0.1,fd00::1,node3"),
+    ],
+)
+def test_the_hosts_of_the_plan_are_added_to_those_that_grpc_reaches_directly(
+    given: dict[str, str], expected: str
+) -> None:
+    environment = {"https_proxy": "http://proxy:3128", **given}
+    bypass_proxies(environment, ["node3:2222", "10.0.0.1:2222", "10.0.0.1:2223", "[fd00::1]:2222"])
+    assert environment == {"https_proxy": "http://proxy:3128", **given, "no_grpc_proxy": expected}

@@ -1,0 +1,15 @@
+"""Keeps the connections among the tasks out of a proxy that the host's or the program's environment names."""
+
+from collections.abc import Iterable, MutableMapping
+
+
+def bypass_proxies(environment: MutableMapping[str, str], addresses: Iterable[str]) -> None:
+    """Have gRPC connect to these addresses (`host:port`) directly; call this before TensorFlow is loaded.
+
+    gRPC opens every channel through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`, unless the host
+    is in `no_grpc_proxy` or, where that is not set, in `no_proxy` (grpc/doc/environment_variables.md). Such a
+    proxy knows nothing of the cluster, and a session would wait for ever.
+    """
+    given = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
+    hosts = sorted({address.rpartition(":")[0].strip("[]") for address in addresses})
+    environment["no_grpc_proxy"] = ",".join(filter(None, [given, *hosts]))
