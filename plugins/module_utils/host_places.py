@@ -45,6 +45,8 @@ UNITS = (
 )
 # In the directory of the host's sshd, which its system says.
 SSHD_FILE = "50-psfleet.conf"
+# In /etc/tmpfiles.d: makes /run/psfleet at each boot.
+TMPFILES = "psfleet.conf"
 # Directories that others use, too, and that stay.
 SHARED: Mapping[str, tuple[str, ...]] = {
     **{system.sshd_directory.lstrip("/"): (SSHD_FILE,) for system in SYSTEMS.values()},
@@ -52,7 +54,8 @@ SHARED: Mapping[str, tuple[str, ...]] = {
         *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
         "nftables.service.d/psfleet-fence.conf",
     ),
-    "run": ("psfleet-doctor.lock", "psfleet.lease", "psfleet.shutdown"),
+    "etc/tmpfiles.d": (TMPFILES,),
+    "run": ("psfleet-doctor.lock", "psfleet.lease", "psfleet"),
     "var/tmp": ("psfleet-????????.tar.gz",),
     "dev/shm": ("psfleet-????????.tar.gz",),
 }

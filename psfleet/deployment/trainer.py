@@ -67,10 +67,12 @@ def files(host: Host) -> list[Arguments]:
                 {"path": f"{state}/runs", **group, "mode": "0750"},
                 # A task's folder in it is the task's /tmp.
                 {"path": f"{state}/runs/.tmp", "mode": "0700"},
+                {"path": str(SHUTDOWN.parent)},
             ],
             "files": [
                 {"path": f"{configuration}/plan.json", "content": _plan(host)},
                 {"path": f"{configuration}/deployed_by", "content": f"{host.cluster.person}\n"},
+                {"path": "/etc/tmpfiles.d/psfleet.conf", "content": role_file("trainer/tmpfiles.conf")},
                 *unit_files(host),
                 *_task_files(host),
             ],

@@ -9,7 +9,7 @@ from pathlib import Path
 from .task_traces import bytes_of
 
 # Exists while the host goes down, if a task was running then. systemd's /run is empty after a boot.
-SHUTDOWN = Path("/run/psfleet.shutdown")
+SHUTDOWN = Path("/run/psfleet/shutdown")
 # A restarted container has the same boot id as its machine, but another first process.
 _COMMAND = 'echo $(cat /proc/sys/kernel/random/boot_id) $(sed "s/.*) //" /proc/1/stat | cut -d " " -f 20)'
 

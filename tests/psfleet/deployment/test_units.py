@@ -96,7 +96,7 @@ def test_a_host_has_the_units_of_all_jobs(units: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "threshold"),
     [
-        ("psfleet-worker@", 13),
+        ("psfleet-worker@", 14),
         ("psfleet-evaluator@", 10),
         ("psfleet-doctor@", 10),
         ("psfleet-metrics", 10),
