@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pwd
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
@@ -14,7 +14,8 @@ from .deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
 from .host_facts import SECONDS_TO_ANSWER, ask, text_of
 from .mesh import CONFIGURATION, dump, mesh_problem
 from .name_checks import name_check, names_in, resolve_names
-from .port_fence import REFUSED_AT, Fence, ruleset, to_ip
+from .peer_probes import source_address
+from .port_fence import IP, REFUSED_AT, Fence, ruleset, to_ip
 from .task_traces import object_in, read_object
 from .wording import first_of
 
@@ -34,9 +35,10 @@ class UnknownUserError(FenceError):
 
 
 def survey(fence: Fence, *, strict: bool = True) -> Fence:
-    """Return the fence with this host's current uid, addresses of names, and resolvers.
+    """Return the fence with this host's current uid, addresses of names, resolvers, and own addresses.
 
-    Raises FenceError if the host has no such user or, if `strict`, if a name does not resolve.
+    Raises FenceError if the host has no such user or, if `strict`, if a name does not resolve or if no other
+    host can reach this one.
     """
     try:
         uid = pwd.getpwnam(fence.user).pw_uid
@@ -52,12 +54,49 @@ def survey(fence: Fence, *, strict: bool = True) -> Fence:
         if unknown:
             what = f"trainer_program_may_reach names {', '.join(unknown)}, which this host cannot resolve"
             raise FenceError(f"{what}; expected names that it can resolve, or addresses")
-    return replace(
+    found = replace(
         fence,
         uid=uid,
         names={name: tuple(sorted(map(_plain, found.addresses))) for name, found in resolved.items()},
         resolvers=read_resolvers() if resolved else (),
     )
+    own = own_addresses(found)
+    if strict and not own and len(found.addresses) > 1:
+        raise FenceError(
+            f"its address in the plan is {found.addresses[found.host]}, a loopback address here, and it has "
+            "no route to the other hosts; expected trainer_address to be an address that they reach"
+        )
+    return replace(found, own=own)
+
+
+def own_addresses(fence: Fence) -> tuple[str, ...]:
+    """Return the addresses to which other hosts send what is for this one; `names` must be resolved.
+
+    They are usually the plan's address. But a host may know only a loopback address for its own name, all
+    its addresses (nss-myhostname), or none of them (if a router translates the plan's address). Then they are
+    the addresses from which it sends to the others, since these accept no others.
+    """
+    address = fence.addresses.get(fence.host, "")
+    planned = set(fence.ips(address))
+    if fence.mesh:  # its interface may not be there
+        return _sorted(planned)
+    others = {ip for host, other in fence.addresses.items() if host != fence.host for ip in fence.ips(other)}
+    sources = {ip for other in others if (ip := _source(other))}
+    local = {ip for ip in planned if _source(ip) == ip}
+    found = planned - local
+    for version in {ip.version for ip in fence.resolved(address) if ip.is_loopback or ip in planned}:
+        here, used = ({ip for ip in ips if ip.version == version} for ips in (local, sources))
+        found |= here & used or here or used
+    return _sorted(found)
+
+
+def _source(ip: IP) -> IP | None:
+    """Return the address from which this host sends to another: for an own one, that itself."""
+    return to_ip(source_address(str(ip), 9))
+
+
+def _sorted(ips: Iterable[IP]) -> tuple[str, ...]:
+    return tuple(sorted(map(str, ips)))
 
 
 def _plain(address: str) -> str:
@@ -136,6 +175,9 @@ def changes(then: Fence, now: Fence) -> str:
     ]
     if then.resolvers != now.resolvers:
         found.append(f"its name servers were {_shown(then.resolvers)}, and are {_shown(now.resolvers)} now")
+    if then.own != now.own:
+        before = f"the other hosts reached it at {_shown(then.own)} when deploy.yml ran"
+        found.append(f"{before}, and reach it at {_shown(now.own)} now")
     if then.uid != now.uid:
         found.append(f"user {then.user} had the number {then.uid}, and has {now.uid} now")
     return first_of(found, 5, "; ")

@@ -165,7 +165,7 @@ def probe(peer: Peer) -> Reached:
         outcome = REFUSED
     except OSError as error:
         outcome = (error.strerror or str(error)).lower()
-    return Reached(outcome, _source(place))
+    return Reached(outcome, source_address(*place))
 
 
 def _greeted(connection: socket.socket) -> Reached:
@@ -181,12 +181,12 @@ def _greeted(connection: socket.socket) -> Reached:
         return Reached(OPEN, source)
 
 
-def _source(place: tuple[str, int]) -> str:
-    """Return the address from which this host would send to another; nothing is sent."""
+def source_address(address: str, port: int) -> str:
+    """Return the address from which this host would send to another, "" if it cannot; nothing is sent."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(*place, type=socket.SOCK_DGRAM)[0]
+        family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sender:
-            sender.connect(address)
+            sender.connect(place)
             return str(sender.getsockname()[0])
     except OSError:
         return ""

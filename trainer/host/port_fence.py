@@ -72,8 +72,8 @@ class Fence:
 
     From the inventory come the `tasks` of the whole plan, the `user` that runs them, `may_reach` as in
     trainer_program_may_reach, and `mesh`, the only interface through which hosts reach each other ("" for
-    any). From the host come the user's `uid`, the addresses of all `names` among these, and the `resolvers`
-    of these names.
+    any). From the host come the user's `uid`, the addresses of all `names` among these, the `resolvers` of
+    these names, and `own`: the addresses by which other hosts reach this one (`fence_state.own_addresses`).
     """
 
     host: str
@@ -83,6 +83,7 @@ class Fence:
     uid: int = 0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     resolvers: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
     mesh: str = ""
 
     @classmethod
@@ -96,6 +97,7 @@ class Fence:
             uid=int(content["uid"]),
             names={name: tuple(found) for name, found in content["names"].items()},
             resolvers=tuple(content["resolvers"]),
+            own=tuple(content["own"]),
             mesh=str(content["mesh"]),
         )
 
@@ -118,15 +120,31 @@ class Fence:
         """The networks outside the plan that tasks may reach, with their ports ("" for all)."""
         found = []
         for network, name, ports in self.entries:
-            networks = [network] if network else [ipaddress.ip_network(ip) for ip in self._resolved(name)]
+            networks = [network] if network else [ipaddress.ip_network(ip) for ip in self.resolved(name)]
             found += [(each, ports) for each in networks]
         return sorted(set(found), key=lambda each: (each[0].version, str(each[0]), each[1]))
 
-    def ips(self, address: str) -> list[IP]:
-        """Return the IPs of an address of the plan, without loopback ones, which any host has itself."""
-        return [ip for ip in self._resolved(address) if not ip.is_loopback]
+    @property
+    def places(self) -> set[tuple[IP, int]]:
+        """The IP and port of each task of the plan; a task has several places if its host has several IPs."""
+        own = [ip for text in self.own if (ip := to_ip(text))]
+        return {
+            (ip, task.port)
+            for task in self.tasks
+            for ip in (own if task.host == self.host else self.ips(task.address))
+        }
 
-    def _resolved(self, address: str) -> list[IP]:
+    def ips(self, address: str) -> list[IP]:
+        """Return the IPs of an address of the plan.
+
+        Loopback and link-local IPv6 addresses are left out: the first are on every host, and the second
+        mean nothing without an interface.
+        """
+        found = self.resolved(address)
+        return [ip for ip in found if not (ip.is_loopback or (ip.version == 6 and ip.is_link_local))]
+
+    def resolved(self, address: str) -> list[IP]:
+        """Return all IPs of an address of the plan, or of a name of may_reach, as the host resolves it."""
         own = to_ip(address)
         return [own] if own else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
 
@@ -157,10 +175,16 @@ $counters
 		reject with icmpx admin-prohibited
 	}
 
-	# From another machine to a task: only hosts of the plan. Another user's connection may use its port.
+	# From another machine to a task: from the address of a host of the plan to the address of a task, and
+	# untranslated. The hosts of the plan know no other way to a task, so they cannot keep their users off it.
 	chain strangers {
-		${through_mesh}ip saddr @hosts4 return
-		${through_mesh}ip6 saddr @hosts6 return
+		ct status dnat goto unwanted
+		${through_mesh}ip saddr @hosts4 ip daddr . tcp dport @tasks4 return
+		${through_mesh}ip6 saddr @hosts6 ip6 daddr . tcp dport @tasks6 return
+		goto unwanted
+	}
+	# A connection of another user may have the number of a task's port on this side.
+	chain unwanted {
 		meta skuid != $uid return
 		jump counted
 		reject with tcp reset
@@ -185,8 +209,9 @@ $mesh_alone
 		# No other user answers for a task, nor a packet without a known owner (as with tcp_syncookies=2).
 		tcp sport @ports tcp flags & (syn | ack) == (syn | ack) goto refused
 		tcp flags & (fin | syn | rst | ack) != syn accept
-		oif lo tcp dport @ports jump counted
-		oif lo tcp dport @ports goto refused
+		# Not by "oif lo", which is still the former interface after the translation of an address.
+		fib daddr type local tcp dport @ports jump counted
+		fib daddr type local tcp dport @ports goto refused
 		ip daddr . tcp dport @tasks4 goto refused
 		ip6 daddr . tcp dport @tasks6 goto refused
 	}
@@ -214,8 +239,8 @@ $all_ports
 
 def ruleset(fence: Fence) -> str:
     """Return the rules for nftables, which replace the earlier ones in one transaction."""
-    hosts = {ip for task in fence.tasks for ip in fence.ips(task.address)}
-    tasks = {(ip, task.port) for task in fence.tasks for ip in fence.ips(task.address)}
+    tasks = fence.places
+    hosts = {ip for ip, _ in tasks}
     resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
     reach = fence.reach + (resolvers if fence.names else [])
     ports = sorted({task.port for task in fence.tasks if task.host == fence.host})
@@ -262,7 +287,7 @@ def unit_drop_in(fence: Fence) -> str:
     It also has a second fence, by systemd's own IP filter, which knows no ports or users. If the kernel
     supports that, it works even while the nftables rules are flushed.
     """
-    allowed = {str(ip) for task in fence.tasks for ip in fence.ips(task.address)}
+    allowed = {str(ip) for ip, _ in fence.places}
     allowed |= {str(network) for network, _ in fence.reach}
     if fence.names:
         allowed |= {str(ip) for text in fence.resolvers if (ip := to_ip(text))}

@@ -1,11 +1,13 @@
 """Machines that are no more than a network each, joined by a switch: real packets, rules and users."""
 
 import ctypes
+import json
 import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -23,6 +25,7 @@ class Networks:
         for name in self._names:
             self.run("ip", "netns", "add", self._prefix + name)
             self.run("ip", "link", "set", "lo", "up", at=name)
+            self.run("sysctl", "--quiet", "--write", "net.ipv6.conf.default.accept_dad=0", at=name)
         self.run("ip", "link", "add", "bridge", "type", "bridge", at="switch")
         self.run("ip", "link", "set", "bridge", "up", at="switch")
         for name, (four, six) in addresses.items():
@@ -66,29 +69,44 @@ class Networks:
         with self.inside(name, uid):
             return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
 
-    def connect(self, name: str, address: str, port: int, uid: int = 0, from_port: int = 0) -> socket.socket:
+    def addresses(self, name: str) -> list[str]:
+        """Return every address of one of them but loopback ones: "fe80::1%2" for others of this network."""
+        printed = self.run("ip", "-json", "address", at=name)
+        entries = [entry for interface in json.loads(printed) for entry in interface["addr_info"]]
+        scoped = [(entry["local"], "%2" if entry["scope"] == "link" else "") for entry in entries]
+        return [address + scope for address, scope in scoped if not ip_address(address).is_loopback]
+
+    def connect(
+        self, name: str, address: str, port: int, uid: int = 0, *, from_port: int = 0, source: str = ""
+    ) -> socket.socket:
         """Open a connection from one of them."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with self.inside(name, uid):
             client = socket.socket(family)
         client.settimeout(SECONDS)
         try:
-            if from_port:
+            if from_port or source:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                client.bind(("", from_port))
-            client.connect((address, port))
+                client.bind(_endpoint(source, from_port))
+            client.connect(_endpoint(address, port))
         except OSError:
             client.close()
             raise
         return client
 
-    def tried(self, name: str, address: str, port: int, uid: int = 0) -> str:
+    def tried(self, name: str, address: str, port: int, uid: int = 0, *, source: str = "") -> str:
         """Say what becomes of a connection: "open", or in a word why not."""
         try:
-            self.connect(name, address, port, uid).close()
+            self.connect(name, address, port, uid, source=source).close()
         except OSError as error:
             return type(error).__name__
         return "open"
+
+
+def _endpoint(address: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    """Return what a socket takes for an address; "fe80::1%2" is one of the interface with the number 2."""
+    ip, scoped, interface = address.partition("%")
+    return (ip, port, 0, int(interface)) if scoped else (ip, port)
 
 
 def socket_of(uid: int, family: socket.AddressFamily) -> socket.socket:

@@ -12,53 +12,39 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer.host.fenced_networks import (
+    FENCE,
+    HERE,
+    HIDDEN,
+    IDLE,
+    OTHER,
+    OWN,
+    PEER,
+    PORT,
+    ROOT,
+    SOMEBODY,
+    SSH,
+    STRANGER,
+    TASKS,
+    made_networks,
+    put_up,
+)
 from tests.trainer.host.networks import SECONDS, Networks
 from trainer.host import fence_state
-from trainer.host.port_fence import Endpoint, Fence, ruleset
+from trainer.host.port_fence import Endpoint
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
-
-ROOT, TASKS, SOMEBODY = 0, 61001, 61002
-HERE, PEER, STRANGER = ("10.77.0.1", "fd77::1"), ("10.77.0.2", "fd77::2"), ("10.77.0.3", "fd77::3")
-OWN = ("127.0.0.1", "127.0.1.1", "::1", "::ffff:127.0.0.1", *HERE)
-# Ports of tasks on both hosts; of a task that does not listen; of SSH and others; of a forbidden listener.
-PORT, IDLE, SSH, OTHER, HIDDEN = 2222, 2223, 22, 9999, 7777
-LISTEN = ((PORT, TASKS), (SSH, ROOT), (OTHER, ROOT), (HIDDEN, TASKS))
-FENCE = Fence(
-    "here",
-    "tasks",
-    (
-        Endpoint("here", "[fd77::1]", PORT),
-        Endpoint("here", "10.77.0.1", PORT),
-        Endpoint("here", "10.77.0.1", IDLE),
-        Endpoint("there", "peer.example", PORT),
-        Endpoint("there", "peer.example", IDLE),
-    ),
-    uid=TASKS,
-    names={"peer.example": PEER},
-)
 
 
 @pytest.fixture(scope="module")
 def networks() -> Iterator[Networks]:
-    made = Networks({"here": HERE, "peer": PEER, "stranger": STRANGER})
-    try:
-        servers = [made.listen(name, *of) for name in ("here", "peer", "stranger") for of in LISTEN]
+    with made_networks() as made:
         yield made
-        for server in servers:
-            server.close()
-    finally:
-        made.close()
 
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
     return tmp_path / fence_state.RULES
-
-
-def put_up(networks: Networks, rules: Path, fence: Fence = FENCE) -> None:
-    rules.write_text(ruleset(fence))
-    networks.run("nft", "--file", str(rules), at="here")
 
 
 @pytest.fixture
@@ -323,7 +309,7 @@ def test_a_difference_from_the_deployed_rules_is_reported(networks: Networks, ru
         put_up(networks, rules)
         networks.run("nft", "flush chain inet psfleet strangers", at="here")
         assert re.fullmatch(
-            "the table inet psfleet lacks ip saddr @hosts4 return; ip6 saddr @hosts6 return; .* and 2 more",
+            "the table inet psfleet lacks ct status dnat .*; ip saddr @hosts4 .* return; .* and 1 more",
             fence_state.difference(wanted, fence_state.listed()),
         )
         fence_state.take_down()

@@ -29,6 +29,13 @@ OWN, OTHER = Endpoint("here", "localhost", 2222), Endpoint("there", "10.77.0.2",
 ASKED = Fence("here", "nobody", (OWN, OTHER))
 
 
+@pytest.fixture
+def networks() -> Iterator[Networks]:
+    made = Networks({"here": ("10.77.0.1", "fd77::1")})
+    yield made
+    made.close()
+
+
 def test_a_survey_finds_the_user_the_names_and_the_resolvers() -> None:
     found = survey(ASKED)
     assert found.uid == pwd.getpwnam("nobody").pw_uid
@@ -39,13 +46,19 @@ def test_a_survey_finds_the_user_the_names_and_the_resolvers() -> None:
     assert (numbers.names, numbers.resolvers) == ({}, ())
 
 
-def test_an_unknown_user_or_an_unusable_name_is_refused() -> None:
+@as_root
+def test_an_unknown_user_or_an_unusable_address_is_refused(networks: Networks) -> None:
     with pytest.raises(UnknownUserError, match=r"^this host has no user no-such-user$"):
         survey(replace(ASKED, user="no-such-user"))
     with pytest.raises(
         FenceError, match=r"^localhost \(of there\) is \S+, which is here itself: correct /etc/hosts"
     ):
         survey(replace(ASKED, tasks=(OTHER._replace(address="localhost"),)))
+    with (
+        networks.inside("here"),
+        pytest.raises(FenceError, match=r"^its address in the plan is localhost, a loopback"),
+    ):
+        survey(replace(ASKED, tasks=(OWN, OTHER._replace(address="192.0.2.1"))))
     told = (
         "^trainer_program_may_reach names no-such-host.invalid, which this host cannot resolve; expected "
         "names"
@@ -72,20 +85,16 @@ def test_resolvers_are_read_from_resolv_conf(text: str, resolvers: tuple[str, ..
 
 def test_a_change_since_the_deployment_is_shown_with_both_values() -> None:
     then = replace(ASKED, uid=998, names={"a": ("10.0.0.1",), "b": ("10.0.0.2",)}, resolvers=("10.0.0.53",))
+    then = replace(then, own=("10.0.0.1",))
     assert changes(then, then) == ""
     now = replace(then, uid=999, names={"a": ("10.0.0.1", "10.0.0.7"), "b": ()}, resolvers=("127.0.0.53",))
+    now = replace(now, own=("10.0.0.7",))
     assert changes(then, now) == (
         "a was 10.0.0.1 when deploy.yml ran, and is 10.0.0.1, 10.0.0.7 now; b was 10.0.0.2 when deploy.yml "
-        "ran, and is not known now; its name servers were 10.0.0.53, and are 127.0.0.53 now; user nobody "
-        "had the number 998, and has 999 now"
+        "ran, and is not known now; its name servers were 10.0.0.53, and are 127.0.0.53 now; the other "
+        "hosts reached it at 10.0.0.1 when deploy.yml ran, and reach it at 10.0.0.7 now; user nobody had the "
+        "number 998, and has 999 now"
     )
-
-
-@pytest.fixture
-def networks() -> Iterator[Networks]:
-    made = Networks({"here": ("10.77.0.1", "fd77::1")})
-    yield made
-    made.close()
 
 
 def deploy(configuration: Path, fence: Fence) -> None:
@@ -97,7 +106,8 @@ def deploy(configuration: Path, fence: Fence) -> None:
 def test_a_fence_that_is_not_as_deployed_is_reported_with_the_reason(
     networks: Networks, tmp_path: Path
 ) -> None:
-    fence, rules = survey(ASKED), tmp_path / RULES
+    with networks.inside("here"):
+        fence, rules = survey(ASKED), tmp_path / RULES
 
     def problem() -> str:
         with networks.inside("here"):
@@ -124,7 +134,8 @@ def test_a_fence_that_is_not_as_deployed_is_reported_with_the_reason(
 def test_the_doctors_check_depends_on_the_wanted_and_deployed_fence(
     networks: Networks, tmp_path: Path
 ) -> None:
-    deploy(tmp_path, survey(ASKED))
+    with networks.inside("here"):
+        deploy(tmp_path, survey(ASKED))
 
     def check(*, wanted: bool = True, deployed: bool = True) -> Finding:
         with networks.inside("here"):

@@ -122,7 +122,7 @@ def test_the_fence_lets_a_host_of_the_plan_reach_the_listener_and_refuses_its_se
     networks: Networks,
 ) -> None:
     tasks = (Endpoint("here", HERE[0], PORT), Endpoint("there", THERE[0], PORT))
-    networks.run("nft", ruleset(Fence("here", "tasks", tasks, uid=61001)), at="here")
+    networks.run("nft", ruleset(Fence("here", "tasks", tasks, uid=61001, own=(HERE[0],))), at="here")
     with listening(networks, PORT):
         assert probed(networks).outcome == ANSWERED
         networks.run("ip", "address", "add", f"{SECOND}/24", "dev", "eth0", at="there")

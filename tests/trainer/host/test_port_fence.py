@@ -15,7 +15,7 @@ PLAN = (
     Endpoint("c", "cee", 2300),
 )
 NAMES = {"cee": ("10.0.0.3", "fd00::3"), "store": ("192.0.2.7",)}
-FENCE = Fence("a", "psfleet", PLAN, (), 998, NAMES, ("10.0.0.53", "fe80::53"))
+FENCE = Fence("a", "psfleet", PLAN, (), 998, NAMES, ("10.0.0.53", "fe80::53"), ("10.0.0.1",))
 
 
 def sets(fence: Fence) -> dict[str, set[str]]:
@@ -48,9 +48,15 @@ def test_the_rules_of_a_single_host_contain_only_its_own_address() -> None:
     assert [*map(len, sets(own).values())] == [1, 0, 0, 0, 0]
 
 
-def test_a_loopback_address_is_not_in_the_sets_of_peers() -> None:
+def test_the_sets_hold_the_addresses_at_which_a_host_is_reached_instead_of_its_own_name() -> None:
+    found = sets(replace(FENCE, host="c", own=("10.0.0.9",)))
+    assert found["tasks4"] == {"10.0.0.1 . 2222", "10.0.0.1 . 2223", "10.0.0.9 . 2300"}
+    assert (found["hosts4"], found["hosts6"]) == ({"10.0.0.1", "10.0.0.9"}, {"fd00::2"})
+
+
+def test_loopback_and_link_local_addresses_are_not_in_the_sets() -> None:
     """On Debian a host's own name is 127.0.1.1, from which no packet of another host comes."""
-    assert sets(replace(FENCE, names={"cee": ("127.0.1.1", "::1", "10.0.0.3")})) == sets(
+    assert sets(replace(FENCE, names={"cee": ("127.0.1.1", "::1", "fe80::3%eth0", "10.0.0.3")})) == sets(
         replace(FENCE, names={"cee": ("10.0.0.3",)})
     )
 
