@@ -70,6 +70,7 @@ def write_index(
                 files[name] = CarriedFile(*as_it_is, file_sha256(path))
                 hashed += found.st_size
     index.parent.mkdir(parents=True, exist_ok=True)
+    index.parent.chmod(0o700)  # the names of a user's files are the user's
     fresh = index.with_suffix(f".{os.getpid()}")
     fresh.write_text(json.dumps(files), encoding="utf-8")
     fresh.replace(index)

@@ -6,5 +6,8 @@ from psfleet.deployment.host import Arguments, Host
 def programs(host: Host) -> list[Arguments]:
     """Put the user's programs in place on a host with tasks, each release once; for `content_release`."""
     sources = {program["release"]: program["source"] for program in host.cluster.programs if host.tasks}
-    folder = f"{host.cluster.paths['install_directory']}/programs"
-    return [{"source": source, "release": release, "folder": folder} for release, source in sources.items()]
+    place = {
+        "folder": f"{host.cluster.paths['install_directory']}/programs",
+        "group": host.values["trainer_user"],
+    }
+    return [{"source": source, "release": release, **place} for release, source in sources.items()]

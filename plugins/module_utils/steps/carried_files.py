@@ -3,8 +3,9 @@
 Without `manifest` the step only returns whether it needs one. Without `archive` it compares, removes what has
 to go, and returns what is lacking. Files are compared by SHA-256. A record on the host, with size and time of
 each carried file, saves reading unchanged files again. Each file gets its name only when it is complete and
-right; it belongs to its user and is readable by all. Files that left the manifest are removed if they are
-unchanged. Foreign files in the directory stay; one with the wanted content is used as it is.
+right. Only root and the `group` may read it, and enter the folders that the step makes. Files that left the
+manifest are removed if they are unchanged. Foreign files in the directory stay; one with the wanted content
+is used as it is.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from ..carried_record import PARTIAL, CarriedRecord, RecordedFile
@@ -25,11 +26,13 @@ from ..host.content_directory import BLOCK_BYTES, locked
 from ..host.disk_space import lacking_space, login_home
 from ..host.safe_directory import find, opened, opened_below, parts_of, write
 from ..host.task_traces import NO_LINK
+from ..private_files import FILE_MODE, group_number, is_private, made_for, make_private
 from ..step import Step
 
 OPTIONS = {
     "directory": {"type": "path", "required": True, "description": "Where the files go; created if missing."},
     "records": {"type": "path", "required": True, "description": "Directory of the records."},
+    "group": {"required": True, "description": "Group that may read the files, and no other."},
     "digest": {"required": True, "description": "SHA-256 of the manifest."},
     "manifest": {"type": "path", "description": "JSON file of each path's size and SHA-256."},
     "archive": {
@@ -50,7 +53,6 @@ lacking: {returned: with a manifest, type: list, description: Places in it of th
 """
 
 LOCK_TIMEOUT_SECONDS = 900
-FILE_MODE = 0o644
 SHOWN = 5
 
 
@@ -62,11 +64,14 @@ class Wanted(NamedTuple):
 
 
 class CarriedFiles(CarriedRecord):
-    """A directory of this host that today's manifest, with this `digest`, describes."""
+    """A directory of this host that today's manifest, with this `digest`, describes.
 
-    def __init__(self, directory: Path, records: Path, digest: str) -> None:
+    `group` is the number of the group that may read the carried files.
+    """
+
+    def __init__(self, directory: Path, records: Path, digest: str, group: int) -> None:
         super().__init__(directory, records)
-        self.digest = digest
+        self.digest, self.group = digest, group
 
     def is_fulfilled(self) -> bool:
         """Return whether nothing is to be done, by the record and the files' sizes and times."""
@@ -74,9 +79,39 @@ class CarriedFiles(CarriedRecord):
             return False
         try:
             with opened(self.directory) as root:
-                return all(known.is_still(find(root, name)) for name, known in self.files.items())
+                return all(known.is_still(find(root, name)) for name, known in self.files.items()) and not (
+                    self.public()
+                )
         except OSError:
             return False
+
+    def public(self) -> list[str]:
+        """Return the carried files that others may read, as earlier releases of psfleet left them."""
+        with self._root() as root:
+            return [
+                name
+                for name, known in self.files.items()
+                if root is not None and known.carried and (found := find(root, name))
+                if known.is_still(found) and not is_private(found, self.group)
+            ]
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Let only root and the group read these files, and enter the folders that hold nothing else."""
+        with self._root() as root:
+            if root is None:
+                return
+            for name in names:
+                *parts, file = parts_of(name)
+                with opened_below(root, parts) as here, open_file(here, file) as stream:
+                    make_private(stream.fileno(), self.group)
+            hidden = {name for name, known in self.files.items() if known.carried}
+            folders = {folder for name in names for folder in PurePosixPath(name).parents}
+            for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
+                with opened_below(root, folder.parts) as here:
+                    entries = os.listdir(here)  # noqa: PTH208 - of a descriptor
+                    if hidden.issuperset(str(folder / entry) for entry in entries):
+                        make_private(here, self.group)
+                        hidden.add(str(folder))
 
     def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
         """Return the lacking files in the manifest's order, and record those that are right already.
@@ -107,7 +142,9 @@ class CarriedFiles(CarriedRecord):
     def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
         """Put an archive's files in place. Raises ValueError for one that differs from the manifest."""
         names = list(manifest)
-        with opened(self.directory, make=True) as root, tarfile.open(archive) as stream:
+        with opened(self.directory.parent, make=True):  # others may need the folders above
+            pass
+        with made_for(self.group), opened(self.directory, make=True) as root, tarfile.open(archive) as stream:
             for member in stream:
                 number, _, offset = member.name.partition(".")
                 name = names[int(number)]
@@ -125,7 +162,8 @@ class CarriedFiles(CarriedRecord):
         os.sync()
         digest = self.digest if self.files.keys() == manifest.keys() else ""
         with opened(self.path.parent, make=True) as folder:
-            write(folder, self.path.name, json.dumps({"digest": digest, "files": self.files}).encode())
+            content = json.dumps({"digest": digest, "files": self.files}).encode()
+            write(folder, self.path.name, content, 0o600)
 
     def _has(self, root: int, name: str, wanted: Wanted, found: os.stat_result) -> bool:
         if not stat.S_ISREG(found.st_mode) or found.st_size != wanted.size:
@@ -152,6 +190,8 @@ class CarriedFiles(CarriedRecord):
                 f"{name} was changed on the controller or damaged while it was carried: sha256 is {found}, "
                 f"expected {wanted.sha256}. Deploy again"
             )
+        with open_file(root, PARTIAL) as stream:
+            make_private(stream.fileno(), self.group)
         *folder, file = parts_of(name)
         with opened_below(root, folder, make=True) as here:
             os.replace(PARTIAL, file, src_dir_fd=root, dst_dir_fd=here)
@@ -170,16 +210,22 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
             raise ValueError(f"the part at {offset} does not follow the one before it")
         out.seek(offset)
         shutil.copyfileobj(content, out, BLOCK_BYTES)
-        os.fchmod(out.fileno(), FILE_MODE)
         return out.tell()
+
+
+@contextmanager
+def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
+    """Open a file in an opened directory. Raises ValueError if it is no file."""
+    with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError(f"{file} is no longer a file")
+        yield stream
 
 
 def sha256_of(folder: int, file: str) -> str:
     """Return the SHA-256 of a file in an opened directory. Raises ValueError if it is no file."""
     digest = hashlib.sha256()
-    with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise ValueError(f"{file} is no longer a file")
+    with open_file(folder, file) as stream:
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
@@ -214,14 +260,16 @@ def answer(step: Step, carried: CarriedFiles, manifest: Mapping[str, Wanted]) ->
         "before": listing({name: ours[name] for name in (*lacking, *leaving) if name in ours}),
         "after": listing({name: manifest[name] for name in lacking}),
     }
+    public = carried.public()
     if step.check_mode:
         removed = [name for name in leaving if name in ours]
     else:
         removed = carried.leave(leaving)
+        carried.hide(public)
         carried.finish(manifest)
     places = {name: place for place, name in enumerate(manifest)}
     return {
-        "changed": bool(lacking or removed),
+        "changed": bool(lacking or removed or public),
         "lacking": [places[name] for name in lacking],
         "diff": difference if step.diff else {},
     }
@@ -233,15 +281,16 @@ def run(step: Step) -> None:
     os.umask(0o022)
     directory, records = Path(values["directory"]), Path(values["records"])
     try:
+        group = group_number(values["group"], check_mode=step.check_mode)
         if not values["manifest"]:
-            fulfilled = CarriedFiles(directory, records, values["digest"]).is_fulfilled()
+            fulfilled = CarriedFiles(directory, records, values["digest"], group).is_fulfilled()
             step.exit_json(changed=False, needs_manifest=not fulfilled)
         manifest = read_manifest(Path(values["manifest"]), values["digest"])
         with ExitStack() as stack:
             if not step.check_mode:
                 records.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(records / ".lock", LOCK_TIMEOUT_SECONDS))
-            carried = CarriedFiles(directory, records, values["digest"])
+            carried = CarriedFiles(directory, records, values["digest"], group)
             if values["archive"] and not step.check_mode:
                 carried.receive(Path(values["archive"]), manifest)
                 carried.finish(manifest)

@@ -1,7 +1,8 @@
 """Puts a release of a program on one host, under the hash of its content.
 
-A release whose files do not fit its name is replaced. Running tasks keep the release that they were started
-from. Without `archive` the step only returns whether it needs one.
+A release whose files do not fit its name is replaced. With `group`, only root and this group may read it.
+Running tasks keep the release that they were started from. Without `archive` the step only returns whether
+it needs one.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..host.content_directory import content_hash, locked, point, points_to, unpack
+from ..private_files import group_number, hide, is_private
 from ..step import Step
 
 OPTIONS = {
@@ -20,6 +23,7 @@ OPTIONS = {
     "folder": {"type": "path", "required": True, "description": "Where the releases are."},
     "package": {"default": "", "description": "Folder within the release that has its content."},
     "link": {"type": "path", "default": "", "description": "Link beside `folder` to the release in use."},
+    "group": {"default": "", "description": "Group that may read the releases; empty for everybody."},
     "archive": {"type": "path", "description": "A tar archive of the content, below `package`."},
 }
 
@@ -33,12 +37,16 @@ LOCK_TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Release:
-    """One release among the others in `folder`; without a `link`, several are in use side by side."""
+    """One release among the others in `folder`; without a `link`, several are in use side by side.
+
+    Only root and the group with the number `group` may read it, or everybody if `group` is None.
+    """
 
     folder: Path
     name: str
     package: str = ""
     link: Path | None = None
+    group: int | None = None
 
     @property
     def place(self) -> Path:
@@ -55,6 +63,13 @@ class Release:
         content = self.place / self.package
         return content.is_dir() and content_hash(content) == self.name
 
+    def public(self) -> list[Path]:
+        """Return what others may read, as earlier releases of psfleet left it."""
+        if self.group is None or not self.place.exists():
+            return []
+        paths = (self.folder, self.place, *self.place.rglob("*"))
+        return [path for path in paths if not is_private(path.lstat(), self.group)]
+
     def is_current(self) -> bool:
         """Return whether the link points to the release, or whether there is no link."""
         return self.link is None or bool(points_to(self.link, self.target))
@@ -65,7 +80,7 @@ class Release:
         Raises ValueError if the archive contains anything but the release.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o755)  # regardless of the host's umask
+        self._set_modes([self.folder])
         with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
             for leftover in self.folder.glob(".partial-*"):
                 shutil.rmtree(leftover)
@@ -75,12 +90,19 @@ class Release:
             if found != self.name:
                 shutil.rmtree(partial)
                 raise ValueError(f"{archive} holds the release {found}; expected {self.name}")
-            for directory in (partial, *partial.rglob("*/")):
-                directory.chmod(0o755)
+            self._set_modes([*partial.rglob("*"), partial])
             if self.place.exists():
                 self.place.rename(self.folder / f".partial-damaged-{self.name}")
             partial.rename(self.place)
             shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
+
+    def _set_modes(self, paths: Sequence[Path]) -> None:
+        if self.group is not None:
+            hide(paths, self.group)
+            return
+        for path in paths:
+            if path.is_dir():
+                path.chmod(0o755)  # regardless of the host's umask
 
     def use(self) -> None:
         """Make the link point to the release."""
@@ -91,13 +113,18 @@ class Release:
 def run(step: Step) -> None:
     """Take the step."""
     values = step.params
+    try:
+        group = group_number(values["group"], check_mode=step.check_mode) if values["group"] else None
+    except ValueError as error:
+        step.fail_json(msg=str(error))
     release = Release(
         folder=Path(values["folder"]),
         name=values["release"],
         package=values["package"],
         link=Path(values["link"]) if values["link"] else None,
+        group=group,
     )
-    present, current = release.is_present(), release.is_current()
+    present, current, public = release.is_present(), release.is_current(), release.public()
     needs_archive = not present and not values["archive"]
     difference = {} if present else {"before": "", "after": f"{release.place}\n"}
     if release.link and not current:
@@ -110,9 +137,14 @@ def run(step: Step) -> None:
         if not needs_archive and not step.check_mode:
             if not present:
                 release.unpack(Path(values["archive"]))
+            elif group is not None:
+                hide(public, group)
             release.use()
     except (OSError, ValueError, tarfile.TarError) as error:
         step.fail_json(msg=f"release {release.place}: {error}")
     step.exit_json(
-        changed=not (present and current), needs_archive=needs_archive, release=release.name, diff=difference
+        changed=bool(public) or not (present and current),
+        needs_archive=needs_archive,
+        release=release.name,
+        diff=difference,
     )

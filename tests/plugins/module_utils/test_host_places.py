@@ -177,7 +177,7 @@ def test_runs_and_data_are_removed_only_on_request_and_records_of_carried_data_s
 
 def carry(directory: Path, folder: Path) -> None:
     made(directory, "digits")
-    host = CarriedFiles(directory, folder, "0")
+    host = CarriedFiles(directory, folder, "0", os.getegid())
     manifest = {"digits": Wanted(7, "")}
     host._record("digits", manifest["digits"], (directory / "digits").stat(), carried=True)
     folder.mkdir(parents=True, exist_ok=True)

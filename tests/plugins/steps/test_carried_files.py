@@ -24,6 +24,8 @@ from tests.psfleet.carry.long_steps import report_at_the_end
 from trainer.host.safe_directory import opened
 
 LIMIT = 1000
+# Another group than root's: that of nobody's processes on Debian.
+GROUP = 65534 if os.geteuid() == 0 else os.getegid()
 
 
 class Setup:
@@ -54,7 +56,7 @@ class Setup:
         manifest = self.archive.with_suffix(".json")
         manifest.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        host = module.CarriedFiles(self.target, self.records, digest)
+        host = module.CarriedFiles(self.target, self.records, digest, GROUP)
         wanted = module.read_manifest(manifest, digest)
         return host, wanted, host.compare(wanted)
 
@@ -62,11 +64,12 @@ class Setup:
         """Return the names of the carried and the removed files."""
         host, wanted, lacking = self.compare()
         removed = host.leave([name for name in host.files if name not in wanted])
+        host.hide(host.public())
         host.finish(wanted)
         for parts in self.batches(lacking):
             pack(parts, self.archive)
             self.largest = max(self.largest, sum(part.size for part in parts))
-            again = module.CarriedFiles(self.target, self.records, host.digest)
+            again = module.CarriedFiles(self.target, self.records, host.digest, GROUP)
             again.receive(self.archive, wanted)
             again.finish(wanted)
         return lacking, removed
@@ -79,7 +82,7 @@ class Setup:
     def is_fulfilled(self) -> bool:
         """Return whether the host has all files, without a manifest."""
         digest = hashlib.sha256(manifest_bytes(read_index(self.index))).hexdigest()
-        return bool(module.CarriedFiles(self.target, self.records, digest).is_fulfilled())
+        return bool(module.CarriedFiles(self.target, self.records, digest, GROUP).is_fulfilled())
 
 
 @pytest.fixture
@@ -91,14 +94,46 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_files_arrive_whole_in_bounded_archives_readable_by_all(setup: Setup) -> None:
+def test_files_arrive_whole_in_bounded_archives_for_their_group_alone(setup: Setup) -> None:
     assert setup.carry() == (["images/a.bin", "images/empty", "labels.txt"], [])
     assert content_of(setup.target) == content_of(setup.source)
     assert setup.largest == LIMIT
-    modes = {path.stat().st_mode & 0o777 for path in [setup.target, *setup.target.rglob("*")]}
-    assert modes == {0o755, 0o644}
+    assert modes_and_groups(setup.target) == {(0o750, GROUP), (0o640, GROUP)}
+    (record,) = setup.records.glob("*.json")
+    assert record.stat().st_mode & 0o777 == 0o600, "it has the names"
+    assert setup.index.parent.stat().st_mode & 0o777 == 0o700, "it has the names, too"
     assert setup.is_fulfilled()
     assert setup.carry() == ([], [])
+
+
+def modes_and_groups(folder: Path) -> set[tuple[int, int]]:
+    found = [path.stat() for path in [folder, *folder.rglob("*")]]
+    return {(each.st_mode & 0o7777, each.st_gid) for each in found}
+
+
+def test_files_that_an_earlier_release_left_readable_by_all_are_hidden_once(setup: Setup) -> None:
+    setup.carry()
+    for path in [setup.target, *setup.target.rglob("*")]:
+        os.chown(path, -1, os.getegid())
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    assert not setup.is_fulfilled()
+    assert setup.carry() == ([], []), "nothing is sent"
+    assert modes_and_groups(setup.target) == {(0o750, GROUP), (0o640, GROUP)}
+    assert setup.is_fulfilled()
+
+
+def test_folders_with_files_of_others_and_these_files_stay_readable(setup: Setup) -> None:
+    setup.carry()
+    (setup.target / "images" / "theirs").write_text("x")
+    (setup.target / "images" / "theirs").chmod(0o644)
+    for path in (setup.target, setup.target / "images"):
+        path.chmod(0o755)
+    (setup.target / "images" / "a.bin").chmod(0o644)
+    setup.carry()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (setup.target / "images").iterdir()}
+    assert modes == {"a.bin": 0o640, "empty": 0o640, "theirs": 0o644}
+    for path in (setup.target, setup.target / "images"):
+        assert path.stat().st_mode & 0o777 == 0o755
 
 
 def test_only_changed_files_are_carried_and_files_that_left_the_source_are_removed(setup: Setup) -> None:
@@ -245,7 +280,7 @@ def test_a_link_of_the_administrator_is_followed(setup: Setup, tmp_path: Path) -
 @pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
 def test_a_manifest_cannot_lead_out_of_the_directory(setup: Setup, name: str) -> None:
     setup.target.mkdir(parents=True)
-    host = module.CarriedFiles(setup.target, setup.records, "0")
+    host = module.CarriedFiles(setup.target, setup.records, "0", GROUP)
     with pytest.raises(ValueError, match="no path below a directory"):
         host.compare({name: module.Wanted(0, "0")})
 

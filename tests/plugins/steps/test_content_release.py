@@ -1,8 +1,10 @@
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugins.module_utils.private_files import hide
 from plugins.module_utils.steps.content_release import Release
 from plugins.plugin_utils.carrying import pack
 from trainer.host.content_directory import content_hash, points_to
@@ -42,6 +44,31 @@ def test_a_release_is_unpacked_and_becomes_current(source: Path, tmp_path: Path)
     assert not (host / "current" / "trainer" / "__pycache__").exists()
     everything = [host / "releases" / release, *(host / "releases" / release).rglob("*")]
     assert {path.stat().st_mode & 0o777 for path in everything} == {0o755, 0o644}
+
+
+def test_a_release_of_a_user_is_for_the_group_alone_and_its_programs_stay_executable(
+    source: Path, tmp_path: Path
+) -> None:
+    group = 65534 if os.geteuid() == 0 else os.getegid()
+    (source / "tool.sh").write_text("#!/bin/sh\n")
+    (source / "tool.sh").chmod(0o700)
+    release = deployed(source, tmp_path / "host", group=group)
+
+    def modes() -> dict[str, int]:
+        paths = [release.folder, release.place, *release.place.rglob("*")]
+        assert {path.stat().st_gid for path in paths} == {group}
+        return {path.name: path.stat().st_mode & 0o7777 for path in paths}
+
+    private = modes()
+    assert private["tool.sh"] == private["releases"] == private[release.name] == private["models"] == 0o750
+    assert private["__main__.py"] == private["linear.py"] == 0o640
+    assert release.public() == []
+    for path in (release.folder, release.place, *release.place.rglob("*")):  # as earlier versions of psfleet
+        os.chown(path, -1, os.getegid())
+        path.chmod(0o755 if path.is_dir() or path.name == "tool.sh" else 0o644)
+    hide(release.public(), group)
+    assert modes() == private
+    assert release.public() == []
 
 
 def test_a_release_that_was_changed_on_the_host_is_restored(source: Path, tmp_path: Path) -> None:
