@@ -1,6 +1,6 @@
-"""The account that builds what root is to own: how it works, and how root takes over its files.
+"""The accounts that build and try what root is to own, and how root takes over the files.
 
-Neither Debian nor systemd assigns its number, so no user and no file has it.
+Neither Debian nor systemd assigns their numbers, so no user has them, and no other process can reach theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 BUILDER = 65530
+# Runs code of packages, and so is another one: a file that it leaves somewhere gives no rights over what is built.
+TRIER = 65531
 # Everything that a step starts ends with the first process of its namespace, and that with the module.
 # unshare(1) needs the rights of root; the second setpriv(1) gives them up.
 ENDS_WITH_US = ["setpriv", "--pdeathsig=KILL"]
@@ -26,13 +28,13 @@ LACKING = (
 NOT_OURS = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID
 
 
-def run_step(command: Sequence[str], settings: Mapping[str, str], user: int, group: int) -> str:
+def run_step(command: Sequence[str], settings: Mapping[str, str], account: int) -> str:
     """Run a step with only the rights of an account and without a network, and return its output.
 
     No process of it remains. Raises ValueError with the step's output if it fails.
     """
     done = subprocess.run(
-        [*APART, "--clear-groups", f"--reuid={user}", f"--regid={group}", *command],
+        [*APART, "--clear-groups", f"--reuid={account}", f"--regid={account}", *command],
         env=settings,
         cwd="/",
         stdin=subprocess.DEVNULL,

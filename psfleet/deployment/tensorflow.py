@@ -21,7 +21,6 @@ def program_environment(host: Host) -> list[Arguments]:
 def _installation(host: Host) -> dict[str, Any]:
     return {
         "directory": host.cluster.paths["install_directory"],
-        "user": host.values["tensorflow_user"],
         "module": "tensorflow",
         "shared_by": host.values["ssh_mesh_user"],
     }

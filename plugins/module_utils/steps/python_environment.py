@@ -10,7 +10,6 @@ whether it needs one.
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..builder import BUILDER, lend, run_step, take_over
+from ..builder import BUILDER, TRIER, lend, run_step, take_over
 from ..host.content_directory import (
     file_sha256,
     locked,
@@ -43,7 +42,6 @@ OPTIONS = {
     "directory": {"type": "path", "required": True, "description": "Folder of environments and link."},
     "link": {"default": "environment", "description": "Name of the link. Empty for none."},
     "base": {"default": "", "description": "Lock hash of the environment that this one adds to."},
-    "user": {"required": True, "description": "User that tries the environment."},
     "module": {"required": True, "description": "Module of Python that the trial imports."},
     "archive": {
         "type": "path",
@@ -96,10 +94,8 @@ class Environment:
         archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
         return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
-    def install(
-        self, archive: Path | None, user: str, module: str, shared: Mapping[str, Any] | None = None
-    ) -> str:
-        """Install the environment from the archive, and return the version of `module`, imported as `user`.
+    def install(self, archive: Path | None, module: str, shared: Mapping[str, Any] | None = None) -> str:
+        """Install the environment from the archive, and return the version of `module`, which it imports.
 
         If it is `shared` and `archive` is None, a neighbour gives the archive. Raises ValueError if the
         archive is damaged or a step fails; then the environment is not complete. Raises NoNeighbourError if
@@ -119,7 +115,7 @@ class Environment:
                     unpack(here, self.work)
                     self._build()
                     shutil.rmtree(self.work)
-            version = self._try(user, module)
+            version = self._try(module)
             self.marker.write_text(f"{module} {version}\n", encoding="utf-8")
             sync_directory(self.place)
         return version
@@ -160,9 +156,7 @@ class Environment:
 
     def _unpack_filled(self, archive: Path) -> None:
         """Unpack what the controller installed, owned by root, around a Python of this host."""
-        run_step(
-            empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0, 0
-        )
+        run_step(empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0)
         unpack_filled(archive, self.place)
 
     def _build(self) -> None:
@@ -178,12 +172,12 @@ class Environment:
         if self.base:
             self._begin_with(self.folder / self.base)
         else:
-            run_step(empty_command(self.place, version), settings, 0, 0)
+            run_step(empty_command(self.place, version), settings, 0)
         # Units start these files of root's; a package must not replace them.
         kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
         lend(self.place)
         for command in filling_commands(self.place, self.work, version):
-            run_step(command, settings, BUILDER, BUILDER)
+            run_step(command, settings, BUILDER)
         if os.path.lexists(self.marker):
             raise ValueError(f"a package contains {self.marker}")
         take_over(self.place, kept)
@@ -196,9 +190,12 @@ class Environment:
         shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
         make_commands_own(self.place, bytes(base))
 
-    def _try(self, user: str, module: str) -> str:
-        """Import the module as the tasks' user, without a GPU, and return its version."""
-        account = pwd.getpwnam(user)
+    def _try(self, module: str) -> str:
+        """Import the module, without a GPU, and return its version.
+
+        Not as the tasks' user: a program that runs meanwhile would get out of its sandbox by the memory of this
+        process.
+        """
         settings = {
             "PATH": "/usr/bin:/bin",
             "HOME": "/",
@@ -208,7 +205,7 @@ class Environment:
         # Python's collector would take a third of the time and free nothing.
         program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
         command = [str(self.place / "bin" / "python"), "-c", program]
-        printed = run_step(command, settings, account.pw_uid, account.pw_gid)
+        printed = run_step(command, settings, TRIER)
         return printed.strip().splitlines()[-1]
 
 
@@ -233,7 +230,7 @@ def run(step: Step) -> None:
             step.exit_json(**{**result, "needs_archive": True})
         if not complete and not step.check_mode:
             archive = Path(values["archive"]) if values["archive"] else None
-            environment.install(archive, values["user"], values["module"], values["shared"])
+            environment.install(archive, values["module"], values["shared"])
         if not in_use and not step.check_mode:
             environment.use()
     except NoNeighbourError as error:

@@ -66,4 +66,4 @@ def environment(
 
 
 def install(fresh: Any, archive: Path, name: str = NAME) -> str:  # noqa: ANN401
-    return str(fresh.install(archive, "nobody", name))
+    return str(fresh.install(archive, name))

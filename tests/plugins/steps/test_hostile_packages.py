@@ -8,15 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from plugins.module_utils.builder import BUILDER, take_over
+from plugins.module_utils.builder import BUILDER, TRIER, take_over
 from tests.plugins.steps.made_environments import NAME, environment, install, make_archive
 from tests.repository import ROOT
 
-NOBODY = 65534
 # Leaves a file whose name describes the process.
 TELL = """
 status = pathlib.Path("/proc/self/status").read_text()
@@ -115,7 +115,7 @@ def not_roots(tree: Path) -> list[str]:
     return found
 
 
-def test_a_package_runs_only_with_the_rights_of_the_tasks_and_changes_nothing(
+def test_a_package_runs_only_with_rights_that_nothing_else_has_and_changes_nothing(
     host: Path, spool: Path, seconds: str, tmp_path: Path
 ) -> None:
     module = STARTED.format(spool=str(spool), seconds=seconds)
@@ -123,10 +123,43 @@ def test_a_package_runs_only_with_the_rights_of_the_tasks_and_changes_nothing(
     archive = make_archive(tmp_path / "wheels.tar", files=files)
     fresh = environment(host, archive)
     assert install(fresh, archive) == "1.0"
-    # The trial of the module has run it with the rights of the tasks' user.
-    assert [path.name for path in spool.iterdir()] == [TOLD.format(NOBODY)]
+    # The trial of the module has run it as no user of a host, whose programs would reach it.
+    assert [path.name for path in spool.iterdir()] == [TOLD.format(TRIER)]
     assert sleeping(seconds) == []
     assert not_roots(fresh.place) == []
+
+
+def test_no_program_of_a_task_reaches_the_trial_of_an_environment(
+    host: Path, spool: Path, tmp_path: Path
+) -> None:
+    """Programs run while another environment is tried; by its memory they would get out of their sandbox."""
+    waits = f"""
+import pathlib, time
+pathlib.Path({str(spool)!r}, "tried").touch()
+while not pathlib.Path({str(spool)!r}, "seen").exists():
+    time.sleep(0.01)
+"""
+    archive = make_archive(tmp_path / "wheels.tar", files={"waits.pth": "import waits\n", "waits.py": waits})
+    fresh = environment(host, archive)
+    with ThreadPoolExecutor() as aside:
+        installing = aside.submit(install, fresh, archive)
+        try:
+            while not (spool / "tried").exists():
+                assert not installing.done()
+                time.sleep(0.01)
+            tried = sleeping(str(fresh.place / "bin" / "python"))
+            for user in ("nobody", "daemon"):  # either may be the one that tasks run as
+                overwrite = [f"printf x | dd of=/proc/{pid}/mem 2>&1" for pid in tried]
+                done = subprocess.run(
+                    ["runuser", "--user", user, "--", "sh", "-c", "; ".join(overwrite)],
+                    check=False,
+                    capture_output=True,
+                    text=True,
+                )
+                assert done.stdout.count("Permission denied") == len(tried) > 0
+        finally:
+            (spool / "seen").touch()
+        assert installing.result() == "1.0"
 
 
 def test_root_takes_over_the_installed_files_and_no_other_user_can_change_them(
@@ -202,7 +235,7 @@ def test_a_killed_installation_leaves_no_process(host: Path, spool: Path, tmp_pa
 
 
 def test_a_host_without_namespaces_for_root_is_refused_with_the_reason() -> None:
-    step = "from plugins.module_utils.builder import run_step; run_step(['true'], {'PATH': '/usr/bin'}, 0, 0)"
+    step = "from plugins.module_utils.builder import run_step; run_step(['true'], {'PATH': '/usr/bin'}, 0)"
     command = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", step]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "Operation not permitted. Packages are shut in while they are installed" in done.stderr
@@ -217,7 +250,7 @@ def test_a_marker_of_another_user_does_not_make_an_environment_complete(host: Pa
     assert not fresh.is_complete()
 
 
-@pytest.mark.parametrize(("owner", "mode"), [(0, 0o4755), (0, 0o664), (NOBODY, 0o644)])
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o4755), (0, 0o664), (65534, 0o644)])
 def test_a_hard_link_in_the_tree_is_refused_and_left_unchanged(tmp_path: Path, owner: int, mode: int) -> None:
     # It may be a hard link: a setting of the kernel decides who can link to a foreign file.
     (tmp_path / "file").touch()

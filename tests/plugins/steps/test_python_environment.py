@@ -92,7 +92,7 @@ def test_a_shared_archive_is_available_to_neighbours_until_the_installation_ends
     archive = make_archive(tmp_path / "x.tar", "psfleet_sees", files={"psfleet_sees.py": sees})
     content = archive.read_bytes()
     fresh = environment(host, archive)
-    seen = fresh.install(archive, "nobody", "psfleet_sees", {})
+    seen = fresh.install(archive, "psfleet_sees", {})
     assert seen == "['.archive-0123456789ab', '.lock', '0123456789ab']"
     assert sorted(path.name for path in fresh.folder.iterdir()) == [".lock", "0123456789ab"]
     assert not archive.exists()
@@ -100,7 +100,7 @@ def test_a_shared_archive_is_available_to_neighbours_until_the_installation_ends
     other = environment(host, archive, "f" * 12)
     archive.write_bytes(content[:-1])
     with pytest.raises(ValueError, match="damaged on its way"):
-        other.install(archive, "nobody", "psfleet_sees", {})
+        other.install(archive, "psfleet_sees", {})
     assert not list(fresh.folder.glob(".archive-*"))
 
 
@@ -109,7 +109,7 @@ def test_without_an_archive_from_a_neighbour_the_step_requests_one(host: Path, a
     shared = {"login": "nobody", "neighbours": ["no-such-host.invalid"], **parts_of(archive)}
     said = answer_of(
         python_environment.run,
-        **{"wheels": fresh.wheels, "directory": str(host), "user": "nobody", "module": NAME},
+        **{"wheels": fresh.wheels, "directory": str(host), "module": NAME},
         shared=shared,
     )
     assert (said["needs_archive"], "failed" in said) == (True, False)
