@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 BUILDER = 65530
-# Runs code of packages, and so is another one: a file that it leaves somewhere gives no rights over what is built.
+# Runs code of packages. It is another one, so that no file which that leaves gives rights over what is built.
 TRIER = 65531
 # Everything that a step starts ends with the first process of its namespace, and that with the module.
 # unshare(1) needs the rights of root; the second setpriv(1) gives them up.

@@ -193,8 +193,7 @@ class Environment:
     def _try(self, module: str) -> str:
         """Import the module, without a GPU, and return its version.
 
-        Not as the tasks' user: a program that runs meanwhile would get out of its sandbox by the memory of this
-        process.
+        Not as the tasks' user: a program that runs meanwhile would leave its sandbox by this process' memory.
         """
         settings = {
             "PATH": "/usr/bin:/bin",
