@@ -1,10 +1,14 @@
-"""The page `tensorboard`: the event files of runs, served on this machine until Ctrl-C ends the playbook."""
+"""The page `tensorboard`: the event files of runs, served on this machine until Ctrl-C ends the playbook.
+
+TensorBoard reads links to event files alone: it could show other files of a run, too, such as checkpoints.
+"""
 
 import os
 import select
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +23,15 @@ from ..actions import HostAction
 
 display = Display()
 LOCKS = PROJECT / "roles" / "package_store" / "files"
+SERVER = PROJECT / "plugins" / "plugin_utils" / "tensorboard_server.py"
 POLL_SECONDS = 1.0
+LOOK_SECONDS = 5.0
+EVENTS = "tfevents"
 LINES_KEPT = 5
 
 
 def show_page(action: HostAction, runs: Sequence[str], port: int, cache_directory: str) -> dict[str, Any]:
-    """Serve the folders of these runs; return {} or a failure, also if TensorBoard fails."""
+    """Serve the event files of these runs; return {} or a failure, also if TensorBoard fails."""
     try:
         own = own_cache(cache_directory) / "tensorboard"
     except (OSError, ValueError) as error:
@@ -37,28 +44,45 @@ def show_page(action: HostAction, runs: Sequence[str], port: int, cache_director
     folder = own.with_name("tensorboard-runs") / str(port)
     if folder.exists():  # left by an earlier playbook that Ctrl-C ended
         shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    # TensorBoard follows these links, which give each run its name; it also sees new files.
-    for run in map(Path, runs):
-        (folder / run.name).symlink_to(run)
-    return _serve(action, [python, "-m", "tensorboard.main"], folder, port)
+    folder.mkdir(mode=0o700, parents=True)
+    # Beside the server lies a file of the name of its package.
+    return _serve(action, [python, "-P", str(SERVER)], folder, list(map(Path, runs)), port)
 
 
-def _serve(action: HostAction, command: Sequence[str], folder: Path, port: int) -> dict[str, Any]:
+def link_events(runs: Sequence[Path], folder: Path) -> None:
+    """Link the event files of runs that are not linked yet, below the name of each run; a run may be gone.
+
+    A link to a file, which could lead out of the run, is left out.
+    """
+    for run in runs:
+        for parent, _, names in os.walk(run):
+            for path in (Path(parent, name) for name in names if EVENTS in name):
+                link = folder / run.name / path.relative_to(run)
+                if not path.is_symlink() and not link.is_symlink():
+                    link.parent.mkdir(parents=True, exist_ok=True)
+                    link.symlink_to(path)
+
+
+def _serve(
+    action: HostAction, command: Sequence[str], folder: Path, runs: Sequence[Path], port: int
+) -> dict[str, Any]:
     """Show TensorBoard's output until it ends, or this playbook does."""
-    places = ("--host=127.0.0.1", f"--port={port}", f"--logdir={folder}", "--load_fast=false")
-    begun = ["setpriv", "--pdeathsig=TERM", *command, *places]
-    parent, last_lines = os.getppid(), list[str]()
+    link_events(runs, folder)
+    begun = ["setpriv", "--pdeathsig=TERM", *command, f"--port={port}", f"--logdir={folder}"]
+    parent, last_lines, looked = os.getppid(), list[str](), time.monotonic()
     with subprocess.Popen(begun, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
         assert server.stderr
         os.set_blocking(server.stderr.fileno(), False)
         while os.getppid() == parent:
             ended = server.poll()
+            if time.monotonic() > looked + LOOK_SECONDS:
+                link_events(runs, folder)
+                looked = time.monotonic()
             select.select([server.stderr], [], [], POLL_SECONDS)
             for line in (server.stderr.read() or b"").decode(errors="replace").splitlines():
                 last_lines = [*last_lines, line][-LINES_KEPT:]
                 if " at http" in line:
-                    display.display(line.replace("Press CTRL+C", "Ctrl-C"))
+                    display.display(line)
             if ended is not None:
                 return action._failure("\n".join([f"TensorBoard has ended, exit code {ended}", *last_lines]))
         server.terminate()
