@@ -1,5 +1,6 @@
 """The action and the module together, by ansible-playbook on this machine."""
 
+import grp
 import json
 import os
 import re
@@ -13,7 +14,8 @@ from tests.repository import HERE, played, written_play
 def carried(folder: Path, *checks: bool) -> tuple[list[list[object]], str]:
     """Carry once for each of `checks`; return change, data and count of records each time, and the output."""
     manifest = {"sources": {"": f"{folder}/source"}, "cache_directory": f"{folder}/cache"}
-    arguments = {"directory": f"{folder}/data", "records": f"{folder}/records"}
+    group = grp.getgrgid(os.getegid()).gr_name
+    arguments = {"directory": f"{folder}/data", "records": f"{folder}/records", "group": group}
     data, records = (f"query('ansible.builtin.fileglob', '{folder}/{of}/*')" for of in ("data", "records"))
     shown = f"['told', carried.changed, {data} | map('basename') | sort, {records} | length]"
     tasks = [
