@@ -129,7 +129,7 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
     elif run.coordinated:
         _check_coordinator(run, settings, answers)
     elif len(silent) == len(run.workers):
-        answers.open[TOGETHER] = "the program leaves no records of its steps (psfleet_records writes them)"
+        answers.open[TOGETHER] = _trained_instead(run)
     elif silent:
         answers.open[TOGETHER] = f"{listed(silent)} left no records of steps"
     elif synchronous and not any(met):
@@ -147,6 +147,14 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
                 answers.checks.append(sharing.steps_interleave(run))
                 answers.checks += [] if falls else [steps_numbered(run)]
         _name_what_is_not_shared(run, answers, seen=any(met), synchronous=synchronous)
+
+
+def _trained_instead(run: Run) -> str:
+    """Return why nothing is known of the workers' steps: other tasks took them, or nobody recorded any."""
+    others = [f"{task.name} made {counted(task.local_steps, 'step')}" for task in run.ps if task.windows]
+    if others:
+        return f"no worker is seen to train; {listed(others)}"
+    return "the program leaves no records of its steps (psfleet_records writes them)"
 
 
 def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, synchronous: bool) -> None:
@@ -224,7 +232,9 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
             answers.checks.append(fell)
         answers.learned = bool(fell.ok)
     else:
-        answers.open[FALLEN] = "the program recorded no losses"
+        of_ps = any(window.loss is not None for task in run.ps for window in task.windows)
+        who = "its workers" if of_ps else "the program"
+        answers.open[FALLEN] = f"{who} recorded no losses"
     if reached:
         answers.checks.append(reached)
         answers.learned |= bool(reached.ok)

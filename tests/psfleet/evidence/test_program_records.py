@@ -85,6 +85,13 @@ def test_the_last_step_is_the_highest_that_any_worker_recorded(recorded: Path) -
     assert verdict.figures["global_steps"] >= 400
 
 
+def let_the_ps_train(run: Path) -> None:
+    """Let ps 0 have made all steps, and the workers none."""
+    steps, _ = steps_and_others(run, "worker0", "step")
+    take_no_step(run, "worker0 worker1")
+    rewrite(run, "ps0", [record | {"job": "ps"} for record in steps])
+
+
 tell_no_losses = partial(leave_out, fields="loss loss_mean")
 
 
@@ -98,6 +105,8 @@ tell_no_losses = partial(leave_out, fields="loss loss_mean")
             {"steps_interleave", "loss_fell"},
             "the program leaves no records of its steps",
         ),
+        (let_the_ps_train, {"loss_fell"}, "together: no worker is seen to train; ps0 made "),
+        (let_the_ps_train, {"loss_fell"}, "the loss fell: its workers recorded no losses"),
         (partial(tell_no_losses, tasks="worker0 worker1"), {"loss_fell"}, "the program recorded no losses"),
         (
             partial(edit, tasks="worker0 worker1", event="step", loss=3.0, loss_mean=3.0),

@@ -92,6 +92,40 @@ THREE_SESSIONS = """
         open_at_the_end = v1.Session(server.target)
         open_at_the_end.run(train)
 """
+# Only the ps trains; worker 0 gives it the examples, and worker 1 is never started.
+TRAINING_PS = """
+    import tensorflow as tf
+    tf.app.flags.DEFINE_string("job_name", "", "")
+    for name in ("task_index", "ps_hosts", "worker_hosts"):
+        tf.app.flags.DEFINE_string(name, "", "")
+
+    def main(_):
+        flags = tf.app.flags.FLAGS
+        cluster = {"ps": flags.ps_hosts.split(","), "worker": flags.worker_hosts.split(",")}
+        server = tf.train.Server(cluster, flags.job_name, int(flags.task_index))
+        with tf.device("/job:ps/task:0"):
+            examples = tf.FIFOQueue(8, [tf.float32], [[]], shared_name="examples")
+            done = tf.FIFOQueue(1, [tf.int32], [[]], shared_name="done")
+        if flags.job_name == "worker":
+            with tf.Session(server.target) as session:
+                for _ in range(20):
+                    session.run(examples.enqueue(1.0))
+                session.run(done.dequeue())
+            return
+        with tf.device("/job:ps/task:0"):
+            weight = tf.get_variable("weight", [], initializer=tf.zeros_initializer())
+            loss = tf.square(examples.dequeue() - weight)
+            step = tf.train.get_or_create_global_step()
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+        with tf.Session(server.target) as session:
+            session.run(tf.global_variables_initializer())
+            for _ in range(20):
+                session.run([train, loss])
+            session.run(done.enqueue(1))
+            print("saved", tf.train.Saver(sharded=True).save(session, "model.ckpt", global_step=20))
+
+    tf.app.run(main)
+"""
 TELLS = "import json, sys; json.dump([sys.path, 'psfleet_observer' in sys.modules], open('told.json', 'w'))"
 
 
@@ -159,6 +193,26 @@ def test_all_steps_of_each_session_are_recorded_and_no_session_stays_open(tmp_pa
     assert "meta_path" not in tasks.output("worker0")
     assert "psfleet, which looks" not in tasks.output("worker0")
     assert (tasks.directory("worker0") / "open").read_text() == "0"
+
+
+@pytest.mark.slow
+def test_a_ps_that_trains_is_recorded_and_its_session_waits_for_no_worker(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, TRAINING_PS), ps=1, worker=2) as tasks:
+        tasks.tensorflow1 = True
+        tasks.start("ps0", "worker0")
+        assert tasks.wait("worker0", "ps0") == {"worker0": FINISHED, "ps0": FINISHED}, tasks.outputs()
+    assert "psfleet, which looks" not in tasks.output("ps0")
+    records, _ = read_records(events_file(tasks.directory("ps0"), "ps", 0))
+    events = [record.event for record in records]
+    assert [events[0], events[1], events[-1]] == ["started", "peers_ready", "finished"]
+    assert events.count("started") == 1
+    assert records[1].integers("variables") == {"ps0 weight": 4}
+    assert records[1].integers("ps_nonces") == {"ps0": records[0].integer("nonce")}
+    assert sum(record.integer("steps") for record in records if record.event == "step") == 20
+    assert records[-1].integer("global_step") == 20
+    # It saves all of its model in one file.
+    assert list(tasks.directory("ps0").glob("model.ckpt-20.data-00000-of-00001"))
+    assert not events_file(tasks.directory("worker0"), "worker", 0).exists()
 
 
 def test_another_sitecustomize_also_runs(tmp_path: Path) -> None:

@@ -42,12 +42,14 @@ class Meeting:
         with self._graph.as_default():
             self._counters = [_read_alike(counter) for counter in counters]
         config = tf.compat.v1.ConfigProto(device_filters=session._config.device_filters)
-        home = place_of(counters[0].device, task)
+        home = _device(place_of(counters[0].device, ""))
         with self._graph.as_default():
-            self._workers = {name: _Nonce(name, _device(home)) for name in workers}
+            self._workers = {name: _Nonce(name, home) for name in workers}
+            # A ps may train, too, and so may a task that is not in the plan.
+            own = self._workers.get(task) or _Nonce(task, home)
         began = time.monotonic()
         self._session, self._drawn = within(
-            _SECONDS_TO_MEET, lambda: self._meet(session.sess_str, config, self._workers[task], nonce)
+            _SECONDS_TO_MEET, lambda: self._meet(session.sess_str, config, own, nonce)
         )
         self._seconds = round(time.monotonic() - began, 6)
 
@@ -131,6 +133,9 @@ def place_of(device: str, task: str) -> str:
 
 
 def _device(place: str) -> str:
+    """Return the CPU of a task such as `ps0`; "", which is the session's own task, if `place` is ""."""
+    if not place:
+        return ""
     job = place.rstrip("0123456789")
     return f"/job:{job}/task:{place.removeprefix(job)}/cpu:0"
 

@@ -79,6 +79,8 @@ class Observer:
     def __init__(self, task: psfleet_records.Task) -> None:
         self.task = task
         self.nonce = psfleet_records.draw_nonce()
+        # Whether this process recorded its start as a server; a ps may train, too.
+        self.serves = False
         self._lock = threading.RLock()
         self.losses: list[float | None] = []
         self.limit = 1
@@ -121,7 +123,7 @@ class Observer:
             if own.begun or own.lost or psfleet_records.recorded_by_program():
                 return
             own.begun = True
-            if self._last is None:
+            if self._last is None and not self.serves:
                 how: dict[str, object] = {"observed": "sessions of TensorFlow 1"}
                 if step.replicas:
                     how |= {"replication": "sync", "replicas_to_aggregate": step.replicas}

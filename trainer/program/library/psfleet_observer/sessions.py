@@ -99,6 +99,7 @@ def _publish_nonce(server: tf.distribute.Server) -> None:
     observer = observer_of_process() if name.startswith("ps") else None
     if observer is not None and observer.task.name == name:
         observer.task.start({"observed": "a server"}, 0, observer.nonce)
+        observer.serves = True
         meeting.publish_nonce(server, name, observer.nonce)
 
 

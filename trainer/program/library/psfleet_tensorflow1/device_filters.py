@@ -16,9 +16,9 @@ _servers: dict[str, tuple[str, int]] = {}
 
 
 def own_device() -> str:
-    """Return the device of this process's task; "" for a ps or a process without a server."""
-    job, index = next(iter(_servers.values()), (_PS, 0))
-    return "" if job == _PS else f"/job:{job}/task:{index}"
+    """Return the device of this process's task; "" for a process without a server."""
+    job, index = next(iter(_servers.values()), ("", 0))
+    return f"/job:{job}/task:{index}" if job else ""
 
 
 def note_servers(module: ModuleType) -> None:
@@ -45,7 +45,7 @@ def filter_sessions(module: ModuleType) -> None:
         own = own_device() if isinstance(target, str) and target in _servers else ""
         if own and not (config and config.device_filters):
             if _uses_others(graph or module.ops.get_default_graph(), own):
-                sys.stderr.write("psfleet: its graph is on several workers: this session waits for all\n")
+                sys.stderr.write("psfleet: its graph is on other tasks, too: this session waits for all tasks\n")
             else:
                 filtered = module.config_pb2.ConfigProto()
                 filtered.CopyFrom(config or module.context.context().config)
