@@ -1,10 +1,12 @@
 """Watches a run from its lead's host until it is over, and shows its progress.
 
 The lead's `progress.json` describes the whole cluster, so one connection suffices for any number of hosts.
-Watching only reads, so any number of people may watch the same run.
+Any number of people may watch the same run: watching only reads, until a program's lead has ended and waits
+for nobody but tasks that never end by themselves, which the watcher stops.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,12 +23,13 @@ from psfleet.watch.lead_reading import (
 )
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
+from psfleet.watch.serving_tasks import end_if_it_only_serves
 from psfleet.watch.unit_states import POLLS_UNTIL_SILENT, SILENT_SECONDS, unit_commands
 from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
-from ..plugin_utils.polled_hosts import PolledHosts
+from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts, action_on
 
 display = Display()
 
@@ -42,8 +45,9 @@ class ActionModule(HostAction):
     With `end_on_failure`, a program's run has failed once systemd gives up one of its tasks; with
     `deadline_minutes` (0 for none) a run that takes longer is stopped. A host that goes away is awaited.
     Returns `phase` (`lost` if the lead's host stays silent, and no client goes on elsewhere), `reason`,
-    `global_step`, `restarts`, `silent_hosts`, which do not answer at the end, and `beyond_limit`, the workers
-    that joined on hosts which --limit leaves out; fails only if no host answers for long.
+    `global_step`, `restarts`, `silent_hosts`, which do not answer at the end, `stopped`, the tasks that only
+    served and were stopped (task -> its restarts), and `beyond_limit`, the workers that joined on hosts which
+    --limit leaves out; fails only if no host answers for long.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +58,7 @@ class ActionModule(HostAction):
         self._view = WatchedRun(run)
         self._age_command = age_command(run, paths, user)
         self._problem, self._restarts, lead_host = "", 0, str(run["lead"]["host"])
+        self._stopped: dict[str, int] = {}
         # A host that has left the inventory since counts as one that does not answer.
         commands = unit_commands(run, paths, user).items()
         known = {host: command for host, command in commands if host in self.variables["hostvars"]}
@@ -159,6 +164,20 @@ class ActionModule(HostAction):
         for host, printed, _ in self._unit_polls.answers():
             for note in self._view.add_units(host, printed, time.monotonic()):
                 self._note(screen, note)
+            for task in self._view.waits_in_vain_for:
+                if task["host"] == host in self.variables["ansible_play_hosts_all"]:
+                    self._stop_serving(screen, task)
+
+    def _stop_serving(self, screen: Screen, task: Mapping[str, Any]) -> None:
+        """Stop a task that only serves; if its host does not answer, the next answer brings another try."""
+        name, host = str(task["name"]), str(task["host"])
+        with suppress(AnsibleError):
+            there = action_on(self, host, PATIENCE)
+            done = there._low_level_execute_command(end_if_it_only_serves(task), sudoable=True)
+            if done["rc"] == 0 and name not in self._stopped:
+                self._stopped[name] = self._view.restarts_of(name)
+                why = "its program waits in server.join(), and does nothing else"
+                self._note(screen, Notice(f"{name} on {host} is ended: {why}", good=True))
 
     def _note(self, screen: Screen, note: Notice) -> None:
         screen.note(note, self._view.elapsed(time.monotonic()))
@@ -170,6 +189,7 @@ class ActionModule(HostAction):
             "global_step": progress.global_step,
             "restarts": self._restarts,
             "silent_hosts": self._view.units.silent_hosts,
+            "stopped": self._stopped,
             "beyond_limit": [
                 f"{task} on {host}"
                 for task, host in self._view.units.hosts.items()

@@ -14,7 +14,7 @@ from trainer.contract.exit_codes import STOPPED
 from trainer.host.boots import boot_file, rebooted_command, unless_going_down
 from trainer.host.saved_places import NOTES, SavedPlace, noted_places
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
-from trainer.host.task_units import counted, is_alive, parse_show, unit_name
+from trainer.host.task_units import ONLY_SERVES, counted, is_alive, parse_show, unit_name
 from trainer.host.wording import first_of, grouped
 
 # The unit's state after systemd gave up restarting the task.
@@ -50,7 +50,8 @@ class UnitState:
 
     `why` is the reason of its last failure. `quiet_seconds` have passed since its last sign of life.
     `rebooted` says that its host was booted since the task started. `saves` are the places where its program
-    saves, and `rate` is its steps per second by its newest record, while it runs.
+    saves, and `rate` is its steps per second by its newest record, while it runs. `only_serves` says that its
+    program waits in `server.join()`, and never does anything else.
     """
 
     alive: bool
@@ -62,6 +63,7 @@ class UnitState:
     saves: tuple[SavedPlace, ...] = ()
     rate: float | None = None
     quiet_seconds: int = 0
+    only_serves: bool = False
 
 
 @dataclass
@@ -77,6 +79,8 @@ class Units:
     silent_seconds: float = SILENT_SECONDS
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
+    # The running tasks of a program that never do anything but serve.
+    serving: set[str] = field(default_factory=set)
     # The steps per second of running tasks that record their own steps.
     rates: dict[str, float | None] = field(default_factory=dict)
     # The notices about tasks that systemd gave up; in how many consecutive polls others were absent.
@@ -195,6 +199,7 @@ class Units:
         if state.alive:
             self._ran_at[task] = at
         (self.running.add if state.alive and not state.trouble else self.running.discard)(task)
+        (self.serving.add if state.only_serves else self.serving.discard)(task)
 
     def goes_on(self, task: str) -> bool:
         """Return whether a task runs, or will be restarted, by the last answer of its host."""
@@ -232,7 +237,9 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
             read += [bytes_of(f"{left}/{NOTES}/{task['name']}.jsonl", "head", _LOG_BYTES) for task in tasks]
             read += [_last_step(f"{left}/events/{task['name']}.jsonl") for task in tasks]
         ends = "; ".join(f"echo; echo {SEPARATOR}; {each}" for each in read)
-        properties = "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job,WatchdogTimestamp"
+        properties = (
+            "Id,ActiveState,SubState,Result,ExecMainStatus,NRestarts,Job,WatchdogTimestamp,StatusText"
+        )
         boots = [boot_file(configuration, task["job"], task["index"]) for task in tasks]
         endings = [
             f"{paths['state_directory']}/runs/{run['id']}/endings/{task['name']}.json" for task in tasks
@@ -299,5 +306,6 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
             saves=tuple(noted_places(noted)),
             rate=_rate(step) if runs else None,
             quiet_seconds=quiet,
+            only_serves=runs and values.get("StatusText") == ONLY_SERVES,
         )
     return states

@@ -89,6 +89,18 @@ class WatchedRun:
         return notes
 
     @property
+    def waits_in_vain_for(self) -> list[Mapping[str, Any]]:
+        """The tasks for whose end a program's lead waits, if none of them ever ends: all only serve."""
+        now = self.now.progress
+        awaited = [task for task in self._tasks if task["name"] in now.awaited]
+        serve = len(awaited) == len(now.awaited) and now.awaited <= self.units.serving
+        return awaited if self._program and now.phase == "ending" and serve else []
+
+    def restarts_of(self, task: str) -> int:
+        """Return how often systemd restarted a task, as far as it was seen."""
+        return self._restarts.counts.get(task, 0)
+
+    @property
     def parameters_lost(self) -> str:
         """Why no task can go on: systemd gave up a ps of a built-in model; "" if it did not."""
         ps = (str(task["name"]) for task in self._tasks if task["role"] == "ps" and not self._program)

@@ -15,6 +15,8 @@ RUN_JOBS = ("ps", "chief", "worker", "server")
 UNIT_JOBS = (*RUN_JOBS, "evaluator")
 ALIVE = {"active", "activating", "reloading", "deactivating"}
 _NOT_COUNTED = 2**64 - 1
+# The StatusText of the unit of a program's task that never does anything but serve, until it is stopped.
+ONLY_SERVES = "it only serves: its program waits in server.join()"
 _TASK = re.compile(rf"(?:psfleet-)?(?P<job>{'|'.join(UNIT_JOBS)})[@-](?P<index>[0-9]+)\.(?:service|env)")
 
 

@@ -53,6 +53,11 @@ class ProgramProcess:
         )
         self._killed = False
 
+    @property
+    def pid(self) -> int:
+        """The pid of the program, which is also its session."""
+        return self._process.pid
+
     def wait(self, stop: Event, tick: Callable[[], None]) -> Ending:
         """Wait for the program's end and return it; call `tick` meanwhile, and pass a stop request on.
 

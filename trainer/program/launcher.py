@@ -20,6 +20,7 @@ from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
 from trainer.contract.program_arguments import filled
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
+from trainer.host.task_units import ONLY_SERVES
 from trainer.process import gpus
 from trainer.process.cluster import PROGRAM_CHIEF
 from trainer.process.console import say
@@ -31,6 +32,7 @@ from trainer.process.proxies import bypass_proxies
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
+from trainer.program.serving_note import only_serves, serving_note
 
 # The folder in which `import psfleet_records` finds the library.
 LIBRARY = Path(__file__).resolve().parent / "library"
@@ -49,9 +51,8 @@ _PROBES_UNTIL_GONE = 5
 _STILL_THERE = "its port still answers"
 # The hint that is added after this time.
 _HINT_SECONDS = 60.0
-_HINT = (
-    "it has work left, or its session waits for a task that has ended: docs/port-a-script.md, device filters"
-)
+_HINT = "it trains, sleeps, hangs or waits for a task that has ended"
+_PAGE = "docs/programs.md, When the run is over"
 # TensorFlow 2's errors for a script of TensorFlow 1.
 _OF_TENSORFLOW1 = re.compile(
     r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
@@ -166,6 +167,8 @@ class _Launcher:
         self._is_lead = False
         self._next_ping = 0.0
         self._complained = False
+        self._process: ProgramProcess | None = None
+        self._status, self._only_serves = "", False
 
     def run(self) -> int:
         """Run the program to its end. Raises TaskFailure if it cannot be started."""
@@ -214,21 +217,37 @@ class _Launcher:
         except OSError as error:
             reason = f"{program.file} cannot be run in {directory}: {error}"
             raise TaskFailure(CONFIGURATION, reason) from error
+        self._process, self._status = process, f"running {Path(program.file).name}"
         self.report(phase="training", reason="", missing=[])
-        notify("READY=1", f"STATUS=running {Path(program.file).name}")
-        return process.wait(self._stop, self._ping)
+        notify("READY=1", f"STATUS={self._status}")
+        try:
+            return process.wait(self._stop, self._ping)
+        finally:
+            self._process = None
 
     def _ping(self) -> None:
         if time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
             self.report()
+            self._tell_whether_it_only_serves()
             if time.monotonic() >= self._gets_on_at:
                 self._lives.get_on()
+
+    def _tell_whether_it_only_serves(self) -> None:
+        """Tell systemd, and so a watching train.yml, once the program does nothing but wait in `join()`."""
+        directory = self._options.run_directory
+        if self._process is None or directory is None:
+            return
+        serves = only_serves(serving_note(directory, self._task), self._process.pid)
+        if serves != self._only_serves:
+            self._only_serves = serves
+            notify(f"STATUS={ONLY_SERVES if serves else self._status}")
 
     def _outlast(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
         """Wait until the other workers' ports are closed or their hosts gone; then the run is over."""
         began = time.monotonic()
+        why = f"{_HINT}; it is ended after {most_seconds / 60:g} min ({_PAGE})"
         others = {f"worker{index}": address for index, address in enumerate(workers)}
         del others[self._task]
         unanswered = dict.fromkeys(others, 0)
@@ -243,7 +262,8 @@ class _Launcher:
                     del others[task]
             waited = time.monotonic() - began
             if others and waited >= most_seconds:
-                say(f"{', '.join(others)} did not end within trainer_program_end_deadline_minutes: {_HINT}.")
+                limit = "trainer_program_end_deadline_minutes"
+                say(f"{', '.join(others)} did not end within {limit}: {_HINT} ({_PAGE}).")
                 others.clear()
             if not others:
                 return ending
@@ -251,7 +271,7 @@ class _Launcher:
                 announced = list(others)
                 say(f"The program of {self._task} has ended; waiting for {', '.join(announced)} to end.")
                 notify(f"STATUS=waiting for {', '.join(announced)} to end")
-            there = f"{_STILL_THERE}: {_HINT}" if waited >= _HINT_SECONDS else _STILL_THERE
+            there = f"{_STILL_THERE}: {why}" if waited >= _HINT_SECONDS else _STILL_THERE
             missing = (Missing(task, at, silent.get(task, there)) for task, at in others.items())
             self.report(phase="ending", missing=[asdict(entry) for entry in missing])
             until = time.monotonic() + pause

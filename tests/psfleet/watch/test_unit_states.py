@@ -12,6 +12,7 @@ from psfleet.watch.task_states import TaskState, failures
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, progress, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
+from trainer.host.task_units import ONLY_SERVES
 from trainer.process.ending import with_ending_file
 
 LOG = "step 20\nworker1: the program failed: {why} (exit code {code})\n"
@@ -366,3 +367,35 @@ def test_a_worker_that_no_run_of_its_kind_may_leave_does_not_run_any_more(traini
     left = worker1("inactive", "dead", code=143)
     heard(run, left)
     assert heard(run, left) == ["worker1 on node1 does not run any more, and systemd does not start it again"]
+
+
+SERVING = f"{unit('worker', 1)}StatusText={ONLY_SERVES}\n"
+AWAITED = {"task": "worker1", "address": "10.0.0.1:2323", "reason": "its port still answers"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "now", "vain"),
+    [
+        (SERVING, {"phase": "ending", "missing": [AWAITED]}, ["worker1"]),
+        (unit("worker", 1), {"phase": "ending", "missing": [AWAITED]}, []),
+        # A worker that has work left may need worker 1.
+        (SERVING, {"phase": "ending", "missing": [AWAITED, AWAITED | {"task": "worker2"}]}, []),
+        (SERVING, {"phase": "ending", "missing": [AWAITED, {"task": "no such task"}]}, []),
+        (SERVING, {"phase": "training", "missing": [AWAITED]}, []),
+        (SERVING, {"phase": "ending", "missing": []}, []),
+    ],
+)
+def test_a_lead_waits_in_vain_for_tasks_that_only_serve(
+    answer: str, now: dict[str, object], vain: list[str]
+) -> None:
+    run = PlayedRun(decided_run(3, program={"release": "abc"}), silent=True)
+    run.view.add_units("node1", f"{answer}\n--psfleet--\n", 1.0)
+    run.view.add_reading(Reading(progress(**now)), 2.0)
+    assert [task["name"] for task in run.view.waits_in_vain_for] == vain
+
+
+def test_a_task_of_a_built_in_model_is_never_awaited_in_vain() -> None:
+    run = PlayedRun(decided_run(2), silent=True)
+    heard(run, f"{SERVING}\n--psfleet--\n")
+    run.view.add_reading(Reading(progress(phase="ending", missing=[AWAITED])), 2.0)
+    assert run.view.waits_in_vain_for == []

@@ -60,7 +60,7 @@ def test_the_lead_waits_until_its_deadline_and_names_the_usual_causes(
         tasks.start("worker0")
         assert tasks.wait("worker0") == {"worker0": FINISHED}
         assert tasks.processes["worker1"].poll() is None
-        said = "worker1 did not end within trainer_program_end_deadline_minutes: it has work left, or its"
+        said = "worker1 did not end within trainer_program_end_deadline_minutes: it trains, sleeps, hangs or"
         assert said in tasks.output("worker0")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from psfleet_observer import graphs, meeting, training_runs
+from psfleet_observer import graphs, meeting, serving, training_runs
 from psfleet_observer.guard import guarded
 from psfleet_observer.observed_steps import Session, note_last_step, observer_of_process
 
@@ -81,7 +81,8 @@ def wrap_last_step(module: ModuleType) -> None:
 
 
 def wrap_servers(module: ModuleType) -> None:
-    """Wrap servers, so that each ps publishes its nonce."""
+    """Wrap servers, so that each ps publishes its nonce, and note which processes only serve."""
+    serving.wrap_join(module)
     initialise = module.Server.__init__
 
     @functools.wraps(initialise)

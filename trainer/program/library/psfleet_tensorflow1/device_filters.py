@@ -45,7 +45,9 @@ def filter_sessions(module: ModuleType) -> None:
         own = own_device() if isinstance(target, str) and target in _servers else ""
         if own and not (config and config.device_filters):
             if _uses_others(graph or module.ops.get_default_graph(), own):
-                sys.stderr.write("psfleet: its graph is on other tasks, too: this session waits for all tasks\n")
+                sys.stderr.write(
+                    "psfleet: its graph is on other tasks, too: this session waits for all tasks\n"
+                )
             else:
                 filtered = module.config_pb2.ConfigProto()
                 filtered.CopyFrom(config or module.context.context().config)
