@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .host.task_traces import bytes_of, last_record, last_step, number
+from .host.task_traces import LOG_END_BYTES, bytes_of, last_record, last_step, number
 from .host.task_units import counted
 
 # Properties of a unit that `task_details` reads, beside MainPID and Result.
@@ -15,7 +15,6 @@ DETAIL_PROPERTIES = (
     *("StateChangeTimestampMonotonic", "WatchdogTimestampMonotonic"),
     *("MemoryCurrent", "CPUUsageNSec"),
 )
-LOG_BYTES = 4096
 
 
 def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
@@ -36,7 +35,7 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
         "memory_bytes": counted(shown.get("MemoryCurrent")),
         "cpu_seconds": None if cpu is None else cpu / 1e9,
         "log": str(log),
-        "log_end": bytes_of(log, most=LOG_BYTES, last=True).decode("utf-8", "replace"),
+        "log_end": bytes_of(log, most=LOG_END_BYTES, last=True).decode("utf-8", "replace"),
         "last_step": step,
         "last_step_age_seconds": _age(step.get("wall"), now),
     }

@@ -8,7 +8,7 @@ from typing import Any
 from psfleet.watch.notices import NOTICED_EVENTS
 from trainer.contract.progress import Progress, last_line_of
 from trainer.host.boots import unless_going_down
-from trainer.host.task_traces import number, object_in
+from trainer.host.task_traces import LOG_END_BYTES, number, object_in
 from trainer.host.task_units import counted, is_alive, unit_name
 from trainer.host.wording import grouped
 
@@ -33,7 +33,7 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
         f"echo; echo {SEPARATOR}",
         f"{bytes_of(_events(run, paths), 'tail')} | grep -aE {noticed} | tail -n 20",
         f"echo {SEPARATOR}",
-        *([bytes_of(log, "tail", most=4096)] if log else []),
+        *([bytes_of(log, "tail", most=LOG_END_BYTES)] if log else []),
     ]
     commands = [
         f"systemctl show --property={properties} {unit_name(lead['job'], lead['index'])}",

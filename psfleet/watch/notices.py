@@ -1,6 +1,7 @@
 """Notices about a run that goes on, each reported once: stragglers, restarts, standstills and others."""
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
@@ -22,6 +23,15 @@ STILL_STEPS = 10
 # Before the first step it is unknown how long one takes.
 STILL_SECONDS_AT_FIRST = 120.0
 
+# A program that waits may print the same lines at each of its polls; so many of them are remembered.
+REPEATED_LINES = 100
+# What a program's last line says of a standstill -> its usual cause.
+CAUSES = {
+    re.compile(r"Waiting for model to be ready|waits for variables that no task has initialised"): (
+        "the lead waits for variables that nobody initialises: is a task chief (is_chief)? "
+        "docs/port-a-script.md, Errors"
+    ),
+}
 _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 
 # The lead's event records that are worth a notice; it writes others far more often.
@@ -104,7 +114,8 @@ class Standstill:
     """
 
     _step: int = -1
-    _line: str = ""
+    # The lines that were printed since the last step, the newest last.
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=REPEATED_LINES))
     _since: float = 0.0
     _usual: float | None = None
     _reported: bool = False
@@ -120,12 +131,17 @@ class Standstill:
         # After the last step no other is expected.
         stands = stands and not 0 < now.last_step <= now.global_step
         line = "" if now.global_step else now.last_line
-        if not stands or (now.global_step, line) != (self._step, self._line):
+        is_new = bool(line) and line not in self._lines
+        if not stands or is_new or now.global_step != self._step:
             if self._reported and now.global_step > self._step:
                 yield Notice(
                     f"steps go on after {clock(at - self._since)}, at step {now.global_step}", good=True
                 )
-            self._step, self._line, self._since, self._reported = now.global_step, line, at, False
+            if not is_new:
+                self._lines.clear()
+            if line:
+                self._lines.append(line)
+            self._step, self._since, self._reported = now.global_step, at, False
             # A standstill would raise the mean, so remember it from before.
             self._usual = pace.seconds_per_step
             return
@@ -135,9 +151,17 @@ class Standstill:
         if not self._reported and at - self._since >= patience:
             self._reported = True
             waiting = f": {now.waiting}" if now.missing else ""
-            still = f"still at step {now.global_step}" if now.global_step else "and nothing was printed"
-            still = f'still "{in_a_line(line, 80)}"' if line else still
-            yield Notice(f"no step for {clock(at - self._since)}, {still}{waiting}")
+            yield Notice(f"no step for {clock(at - self._since)}{self._stands_at(now.global_step)}{waiting}")
+
+    def _stands_at(self, step: int) -> str:
+        """Return where the run stands, in words that follow the duration."""
+        if step:
+            return f", still at step {step}"
+        if not self._lines:
+            return ", and nothing was printed"
+        last = self._lines[-1]
+        cause = next((cause for sign, cause in CAUSES.items() if sign.search(last)), "")
+        return f": {cause}" if cause else f', still "{in_a_line(last, 80)}"'
 
 
 @dataclass

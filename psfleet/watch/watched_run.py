@@ -148,8 +148,10 @@ class WatchedRun:
         yield from self._room.update(reading.free_bytes)
         yield from self._restarts.update(progress, reading.restarts)
         yield from self._records.update(reading.records, progress.global_step)
-        # On a full disk, the lead's reports stand still, although the run may go on.
-        if not self._room.lacks:
+        # On a full disk, the lead's reports stand still, although the run may go on. Another task, such as a
+        # ps, may take all steps of a program.
+        others_train = not progress.global_step and any(self.units.rates.values())
+        if not (self._room.lacks or others_train):
             yield from self._standstill.update(progress, pace, at)
         if fresh:
             away = [task for task in self._tasks if task["name"] in self.units.empty]

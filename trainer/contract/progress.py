@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from trainer.host.error_lines import in_short, is_of_a_library
-from trainer.host.task_traces import number
+from trainer.host.task_traces import LOG_END_BYTES, number
 from trainer.host.wording import counted, cut, first_of
 
 # Colours and cursor movements. Without the escape character alone, the rest of them would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _METRICS_SHOWN = 4
+# A connection may change the ends of lines.
+_ABOUT = 100
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,13 @@ class Progress:
         return self.phase in {"finished", "stopped", "failed"}
 
 
-def last_line_of(text: str) -> str:
-    """Return the last line of a task's output that is not a library's, as a terminal would show it."""
+def last_line_of(end: str) -> str:
+    """Return the last line of a task's output that is not a library's, as a terminal would show it.
+
+    `end` are its last LOG_END_BYTES. If there are so many, the first line may be cut, and does not count.
+    """
+    is_cut = len(end.encode(errors="replace")) >= LOG_END_BYTES - _ABOUT
+    text = end.lstrip("\r\n").partition("\n")[2] if is_cut else end
     lines = (" ".join(as_drawn(line).split()) for line in reversed(text.split("\n")))
     return next((line for line in lines if line and not is_of_a_library(line)), "")
 

@@ -14,7 +14,8 @@ _IGNORED = "Exception ignored in"
 # Lines that TensorFlow's runtime prints in normal operation, and lines that Python adds to a warning.
 _OF_A_LIBRARY = re.compile(
     r"[IW]\d{4} [\d:.]+ |\d{4}-\d\d-\d\d \S+: [IW] |To enable the following instructions: "
-    r"|WARNING: All log messages before absl|WARNING:tensorflow:|Instructions for updating:|warnings\.warn\("
+    r"|WARNING: All log messages before absl|WARNING:tensorflow:|Instructions for updating:"
+    r"|non-resource variables are not supported|warnings\.warn\("
     r"|\*\*\* Check failure stack trace|\s*@ +0x|\s*File \"[^\"]+\", line |\s*\[\[\{\{node "
 )
 # The first line after an error's message: where its node was created, or with which others. Then log lines.

@@ -18,6 +18,8 @@ from .safe_directory import opened
 # The name of a run, and of its directories.
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 MOST_BYTES = 64 * 1024
+# So much of a log's end is read for its last line.
+LOG_END_BYTES = 4096
 MOST = 2.0**63  # a larger number is taken for damage
 # O_NONBLOCK opens a FIFO without waiting for a writer.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -1,5 +1,8 @@
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import line
@@ -103,6 +106,41 @@ def test_a_program_without_steps_stands_still_if_it_also_prints_nothing() -> Non
         now = replace(progress(global_step=7), last_line=f"epoch {second}")
         notes += [note.text for note in run.add_reading(Reading(now), float(second))]
     assert notes[1:] == ["steps go on after 3:21, at step 7", "no step for 0:30, still at step 7"]
+
+
+def told_of(lines: Sequence[str]) -> list[str]:
+    """What people hear in so many seconds of a program without steps that printed these lines last."""
+    run = WatchedRun(decided_run(1, program={"release": "abc"}))
+    run.units.hosts = {}
+    readings = (Reading(replace(progress(last_step=0), last_line=last)) for last in lines)
+    return [note.text for at, one in enumerate(readings) for note in run.add_reading(one, float(at))]
+
+
+def test_a_program_that_prints_the_same_lines_again_and_again_stands_still() -> None:
+    polls = ["Scanning workers for devices: 2 total workers", "looking again", ""]
+    assert told_of([*["begins"] * 30, *(polls * 50)]) == ['no step for 2:00, still "looking again"']
+    assert told_of([*(f"read {count} files" for count in range(400))]) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO:tensorflow:Waiting for model to be ready.  Ready_for_local_init_op:  None, ready: None",
+        "psfleet, which looks at this program: it waits for variables that no task has initialised",
+    ],
+)
+def test_a_standstill_without_a_chief_names_its_cause(line: str) -> None:
+    (told,) = told_of([line] * 130)
+    assert told.startswith(
+        "no step for 2:00: the lead waits for variables that nobody initialises: is a task chief (is_chief)?"
+    )
+
+
+def test_a_program_is_no_standstill_while_another_task_than_the_lead_trains() -> None:
+    run = WatchedRun(decided_run(1, program={"release": "abc"}))
+    run.units.hosts, run.units.rates = {}, {"ps0": 3.0}
+    readings = [run.add_reading(Reading(progress(last_step=0)), float(second)) for second in range(200)]
+    assert not any(readings)
 
 
 def test_a_program_without_any_output_is_reported() -> None:

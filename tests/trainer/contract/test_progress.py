@@ -1,6 +1,7 @@
 import pytest
 
 from trainer.contract.progress import Progress, last_line_of
+from trainer.host.task_traces import LOG_END_BYTES
 
 
 def test_progress_fields_are_read_as_written() -> None:
@@ -85,3 +86,13 @@ To enable the following instructions: AVX2 FMA, in other operations, rebuild Ten
 )
 def test_the_last_line_of_a_program_is_made_printable(printed: str, line: str) -> None:
     assert last_line_of(printed) == line
+
+
+def test_the_end_of_a_line_that_was_cut_is_no_last_line() -> None:
+    polls = (
+        "I0000 00:00:1795846130.724347   15648 master.cc:243] Scanning workers for devices: 2 total workers\n"
+    )
+    printed = f"step 20\n{polls * 100}"
+    assert last_line_of(printed[-LOG_END_BYTES:]) == ""
+    assert last_line_of(f"half of it\nstep 21\n{printed}"[-LOG_END_BYTES:]) == ""
+    assert last_line_of(f"step 21\n{polls * 20}") == "step 21"

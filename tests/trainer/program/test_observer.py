@@ -126,6 +126,17 @@ TRAINING_PS = """
 
     tf.app.run(main)
 """
+WITHOUT_A_CHIEF = """
+    import json, os
+    import tensorflow as tf
+    v1, config = tf.compat.v1, json.loads(os.environ["TF_CONFIG"])
+    server = v1.train.Server(config["cluster"], config["task"]["type"], config["task"]["index"])
+    if config["task"]["type"] == "ps":
+        server.join()
+    with tf.Graph().as_default(), v1.device(v1.train.replica_device_setter(cluster=config["cluster"])):
+        v1.train.get_or_create_global_step()
+        v1.train.MonitoredTrainingSession(server.target, is_chief=False)
+"""
 TELLS = "import json, sys; json.dump([sys.path, 'psfleet_observer' in sys.modules], open('told.json', 'w'))"
 
 
@@ -231,3 +242,13 @@ def test_the_observer_is_loaded_only_if_the_program_is_observed(tmp_path: Path, 
     places, loaded = json.loads((tasks.directory("worker0") / "told.json").read_text())
     assert loaded is observed
     assert (str(launcher.OBSERVED) in places) is observed
+
+
+@pytest.mark.chaos
+def test_a_wait_for_variables_that_nobody_initialises_is_logged(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, WITHOUT_A_CHIEF), ps=1, worker=1) as tasks:
+        tasks.start()
+        line = "psfleet, which looks at this program: it waits for variables that no task has initialised"
+        tasks.until(lambda: tasks.output("worker0").count(line) == 2, "two lines")
+        # TensorFlow itself says nothing at its usual level.
+        assert "Waiting for model to be ready" not in tasks.output("worker0")

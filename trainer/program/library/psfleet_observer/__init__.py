@@ -6,9 +6,9 @@ coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are
 that calls `psfleet_records` is not observed.
 
 It observes the steps of TensorFlow 1's sessions (sessions.py), by the graphs that these run (graphs.py,
-training_runs.py); the ps, through a session of its own (meeting.py); the functions that a coordinator of
-TensorFlow 2 gives its workers (coordinator.py); and, even of a program that calls `psfleet_records`, the
-places where it saves (saves.py).
+training_runs.py); the ps, through a session of its own (meeting.py); tasks that wait (waiting.py) or only
+serve (serving.py); the functions that a coordinator of TensorFlow 2 gives its workers (coordinator.py); and,
+even of a program that calls `psfleet_records`, the places where it saves (saves.py).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _WRAPPED = {
     "tensorflow.python.training.sync_replicas_optimizer": "graphs:wrap_synchronous_optimizers",
     "tensorflow.python.training.basic_session_run_hooks": "sessions:wrap_last_step",
     "tensorflow.python.training.server_lib": "sessions:wrap_servers",
+    "tensorflow.python.training.session_manager": "waiting:wrap_session_managers",
     "tensorflow.python.distribute.coordinator.cluster_coordinator": "coordinator:wrap_coordinator",
     "tensorflow.python.distribute.coordinator.values": "coordinator:wrap_results",
     "tensorflow.python.distribute.parameter_server_strategy_v2": "checkpoints:wrap_strategy",
