@@ -77,4 +77,4 @@ class ActionModule(ControllerAction):
             return self._failure(f"{error.filename}: {error.strerror}")
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-        return {"changed": arrives or changed, "told": told(exported, run["name"], shown(exported.folder))}
+        return {"changed": arrives or changed, "told": told(exported, run, shown(exported.folder))}

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from psfleet.evidence.answer import listed, size
+from psfleet.evidence.checkpoint_steps import global_step_in
 from psfleet.evidence.untrusted_files import MOST_OF_JSON, read_bytes
 from trainer.contract.export import EXPORT
 from trainer.host.saved_places import (
@@ -25,6 +26,8 @@ _FOLDERS = (EXPORT, SAVED, "checkpoints", "output", "other_hosts")
 _MOST_FOLDERS, _MOST_SHOWN = 20_000, 4
 _MOST_OF_NOTES, _MOST_TASKS = 64_000, 1000
 _SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
+# The checkpoint in a SavedModel.
+_VARIABLES = ("variables", "variables")
 _PART = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})")
 # Of a run with tables, their rows and what lists them lie beside a checkpoint's own files: each file of rows
 # with its SHA-256.
@@ -61,6 +64,18 @@ class FoundModel:
             return f"{self.kind} {path} lacks {self.missing}: see what was left out"
         return f"{self.kind}, {size(self.bytes)}: {_LOADED_BY[self.kind].format(path)}"
 
+    def behind(self, folder: Path, steps: int) -> tuple[str, bool]:
+        """Return how far it is behind the `steps` of its run, in words, and whether it was trained at all.
+
+        The words are "" if it is not behind, or if its global step is unknown. `folder` is the run's folder.
+        """
+        variables = _VARIABLES if self.kind == "SavedModel" else ()
+        step = global_step_in(folder.joinpath(self.path, *variables))
+        if step is None or step >= steps:
+            return "", True
+        how = f"{counted(steps - step, 'step')} before the end" if step else "not the trained model"
+        return f"{Path(self.path).name} was saved at step {step} of {steps}: {how}", step > 0
+
 
 def find_models(folder: Path) -> list[FoundModel]:
     """Return the models in a run's folder, of numbered checkpoints only the last. No link is followed."""
@@ -69,11 +84,17 @@ def find_models(folder: Path) -> list[FoundModel]:
     return sorted(found, key=lambda model: (model.path.startswith("other_hosts/"), kinds.index(model.kind)))
 
 
-def model_lines(folder: Path, shown: str) -> Iterator[tuple[str, bool]]:
-    """Yield a line for each collected model, or why there is none, and whether it is a good line."""
+def model_lines(folder: Path, shown: str, steps: int = 0) -> Iterator[tuple[str, bool]]:
+    """Yield lines for each collected model, or why there is none, and whether each line is a good one.
+
+    A model that was saved before the last of the run's `steps` has a line that says so.
+    """
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:
         yield model.described(shown), not model.missing
+        behind, is_trained = model.behind(folder, steps)
+        if behind:
+            yield behind, is_trained
     if more := models[_MOST_SHOWN:]:
         yield f"and {len(more)} more: {listed(model.path for model in more)}", True
     if not models:

@@ -70,7 +70,8 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
     for name, value in [*figure_lines(verdict.figures), *thresholds, ("run folder", shown(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
     # A packed run is no folder, and contains no model.
-    for line, is_good in model_lines(folder, shown(folder)) if folder.is_dir() else ():
+    models = model_lines(folder, shown(folder), verdict.figures["global_steps"]) if folder.is_dir() else ()
+    for line, is_good in models:
         yield f"  {'model':<{width + 8}}  {line}", "figure" if is_good else "failed"
 
 

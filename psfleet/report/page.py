@@ -51,7 +51,7 @@ def render(run: Run, verdict: Verdict) -> str:
         checks=[(check, *mark) for ok, mark in _MARKS.items() for check in verdict.checks if check.ok is ok],
         next_steps=next_steps(verdict.failing, run.problem) if verdict.exit_code else (),
         figures=(*tables.key_figures(verdict), *tables.refused_connections(run)),
-        models=[shortened(line) for line, _ in model_lines(run.folder, ".")],
+        models=[shortened(line) for line, _ in model_lines(run.folder, ".", run.global_steps)],
         pictures=pictures(run, verdict),
         timeline_picture=timeline_picture(run, verdict),
         timeline=rows,

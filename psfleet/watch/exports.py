@@ -9,7 +9,7 @@ from typing import Any
 from psfleet.evidence.exported_model import Exported, NotWholeError, last_saved
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
-from psfleet.evidence.saved_models import find_models
+from psfleet.evidence.saved_models import FoundModel, find_models
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.inventory.problems import shown
 from psfleet.run.folder import state_of
@@ -44,8 +44,8 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
     """Return how a run is exported. Raises RefusedError.
 
     `model`, `inputs` and `outputs` are what the user asks for of a program. The `exporter` is the task whose
-    host exports, with `flags` of the evaluator. The card must have what is `expected` and `asked`. `name` and
-    `checkpoint` are for people.
+    host exports, with `flags` of the evaluator. The card must have what is `expected` and `asked`. `name`,
+    `checkpoint` and `behind`, how far the checkpoint is behind the end of its run, are for people.
     """
     folder, program = Path(run["folder"]), run["settings"].get("program")
     if program is not None:
@@ -62,7 +62,7 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
     name, (step, fingerprint) = run["settings"]["training"]["model"], saved
     of_run = {"run_id": [run["id"]], "model": [name], "global_step": [step], "fingerprint": [fingerprint]}
     flags = {"exporter": run["lead"], "flags": "--export", "name": name, "checkpoint": f"model.ckpt-{step}"}
-    return {**flags, "expected": of_run, "asked": {}}
+    return {**flags, "expected": of_run, "asked": {}, "behind": ""}
 
 
 def is_exported(run: Mapping[str, Any]) -> bool:
@@ -126,15 +126,16 @@ def verdict_on(folder: Path) -> str:
     return str(verdict) if verdict else f"none: the run is {state_of(folder)}, and was not judged"
 
 
-def told(exported: Exported, name: str, place: str) -> list[str]:
-    """Return the lines that say what was exported and how to use it."""
+def told(exported: Exported, run: Mapping[str, Any], place: str) -> list[str]:
+    """Return the lines that say what was exported of a run (of decide_run) and how to use it."""
     card = exported.card
     given = ", ".join(f"{name}=.." for name in card["inputs"])
     answers = ", ".join(card["outputs"])
     return [
-        f"{place} holds {name} of run {card['run_id']} at global step {card['global_step']}, "
+        f"{place} holds {run['name']} of run {card['run_id']} at global step {card['global_step']}, "
         f"a SavedModel of {readable(exported.bytes)}. In Python, with TensorFlow alone:",
         f"{exported.loading_line(place)}({given})  # {answers}",
+        *filter(None, [run["behind"]]),
     ]
 
 
@@ -146,7 +147,11 @@ def _of_program(
             raise RefusedError(
                 f"export_{name} is {value!r}; expected names with letters, digits and {_SIGNS}"
             )
-    path = _chosen(folder, run["id"], model)
+    found = _chosen(folder, run["id"], model)
+    path = found.path
+    behind, is_trained = found.behind(folder, read_run(folder, folder.name).global_steps)
+    if not (is_trained or model):
+        raise RefusedError(f"{behind}; -e export_model={path} exports it anyway")
     first, *rest = path.split("/")
     task, on_host = run["lead"], path
     if first == SAVED:
@@ -159,6 +164,7 @@ def _of_program(
         "flags": " ".join(("--export", f"--model={on_host}", *given)),
         "name": _NO_NAME.sub("_", program.get("name") or Path(program["file"]).stem),
         "checkpoint": path,
+        "behind": behind,
         "expected": {
             "run_id": [run["id"]],
             "model": [PROGRAM],
@@ -175,21 +181,21 @@ def _of_program(
     return described
 
 
-def _chosen(folder: Path, run_id: str, asked: str) -> str:
-    """Return the checkpoint of a program that is exported, relative to its run's folder; with its graph."""
+def _chosen(folder: Path, run_id: str, asked: str) -> FoundModel:
+    """Return the checkpoint of a program, with its graph, that is exported. Raises RefusedError."""
     found = [model for model in find_models(folder) if not model.path.startswith(f"{EXPORT}/")]
     found = [model for model in found if model.path != EXPORT]
-    graphs = [
-        model.path
+    graphs = {
+        model.path: model
         for model in found
         if model.kind == "checkpoint"
         and (folder / f"{model.path}.meta").is_file()
         and _NAMES.fullmatch(model.path)
-    ]
+    }
     if asked in graphs or (len(graphs) == 1 and not asked):
-        return asked or graphs[0]
+        return graphs[asked or next(iter(graphs))]
     if graphs:
-        choose = f"choose one by -e export_model=..: {first_of(graphs)}"
+        choose = f"choose one by -e export_model=..: {first_of(list(graphs))}"
         raise RefusedError(
             f"export_model is {asked!r}, and run {run_id} has {len(graphs)} checkpoints: {choose}"
         )

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,7 +160,7 @@ def test_an_export_that_fits_the_runs_records_takes_its_place(folder: Path) -> N
     assert exported.folder == folder / EXPORT
     assert {path.name for path in exported.folder.iterdir()} == {"export.json", "saved_model.pb", "variables"}
     assert not (folder / INCOMING).exists()
-    first, second = told(exported, "linear", "runs/r1/export")
+    first, second = told(exported, run_of(folder), "runs/r1/export")
     assert first.startswith(
         "runs/r1/export holds linear of run r1 at global step 40, a SavedModel of 17 bytes"
     )
@@ -284,3 +287,19 @@ def test_names_that_no_graph_has_are_refused_before_a_host_gets_them(folder: Pat
 
 def test_names_for_a_model_of_psfleet_are_refused(folder: Path) -> None:
     assert "export_inputs is for programs" in refusal(lambda: run_of(folder, inputs="x"))
+
+
+@pytest.mark.slow
+def test_the_checkpoint_of_the_start_is_exported_only_by_its_name(folder: Path) -> None:
+    saves(folder)
+    script = Path(__file__).parents[1] / "evidence" / "saving_program.py"
+    quiet = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, script, folder, "at_the_start"], env=quiet, check=True, timeout=250)
+    behind = "model.ckpt was saved at step 0 of "
+    why = refusal(lambda: run_of(folder))
+    assert why.startswith(behind)
+    assert why.endswith(": not the trained model; -e export_model=checkpoints/model.ckpt exports it anyway")
+    run = run_of(folder, "checkpoints/model.ckpt", inputs="features", outputs="y")
+    assert run["behind"].startswith(behind)
+    exported = accepted(folder, write_export(folder / INCOMING / EXPORT).parent, run | {"expected": {}})
+    assert told(exported, run, "runs/r1/export")[-1] == run["behind"]
