@@ -6,7 +6,10 @@ from typing import Any
 from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import first_of, grouped
 
-RUN_ID_RULE = "lower case letters, digits and dashes, at most 63, with a letter or digit first"
+RUN_ID_RULE = (
+    "lower case letters, digits, dashes and single dots, at most 63, with a letter or digit first and no dot "
+    "last; not current, nor a name that ends in .out"
+)
 
 _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 

@@ -15,8 +15,8 @@ from typing import Any
 from .error_lines import exception_in, in_short, last_words
 from .safe_directory import opened
 
-# The name of a run, and of its directories.
-RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# The name of a run, and of its directories, beside which `current` and the doctor's *.out lie on hosts.
+RUN_ID = re.compile(r"(?!.{64}|current$|.*\.out$)[a-z0-9](?:\.?[a-z0-9-])*")
 MOST_BYTES = 64 * 1024
 # So much of a log's end is read for its last line.
 LOG_END_BYTES = 4096

@@ -31,10 +31,21 @@ def refusal(runs: Path, run_id: str | None) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("run_id", ["", " ", "..", "../test", "a/b", "Test", "-x", "x" * 64, "test\n"])
+OF_DOTS = [".", ".a", "a.", "a..b", "a./b", "a.-.", "a.b" * 22, "current", "current\n", "doctor-ps0.out"]
+
+
+@pytest.mark.parametrize(
+    "run_id", ["", " ", "..", "../test", "a/b", "Test", "-x", "x" * 64, "test\n", *OF_DOTS]
+)
 def test_a_run_id_that_breaks_the_rule_is_refused(runs: Path, run_id: str) -> None:
     there = f"The runs that exist are test, zoo (in {runs})"
     assert refusal(runs, run_id) == f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {there}"
+
+
+@pytest.mark.parametrize("run_id", ["lr-0.05", "0.05", "v1.2.3-a", "a.-b", "current.1", "a.output", "a" * 63])
+def test_a_run_id_may_have_single_dots(runs: Path, run_id: str) -> None:
+    make(runs, run_id)
+    assert find_run(runs, run_id) == runs / run_id
 
 
 def test_an_unknown_run_is_refused_with_a_list_of_the_newest_runs(runs: Path) -> None:

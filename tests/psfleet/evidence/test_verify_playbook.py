@@ -101,7 +101,7 @@ def test_a_completed_program_succeeds_and_its_open_questions_are_listed(runs: Pa
 def test_a_blank_run_id_is_refused(runs: Path) -> None:
     done = verify(runs, "-e", "run_id=")
     assert done.status == 2
-    assert "run_id is ''; expected lower case letters, digits and dashes" in done.output
+    assert "run_id is ''; expected lower case letters, digits, dashes and single dots" in done.output
     assert "The runs that exist are test, bad" in done.output
 
 

