@@ -14,6 +14,7 @@ from psfleet.report.devices import render
 from psfleet.report.model_card import model_card
 from psfleet.run.folder import write_beginning
 from psfleet.run.going_on import RefusedError
+from psfleet.run.hook_events import note_event
 from psfleet.watch.exports import accepted, told, verdict_on
 from trainer.contract.export import EXPORT
 from trainer.contract.json_files import write_json
@@ -26,11 +27,14 @@ class ActionModule(ControllerAction):
 
     `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
     and those of hosts without an answer. With the state `exported`, the collected export of the model is
-    checked and put in its place, and `told` says how to load it.
+    checked and put in its place, and `told` says how to load it. With `event`, a state of the run of which
+    training_run_hook is told, nothing else is written, and `first` says whether it was not told before.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         run, folder = arguments["run"], Path(arguments["run"]["folder"])
+        if "event" in arguments:
+            return {"first": self._task.check_mode or self._is_first(folder, str(arguments["event"]))}
         if arguments["state"] == "exported":
             return self._exported(run, arguments.get("left_out", []))
         state: dict[str, Any] = {"state": arguments["state"]}
@@ -55,6 +59,12 @@ class ActionModule(ControllerAction):
         except OSError as error:
             return self._failure(f"{error.filename}: {error.strerror}")
         return {"changed": True}
+
+    def _is_first(self, folder: Path, event: str) -> bool:
+        try:
+            return note_event(folder, event)
+        except OSError:  # to be told twice is better than not at all
+            return True
 
     def _exported(self, run: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
         folder = Path(run["folder"])

@@ -42,7 +42,7 @@ def test_no_module_of_ansible_runs_on_a_host_directly(path: Any) -> None:  # noq
 
 
 def test_the_hook_runs_on_this_machine_whatever_localhost_is_in_the_inventory() -> None:
-    command, told = yaml.safe_load((ROOT / HOOK).read_text())
+    _, command, told = yaml.safe_load((ROOT / HOOK).read_text())
     assert (command["delegate_to"], command["vars"]["ansible_connection"]) == ("localhost", "local")
     assert [*actions([told])] == ["ansible.builtin.debug"]
 

@@ -33,6 +33,27 @@ def test_the_hook_gets_the_run_as_one_line_of_json(tmp_path: Path) -> None:
         assert "training_run_hook, " not in printed
 
 
+def test_the_hook_is_told_of_each_state_once_by_all_playbooks_that_see_it(tmp_path: Path) -> None:
+    run = ["running", "stopped", "stopped", "running", "ended", "ended", "judged", "ended", "judged"]
+    heard = [bool(told(tmp_path, "pass", state)[0]) for state in run]
+    assert heard == [True, True, False, True, True, False, True, False, False]
+
+
+def test_a_run_that_was_resumed_without_a_hook_is_told_of_again(tmp_path: Path) -> None:
+    assert told(tmp_path, "pass", "stopped")[0]
+    assert not told(tmp_path, "", "running")[0]
+    assert told(tmp_path, "pass", "stopped")[0]
+
+
+def test_the_hook_is_told_although_what_it_was_told_before_is_damaged(tmp_path: Path) -> None:
+    for content in ("{", '"stopped"', ""):
+        (tmp_path / "hook.json").write_text(content)
+        assert told(tmp_path, "pass", "stopped")[0]
+    (tmp_path / "hook.json").unlink()
+    (tmp_path / "hook.json").mkdir()
+    assert told(tmp_path, "pass", "stopped")[0]
+
+
 def test_no_hook_runs_without_a_command_or_in_check_mode(tmp_path: Path) -> None:
     assert told(tmp_path, "pass", "ended", "--check")[0] == ""
     assert told(tmp_path, "", "ended")[0] == ""
