@@ -16,6 +16,8 @@ from psfleet.inventory.variables import PREFIX, rules
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
+# The variables of Ansible's own that the plan depends on.
+_OF_ANSIBLE = ("ansible_host", "ansible_port")
 _DECRYPTS = "add --ask-vault-pass to the command, or --vault-password-file FILE with the password in it"
 # The inventory that Ansible uses if neither an ansible.cfg nor -i names one.
 _DEFAULT_INVENTORY = "/etc/ansible/hosts"
@@ -109,7 +111,7 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
     """Return a host's variables: those that roles know with their values, any other with None."""
     found: dict[str, object] = {}
     for name in values:
-        if name not in known and name != "ansible_host":
+        if name not in known and name not in _OF_ANSIBLE:
             found[str(name)] = None
             continue
         try:

@@ -5,17 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from psfleet.inventory.problems import InventoryProblem, named, value_in_words
+from psfleet.inventory.addresses import ValuesByHost, host_addresses
+from psfleet.inventory.problems import InventoryProblem, named
 from psfleet.inventory.requested_tasks import RequestedTask
-from psfleet.inventory.variables import PLACING_VARIABLES, PORT_RANGE, TRAINER_RULES, bracketed
+from psfleet.inventory.variables import PLACING_VARIABLES, PORT_RANGE
 from trainer.contract.plan import JOBS, Job, PlannedTask
 from trainer.host.wording import grouped
 
 # A host that lacks one of these gets no place in the plan; the problem is reported elsewhere.
 _NEEDED = PLACING_VARIABLES | {"trainer_ps_may_use_gpus"}
-_ADDRESS = TRAINER_RULES["trainer_address"]
-# Host -> variable -> value.
-ValuesByHost = Mapping[str, Mapping[str, Any]]
 _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 
@@ -44,7 +42,7 @@ def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: 
     converted variable gets no task.
     """
     whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
-    addresses, problems = _addresses(whole, variables)
+    addresses, problems = host_addresses(whole, variables)
     on_host: dict[str, list[_Place]] = {}
     for host, chosen in whole.items():
         jobs = [job for job in JOBS if host in groups.get(job, ())]
@@ -57,7 +55,7 @@ def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: 
         placed += _indexed(members)
         if all(host in on_host for host in hosts):
             problems += _index_problems(job, members)
-    problems += [*_taken_twice(placed), *_shared_addresses(addresses)]
+    problems += _taken_twice(placed)
     settings = {member.task.name: member.requested.settings for member in placed}
     return Placement(tuple(member.task for member in placed), settings, tuple(problems))
 
@@ -203,34 +201,3 @@ def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
             what = f"{task.name} on {task.host} would get port {task.port}, above {PORT_RANGE[1]}"
             what = f"{what}; expected a lower {member.port_variable}"
             yield InventoryProblem(what, member.port_variable, (task.host,))
-
-
-def _addresses(
-    values: ValuesByHost, variables: ValuesByHost
-) -> tuple[dict[str, str], list[InventoryProblem]]:
-    """Return the address of each host for the other hosts, and the problems with invalid addresses."""
-    addresses: dict[str, str] = {}
-    problems = []
-    for host, chosen in values.items():
-        given = chosen["trainer_address"] or variables[host].get("ansible_host") or host
-        address = bracketed(given) if isinstance(given, str) else given
-        try:
-            addresses[host] = str(_ADDRESS.convert(address))
-        except ValueError:
-            if given == host:  # group_problems reports it
-                continue
-            what = f"the address of {host} {value_in_words(address)}; expected {_ADDRESS.expected}"
-            problems.append(InventoryProblem(what, "ansible_host", (host,)))
-    return addresses, problems
-
-
-def _shared_addresses(addresses: Mapping[str, str]) -> list[InventoryProblem]:
-    hosts_at = grouped((address.lower(), host) for host, address in addresses.items())
-    return [
-        InventoryProblem(
-            f"{named(hosts)} have one address, {address}; expected one inventory name for each machine "
-            "(a host in both groups runs both jobs, trainer_worker_tasks gives it several workers)"
-        )
-        for address, hosts in hosts_at.items()
-        if len(hosts) > 1
-    ]

@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
+from psfleet.inventory.addresses import ValuesByHost
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
-from psfleet.inventory.placement import Placement, ValuesByHost, place
+from psfleet.inventory.placement import Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name

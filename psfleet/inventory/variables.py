@@ -146,6 +146,10 @@ _PROGRAM_RULES: Mapping[str, Rule] = {
         _to_collected,
     ),
 }
+ADDRESS = Rule(
+    'a name, an IPv4 address, or an IPv6 address in brackets and quotes such as "[fd00::1]"; no port',
+    _to_address,
+)
 _USER_RULE = _matching(
     _USER, "a system user's name of at most 27 lower case letters, digits, '_' and '-'; not root"
 )
@@ -156,10 +160,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
         _CLUSTER_NAME,
         f"a lower case letter, then at most 30 lower case letters and digits ({_CLUSTER_NAME.pattern})",
     ),
-    "trainer_address": Rule(
-        'a name, an IPv4 address, or an IPv6 address in brackets and quotes such as "[fd00::1]"; no port',
-        _to_address,
-    ),
+    "trainer_address": ADDRESS,
     "trainer_base_port": _PORT,
     "trainer_ps_port": _PORT_OR_NULL,
     "trainer_worker_port": _PORT_OR_NULL,
@@ -179,6 +180,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_data_source": _PATH,
     "trainer_user": _USER_RULE,
     "ssh_mesh_user": _USER_RULE,
+    "ssh_mesh_port": or_null(integer(1, 65535), "ansible_port, or 22"),
     "trainer_install_directory": _DIRECTORY_RULE,
     "trainer_configuration_directory": _DIRECTORY_RULE,
     "trainer_state_directory": _DIRECTORY_RULE,

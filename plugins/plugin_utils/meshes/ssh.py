@@ -17,6 +17,7 @@ from psfleet.carry.certificates import (
     source_addresses,
     stored_or_signed,
 )
+from psfleet.inventory.addresses import port_of_sshd
 from trainer.host.content_directory import locked
 
 from ..actions import HostAction
@@ -41,7 +42,7 @@ def exchange_keys(
     place, plan, check = Path(directory), action.variables["cluster_plan"], action._task.check_mode
     wanted = wanted_certificates(plan, user, told, days)
     planned = {task["host"] for task in plan["tasks"]}
-    ports = {host: port_of_sshd(action.variables["hostvars"][host]) for host in planned}
+    ports = {host: port_of_sshd(host, action.variables["hostvars"][host]) for host in planned}
     if check:
         return {**sign(place, planned, told, wanted, check=True), "ports": ports}
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,11 +84,6 @@ def sign(
         "certificates": certificates,
         "revoked": b64encode(revoked).decode(),
     }
-
-
-def port_of_sshd(variables: Mapping[str, Any]) -> int:
-    """Return the port at which other hosts reach the sshd of a host with these variables."""
-    return int(variables.get("ssh_mesh_port") or variables.get("ansible_port") or 22)
 
 
 def wanted_certificates(

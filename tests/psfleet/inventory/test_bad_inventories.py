@@ -160,7 +160,7 @@ def test_unusable_hosts_are_listed_together_and_no_host_is_changed(
     tree = hosts_file(
         {"node1": REFUSING | {"trainer_address": "a"}},
         {
-            "node2": REFUSING,
+            "node2": REFUSING | {"trainer_address": "b"},
             "node3": LOCAL | {"ansible_become_exe": "/bin/false"},
             "node4": LOCAL | {"ansible_become": False},
             "node5": LOCAL | old,
@@ -185,7 +185,9 @@ def test_unusable_hosts_are_listed_together_and_no_host_is_changed(
 
 
 def test_only_hosts_within_the_limit_are_contacted(preflight: Preflight) -> None:
-    tree = hosts_file({"node1": REFUSING}, {"node2": LOCAL | {"ansible_become": False}})
+    tree = hosts_file(
+        {"node1": REFUSING | {"trainer_address": "a"}}, {"node2": LOCAL | {"ansible_become": False}}
+    )
     files: dict[str, object] = {"hosts.yml": tree}
     run = preflight(files, "--limit", "node2", "--check", playbook="preflight.yml")
     assert run.status == 0, run.output

@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from psfleet.inventory.addresses import port_of_sshd
 from tests.psfleet.inventory.checked import facts, placed, written
 from tests.repository import ROOT
 
@@ -18,9 +20,10 @@ PLACES = {"The inventory": 4, "Several tasks on a host": 5, "GPUs": 3, "A chief"
 
 def test_every_example_is_tested() -> None:
     examples = [title for title, body in SECTIONS.items() if EXAMPLE.search(body)]
-    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 9
+    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 10
     assert examples == [
         "The inventory",
+        "Two addresses of a host",
         "Several tasks on a host",
         "GPUs",
         "How the workers train together",
@@ -55,6 +58,14 @@ def test_an_example_gives_the_tasks_on_the_page(
         sizes = {task: tasks[task]["values"]["batch_size"] for task in ("worker0", "worker2", "worker3")}
         assert sizes == {"worker0": 50, "worker2": 100, "worker3": 20}
         assert tasks["worker3"]["values"]["threads"] == 2
+    if title == "Two addresses of a host":
+        hosts = yaml.safe_load(str(files["hosts.yml"]))["tf_cluster"]["children"]
+        of_hosts = hosts["ps"]["hosts"] | hosts["worker"]["hosts"]
+        assert {host: port_of_sshd(host, of_host) for host, of_host in of_hosts.items()} == {
+            "node1": 22,
+            "node2": 22,
+            "node3": 2022,
+        }
     if title == "Data":
         assert shown["cluster_data"]["source"] == str(tmp_path / "mnist")
         assert all(read == ["/opt/psfleet/data"] for read in shown["cluster_data"]["directories"].values())
