@@ -85,6 +85,7 @@ def login(host: Host) -> list[Arguments]:
             "proven": f"{home}/proven",
             "user": user,
             "host": host.name,
+            "port": host.signed["ports"][host.name],
         }
     ]
 

@@ -16,7 +16,20 @@ from trainer.host.wording import counted, first_of, grouped
 
 # The columns of the table, in groups: host, GPUs, and deployment.
 GROUPS = (
-    ("system", "processor", "libc", "python", "memory", "disk", "data", "clock", "names", "ports", PEERS),
+    (
+        "system",
+        "processor",
+        "libc",
+        "python",
+        "memory",
+        "disk",
+        "data",
+        "clock",
+        "names",
+        "ssh",
+        "ports",
+        PEERS,
+    ),
     ("bus", "driver", "nvidia-smi", "uvm", "gpus"),
     ("environment", "fence", "tensorflow", "libraries", "devices", "product"),
 )

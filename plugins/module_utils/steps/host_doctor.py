@@ -30,6 +30,7 @@ from ..host.name_checks import name_check, names_in, resolve_names
 from ..host.nvidia import read_gpu_facts
 from ..host.peer_probes import end_listener
 from ..host.port_checks import port_check, read_port_facts, running_units, task_ports
+from ..host.ssh_checks import ssh_check
 from ..host.systems import system_of
 from ..step import Step
 
@@ -37,6 +38,7 @@ OPTIONS = {
     "host": {"required": True, "description": "The host's name in the plan."},
     "tasks": {"type": "list", "elements": "dict", "required": True, "description": "Those of the plan."},
     "addresses": {"type": "dict", "required": True, "description": "Where each host is reached."},
+    "sshd_port": {"type": "int", "required": True, "description": "Where the other hosts reach its sshd."},
     "plan": {"required": True, "description": "Hash of today's plan."},
     "release": {"required": True, "description": "Hash of the trainer that would be deployed today."},
     "environments": {
@@ -101,7 +103,7 @@ def own_checks(
     deployment: Deployment,
     running: Mapping[str, int],
 ) -> list[Check]:
-    """Return the checks of the host's disk, names, ports and fence, and of what is deployed there.
+    """Return the checks of the host's disk, names, sshd, ports and fence, and of what is deployed there.
 
     `today` is the environment that a deployment would install; `running` is as of `running_units`.
     """
@@ -116,6 +118,7 @@ def own_checks(
         "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
         "data": data_check(values["data_directories"]),
         "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
+        "ssh": ssh_check(values["host"], addresses[values["host"]], values["sshd_port"]),
         "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
         "environment": deployment_check(deployment, plan, installed=installed),
         "fence": fence_check(

@@ -14,13 +14,14 @@ import pwd
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..ended_account import end_all, in_words, processes_of
 from ..host.safe_directory import opened, write
+from ..host.ssh_checks import sshd_remedy
 from ..host.task_traces import bytes_of
 from ..host.task_units import systemctl
 from ..host.wording import first_of
@@ -40,6 +41,7 @@ OPTIONS = {
     "proven": {"type": "path", "required": True, "description": "File of the last proof."},
     "user": {"required": True, "description": "The account, for messages."},
     "host": {"required": True, "description": "The host's name, for messages."},
+    "port": {"type": "int", "required": True, "description": "The port that the login uses, for messages."},
 }
 
 RETURN = r"""
@@ -91,6 +93,21 @@ def login_problem(login: Sequence[str]) -> str:
     return complaint.strip().rpartition("\n")[2] or "no answer"
 
 
+def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
+    """Return the remedy for a failed login; `values` are the step's."""
+    no_sshd = sshd_remedy(values["host"], values["port"])
+    if problem.startswith("ssh: "):  # it has no connection
+        return f"No sshd answers there: {no_sshd}."
+    of_sshd = (
+        "If the host's own sshd_config limits who may log in (AllowUsers, AllowGroups, DenyUsers) or does "
+        f"not include\n{values['directory']}/*.conf, let {values['user']} in there. "
+        f"`journalctl --unit={values['service']}` says what sshd objected to."
+    )
+    if "Permission denied" in problem:
+        return of_sshd
+    return f"{of_sshd}\nIf something else answers there than this host's sshd: {no_sshd}."
+
+
 def running_of(user: str) -> list[str]:
     """Return the processes of an account, in words."""
     return in_words(processes_of(pwd.getpwnam(user).pw_uid))
@@ -128,9 +145,7 @@ def run(step: Step) -> None:
         if problem:
             step.fail_json(
                 msg=f"{values['user']} cannot log in from {values['host']} to itself: {problem}\n"
-                "If the host's own sshd_config limits who may log in (AllowUsers, AllowGroups, DenyUsers) or "
-                f"does not include\n{values['directory']}/*.conf, let {values['user']} in there. "
-                f"`journalctl --unit={service}` says what sshd objected to."
+                + remedy_of(problem, values)
             )
         with opened(proven.parent) as folder:
             write(folder, proven.name, json.dumps(state).encode())

@@ -10,6 +10,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from psfleet.carry.wheel_stores import WheelStore
 from psfleet.deployment.host import PROJECT
+from psfleet.inventory.addresses import port_of_sshd
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
 from trainer.host.check import Check
@@ -113,7 +114,8 @@ def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[
 def _of_host(action: HostAction, host: str) -> dict[str, Any]:
     """Return the arguments that variables of the host give."""
     variables = action.variables["hostvars"][host]
-    return {argument: variables[name] for name, argument in OF_HOST.items() if name in variables}
+    of_host = {argument: variables[name] for name, argument in OF_HOST.items() if name in variables}
+    return of_host | {"sshd_port": port_of_sshd(host, variables)}
 
 
 def ask_with_clock(action: HostAction, step: str, arguments: Mapping[str, Any]) -> Asked:

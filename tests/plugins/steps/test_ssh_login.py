@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,9 @@ def folder(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return open_folder
 
 
-def logged_in(folder: Path, *, fails: str = "", check: bool = False) -> tuple[dict[str, Any], int]:
+def logged_in(
+    folder: Path, *, fails: str = "", check: bool = False, login: Sequence[str] = ()
+) -> tuple[dict[str, Any], int]:
     """Run the module; return its answer, and how often it has logged in."""
     program = f"echo x >> {folder}/calls; " + (f"echo '{fails}' >&2; exit 1" if fails else "exit 0")
     answer = answer_of(
@@ -42,12 +45,13 @@ def logged_in(folder: Path, *, fails: str = "", check: bool = False) -> tuple[di
         check=check,
         service="psfleet-no-such",
         directory=str(folder / "sshd_config.d"),
-        login=["sh", "-c", program],
+        login=login or ["sh", "-c", program],
         files=[str(folder / "cert.pub")],
         admits=[str(folder / "revoked.krl")],
         proven=str(folder / "proven"),
         user="psfleet-ssh",
         host="node1",
+        port=2201,
     )
     calls = folder / "calls"
     return answer, len(calls.read_text().splitlines()) if calls.exists() else 0
@@ -70,9 +74,39 @@ def test_a_failed_login_is_retried_and_not_noted_as_proven(
     answer, calls = logged_in(folder, fails="Permission denied (publickey).")
     assert answer["failed"]
     assert "psfleet-ssh cannot log in from node1 to itself: Permission denied (publickey)." in answer["msg"]
+    assert "AllowUsers" in answer["msg"]
+    assert "ssh_mesh_port" not in answer["msg"]
     assert calls == 2
     assert not (folder / "proven").exists()
     assert logged_in(folder)[1] == 3
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("127.0.0.1", "Connection refused"), ("no-such-host.invalid", "Could not resolve hostname")],
+)
+def test_a_login_without_an_sshd_names_the_variables_and_their_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, address: str, says: str
+) -> None:
+    monkeypatch.setattr(ssh_login, "TRIES", 1)
+    # Nothing listens at port 1, and no resolver answers a name below "invalid".
+    answer, _ = logged_in(folder, login=["ssh", "-n", "-F", "none", "-p", "1", address, "hostname"])
+    what, remedy = answer["msg"].split("\n")
+    assert says in what
+    assert remedy == (
+        "No sshd answers there: set ssh_mesh_port, in host_vars/node1.yml or beside ansible_host of node1, "
+        "to the port at which sshd listens there (2201 is expected: ssh_mesh_port, or else ansible_port, or "
+        "else 22), and trainer_address to an address of the host itself."
+    )
+
+
+def test_a_login_that_something_else_answers_names_both_remedies(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_login, "TRIES", 1)
+    answer, _ = logged_in(folder, fails="Host key verification failed.")
+    assert "AllowUsers" in answer["msg"]
+    assert "ssh_mesh_port" in answer["msg"]
 
 
 def test_processes_of_the_account_are_ended_if_the_allowed_keys_have_changed(
