@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +18,24 @@ from trainer.host.content_directory import content_hash
 SAFE = "inject_facts_as_vars = False\n"
 BIN = Path(sys.executable).parent
 INSTALLED = Path("collections/ansible_collections/psfleet/cluster")
+
+
+def own_address() -> str:
+    """Return the address from which this machine sends to others; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect(("192.0.2.1", 9))
+        return str(sender.getsockname()[0])
+
+
 # One ps and three workers on this machine, which passes for two hosts, in words of the project's own.
 INVENTORY = {
     "tf_cluster": {
         "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
         "children": {
-            "ps": {"hosts": {"here": {"ansible_host": "127.0.0.1"}}},
-            "worker": {"hosts": {"here": {"trainer_worker_tasks": 2}, "also": {"ansible_host": "127.0.0.2"}}},
+            "ps": {"hosts": {"here": {"ansible_host": own_address()}}},
+            "worker": {
+                "hosts": {"here": {"trainer_worker_tasks": 2}, "also": {"ansible_host": socket.gethostname()}}
+            },
         },
     }
 }

@@ -1,16 +1,35 @@
 """Compares Ansible's settings with those that the playbooks need."""
 
 import os
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible import constants
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.loader import connection_loader
 from ansible.utils.display import Display
 
-from psfleet.inventory.ansible_settings import SAFE, lacking_lines
+from psfleet.inventory.ansible_settings import (
+    RIGHT,
+    ConfigurationFile,
+    UnsafeSetting,
+    lacking_lines,
+    parsed,
+    refusal,
+)
 
 display = Display()
-OURS = Path(__file__).resolve().parents[2] / "ansible.cfg"
+CLONE = Path(__file__).resolve().parents[2]
+OURS = CLONE / "ansible.cfg"
+# Setting -> its name in Ansible's own definitions, and the plugin that it belongs to.
+DEFINED: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "inject_facts_as_vars": ("INJECT_FACTS_AS_VARS", {}),
+    "host_key_checking": ("host_key_checking", {"plugin_type": "connection", "plugin_name": "ssh"}),
+    "strategy": ("DEFAULT_STRATEGY", {}),
+    "fact_caching": ("CACHE_PLUGIN", {}),
+}
 
 
 def settings_problem() -> str:
@@ -18,40 +37,61 @@ def settings_problem() -> str:
 
     Also prints, once, all lines that the user's configuration lacks.
     """
-    unsafe = _unsafe()
-    file = constants.CONFIG_FILE
-    theirs = Path(file).read_text(encoding="utf-8", errors="replace") if file else ""
-    place = file or "an ansible.cfg in this folder"
-    if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, unsafe):
-        why = "for safety, speed and what is shown" if unsafe else "for speed and for what is shown"
-        decide = "" if unsafe else "; a value of your own is fine, too, and is not mentioned again"
-        head = f"To be copied into {place}, each below its section, {why}{decide}:"
+    file = _configuration_file()
+    theirs = Path(file.path).read_text(encoding="utf-8", errors="replace") if file.path else ""
+    unsafe = list(_unsafe(theirs))
+    lacks = [each.name for each in unsafe if each.lacks]
+    if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, lacks):
+        why = "for safety, speed and what is shown" if lacks else "for speed and for what is shown"
+        decide = "" if lacks else "; a value of your own is fine, too, and is not mentioned again"
+        head = f"To be copied into {file.place}, each below its section, {why}{decide}:"
         display.display("\n".join([head, "", *lines, ""]))
-    if not unsafe:
-        return ""
-    reasons = (f"{name} is {value}, by {origin}: {SAFE[name]}" for name, (value, origin) in unsafe.items())
-    remedy = f"Copy the lines above into {place}, and remove the lines that contradict them."
-    return ". ".join([*reasons, remedy])
+    return refusal(unsafe, file) if unsafe else ""
 
 
-def _unsafe() -> dict[str, tuple[str, str]]:
-    """Return the unsafe settings: name -> its value, and where that comes from."""
+def _configuration_file() -> ConfigurationFile:
+    folder = Path.cwd()
+    return ConfigurationFile(
+        path=constants.CONFIG_FILE or "",
+        by_environment="ANSIBLE_CONFIG" in os.environ and bool(constants.CONFIG_FILE),
+        folder=folder,
+        open_folder=bool(folder.stat().st_mode & stat.S_IWOTH),
+        clone=None if "ansible_collections" in CLONE.parts else CLONE,
+    )
+
+
+def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:
+    """Yield the settings with values that the playbooks refuse; `theirs` is the user's configuration."""
     connection_loader.get("ssh", class_only=True)  # this registers the plugin's settings
-    of_ssh = {"plugin_type": "connection", "plugin_name": "ssh"}
-    found = {
-        "inject_facts_as_vars": constants.config.get_config_value_and_origin("INJECT_FACTS_AS_VARS"),
-        "host_key_checking": constants.config.get_config_value_and_origin("host_key_checking", **of_ssh),
-        "strategy": constants.config.get_config_value_and_origin("DEFAULT_STRATEGY"),
-        "fact_caching": constants.config.get_config_value_and_origin("CACHE_PLUGIN"),
-    }
-    right: dict[str, tuple[object, ...]] = {
-        "inject_facts_as_vars": (False,),
-        "host_key_checking": (True,),
-        "strategy": ("linear", "debug"),  # debug is linear with a prompt after a failure
-        "fact_caching": ("memory",),
-    }
+    for name, (defined, plugin) in DEFINED.items():
+        value, origin = constants.config.get_config_value_and_origin(defined, **plugin)
+        if _is_right(name, value):
+            continue
+        definition = constants.config.get_configuration_definition(defined, **plugin)
+        of_environment = str(origin).startswith("env: ")
+        variables = [each["name"] for each in definition["env"] if each["name"] in os.environ]
+        lines = _lines(definition, theirs)
+        yield UnsafeSetting(
+            name=name,
+            value=str(value).lower(),
+            variables=tuple(variables) if of_environment else (),
+            lines=tuple(line for line, given in lines.items() if not _is_right(name, given)),
+            lacks=not _is_right(name, next(iter(lines.values()), definition["default"])),
+        )
+
+
+def _lines(definition: Mapping[str, Any], theirs: str) -> dict[str, str]:
+    """Return the lines of a configuration that set a setting, and the value of each; the first one wins."""
+    there = parsed(theirs)
+    places = [(each["section"], each["key"]) for each in reversed(definition["ini"])]
     return {
-        name: (str(value).lower(), "Ansible's default" if origin == "default" else str(origin))
-        for name, (value, origin) in found.items()
-        if (value.removeprefix("ansible.builtin.") if isinstance(value, str) else value) not in right[name]
+        f"{key} = {there[section][key]} in [{section}]": there[section][key]
+        for section, key in places
+        if there.has_option(section, key)
     }
+
+
+def _is_right(name: str, value: object) -> bool:
+    if isinstance(value, str):
+        value = boolean(value, strict=False) if True in RIGHT[name] or False in RIGHT[name] else value
+    return (value.removeprefix("ansible.builtin.") if isinstance(value, str) else value) in RIGHT[name]

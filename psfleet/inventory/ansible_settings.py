@@ -1,7 +1,12 @@
 """Finds the Ansible settings that psfleet needs and that a user's own ansible.cfg lacks."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
+from dataclasses import dataclass
+from pathlib import Path
+
+from psfleet.inventory.problems import InventoryProblem, named
+from trainer.contract.rules import BOOLEAN
 
 # Name -> what goes wrong with another value. With another value of the first two, a host could act on the
 # controller or pass for another host. The others are Ansible's defaults, which the playbooks rely on.
@@ -13,6 +18,15 @@ SAFE = {
     "strategy": "a host would begin a task before all others have ended the one before",
     "fact_caching": "answers of an earlier run would be taken for today's",
 }
+# The values of these settings, as Ansible converts them, that the playbooks accept; without ansible.builtin.
+RIGHT: Mapping[str, Collection[object]] = {
+    "inject_facts_as_vars": (False,),
+    "host_key_checking": (True,),
+    "strategy": ("linear", "debug"),  # debug is linear with a prompt after a failure
+    "fact_caching": ("memory",),
+}
+# The variables of a host by which Ansible's connection plugin sets host_key_checking.
+HOST_KEY_VARIABLES = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 # Settings that each project chooses for itself.
 _PROJECT_SETTINGS = {"inventory", "collections_path"}
 
@@ -49,3 +63,102 @@ def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Co
         ]
         lines += [f"[{section}]", *lacks] if lacks else []
     return lines
+
+
+@dataclass(frozen=True)
+class UnsafeSetting:
+    """A setting of SAFE with a `value` that the playbooks do not accept, and where the value comes from.
+
+    `variables` are the variables of the environment that set it; they win over any file. `lines` are the
+    lines of the user's configuration that set a wrong value, such as "strategy = free in [defaults]". `lacks`
+    says whether the configuration, or Ansible's default, would be wrong without the environment, too.
+    """
+
+    name: str
+    value: str
+    variables: tuple[str, ...]
+    lines: tuple[str, ...]
+    lacks: bool
+
+
+@dataclass(frozen=True)
+class ConfigurationFile:
+    """The configuration file that Ansible uses ("" for none), and why Ansible uses this one.
+
+    `by_environment` says that ANSIBLE_CONFIG names it. `folder` is the folder where the command was typed,
+    `open_folder` whether everybody may write there, so that Ansible ignores its ansible.cfg. `clone` is the
+    folder of psfleet with a right ansible.cfg; None if psfleet is installed as a collection.
+    """
+
+    path: str
+    by_environment: bool
+    folder: Path
+    open_folder: bool
+    clone: Path | None
+
+    @property
+    def place(self) -> str:
+        """Where missing lines belong."""
+        return self.path or f"{self.folder}/ansible.cfg"
+
+
+def refusal(unsafe: Sequence[UnsafeSetting], file: ConfigurationFile) -> str:
+    """Return why the settings are refused, and for each place that sets them what to do about it."""
+    reasons = [f"{each.name} is {each.value}, by {_origin(each, file)}: {SAFE[each.name]}" for each in unsafe]
+    variables = dict.fromkeys(name for each in unsafe for name in each.variables)
+    remedies = []
+    if variables:
+        remedies.append(
+            f"Type `unset {' '.join(variables)}`, and remove that from where your shell sets it, such as "
+            "~/.bashrc: the environment wins over every ansible.cfg"
+        )
+    if lacking := [each for each in unsafe if each.lacks]:
+        remedies += _remedies_of_file(lacking, file)
+    return ". ".join([*reasons, *remedies]) + "."
+
+
+def _origin(setting: UnsafeSetting, file: ConfigurationFile) -> str:
+    if setting.variables:
+        return f"{' and '.join(setting.variables)} in the environment"
+    return file.path if setting.lines else "Ansible's default"
+
+
+def _remedies_of_file(lacking: Sequence[UnsafeSetting], file: ConfigurationFile) -> Iterator[str]:
+    in_clone = file.clone == file.folder
+    close = (
+        f"type `chmod o-w {file.folder}`, because Ansible ignores an ansible.cfg where everybody may write"
+    )
+    if file.open_folder and in_clone and not file.by_environment:
+        yield f"{close[0].upper()}{close[1:]}"
+        return
+    wrong = [line for each in lacking for line in each.lines]
+    remove = f", and remove there: {'; '.join(wrong)}" if wrong else ""
+    copy = f"copy the lines above into {file.place}{remove}"
+    if file.open_folder and not file.path:
+        copy = f"{close}, and {copy}"
+    if file.by_environment and in_clone and not file.open_folder:
+        yield f"Type `unset ANSIBLE_CONFIG`, so that {file.folder}/ansible.cfg is used again; or {copy}"
+    elif file.clone and not in_clone and not file.by_environment:
+        yield f"Type the command in {file.clone}, whose ansible.cfg has what is needed; or {copy}"
+    else:
+        yield f"{copy[0].upper()}{copy[1:]}"
+
+
+def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
+    """Yield a problem for each variable that turns off host_key_checking for hosts (host -> variables)."""
+    for name in HOST_KEY_VARIABLES:
+        hosts = tuple(
+            host for host, of_host in variables.items() if name in of_host and _is_off(of_host[name])
+        )
+        if hosts:
+            what = (
+                f"{name} is false on {named(hosts)}: {SAFE['host_key_checking']}; expected no such variable, "
+            )
+            yield InventoryProblem(f"{what}and the hosts' keys in ~/.ssh/known_hosts", name, hosts)
+
+
+def _is_off(value: object) -> bool:
+    try:
+        return BOOLEAN.convert(value) is False
+    except ValueError:  # Ansible reports it when it connects
+        return False

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from psfleet.inventory.addresses import ValuesByHost
+from psfleet.inventory.ansible_settings import host_key_problems
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
 from psfleet.inventory.placement import Placement, place
@@ -91,6 +92,7 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
         *group_problems(inventory.groups, inventory.children, program=program),
         *_unknown_names(inventory),
         *refused,
+        *host_key_problems(inventory.variables),
         *_differences(inventory, values),
         *placement.problems,
         *_contradictions(inventory, values),
