@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 LEADING=3.11
 
 compile() {
-  .venv/bin/uv pip compile --quiet --python .venv/bin/python --generate-hashes --no-annotate --no-header \
+  .venv/bin/python -m psfleet.carry.pip_settings pip compile --quiet --python .venv/bin/python --generate-hashes --no-annotate --no-header \
     --no-emit-index-url --no-emit-find-links "$@"
 }
 

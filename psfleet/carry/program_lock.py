@@ -1,9 +1,7 @@
 """Resolves the requirements of a user's program into a lock that supplements the lock of the environment."""
 
-import ast
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, without_comments
+from psfleet.carry.pip_settings import UV, uv_settings, without_passwords
 from trainer.host.content_directory import LOCK_SUFFIX, locked
 from trainer.host.environment import HostEnvironment, every_environment
 
@@ -28,16 +27,6 @@ EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, withou
 # TensorFlow has two names. An environment has one of them; programs and libraries may require either.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 CUDA_EXTRA = "and-cuda"
-# pip's settings -> the variables that pass them on to uv, so that a mirror is configured only once. Several
-# values of one setting are separated by blanks and line ends in pip, and by this text in uv.
-SETTINGS = {
-    "index-url": ("UV_DEFAULT_INDEX", ""),
-    "extra-index-url": ("UV_INDEX", " "),
-    "find-links": ("UV_FIND_LINKS", ","),
-    "trusted-host": ("UV_INSECURE_HOST", " "),
-    "cert": ("SSL_CERT_FILE", ""),
-    "proxy": ("ALL_PROXY", ""),
-}
 # uv prints these words if an index did not answer with packages; then the requirements may be right.
 UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
@@ -237,11 +226,13 @@ class ProgramLock:
             requirements, constraints, lock = (
                 Path(folder) / name for name in ("requirements.txt", "tensorflow.txt", "lock.txt")
             )
-            for path, content in {requirements: lines, constraints: pins, lock: self._preferred()}.items():
+            of_pip = uv_settings()
+            limits = [*pins, *(f"-c {place}" for place in of_pip.constraints)]
+            for path, content in {requirements: lines, constraints: limits, lock: self._preferred()}.items():
                 path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
             done = subprocess.run(
                 [
-                    str(Path(sys.executable).parent / "uv"),
+                    UV,
                     *["pip", "compile", "--quiet", "--only-binary=:all:", "--generate-hashes"],
                     *["--strip-extras", "--no-header", "--no-annotate"],
                     # Any Python can resolve for another version. Without a path, uv searches for that
@@ -249,16 +240,16 @@ class ProgramLock:
                     *[f"--python={sys.executable}", f"--python-version={self.environment.python}"],
                     f"--python-platform={self._platform}",
                     *[f"--constraints={path}" for path in (*self.base, constraints)],
-                    *[f"--output-file={lock}", str(requirements)],
+                    *[*of_pip.options, f"--output-file={lock}", str(requirements)],
                 ],
                 cwd=folder,
-                env={**pip_settings(), "UV_NO_CONFIG": "1", **os.environ},
+                env=of_pip.environment,
                 capture_output=True,
                 text=True,
                 check=False,
             )
             if done.returncode:
-                raise ValueError(self._failure(done.stderr.strip()))
+                raise ValueError(self._failure(without_passwords(done.stderr.strip())))
             return lock.read_text(encoding="utf-8")
 
     def _preferred(self) -> list[str]:
@@ -310,17 +301,3 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
         begun = ""
         if content:
             yield start, content
-
-
-def pip_settings() -> dict[str, str]:
-    """Return pip's settings for package indexes and the network, as environment variables of uv."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found: dict[str, str] = {}
-    for line in done.stdout.splitlines():  # a later section overrides an earlier one
-        name, _, value = line.partition("=")
-        variable, separator = SETTINGS.get(name.rpartition(".")[2], ("", ""))
-        if variable:
-            text = str(ast.literal_eval(value))
-            found[variable] = separator.join(text.split()) if separator else text
-    return found

@@ -16,6 +16,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from psfleet.carry.locks import Pinned, lock_text
 from psfleet.carry.long_step import REPORT_SECONDS, report_progress
+from psfleet.carry.pip_settings import pip_environment, without_passwords
 from trainer.host.content_directory import file_sha256
 from trainer.host.disk_space import readable
 from trainer.host.environment import HostEnvironment
@@ -122,11 +123,11 @@ def download(
             download_command(environment, lock, partial / "wheels"),
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(temporary)},
+            env={**pip_environment(), "TMPDIR": str(temporary)},
             check=False,
         )
     if done.returncode:
-        output = log.read_text(encoding="utf-8", errors="replace")
+        output = without_passwords(log.read_text(encoding="utf-8", errors="replace"))
         raise ValueError(
             f"The wheels of {lock}, for {environment.name}, could not be downloaded; nothing was installed. "
             f"pip printed:\n{output[-2000:]}"

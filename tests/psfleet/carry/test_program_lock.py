@@ -3,17 +3,13 @@
 import hashlib
 import os
 import re
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from psfleet.carry.locks import read_locks
-from psfleet.carry.program_lock import VARIABLE, ProgramLock, logical_lines, pip_settings
+from psfleet.carry.program_lock import VARIABLE, ProgramLock, logical_lines
 from psfleet.carry.wheel_stores import WheelStore
 from tests.psfleet.carry.made_wheels import make_package
 from trainer.host.environment import HostEnvironment
@@ -292,81 +288,3 @@ def test_a_requirement_of_tensorflow_cpu_is_met_by_a_gpu_environment(index: Path
 def test_lines_are_joined_and_keep_their_number() -> None:
     text = "# a\n\nb==1 \\\n  --hash=x\nc#d\ne # f"
     assert list(logical_lines(text)) == [(3, "b==1    --hash=x"), (5, "c#d"), (6, "e")]
-
-
-def forget_pip_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-
-
-def test_uv_uses_the_indexes_of_pips_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = tmp_path / "pip.conf"
-    settings.write_text(
-        "[global]\nindex-url = https://mirror.example.org/simple\n"
-        "extra-index-url = https://a.example.org https://b.example.org\n"
-    )
-    forget_pip_variables(monkeypatch)
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
-    found = pip_settings()
-    assert found["UV_DEFAULT_INDEX"] == "https://mirror.example.org/simple"
-    assert found["UV_INDEX"] == "https://a.example.org https://b.example.org"
-    monkeypatch.setenv("PIP_INDEX_URL", "https://other.example.org/simple")
-    assert pip_settings()["UV_DEFAULT_INDEX"] == "https://other.example.org/simple"
-
-
-class Index(SimpleHTTPRequestHandler):
-    """A folder for each package is all that an index is."""
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder, in which the folders "public" and "own" are pip's index and its extra index."""
-    forget_pip_variables(monkeypatch)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Index, directory=str(tmp_path))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        settings = {"PIP_INDEX_URL": f"{address}/public", "PIP_EXTRA_INDEX_URL": f"{address}/own"}
-        settings |= {
-            "PIP_CONFIG_FILE": os.devnull,
-            "UV_CACHE_DIR": str(tmp_path / "uv"),
-            "NO_PROXY": "127.0.0.1",
-        }
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        yield tmp_path
-        server.shutdown()
-
-
-def test_a_package_of_the_private_index_is_not_taken_from_the_public_one(served: Path) -> None:
-    digest = make_package(served / "own" / "secret", "secret", "1.0")
-    make_package(served / "public" / "secret", "secret", "9.0")
-    make_package(served / "public" / "plots", "plots", "2.0")
-    lock = program_lock(served, CPU)
-    assert resolved(lock, "secret\nplots\n") == {"secret": "1.0", "plots": "2.0"}
-    assert read_locks([deployed(lock)])["secret"].hashes == {digest}
-
-
-def test_settings_of_pip_with_several_lines_and_network_settings_are_passed_to_uv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = tmp_path / "pip.conf"
-    settings.write_text(
-        "[global]\nextra-index-url =\n    https://a.example.org\n    https://b.example.org\n"
-        "find-links =\n    /wheels\n    /more\n"
-        "trusted-host = a.example.org\n    b.example.org:8080\n"
-        "cert = /my certificates/ca.pem\nproxy = http://proxy.example.org:3128\ntimeout = 5\n"
-    )
-    forget_pip_variables(monkeypatch)
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
-    found = pip_settings()
-    expected = {
-        "UV_INDEX": "https://a.example.org https://b.example.org",
-        "UV_FIND_LINKS": "/wheels,/more",
-        "UV_INSECURE_HOST": "a.example.org b.example.org:8080",
-        "SSL_CERT_FILE": "/my certificates/ca.pem",
-        "ALL_PROXY": "http://proxy.example.org:3128",
-    }
-    assert {name: found.get(name) for name in expected} == expected
