@@ -6,8 +6,9 @@ from typing import Any
 from ansible.inventory.manager import InventoryManager
 from ansible.utils.vars import load_extra_vars
 
-from psfleet.inventory.ansible_inventory import plain_inventory
+from psfleet.inventory.ansible_inventory import plain_inventory, role_variables
 from psfleet.inventory.definitions import Definitions
+from psfleet.inventory.inventory_files import unused_files
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
 from psfleet.run.held_tables import with_places
@@ -31,6 +32,9 @@ class ActionModule(ControllerAction):
         if problem := settings_problem():
             return self._failure(problem)
         command_line = load_extra_vars(self._loader)
+        sources = self.variables["ansible_inventory_sources"]
+        for sentence in unused_files(sources, self.variables["groups"], role_variables()):
+            self._display.warning(sentence)
         try:
             inventory = plain_inventory(self.variables, self._loader, command_line)
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))

@@ -11,6 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import AnsibleVaultError, EncryptedString
 
 from psfleet.inventory.ansible_settings import HOST_KEY_VARIABLES
+from psfleet.inventory.inventory_files import yaml_problems
 from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, named, shown
 from psfleet.inventory.reading import Inventory
 from psfleet.inventory.variables import PREFIX, rules
@@ -76,8 +77,10 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
     problems = [
         InventoryProblem(f"there is no inventory at {shown(source)}", cure=cure) for source in missing
     ]
-    if not variables["groups"]["all"] and not missing:
-        problems.append(InventoryProblem("the inventory names no host that could be read"))
+    problems += yaml_problems(sources)
+    if not variables["groups"]["all"] and not problems:
+        what = "the inventory names no host that could be read; Ansible's warnings above say why"
+        problems.append(InventoryProblem(f"{what}, for a YAML file the one of the 'yaml' plugin"))
     if problems:
         raise InventoryError(problems)
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible import constants
 from ansible._internal._datatag._tags import Origin
 from ansible.inventory.helpers import sort_groups
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
+from psfleet.inventory.inventory_files import inventory_files
 from psfleet.inventory.problems import PARENT, InventoryProblem, shown
 from trainer.host.wording import first_of
 
@@ -46,7 +46,7 @@ class Definitions:
     def _hosts_file(self) -> Path:
         """The file that probably lists the hosts, or the inventory itself if there is no such file."""
         sources = [Path(source) for source in self.sources if "," not in source]  # no list of hosts
-        files = [file for source in sources for file in _files(source)]
+        files = [file for source in sources for file in inventory_files(source)]
         named_hosts = [file for file in files if file.stem == "hosts"]
         return next(iter([*named_hosts, *files, *sources]), Path("inventory"))
 
@@ -73,9 +73,3 @@ def _names(content: object, wanted: str) -> Iterator[str]:
         if f"{wanted}.".startswith(f"{name}."):
             yield from _names(parts[name], wanted.removeprefix(f"{name}."))
             yield name
-
-
-def _files(source: Path) -> list[Path]:
-    files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
-    ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
-    return [file for file in files if file.is_file() and not file.name.endswith(ignored)]

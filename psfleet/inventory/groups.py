@@ -73,7 +73,10 @@ def _host_problems(groups: Groups, children: Sequence[str]) -> Iterator[str]:
         yield f"no host can have the name {named(odd)}; expected {expected}"
     # Ansible applies variables of such a host to the group, too.
     if alike := [host for host in groups[PARENT] if host in groups]:
-        yield f"{named(alike)} is the name of a host and of a group; expected another name for the host"
+        what = f"{named(alike)} is the name of a host and of a group; expected another name for the host"
+        # [tf_cluster] in an INI file lists hosts.
+        groups_below = f", or in an INI file the groups below [{PARENT}:children]"
+        yield f"{what}{groups_below if {*alike} & {*JOBS} else ''}"
     # SSH compares host names in lower case, in certificates and known hosts: one would pass for the other.
     for hosts in grouped((host.lower(), host) for host in groups[PARENT]).values():
         if len(hosts) > 1:

@@ -245,6 +245,9 @@ def closest_name(
     setting without its prefix, such as `-e steps=400`, which would change nothing.
     """
     known = (*known, *(ON_COMMAND_LINE if on_command_line else ()))
+    if ":" in name:  # {ansible_host:10.0.0.1}
+        variable, _, value = name.partition(":")
+        return f"write `{variable}: {value}`, with a blank after the colon"
     if name in known or name.startswith(("_", "ansible_")):
         return None
     if name in NOT_OFFERED:

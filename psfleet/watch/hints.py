@@ -9,13 +9,34 @@ from ansible import constants
 
 # A command with a playbook and no inventory yet.
 _COMMAND = re.compile(r"ansible-playbook (?!-i )")
-# ssh's message -> the remedy; then the remedy for other problems.
+_FOR_SUDO = (
+    "add -K to the command, which asks for sudo's password, or set ansible_become_password "
+    "(docs/operations.md#a-password-for-sudo); ansible_user must be a user who may use sudo"
+)
+_REACH = (
+    "start the host and its sshd, or correct ansible_host and ansible_port in the inventory; a firewall on "
+    "the way may keep this machine out"
+)
+# Words of ssh, sudo or Ansible -> the remedy; then the remedy for other problems.
 _REMEDIES = {
     "Host key verification failed": "~/.ssh/known_hosts has no key of that address, or another: compare "
     "`ssh-keyscan ADDRESS | ssh-keygen -lf -` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
-    "host, and where both are the same, `ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`",
+    "host, and where both are the same, `ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`; with ansible_port, "
+    "`ssh-keyscan -p PORT ADDRESS`",
     "Permission denied (": "correct ansible_user or the login key in the inventory, or authorise the key on "
     "the host; ssh-add unlocks a key with a passphrase",
+    "Could not resolve hostname": "set ansible_host in the inventory to an address, or to a name that this "
+    "machine resolves",
+    "ssh: connect to host": _REACH,
+    **dict.fromkeys(
+        ("Missing sudo password", "Incorrect sudo password", "a password is required"), _FOR_SUDO
+    ),
+    **dict.fromkeys(
+        ("is not in the sudoers file", "is not allowed to execute", "may not run sudo"),
+        "let that user use sudo for every command there, or set ansible_user to one who may, or to root",
+    ),
+    "sudo: not found": "install sudo there, or set ansible_user to root",
+    "found no Python there": "install python3 there, or set ansible_python_interpreter to its path there",
 }
 MEND_CONNECTION = (
     "correct ansible_host, ansible_port, ansible_user or the login key in the inventory, or install python3 "

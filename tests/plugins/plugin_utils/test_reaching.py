@@ -59,10 +59,19 @@ def test_the_hindrance_of_a_module_is_named(answer: dict[str, Any], words: str) 
     [
         ("Host key verification failed.", "`ssh-keyscan ADDRESS >> ~/.ssh/known_hosts`"),
         ("root@192.0.2.1: Permission denied (publickey,password).", "ssh-add"),
-        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", "correct ansible_host"),
+        (
+            "ssh: connect to host 192.0.2.1 port 22: Connection refused",
+            "start the host and its sshd",
+        ),
+        (
+            "ssh: connect to host 192.0.2.1 port 22: No route to host",
+            "start the host and its sshd",
+        ),
+        ("ssh: Could not resolve hostname x: Name or service not known", "set ansible_host in the inventory"),
+        ("kex_exchange_identification: read: Connection reset by peer", "correct ansible_host"),
     ],
 )
-def test_a_failed_login_gets_the_usual_remedy(said: str, remedy: str) -> None:
+def test_a_failed_login_gets_the_remedy_for_its_reason(said: str, remedy: str) -> None:
     def asked() -> dict[str, Any]:
         raise AnsibleConnectionFailure(f"Failed to connect to the host via ssh: debug\n{said}")
 
@@ -70,3 +79,26 @@ def test_a_failed_login_gets_the_usual_remedy(said: str, remedy: str) -> None:
     assert problem == f"could not log in: {said}"
     assert [remedy in told for told in remedies([problem, problem])] == [True]
     assert bool(remedies([problem], otherwise="")) == (remedy != "correct ansible_host")
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("could not act as root: Missing sudo password", "add -K to the command, which asks"),
+        ("could not act as root: Incorrect sudo password", "add -K to the command, which asks"),
+        ("could not act as root: sudo: a password is required", "add -K to the command, which asks"),
+        (
+            "could not act as root: bob is not in the sudoers file.",
+            "let that user use sudo",
+        ),
+        (
+            "could not act as root: /bin/sh: 1: sudo: not found",
+            "install sudo there, or",
+        ),
+        ("found no Python there: /bin/sh: 1: /usr/bin/python3: not found", "install python3 there, or set"),
+    ],
+)
+def test_a_host_where_the_login_succeeds_gets_a_remedy_for_what_lacks_there(said: str, remedy: str) -> None:
+    (told,) = remedies([f"logged in, but {said}"])
+    assert told.startswith(remedy)
+    assert "ansible_port" not in told
