@@ -1,26 +1,19 @@
 """Unpacks the archive of files that a host packed, and trusts nothing in it."""
 
 import errno
-import gzip
 import io
 import re
 import shutil
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from psfleet.carry.collected_files import Places
+from psfleet.carry.untrusted_archive import BYTES_OF_HEADERS, PIECE, ArchiveError, Content, members
 
 # `run_archive` packs at most this many.
 MOST_MEMBERS = 10_000
-# The size of the headers of a file with a long name.
-BYTES_OF_HEADERS = 4096
-# The most bytes of one header, which is read at once.
-MOST_OF_A_HEADER = 1024 * 1024
 # The most texts from a host that are shown, and the most characters of each.
 MOST_SHOWN = 21
 LONGEST_SHOWN = 300
@@ -29,21 +22,6 @@ CHECKPOINT_STATE, MOST_OF_A_STATE = "checkpoint", 1024 * 1024
 _PATH_OF_HOST = re.compile(
     rb'^((?:model_checkpoint_path|all_model_checkpoint_paths): ")/[^"\n]*/', re.MULTILINE
 )
-# The exceptions that reading a damaged archive can raise.
-DAMAGED = (OSError, EOFError, tarfile.TarError, zlib.error, ValueError, OverflowError, RecursionError)
-
-
-class BoundedGzip(gzip.GzipFile):
-    """Reads a bounded number of bytes for headers, and `bytes_left` more for contents."""
-
-    bytes_left = MOST_MEMBERS * BYTES_OF_HEADERS
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Read `size` bytes. Raises tarfile.ReadError for more than a valid archive needs."""
-        if size is None or not 0 <= size <= min(self.bytes_left, MOST_OF_A_HEADER):
-            raise tarfile.ReadError("its headers are larger than any file needs")
-        self.bytes_left -= size
-        return super().read(size)
 
 
 def most_packed(most_bytes: int) -> int:
@@ -62,38 +40,36 @@ def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], l
     with places.taken():
         try:
             _unpack(archive, places, most_bytes, names, refused)
-        except DAMAGED as error:
+        except (OSError, ArchiveError) as error:
             refused.append(f"everything after the first {len(names)} files: the archive is damaged: {error}")
     return names, refused
 
 
 def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], refused: list[str]) -> None:
-    with BoundedGzip(archive) as packed, tarfile.open(fileobj=packed, mode="r:") as stream:
-        for number, member in enumerate(stream):
+    with archive.open("rb") as file:
+        for number, (member, content) in enumerate(members(file, MOST_MEMBERS)):
+            name = repr(member.name[:LONGEST_SHOWN])[:LONGEST_SHOWN]
             most_bytes -= member.size
-            if member.size < 0 or most_bytes < 0:
-                refused.append(
-                    f"{member.name!r} and everything after it: more than was requested of the host"
-                )
+            if most_bytes < 0:
+                refused.append(f"{name} and everything after it: more than was requested of the host")
                 return
             if number >= MOST_MEMBERS:
-                refused.append(f"{member.name!r} and everything after it: more than {MOST_MEMBERS} files")
+                refused.append(f"{name} and everything after it: more than {MOST_MEMBERS} files")
                 return
             try:
                 place = places.place(member.name) if member.isfile() or member.islnk() else None
                 if place is None:
                     why = places.refusal(member.name) if member.isfile() else "it is no file"
-                    refused.append(f"{member.name!r}: {why}")
+                    refused.append(f"{name}: {why}")
                     continue
                 if member.islnk():
                     _link(place, member.linkname, places, names)
                 else:
-                    packed.bytes_left += member.size
-                    _write(place, _content(stream, member, place))
+                    _write(place, _on_the_controller(content, member.size, place))
             except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-                refused.append(f"{member.name!r}: {error.strerror}, of another host")
+                refused.append(f"{name}: {error.strerror}, of another host")
             except OSError as error:
-                refused.append(f"{member.name!r}: {error.strerror or error}")
+                refused.append(f"{name}: {error.strerror or error}")
             else:
                 names.append(member.name)
 
@@ -106,10 +82,8 @@ def relative_state(state: bytes) -> bytes:
     return _PATH_OF_HOST.sub(rb"\1", state)
 
 
-def _content(stream: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> IO[bytes]:
-    content = stream.extractfile(member)
-    assert content is not None, member
-    if place.name == CHECKPOINT_STATE and member.size <= MOST_OF_A_STATE:
+def _on_the_controller(content: Content, size: int, place: Path) -> Content:
+    if place.name == CHECKPOINT_STATE and size <= MOST_OF_A_STATE:
         return io.BytesIO(relative_state(content.read()))
     return content
 
@@ -127,9 +101,9 @@ def _link(place: Path, twin: str, places: Places, names: Collection[str]) -> Non
         fresh.hardlink_to(there)
 
 
-def _write(place: Path, content: IO[bytes]) -> None:
+def _write(place: Path, content: Content) -> None:
     with _replaced(place) as fresh, fresh.open("wb") as out:
-        shutil.copyfileobj(content, out)
+        shutil.copyfileobj(content, out, PIECE)
 
 
 @contextmanager

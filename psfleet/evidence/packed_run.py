@@ -3,25 +3,16 @@
 import shutil
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-# A run of a thousand tasks has about ten thousand files; each takes memory, and so does its header.
-MOST_FILES, MOST_OF_A_HEADER = 200_000, 64_000
+from psfleet.carry.untrusted_archive import PIECE, ArchiveError, members
+
+# A run of a thousand tasks has about ten thousand files. Folders count, too.
+MOST_FILES, MOST_FOLDERS_DEEP = 50_000, 16
 # Share of the free space where it is unpacked, which may be memory.
 _MOST_OF_THE_FREE = 0.5
-_PIECE = 1 << 20
-
-
-class _Header(tarfile.TarInfo):
-    def _proc_member(self, archive: tarfile.TarFile) -> Any:  # noqa: ANN401 - tarfile's own
-        """Refuse a header that would take unlimited memory."""
-        if self.type not in tarfile.REGULAR_TYPES and self.size > MOST_OF_A_HEADER:
-            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
-        return super()._proc_member(archive)  # type: ignore[misc]
 
 
 @contextmanager
@@ -33,37 +24,44 @@ def unpacked(file: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="psfleet-run-") as place:
         try:
-            with tarfile.open(file, "r|gz", tarinfo=_Header) as archive:
-                names = _take(archive, Path(place))
-        except (tarfile.TarError, EOFError, zlib.error) as error:
+            names = _take(file, Path(place))
+        except ArchiveError as error:
             raise ValueError(f"it is not a complete .tar.gz ({error})") from error
         if len(names) != 1:
             raise ValueError(f"it holds {len(names)} folders, expected that of one run")
         yield Path(place) / names.pop()
 
 
-def _take(archive: tarfile.TarFile, place: Path) -> set[str]:
+def _take(file: Path, place: Path) -> set[str]:
     """Write the archive's files below `place`, and return the names of the top folders."""
-    folders: set[str] = set()
+    made: set[Path] = {place}
     left = _MOST_OF_THE_FREE * shutil.disk_usage(place).free
-    for count, entry in enumerate(archive, start=1):
-        if count > MOST_FILES:
-            raise ValueError(f"it has more than {MOST_FILES:,} files")
-        if entry.isdir():
-            continue
-        parts = PurePosixPath(entry.name).parts
-        plain = entry.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and entry.sparse is None
-        if not plain or len(parts) < 2 or ".." in parts or parts[0] in {"/", "."} or "\0" in entry.name:
-            raise ValueError(f"it holds {entry.name[:80]!r}, which is not a plain file of a run's folder")
-        left -= entry.size
-        if left < 0:
-            raise ValueError(f"{place.parent} has no space for it: unpack it elsewhere, and name the folder")
-        target = place.joinpath(*parts)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        content = archive.extractfile(entry)
-        if content is None:
-            raise ValueError(f"{entry.name[:80]!r} has no content")
-        with target.open("xb") as taken:
-            shutil.copyfileobj(content, taken, _PIECE)
-        folders.add(parts[0])
-    return folders
+    with file.open("rb") as stream:
+        for count, (entry, content) in enumerate(members(stream, MOST_FILES), start=1):
+            left -= entry.size
+            if left < 0:
+                raise ValueError(
+                    f"{place.parent} has no space for it: unpack it elsewhere, and name the folder"
+                )
+            if count + len(made) > MOST_FILES:
+                raise ValueError(f"it has more than {MOST_FILES:,} files and folders")
+            if entry.isdir():
+                continue
+            target = place.joinpath(*_plain_parts(entry))
+            for folder in reversed(target.parents):
+                if folder.is_relative_to(place) and folder not in made:
+                    folder.mkdir()
+                    made.add(folder)
+            with target.open("xb") as taken:
+                shutil.copyfileobj(content, taken, PIECE)
+    return {folder.name for folder in made if folder.parent == place}
+
+
+def _plain_parts(entry: tarfile.TarInfo) -> tuple[str, ...]:
+    """Return the parts of the path of a plain file in a folder. Raises ValueError for anything else."""
+    parts = PurePosixPath(entry.name).parts
+    plain = entry.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and "\0" not in entry.name
+    inside = 2 <= len(parts) <= MOST_FOLDERS_DEEP and ".." not in parts and parts[0] not in {"/", "//", "."}
+    if not (plain and inside):
+        raise ValueError(f"it holds {entry.name[:80]!r}, which is not a plain file of a run's folder")
+    return parts

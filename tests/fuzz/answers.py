@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from plugins.plugin_utils.running import answers_in
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.evidence.packed_run import unpacked as unpacked_packed_run
 from psfleet.run.going_on import RefusedError, going_on, stopped_tasks, unstopped
 from psfleet.run.host_answers import UnusableError, checked
 from psfleet.run.start import Folder, decide
@@ -273,7 +274,8 @@ def archive_of(
 def archives(draw: st.DrawFn) -> bytes:
     """Archives that no host packs: names that lead elsewhere, sizes that are none, links, odd headers."""
     places = ["logs/worker0.out", "output/x", "output/x/y", "../x", "/etc/x", "output/" + "x/" * 20]
-    keys = ["size", "path", "mtime", "GNU.sparse.map", "GNU.sparse.major", "linkpath", "hdrcharset"]
+    keys = ["size", "path", "mtime", "linkpath", "hdrcharset"]
+    keys += [f"GNU.sparse.{key}" for key in ("map", "major", "minor", "size", "realsize", "offset", "name")]
     odd = ["-1", "9" * 5000, "", "\0", "1e9", "../x", "\ud800", "x" * 10_000, "nan"]
     kinds = [tarfile.REGTYPE] * 3 + [bytes([kind]) for kind in b"0123456789LKSgxX"]
     names, members = st.sampled_from(places), []
@@ -300,3 +302,13 @@ def unpacked(folder: Path, content: bytes) -> None:
         written = [path for path in Path(place).rglob("*") if path != archive and not path.is_dir()]
         assert all(path.is_relative_to(run) and path.is_file() and not path.is_symlink() for path in written)
         assert sum(path.stat().st_size for path in written) <= MOST_BYTES + 1_000_000
+
+
+def unpacked_run(folder: Path, content: bytes) -> None:
+    """Unpack an archive that someone calls a packed run, compressed where it is not."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        archive = Path(place) / "run.tar.gz"
+        archive.write_bytes(content if content.startswith(b"\x1f\x8b") else gzip.compress(content, 1))
+        with suppress(OSError, ValueError), unpacked_packed_run(archive) as run:
+            written = [path for path in run.rglob("*") if not path.is_dir()]
+            assert all(path.is_file() and not path.is_symlink() for path in written)

@@ -22,6 +22,7 @@ from tests.fuzz.answers import (
     shown_status,
     units,
     unpacked,
+    unpacked_run,
     watched,
     words,
 )
@@ -58,4 +59,7 @@ def readers(folder: Path) -> list[Reader]:
         Reader("words of the lead", words(), damaged(words()) | damaged(UNIT).map(words), watched),
         Reader("units of tasks", units(), damaged(units()), asked),
         Reader("archives", archive, damaged(archive) | archives(), lambda told: unpacked(folder, told)),
+        Reader(
+            "packed runs", archive, damaged(archive) | archives(), lambda told: unpacked_run(folder, told)
+        ),
     ]

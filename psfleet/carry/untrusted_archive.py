@@ -1,0 +1,171 @@
+"""Reads a .tar.gz that a stranger made: member by member, within fixed memory and time.
+
+Python's `tarfile` reads headers of any kind into lists before it gives a member, keeps all members, and
+decompresses as far as a header says. Only its parser of one block of 512 bytes is used here. Needs Python
+alone, because a verdict does.
+"""
+
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Protocol
+
+# Of a file with a long name, all headers together, on average.
+BYTES_OF_HEADERS = 4096
+# The most bytes of one extended header, the most records in it, and the most such headers of one file.
+MOST_OF_A_HEADER, MOST_RECORDS, MOST_HEADERS = 64_000, 64, 4
+# The most bytes that are in memory at once.
+PIECE = 1 << 16
+_BLOCK = tarfile.BLOCKSIZE
+_PAX_HEADERS = {tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE}
+_LONG_NAMES = {tarfile.GNUTYPE_LONGNAME: b"path", tarfile.GNUTYPE_LONGLINK: b"linkpath"}
+_RECORD = re.compile(rb"([0-9]{1,6}) ([^=\n]{1,256})=")
+_SIZE = re.compile(rb"[0-9]{1,18}")
+
+
+class ArchiveError(ValueError):
+    """An archive that is damaged, or that asks for more than any archive of a run needs."""
+
+
+class Content(Protocol):
+    """The content of a file in an archive."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return `size` bytes, fewer at the end of the file, or all that are left if it is negative."""
+
+
+class _Unzipped(io.RawIOBase):
+    """The content of a .gz file of one part."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._zip = file, zlib.decompressobj(wbits=31)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Decompress as many bytes as fit into the buffer, and return their number; 0 at the end."""
+        while not self._zip.eof:
+            packed = self._zip.unconsumed_tail or self._file.read(PIECE)
+            try:
+                piece = self._zip.decompress(packed, len(buffer))
+            except zlib.error as error:
+                raise ArchiveError(f"it cannot be decompressed: {error}") from error
+            if piece:
+                buffer[: len(piece)] = piece
+                return len(piece)
+            if not packed:
+                raise ArchiveError("it ends too early")
+        return 0
+
+
+class _Piecewise:
+    """The next `left` bytes of a stream."""
+
+    def __init__(self, stream: IO[bytes], left: int) -> None:
+        self._stream, self.left = stream, left
+
+    def read(self, size: int = -1, /) -> bytes:
+        wanted = self.left if size < 0 else min(size, self.left)
+        block = _exactly(self._stream, wanted)
+        self.left -= wanted
+        return block
+
+    def skip(self, padding: int) -> None:
+        """Read the rest, and the padding after it."""
+        self.left += padding
+        while self.left:
+            self.read(PIECE)
+
+
+def members(file: IO[bytes], most_members: int) -> Iterator[tuple[tarfile.TarInfo, Content]]:
+    """Yield the members of a .tar.gz, each with its content, which can be read until the next one is taken.
+
+    The caller counts members and their sizes. Raises ArchiveError for a damaged or sparse archive, for
+    headers that are larger than those of `most_members` files, and OSError.
+    """
+    stream = io.BufferedReader(_Unzipped(file), PIECE)
+    headers_left = most_members * BYTES_OF_HEADERS
+    while (found := _next(stream)) is not None:
+        member, size = found
+        headers_left -= size
+        if headers_left < 0:
+            raise ArchiveError("its headers are larger than any file needs")
+        content = _Piecewise(stream, member.size)
+        yield member, content
+        content.skip(-member.size % _BLOCK)
+
+
+def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
+    """Return the next member and the bytes of its headers, or None at the end of the archive.
+
+    Of several extended headers that say the same, the first counts, as in `tarfile`.
+    """
+    said: dict[bytes, bytes] = {}
+    size = 0
+    for _ in range(MOST_HEADERS + 1):
+        block = stream.read(_BLOCK)
+        if not said and not block.strip(b"\0"):
+            return None
+        try:
+            member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.TarError as error:
+            raise ArchiveError(f"it has a damaged header ({error})") from error
+        size += _BLOCK
+        if member.type not in _PAX_HEADERS and member.type not in _LONG_NAMES:
+            return _described(member, said), size
+        if not 0 <= member.size <= MOST_OF_A_HEADER:
+            raise ArchiveError(f"it has a header of {member.size:,} bytes, which no file needs")
+        header = _exactly(stream, member.size)
+        size += member.size + len(_exactly(stream, -member.size % _BLOCK))
+        name = _LONG_NAMES.get(member.type)
+        said = (_records(header) if name is None else {name: header.partition(b"\0")[0]}) | said
+    raise ArchiveError(f"it has more than {MOST_HEADERS} headers for one file")
+
+
+def _described(member: tarfile.TarInfo, said: dict[bytes, bytes]) -> tarfile.TarInfo:
+    """Return a member with what its extended headers say of it."""
+    if member.type in {tarfile.GNUTYPE_SPARSE, tarfile.XGLTYPE}:
+        raise ArchiveError(f"it has a header of type {member.type.decode()!r}, which no archive of a run has")
+    member.name = _text(said.get(b"path")) or member.name
+    member.linkname = _text(said.get(b"linkpath")) or member.linkname
+    if (size := said.get(b"size")) is not None:
+        if not _SIZE.fullmatch(size):
+            raise ArchiveError(f"it has a file of {size[:30].decode(errors='replace')!r} bytes")
+        member.size = int(size)
+    if not member.isreg() and member.type in tarfile.SUPPORTED_TYPES:
+        member.size = 0  # links, folders and devices have no content, whatever their headers say
+    if member.size < 0:
+        raise ArchiveError(f"it has a file of {member.size:,} bytes")
+    return member
+
+
+def _records(header: bytes) -> dict[bytes, bytes]:
+    """Return the records of a PAX header."""
+    found: dict[bytes, bytes] = {}
+    place = 0
+    for _ in range(MOST_RECORDS):
+        if place == len(header):
+            return found
+        begin = _RECORD.match(header, place)
+        end = place + int(begin[1]) if begin else 0
+        if begin is None or not begin.end() < end <= len(header) or header[end - 1 : end] != b"\n":
+            raise ArchiveError("it has a damaged header")
+        if begin[2].startswith(b"GNU.sparse"):
+            raise ArchiveError("it has a sparse file, which no archive of a run has")
+        found[begin[2]] = header[begin.end() : end - 1]
+        place = end
+    raise ArchiveError(f"it has a header of more than {MOST_RECORDS} records")
+
+
+def _text(name: bytes | None) -> str:
+    return (name or b"").decode("utf-8", "surrogateescape").rstrip("/")
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    block = stream.read(size)
+    if len(block) < size:
+        raise ArchiveError("it ends too early")
+    return block
