@@ -4,12 +4,13 @@ import errno
 import io
 import re
 import shutil
+import tarfile
 import tempfile
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Container, Iterable
+from pathlib import Path, PurePosixPath
 
 from psfleet.carry.collected_files import Places
+from psfleet.carry.earlier_files import CHECKPOINT_STATE, MOST_OF_A_STATE
 from psfleet.carry.untrusted_archive import BYTES_OF_HEADERS, PIECE, ArchiveError, Content, members
 
 # `run_archive` packs at most this many.
@@ -17,8 +18,6 @@ MOST_MEMBERS = 10_000
 # The most texts from a host that are shown, and the most characters of each.
 MOST_SHOWN = 21
 LONGEST_SHOWN = 300
-# TensorFlow finds the newest checkpoint of a folder by this file.
-CHECKPOINT_STATE, MOST_OF_A_STATE = "checkpoint", 1024 * 1024
 _PATH_OF_HOST = re.compile(
     rb'^((?:model_checkpoint_path|all_model_checkpoint_paths): ")/[^"\n]*/', re.MULTILINE
 )
@@ -46,7 +45,12 @@ def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], l
 
 
 def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], refused: list[str]) -> None:
-    with archive.open("rb") as file:
+    places_of: dict[str, Path] = {}
+    with (
+        archive.open("rb") as file,
+        # Someone may be judging an earlier file right now, so a new one takes its place when it is complete.
+        tempfile.TemporaryDirectory(prefix=".", dir=places.folder) as directory,
+    ):
         for number, (member, content) in enumerate(members(file, MOST_MEMBERS)):
             name = repr(member.name[:LONGEST_SHOWN])[:LONGEST_SHOWN]
             most_bytes -= member.size
@@ -56,22 +60,35 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
             if number >= MOST_MEMBERS:
                 refused.append(f"{name} and everything after it: more than {MOST_MEMBERS} files")
                 return
+            fresh = Path(directory) / f"{number}"
             try:
-                place = places.place(member.name) if member.isfile() or member.islnk() else None
-                if place is None:
-                    why = places.refusal(member.name) if member.isfile() else "it is no file"
-                    refused.append(f"{name}: {why}")
-                    continue
+                if why := _refusal(member, places, places_of):
+                    raise OSError(errno.EINVAL, why)
                 if member.islnk():
-                    _link(place, member.linkname, places, names)
+                    fresh.hardlink_to(places_of[member.linkname])
                 else:
-                    _write(place, _on_the_controller(content, member.size, place))
-            except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-                refused.append(f"{name}: {error.strerror}, of another host")
+                    _write(fresh, content, member)
+                places_of[member.name] = places.put(fresh, member.name)
             except OSError as error:
                 refused.append(f"{name}: {error.strerror or error}")
+                fresh.unlink(missing_ok=True)
             else:
                 names.append(member.name)
+
+
+def _refusal(member: tarfile.TarInfo, places: Places, earlier: Container[str]) -> str:
+    """Return why a member of the archive is refused, "" if it is not.
+
+    No link leads to anything but an `earlier` file of the archive, and none is copied instead: a host could
+    fill the disk with few bytes.
+    """
+    if not (member.isfile() or member.islnk()):
+        return "it is no file"
+    if member.name in earlier:
+        return "it is in the archive twice"
+    if member.islnk() and member.linkname not in earlier:
+        return f"a link to {member.linkname[:LONGEST_SHOWN]!r}, which is no earlier file of the archive"
+    return places.refusal(member.name)
 
 
 def relative_state(state: bytes) -> bytes:
@@ -82,42 +99,11 @@ def relative_state(state: bytes) -> bytes:
     return _PATH_OF_HOST.sub(rb"\1", state)
 
 
-def _on_the_controller(content: Content, size: int, place: Path) -> Content:
-    if place.name == CHECKPOINT_STATE and size <= MOST_OF_A_STATE:
-        return io.BytesIO(relative_state(content.read()))
-    return content
-
-
-def _link(place: Path, twin: str, places: Places, names: Collection[str]) -> None:
-    """Give a file that the archive had before another name. Raises OSError.
-
-    No link leads to anything else, and none is copied instead: a host could fill the disk with few bytes.
-    """
-    there = places.place(twin) if twin in names else None
-    if there is None:
-        what = f"a link to {twin[:LONGEST_SHOWN]!r}, which is no earlier file of the archive"
-        raise OSError(errno.EINVAL, what)
-    with _replaced(place) as fresh:
-        fresh.hardlink_to(there)
-
-
-def _write(place: Path, content: Content) -> None:
-    with _replaced(place) as fresh, fresh.open("wb") as out:
+def _write(fresh: Path, content: Content, member: tarfile.TarInfo) -> None:
+    if PurePosixPath(member.name).name == CHECKPOINT_STATE and member.size <= MOST_OF_A_STATE:
+        content = io.BytesIO(relative_state(content.read()))
+    with fresh.open("wb") as out:
         shutil.copyfileobj(content, out, PIECE)
-
-
-@contextmanager
-def _replaced(place: Path) -> Iterator[Path]:
-    """Yield a path for a file that then takes this place, completely or not at all.
-
-    Someone may be judging an earlier copy right now.
-    """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # A new directory, because the name of the file may already have the greatest possible length.
-    with tempfile.TemporaryDirectory(prefix=".", dir=place.parent) as directory:
-        fresh = Path(directory) / ".new"  # a hidden file appears in no manifest
-        yield fresh
-        fresh.replace(place)
 
 
 def shown(texts: Iterable[object]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psfleet.carry.earlier_files import put
 from trainer.contract.export import EXPORT, FILES
 from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
@@ -78,24 +80,25 @@ def files_of_export() -> Allowed:
 class Places:
     """The places in a run's `folder` for the files of one `host`.
 
-    If several hosts send a file of one name, the first of `hosts` gets the name; the files of the others go
-    to other_hosts/<host>/<name>. collected.json records which host has each shared name.
+    If several hosts send a file of one name, or a file where another has a folder, the first of `hosts` gets
+    the place; the files of the others go to other_hosts/<host>/<name>. collected.json records which host has
+    each shared name.
     """
 
     def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: Allowed) -> None:
-        self._folder, self._host, self._hosts, self._allowed = folder, host, list(hosts), allowed
+        self.folder, self._host, self._hosts, self._allowed = folder, host, list(hosts), allowed
         self._owners: dict[str, str] = {}
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Lock the folder's shared names for this host, because all hosts are collected at once."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         if self._allowed.shared is None:
             yield
             return
-        with (self._folder / _OWNERS).open("a+", encoding="utf-8") as file:
+        with (self.folder / _OWNERS).open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            owners = read_object(self._folder / _OWNERS)
+            owners = read_object(self.folder / _OWNERS)
             self._owners = {name: str(host) for name, host in owners.items()}
             try:
                 yield
@@ -103,33 +106,59 @@ class Places:
                 file.truncate(0)
                 file.write(json.dumps(dict(sorted(self._owners.items())), indent=4) + "\n")
 
-    def place(self, name: str) -> Path | None:
-        """Return the path for a file of this host, or None if the host may not send it."""
-        if self._allowed.own.fullmatch(name):
-            return self._folder / name
-        if self._allowed.beside and self._allowed.beside.fullmatch(name):
-            return self._of_other(self._host, name)
-        if self._allowed.shared is None or not self._allowed.shared.fullmatch(name):
-            return None
-        owner = self._owners.get(name, self._host)
-        if self._rank(owner) < self._rank(self._host):
-            return self._of_other(self._host, name)
-        if owner != self._host and (self._folder / name).exists():
-            beside = self._of_other(owner, name)
-            beside.parent.mkdir(parents=True, exist_ok=True)
-            (self._folder / name).replace(beside)
-        self._owners[name] = self._host
-        return self._folder / name
-
     def refusal(self, name: str) -> str:
-        """Return the reason why a host may not send a file of this name."""
+        """Return the reason why this host may not send a file of this name, "" if it may."""
+        if any(kind and kind.fullmatch(name) for kind in vars(self._allowed).values()):
+            return ""
         if not re.fullmatch(_PATH, name):
             allowed = "letters, digits and _.=,+@-, and no part of a path begins with a sign other than _"
             return f"it stays on the host: names have {allowed}, and are not too long or deep"
         return "it belongs to no task of this host"
 
+    def put(self, fresh: Path, name: str) -> Path:
+        """Move a file of this host, whose `name` it may send, to its place, and return that. Raises OSError.
+
+        Files of hosts that come after this one make way. Nothing that is there is lost.
+        """
+        shared, beside = (
+            kind is not None and bool(kind.fullmatch(name))
+            for kind in (self._allowed.shared, self._allowed.beside)
+        )
+        if beside or (shared and not self._make_way(name)):
+            name = self._of_other(self._host, name)
+        elif shared:
+            self._owners[name] = self._host
+        put(fresh, self.folder, name)
+        return self.folder / name
+
+    def _make_way(self, name: str) -> bool:
+        """Move away what hosts after this one have in the way of a shared file; return False if others stay.
+
+        A file of unknown owner is of this host.
+        """
+        in_the_way = []
+        for taken in self._in_the_way(name):
+            owner = self._owners.get(taken, self._host)
+            if self._rank(owner) < self._rank(self._host):
+                return False
+            if owner != self._host:
+                in_the_way.append((taken, owner))
+        for taken, owner in in_the_way:
+            put(self.folder / taken, self.folder, self._of_other(owner, taken))
+            del self._owners[taken]
+        return True
+
+    def _in_the_way(self, name: str) -> Iterator[str]:
+        """Yield the files in the folder that keep a file from its place: of its name, above and below."""
+        place = self.folder / name
+        for path in (place, *place.parents[: name.count("/")]):
+            if path.is_file():
+                yield path.relative_to(self.folder).as_posix()
+        for inside, _, files in os.walk(place):
+            yield from ((Path(inside) / file).relative_to(self.folder).as_posix() for file in files)
+
     def _rank(self, host: str) -> int:
         return self._hosts.index(host) if host in self._hosts else len(self._hosts)
 
-    def _of_other(self, host: str, name: str) -> Path:
-        return self._folder / _OTHERS / (_NO_NAME.sub("_", host)) / name
+    def _of_other(self, host: str, name: str) -> str:
+        return f"{_OTHERS}/{_NO_NAME.sub('_', host)}/{name}"

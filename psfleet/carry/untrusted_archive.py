@@ -52,7 +52,8 @@ class _Unzipped(io.RawIOBase):
             try:
                 piece = self._zip.decompress(packed, len(buffer))
             except zlib.error as error:
-                raise ArchiveError(f"it cannot be decompressed: {error}") from error
+                what = "not a gzip file" if "header check" in str(error) else f"it is damaged: {error}"
+                raise ArchiveError(what) from error
             if piece:
                 buffer[: len(piece)] = piece
                 return len(piece)

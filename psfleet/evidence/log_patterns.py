@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
+from psfleet.carry.earlier_files import lives
 from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import LogPattern
@@ -56,27 +57,34 @@ def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -
                 f"it has {', '.join(names)}"
             )
         for name in matching:
-            _search_in_time(run.folder / "logs" / f"{name}.out", pattern, findings, found)
+            _search_in_time(lives(run.folder, f"logs/{name}.out"), pattern, findings, found)
     return listed(f"{name} {text!r}" for name, text in found.items()), {"last_matches": found}
 
 
-def _search_in_time(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
+def _search_in_time(
+    logs: Sequence[Path], pattern: LogPattern, findings: Findings, found: dict[str, str]
+) -> None:
+    log = logs[-1]
     try:
         with at_most(SECONDS_FOR_A_LOG):
-            _search_log(log, pattern, findings, found)
+            _search_logs(logs, pattern, findings, found)
     except TookTooLong:
         too_long = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
         findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {too_long}")
 
 
-def _search_log(log: Path, pattern: LogPattern, findings: Findings, found: dict[str, str]) -> None:
-    last = None
+def _search_logs(
+    logs: Sequence[Path], pattern: LogPattern, findings: Findings, found: dict[str, str]
+) -> None:
+    """Search the logs of all lives of a task as one."""
+    last, log = None, logs[-1]
     try:
-        refuse_special(log)
-        with log.open(encoding="utf-8", errors="replace") as lines:
-            for line in iter(partial(lines.readline, LONGEST_LINE), ""):
-                for last in pattern.pattern.finditer(line):  # noqa: B007 - the last match counts
-                    pass
+        for life in logs:
+            refuse_special(life)
+            with life.open(encoding="utf-8", errors="replace") as lines:
+                for line in iter(partial(lines.readline, LONGEST_LINE), ""):
+                    for last in pattern.pattern.finditer(line):  # noqa: B007 - the last match counts
+                        pass
     except OSError as error:
         findings.lacking.append(f"logs/{log.name}: {error.strerror}")
         return

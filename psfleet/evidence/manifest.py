@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psfleet.carry.earlier_files import lives
 from psfleet.evidence.answer import Findings, Good, check, counted
 from psfleet.evidence.untrusted_files import MOST_COUNTED, read_json, write_whole
 
@@ -72,14 +73,14 @@ class Manifest:
 
 
 def covered(folder: Path) -> Iterator[str]:
-    """Yield the names of the files that a verdict rests on, sorted, without links and hidden files."""
+    """Yield the names of the files that a verdict rests on, without links and hidden files."""
     for name in _FILES:
         if is_plain(folder / name):
             yield name
-    for place in _FOLDERS:
+    for place in (life for name in _FOLDERS for life in lives(folder, name)):
         # A link to a folder would add files from elsewhere.
-        inside = (folder / place).is_dir() and not (folder / place).is_symlink()
-        for path in sorted((folder / place).rglob("*")) if inside else ():
+        inside = place.is_dir() and not place.is_symlink()
+        for path in sorted(place.rglob("*")) if inside else ():
             if is_plain(path):
                 yield path.relative_to(folder).as_posix()
 

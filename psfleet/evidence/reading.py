@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from psfleet.carry.earlier_files import lives
 from psfleet.evidence.endings import read_endings
 from psfleet.evidence.lost_workers import excuse_lost
 from psfleet.evidence.manifest import Manifest
@@ -19,12 +20,13 @@ from psfleet.evidence.task_records import TaskRecords
 from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole
 from psfleet.run.settings_file import RunSettings
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.records import EVALUATOR_NAME, Record, events_file, records_in
+from trainer.contract.records import EVALUATOR_NAME, Record, records_in
 from trainer.contract.run_tasks import RunTask, run_tasks
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.task_names import CHIEF
 
-# The readable records of a file, and descriptions of its unreadable parts.
+_EVENTS = "events"
+# The readable records of a task, and descriptions of its unreadable parts.
 _File = tuple[list[Record], tuple[str, ...]]
 # A record has about 450 bytes. These limits suffice for a task that trains for six weeks, and for all tasks
 # of a run.
@@ -32,7 +34,7 @@ MOST_OF_A_TASK, MOST_OF_A_RUN = 64_000_000, 256_000_000
 
 
 def read_run(folder: Path, run_id: str | None = None) -> Run:
-    """Return the run in a folder, from plan.json, settings.json, tasks.json and events/*.jsonl.
+    """Return the run in a folder, from plan.json, settings.json, tasks.json, and events/*.jsonl of all lives.
 
     The records of `run_id` count; without it those of the folder's name, or of the most common id if no
     record has that name, since people rename folders.
@@ -43,7 +45,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     asked, problems = RunSettings.usable(content)
     training, program = asked.training, asked.program
     # Files that begin with a dot are a desktop's, such as ._worker0.jsonl.
-    files = _read_all(sorted((folder / "events").glob("[!.]*.jsonl")), folder)
+    files = _read_all({path.name for of in lives(folder, _EVENTS) for path in of.glob("[!.]*.jsonl")}, folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
     plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
     earlier: list[PartPlan] = []
@@ -64,7 +66,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         problem = str(error)
     # A user's program may leave no records; tasks of a built-in model always do.
     if program is None:
-        absent = [events_file(folder, task.job, task.index) for task in expected if task.name not in files]
+        absent = [f"{task.name}.jsonl" for task in expected if task.name not in files]
         files |= _read_all(absent, folder)
     # The evaluator is in no plan, but belongs to every run of a built-in model.
     evaluator = files.pop(EVALUATOR_NAME, None) if program is None else None
@@ -199,21 +201,28 @@ def _object(content: object, name: str) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read_all(paths: Iterable[Path], folder: Path) -> dict[str, _File]:
-    """Return the content of each file by its task's name; for a file that is too large, the reason."""
+def _read_all(names: Iterable[str], folder: Path) -> dict[str, _File]:
+    """Return the records by their task's name, of all files of each name; for unreadable ones, the reason."""
     files: dict[str, _File] = {}
     left = MOST_OF_A_RUN
-    for path in paths:
-        name = path.relative_to(folder).as_posix()
-        try:
-            content = read_bytes(path, min(left, MOST_OF_A_TASK))
-        except OSError as error:
-            beyond = f" (of all tasks {MOST_OF_A_RUN:,})" if error.errno == errno.EFBIG else ""
-            files[path.stem] = [], (f"{name}: {error.strerror}{beyond}",)
-            continue
-        left -= len(content)
-        records, complaints = records_in(content, name)
-        files[path.stem] = records, tuple(complaints)
+    for name in sorted(names):
+        records: list[Record] = []
+        complaints: list[str] = []
+        for path in lives(folder, f"{_EVENTS}/{name}"):
+            shown = path.relative_to(folder).as_posix()
+            try:
+                content = read_bytes(path, min(left, MOST_OF_A_TASK))
+            except OSError as error:
+                beyond = f" (of all tasks {MOST_OF_A_RUN:,})" if error.errno == errno.EFBIG else ""
+                complaints.append(f"{shown}: {error.strerror}{beyond}")
+                continue
+            left -= len(content)
+            found, unread = records_in(content, shown)
+            # An earlier file of the same life may have records that the later one has, too.
+            known = {_identity(record) for record in records}
+            records += [record for record in found if _identity(record) not in known] if known else found
+            complaints += unread
+        files[name.removesuffix(".jsonl")] = records, tuple(complaints)
     return files
 
 
@@ -229,10 +238,14 @@ def _task(name: str, file: _File, run_id: str) -> TaskRecords:
     strangers: Counter[tuple[str, str]] = Counter()
     for record in records:
         if (record.run_id, record.task) == (run_id, name):
-            fields = json.dumps(dict(record.fields), sort_keys=True)
-            once.setdefault(f"{record.pid} {record.monotonic} {record.event} {fields}", record)
+            once.setdefault(_identity(record), record)
         else:
             strangers[record.run_id, record.task] += 1
     foreign = tuple(f"{count} records of {task} of run {of!r}" for (of, task), count in strangers.items())
     repeated = len(records) - strangers.total() - len(once)
     return TaskRecords(name, tuple(once.values()), unreadable, foreign, repeated)
+
+
+def _identity(record: Record) -> str:
+    fields = json.dumps(dict(record.fields), sort_keys=True)
+    return f"{record.pid} {record.monotonic} {record.event} {fields}"

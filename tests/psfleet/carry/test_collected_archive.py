@@ -2,7 +2,6 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ import pytest
 from psfleet.carry import collected_archive
 from psfleet.carry.collected_archive import most_packed, relative_state, shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files, wanted_folders
+from tests.psfleet.carry.brought_files import HOSTS, OF_NODE1, bring, content, packed, places_of
 
-HOSTS = ["n1", "n2", "n3"]
-OF_NODE1 = [{"name": "ps0"}, {"name": "worker0"}]
 NAMES = {
     "logs/ps0.out": True,
     "events/worker0.jsonl": True,
@@ -37,29 +35,6 @@ NAMES = {
     "../escape": False,
     "/etc/x": False,
 }
-
-
-def packed(path: Path, files: Sequence[tuple[str, bytes]]) -> Path:
-    with tarfile.open(path, "w:gz") as stream:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            stream.addfile(member, io.BytesIO(content))
-    return path
-
-
-def places_of(folder: Path, host: str = "n1", *, program: bool = True) -> Places:
-    return Places(folder, host, HOSTS, allowed_files(OF_NODE1, "worker0", program=program))
-
-
-def bring(folder: Path, host: str, files: dict[str, str]) -> list[str]:
-    """Collect files of a program from a host; return the refused ones."""
-    archive = packed(folder.parent / "a.tar.gz", [(name, text.encode()) for name, text in files.items()])
-    return unpack(archive, places_of(folder, host), 1000)[1]
-
-
-def content(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(("name", "wanted"), NAMES.items())
@@ -192,18 +167,6 @@ def test_a_name_that_several_hosts_use_belongs_to_the_first_host_in_any_order_of
     assert found == firsts | others
 
 
-def test_a_second_collection_replaces_a_file_with_the_newer_one(tmp_path: Path) -> None:
-    for known in (True, False):  # whether the owner of the file is recorded
-        bring(tmp_path / "r1", "n2", {"output/x": "old and long"})
-        if not known:
-            (tmp_path / "r1" / "collected.json").unlink()
-        bring(tmp_path / "r1", "n2", {"output/x": "new"})
-        assert content(tmp_path / "r1") == {
-            "output/x": "new",
-            "collected.json": '{\n    "output/x": "n2"\n}\n',
-        }
-
-
 def test_a_file_is_read_whole_while_it_is_collected_again(tmp_path: Path) -> None:
     bring(tmp_path / "r1", "n1", {"output/x": "old and long"})
     with (tmp_path / "r1" / "output" / "x").open() as file:
@@ -212,10 +175,32 @@ def test_a_file_is_read_whole_while_it_is_collected_again(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "r1" / "output").iterdir()] == ["x"]
 
 
-def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
-    bring(tmp_path / "r1", "n1", {"output/x": "1"})
-    (refused,) = bring(tmp_path / "r1", "n2", {"output/x/y": "1"})
-    assert "'output/x/y'" in refused
+@pytest.mark.parametrize("order", [["n1", "n2"], ["n2", "n1"], ["n2", "n1", "n2", "n1"]])
+@pytest.mark.parametrize(
+    "names", [("output/x", "output/x/y"), ("output/x/y", "output/x"), ("output/a/b/c/d", "output/a")]
+)
+def test_no_host_blocks_the_names_of_one_before_it(
+    tmp_path: Path, order: list[str], names: tuple[str, str]
+) -> None:
+    of_host = dict(zip(["n1", "n2"], names, strict=True))
+    for host in order:
+        assert bring(tmp_path / "r1", host, {of_host[host]: host, f"output/{host}": host}) == []
+    found = content(tmp_path / "r1")
+    owners = json.loads(found.pop("collected.json"))
+    assert owners == {names[0]: "n1", "output/n1": "n1", "output/n2": "n2"}
+    assert found == {
+        names[0]: "n1",
+        f"other_hosts/n2/{names[1]}": "n2",
+        "output/n1": "n1",
+        "output/n2": "n2",
+    }
+
+
+def test_a_name_that_is_twice_in_an_archive_counts_once(tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.tar.gz", [("output/x", b"1"), ("output/x", b"2"), ("output/y", b"3")])
+    names, refused = unpack(archive, places_of(tmp_path / "r1"), 1000)
+    assert (names, refused) == (["output/x", "output/y"], ["'output/x': it is in the archive twice"])
+    assert content(tmp_path / "r1")["output/x"] == "1"
 
 
 def test_a_host_with_an_unsafe_name_gets_a_folder_with_a_safe_name(tmp_path: Path) -> None:
@@ -301,8 +286,9 @@ def test_messages_of_a_host_are_shortened_and_made_printable() -> None:
 
 def test_the_owners_of_files_are_written_also_if_collecting_is_interrupted(tmp_path: Path) -> None:
     places = places_of(tmp_path / "r1", "n2")
+    (tmp_path / "fresh").write_text("x")
     with pytest.raises(KeyboardInterrupt), places.taken():
-        places.place("output/x")
+        places.put(tmp_path / "fresh", "output/x")
         raise KeyboardInterrupt
     assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}
 
