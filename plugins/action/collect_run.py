@@ -18,10 +18,12 @@ from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
 from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files_of_export, wanted_folders
 from psfleet.carry.long_step import MEGABYTE
+from psfleet.carry.marked_output import marking
 from trainer.contract.export import EXPORT
 
 from ..plugin_utils.actions import AnswerError, HostAction
 from ..plugin_utils.running import NotRunError
+from ..plugin_utils.shell_commands import run_command
 
 # The names that the step gives to archives. Any other path would be a host's invention, and fetching it could
 # run commands on the controller.
@@ -79,14 +81,14 @@ class ActionModule(HostAction):
             names, refused = self._fetch_and_unpack(packed, places, most_bytes)
         finally:
             with suppress(AnsibleError):  # the collected files count, whatever happens to the host
-                self._low_level_execute_command(self._connection._shell.remove(path), sudoable=True)
+                run_command(self, self._connection._shell.remove(path))
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
         """Return the id of the user that the connection logs in as, before it becomes another."""
-        printed = str(self._low_level_execute_command("id -u", sudoable=False)["stdout"])
-        found = USER.fullmatch(printed.strip().rpartition("\n")[2])
+        printed, _ = run_command(self, "id -u", sudoable=False)
+        found = USER.fullmatch(printed.strip())
         if not found:
             raise AnswerError(f"`id -u` as the user that logs in answered {shown([printed])[0]}")
         return int(found[0])
@@ -124,8 +126,9 @@ class ActionModule(HostAction):
 
         `fetch_file` of Ansible's connections would write whatever a host sends, for as long as it sends.
         """
-        connection, read = self._connection, f"cat {quote(path)}"
-        copying = [sys.executable, "-IS", bounded_copy.__file__, str(target), str(size)]
+        connection, (marker, mark) = self._connection, marking()
+        read = f"{mark}; exec cat {quote(path)}"
+        copying = [sys.executable, "-IS", bounded_copy.__file__, str(target), str(size), marker]
         if connection.transport == "local":
             done = subprocess.run([*copying, "sh", "-c", read], capture_output=True, text=True, check=False)
             return done.stdout or (f"exit code {done.returncode}" if done.returncode else "")
@@ -139,7 +142,7 @@ class ActionModule(HostAction):
             bounded.chmod(0o700)
             connection.set_option("ssh_executable", str(bounded))
             try:
-                status, printed, _ = connection.exec_command(read, sudoable=False)
+                status, printed, _ = connection.exec_command(join(["/bin/sh", "-c", read]), sudoable=False)
             except AnsibleConnectionFailure:
                 return "the connection was lost"
             finally:

@@ -14,6 +14,7 @@ from psfleet.run.folder import (
     begun_settings,
     collected_whole,
     described_run,
+    lacks_files,
     make_folder,
     names_of_new,
     state_of,
@@ -47,7 +48,8 @@ class ActionModule(ControllerAction):
 
     With the `state` started, a `run_id` of "" is a new run. The run has its `action`, and the tasks that are
     `starting`: to a run that is attached to, workers that are not there join. The workers whose places stay
-    `empty` are named, and `told` says both. `collected` are the runs of this cluster that hosts may delete,
+    `empty` are named, and `told` says both. A run that has ended, and left files on hosts, is only collected
+    again (`action` "recollect"). `collected` are the runs of this cluster that hosts may delete,
     the newest first.
 
     With `stopped`, "" is any run that is going on, and the `id` is "" if none is. `tasks` are then those to
@@ -180,6 +182,10 @@ class ActionModule(ControllerAction):
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
+        if begun and lacks_files(folder):
+            told = f"Run {run_id} has ended. What was left on hosts is collected, and the run judged again."
+            again = {"action": "recollect", "starting": [], "empty": [], "told": told}
+            return described_run(folder, *begun_run(folder)) | again
         settings, begun_on = begun or today, read_object(folder / "plan.json")
         hosts = arguments["found"]
         others = self._answers_of_others() if self.variables.get("ansible_limit") else {}

@@ -12,7 +12,7 @@ from psfleet.evidence.untrusted_files import write_whole
 from psfleet.inventory.problems import shown
 from psfleet.report.devices import render
 from psfleet.report.model_card import model_card
-from psfleet.run.folder import write_beginning
+from psfleet.run.folder import still_left_out, write_beginning
 from psfleet.run.going_on import RefusedError
 from psfleet.run.hook_events import note_event
 from psfleet.watch.exports import accepted, told, verdict_on
@@ -26,9 +26,10 @@ class ActionModule(ControllerAction):
     """Arguments: `run` (of decide_run), `state` (for state.json), `endings` if it has ended.
 
     `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
-    and those of hosts without an answer. With the state `exported`, the collected export of the model is
-    checked and put in its place, and `told` says how to load it. With `event`, a state of the run of which
-    training_run_hook is told, nothing else is written, and `first` says whether it was not told before.
+    and those of hosts without an answer. A run that is only collected again, from `hosts`, keeps its endings.
+    With the state `exported`, the collected export of the model is checked and put in its place, and `told`
+    says how to load it. With `event`, a state of the run of which training_run_hook is told, nothing else is
+    written, and `first` says whether it was not told before.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -47,9 +48,14 @@ class ActionModule(ControllerAction):
                 (folder / FILE_NAME).unlink(missing_ok=True)
                 write_json(folder / "state.json", state, indent=4)
                 return {"changed": True}
-            silent = {*run["settings"]["tasks"]} - {task["name"] for task in arguments["endings"]}
-            state["left_out"] = [*arguments["left_out"], *(f"{task}: no answer" for task in sorted(silent))]
-            write_json(folder / "tasks.json", arguments["endings"], indent=4)
+            if run.get("action") == "recollect":
+                hosts, left_out = arguments["hosts"], arguments["left_out"]
+                state = {"state": "ended", "left_out": still_left_out(folder, run["tasks"], hosts, left_out)}
+            else:
+                silent = {*run["settings"]["tasks"]} - {task["name"] for task in arguments["endings"]}
+                left_out = [f"{task}: no answer" for task in sorted(silent)]
+                state["left_out"] = [*arguments["left_out"], *left_out]
+                write_json(folder / "tasks.json", arguments["endings"], indent=4)
             write_json(folder / "state.json", state, indent=4)
             # The reports come from hosts, so write the state first: whatever they contain, the run has ended.
             if any(folder.glob("devices/*.json")):

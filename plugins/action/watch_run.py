@@ -30,6 +30,7 @@ from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts, action_on
+from ..plugin_utils.shell_commands import run_command
 
 display = Display()
 
@@ -153,7 +154,7 @@ class ActionModule(HostAction):
                 self._problem = f"{error}: {answer.problem}".removesuffix(": ")
         if reading and reading.restarts and self._view.began is None:
             with suppress(AnsibleError):  # the host goes away right now; ask again after its next answer
-                printed = self._low_level_execute_command(self._age_command, sudoable=True)["stdout"]
+                printed, _ = run_command(self, self._age_command)
                 self._view.began = time.monotonic() - age_of(printed, reading)
         if reading:
             self._restarts = reading.restarts

@@ -14,6 +14,8 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.connection import ConnectionBase
 from ansible.plugins.loader import become_loader, connection_loader
 
+from .shell_commands import run_command
+
 # This many hosts per second together take about a tenth of a processor.
 HOSTS_A_SECOND = 10
 # The next poll tries again anyway, so ssh should neither wait longer than people would, nor retry.
@@ -65,9 +67,9 @@ class PolledHosts:
         wait(begin)
         while True:
             try:
-                answer = there._low_level_execute_command(command, sudoable=True)
-                problem = "" if answer["stdout"] else answer["stderr"].strip() or "it printed nothing"
-                self._answers.put(Answer(host, answer["stdout"], problem))
+                printed, errors = run_command(there, command)
+                problem = "" if printed else errors.strip() or "it printed nothing"
+                self._answers.put(Answer(host, printed, problem))
             except AnsibleError as error:
                 self._answers.put(Answer(host, "", str(error)))
             wait(self.seconds)

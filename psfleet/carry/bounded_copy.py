@@ -1,8 +1,9 @@
 """Writes a command's output to a file, up to a limit, so that no host can fill the disk or the memory.
 
 This runs as a process of its own, which Ansible's connection starts in place of ssh: `python bounded_copy.py
-FILE LIMIT COMMAND...`. It prints the reason if it stopped the command; otherwise its exit
-status is the command's.
+FILE LIMIT MARKER COMMAND...`. The file begins behind the line that ends with the marker, because a login
+shell may print before it runs a command, and after. It prints the reason if it stopped the command; otherwise
+its exit status is the command's.
 """
 
 import os
@@ -14,13 +15,15 @@ from collections.abc import Sequence
 from typing import IO
 
 BLOCK_BYTES = 1 << 18
+# The most bytes that a login shell may print before the file, such as a banner, and after it.
+MOST_BEFORE, MOST_AFTER = 1_000_000, 65_536
 # Every link in a cluster is faster than this.
 LEAST_BYTES, PATIENCE_SECONDS = 1_000_000, 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command, kill it if it has not ended, and return its exit status."""
-    target, limit, *command = arguments
+    target, limit, marker, *command = arguments
     with (
         open(target, "wb") as file,  # noqa: PTH123 - without pathlib it starts sooner
         subprocess.Popen(
@@ -31,7 +34,8 @@ def main(arguments: Sequence[str]) -> int:
         ) as process,
     ):
         try:
-            why = copy_bounded(process.stdout, file, int(limit)) if process.stdout else ""
+            begin = f"{marker}\n".encode()
+            why = copy_bounded(process.stdout, file, int(limit), begin) if process.stdout else ""
             status = 0 if why else process.wait(PATIENCE_SECONDS)
         except OSError as error:
             why, status = f"it cannot be written here: {error.strerror}", 0
@@ -44,14 +48,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def copy_bounded(
-    source: IO[bytes], file: IO[bytes], limit: int, patience_seconds: float = PATIENCE_SECONDS
+    source: IO[bytes],
+    file: IO[bytes],
+    limit: int,
+    begin: bytes = b"",
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> str:
-    """Copy at most `limit` bytes from `source` to the file.
+    """Copy what comes from `source` after `begin` to the file, at most `limit` bytes.
 
-    Return "" if the source ended within the limit, otherwise the reason why the copy stopped: more bytes, or
-    fewer than LEAST_BYTES within `patience_seconds`.
+    Return "" if the source ended with them or MOST_AFTER bytes later, otherwise the reason why the copy
+    stopped: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within
+    `patience_seconds`.
     """
     came = goal = 0
+    before = None if begin == b"" else b""
     while True:
         if came >= goal:
             goal, deadline = came + LEAST_BYTES, time.monotonic() + patience_seconds
@@ -60,10 +70,17 @@ def copy_bounded(
             return f"fewer than {LEAST_BYTES:,} bytes arrived in {patience_seconds:.0f} s"
         block = os.read(source.fileno(), BLOCK_BYTES)
         if not block:
-            return ""
-        file.write(block[: limit - came])
+            return "" if before is None else "it ended before the file began"
+        if before is not None:
+            before, found, block = (before + block).partition(begin)
+            if not found and len(before) > MOST_BEFORE:
+                return f"the login shell printed more than {MOST_BEFORE:,} bytes before the file began"
+            if not found:
+                continue
+            before = None
+        file.write(block[: max(limit - came, 0)])
         came += len(block)
-        if came > limit:
+        if came > limit + MOST_AFTER:
             return "more bytes arrived than were requested"
 
 

@@ -50,6 +50,26 @@ def was_left_out(folder: Path) -> bool | None:
     return bool(left_out) if isinstance(left_out, list) else None
 
 
+def lacks_files(folder: Path) -> bool:
+    """Return whether a run has ended, and not all of its files were collected."""
+    return state_of(folder) == "ended" and was_left_out(folder) is True
+
+
+def still_left_out(
+    folder: Path, tasks: Iterable[Mapping[str, Any]], collected: Iterable[str], left_out: Iterable[str]
+) -> list[str]:
+    """Return what is left on hosts when some of them were collected again, of which this is `left_out`.
+
+    Nothing is known anew of the others: what was left there, or on hosts of `tasks` without an answer, stays.
+    """
+    hosts = {str(task["name"]): str(task["host"]) for task in tasks}
+    before = [str(entry) for entry in read_object(folder / "state.json").get("left_out", [])]
+    names = [entry.partition(": ")[0] for entry in before]
+    again = {*collected}
+    others = [entry for entry, name in zip(before, names, strict=True) if hosts.get(name, name) not in again]
+    return [*others, *left_out]
+
+
 def collected_whole(folder: Path, cluster_name: str) -> bool:
     """Return whether hosts may delete a run: it is of this cluster, ended and was collected completely."""
     ended = state_of(folder) == "ended" and was_left_out(folder) is False

@@ -14,6 +14,7 @@ from trainer.host.task_units import unit_name
 from ..actions import HostAction
 from ..deployed_host import RoleValues
 from ..polled_hosts import action_on
+from ..shell_commands import run_command
 
 display = Display()
 
@@ -37,9 +38,9 @@ def show_page(action: HostAction, task: str, run_id: str, lines: object, *, foll
     log = FollowedLog(path, unit_name(planned["job"], planned["index"]), user, count)
     there, parent, polls = action_on(action, host), os.getppid(), 0
     while os.getppid() == parent:
-        answer = there._low_level_execute_command(log.command, sudoable=True)
+        printed, _ = run_command(there, log.command)
         try:
-            new = log.read(answer["stdout"])
+            new = log.read(printed)
         except ValueError:
             return action._failure(
                 f"{host} has no {path} that can be read: has the task taken part in a run, or in "

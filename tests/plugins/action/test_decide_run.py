@@ -164,3 +164,40 @@ def test_workers_join_a_run_that_goes_on_only_from_where_it_began(tmp_path: Path
     open_ports = watched(hosts | {worker.host: hosts[worker.host] | {"unfenced": "no table"}})
     assert (open_ports["starting"], open_ports["empty"]) == ([], [worker.name])
     assert open_ports["told"].startswith(f"{worker.name} on {worker.host} cannot join: the ports of tasks")
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [
+        ({"state": "ended", "left_out": ["n1: everything: no answer"]}, "recollect"),
+        ({"state": "ended", "left_out": []}, "refused"),
+        ({"state": "ended"}, "refused"),
+        ({"state": "failed", "left_out": ["n1: everything: no answer"]}, "start"),
+    ],
+)
+def test_a_run_that_has_ended_is_collected_again_as_long_as_files_are_left_on_hosts(
+    tmp_path: Path, state: Mapping[str, object], action: str
+) -> None:
+    plan = make_plan()
+    settings = run_settings(plan, {task.name: TrainingSettings() for task in plan.tasks})
+    (tmp_path / "r1").mkdir()
+    write_json(tmp_path / "r1/state.json", dict(state))
+    write_json(tmp_path / "r1/plan.json", plan.to_json())
+    write_json(tmp_path / "r1/settings.json", {"training": settings["cluster"], "tasks": settings["tasks"]})
+    there: dict[str, Any] = {"deployed": plan.to_json(), "lacks_cuda": False}
+    hosts = {task.host: found(task.name, **there) for task in plan.tasks}
+    known: dict[str, Any] = {
+        "cluster_plan": plan.to_json(),
+        "cluster_settings": settings,
+        "cluster_person": "ana@desk",
+    }
+    decided = action_of(decide_run.ActionModule, **known)
+    decided._loader = DataLoader()
+    arguments = {"state": "started", "run_id": "r1", "runs_directory": str(tmp_path), "found": hosts}
+    answer = decided._act(arguments)
+    if action == "refused":
+        assert "run_id r1 exists and has ended" in answer["msg"]
+        return
+    assert answer["run"]["action"] == action
+    assert bool(answer["run"]["starting"]) == (action == "start")
+    assert len(answer["run"]["tasks"]) == len(plan.tasks)

@@ -85,6 +85,30 @@ def test_files_left_on_hosts_and_tasks_without_an_answer_are_noted(tmp_path: Pat
     assert content(tmp_path, "state") == {"state": "ended", "left_out": noted}
 
 
+def test_a_run_that_is_collected_again_keeps_its_endings_and_what_other_hosts_left_out(
+    tmp_path: Path,
+) -> None:
+    tasks = [
+        {"name": name, "host": host} for name, host in (("ps0", "n1"), ("worker0", "n2"), ("worker1", "n3"))
+    ]
+    run = begun(tmp_path, settings={"tasks": {task["name"]: {} for task in tasks}}, tasks=tasks)
+    write(
+        tmp_path,
+        run=run,
+        state="ended",
+        endings=[{"name": "ps0"}, {"name": "worker1"}],
+        left_out=["n1: x", "n3: y"],
+    )
+    again = {**run, "action": "recollect"}
+    write(tmp_path, run=again, state="failed", endings=[], left_out=["n1: z"], hosts=["n1"])
+    noted = ["n3: y", "worker0: no answer", "n1: z"]
+    assert content(tmp_path, "state") == {"state": "ended", "left_out": noted}
+    assert json.loads((tmp_path / "tasks.json").read_text()) == [{"name": "ps0"}, {"name": "worker1"}]
+    write(tmp_path, run=again, state="failed", endings=[], left_out=[], hosts=["n1", "n2", "n3"])
+    assert content(tmp_path, "state") == {"state": "ended", "left_out": []}
+    assert Manifest.read(tmp_path).holds(tmp_path, "tasks.json")
+
+
 def test_check_mode_writes_nothing_and_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     assert write(tmp_path / "checked", check_mode=True) == {"changed": True}
     assert not (tmp_path / "checked").exists()

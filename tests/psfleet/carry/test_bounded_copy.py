@@ -11,6 +11,9 @@ import pytest
 
 from psfleet.carry import bounded_copy
 
+MARKER = "0123456789abcdef"
+MARK = f"printf '%s%s\\n' {MARKER[:8]} {MARKER[8:]}"
+
 
 def copied(target: Path, limit: int, script: str) -> tuple[int, str]:
     """Return the exit status of the program and its message; its memory is smaller than the kept file."""
@@ -22,7 +25,8 @@ def copied(target: Path, limit: int, script: str) -> tuple[int, str]:
         bounded_copy.__file__,
         str(target),
         str(limit),
-        "sh",
+        MARKER,
+        "bash",
         "-c",
         script,
     ]
@@ -40,23 +44,41 @@ def ended(process: Path) -> bool:
 @pytest.mark.parametrize(
     ("script", "status", "kept"),
     [
-        ("printf 12345", 0, "12345"),
-        ("printf 1234567890", 0, "1234567890"),
-        ("printf 123; exit 255", 255, "123"),
-        ("echo many >&2; exit 1", 1, ""),
-        ("cat /nowhere", 1, ""),
+        ("MARK; printf 12345", 0, "12345"),
+        ("MARK; printf 1234567890", 0, "1234567890"),
+        ("MARK; printf 123; exit 255", 255, "123"),
+        ("echo many >&2; MARK; exit 1", 1, ""),
+        ("MARK; cat /nowhere", 1, ""),
+        ("echo hello; MARK; printf 1234567890", 0, "1234567890"),
+        ("printf hello; exec 2>&1; set -x; MARK; { set +x; } 2>/dev/null; printf 123", 0, "123"),
+        ("head -c 900000 /dev/zero; echo; MARK; printf 1234567890", 0, "1234567890"),
+        ("trap 'echo bye' EXIT; MARK; printf 1234567890", 0, "1234567890"),
+        ("MARK; printf 1234567890; head -c 60000 /dev/zero", 0, "1234567890"),
     ],
 )
 def test_output_up_to_the_limit_is_kept_with_its_exit_status(
     tmp_path: Path, script: str, status: int, kept: str
 ) -> None:
-    assert copied(tmp_path / "f", 10, script) == (status, "")
+    assert copied(tmp_path / "f", 10, script.replace("MARK", MARK)) == (status, "")
     assert (tmp_path / "f").read_text() == kept
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo hello", "it ended before the file began"),
+        (f"echo {MARKER[:-1]}; echo {MARKER} there", "it ended before the file began"),
+        ("exec yes", "the login shell printed more than 1,000,000 bytes before the file began"),
+    ],
+)
+def test_output_without_a_beginning_is_no_file(tmp_path: Path, script: str, why: str) -> None:
+    assert copied(tmp_path / "f", 10, script) == (0, why)
+    assert (tmp_path / "f").read_bytes() == b""
 
 
 def test_a_sender_of_endless_data_is_ended_at_the_limit(tmp_path: Path) -> None:
     limit = 150_000_001
-    script = f"echo $$ >{tmp_path}/pid; exec yes"
+    script = f"echo $$ >{tmp_path}/pid; {MARK}; exec yes"
     assert copied(tmp_path / "f", limit, script) == (0, "more bytes arrived than were requested")
     assert (tmp_path / "f").stat().st_size == limit
     # The sender does not keep running.
