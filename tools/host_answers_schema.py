@@ -12,6 +12,7 @@ from psfleet.run.host_answers import (
     COMMON_FIELDS,
     DETAILS,
     HASH_OR_NONE,
+    LONGEST_WORDS,
     MOST_CHARACTERS,
     MOST_ENTRIES,
     PARTS,
@@ -53,6 +54,8 @@ def _named(values: Schema) -> Schema:
 
 KINDS: Mapping[str, Schema] = {
     "text": _TEXT,
+    "words": {"type": "string", "maxLength": LONGEST_WORDS},
+    "run or none": _or_empty(RUN_ID),
     "state": {"enum": list(get_args(State))},
     "run": _text_of(RUN_ID),
     "person": _or_empty(PERSON),

@@ -22,12 +22,16 @@ from psfleet.carry.marked_output import marking
 from trainer.contract.export import EXPORT
 
 from ..plugin_utils.actions import AnswerError, HostAction
+from ..plugin_utils.deadlines import TooLateError, within
 from ..plugin_utils.running import NotRunError
 from ..plugin_utils.shell_commands import run_command
 
 # The names that the step gives to archives. Any other path would be a host's invention, and fetching it could
 # run commands on the controller.
 ARCHIVE = re.compile(r"(?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")
+
+# A host that has not packed its files by then is given up, so that it cannot keep the run from its end.
+PATIENCE_SECONDS, LEAST_MEGABYTES_A_SECOND = 300.0, 5.0
 
 USER = re.compile(r"[0-9]{1,10}")
 
@@ -57,7 +61,11 @@ class ActionModule(HostAction):
             arguments["folders"] = [EXPORT]
         elif not arguments.get("folders"):
             arguments["folders"] = wanted_folders(tasks, lead, program=program is not None)
-        packed = self._pack_on_host(arguments)
+        try:
+            with within(PATIENCE_SECONDS + int(arguments["limit_megabytes"]) / LEAST_MEGABYTES_A_SECOND):
+                packed = self._pack_on_host(arguments)
+        except TooLateError as late:
+            packed = {"msg": f"packing its files took longer than {late}"}
         if "path" not in packed:
             # The files of other hosts are collected and judged, and the run's end is recorded, in any case.
             left_out = [f"{host}: everything: {shown([packed.get('msg', 'no reason')])[0]}"]
@@ -80,7 +88,10 @@ class ActionModule(HostAction):
         try:
             names, refused = self._fetch_and_unpack(packed, places, most_bytes)
         finally:
-            with suppress(AnsibleError):  # the collected files count, whatever happens to the host
+            with (
+                suppress(AnsibleError, TooLateError),
+                within(PATIENCE_SECONDS),
+            ):  # the collected files count, whatever happens to the host
                 run_command(self, self._connection._shell.remove(path))
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}

@@ -27,6 +27,8 @@ class UnusableError(ValueError):
     """A host's answer that the module cannot have given."""
 
 
+# The longest name, state or cause of an end that a host tells.
+LONGEST_WORDS = 300
 # No host has nearly as many tasks or checks, and no module reads as much of a file.
 MOST_ENTRIES, MOST_CHARACTERS = 4096, 4 * MOST_BYTES
 PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
@@ -44,6 +46,8 @@ def _is_difference(value: object) -> bool:
 # Kind of value -> whether a value is of it; tools/host_answers_schema.py says the same as JSON Schema.
 KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str) and len(value) <= MOST_CHARACTERS,
+    "words": lambda value: isinstance(value, str) and len(value) <= LONGEST_WORDS,
+    "run or none": lambda value: value == "" or KINDS["run"](value),
     "state": lambda value: value in get_args(State),
     "run": lambda value: isinstance(value, str) and bool(RUN_ID.fullmatch(value)),
     "person": lambda value: value == "" or (isinstance(value, str) and bool(PERSON.fullmatch(value))),
@@ -129,7 +133,9 @@ PARTS: Mapping[str, Fields] = {
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
     "runs": {"run": "run_id", "count": "size", "moment": "changed", "figure": "global_step"},
     "tasks": {
-        "text": "name job state run_id phase ended_by reason",
+        "words": "name job state phase ended_by",
+        "run or none": "run_id",
+        "text": "reason",
         "count": "index restarts pid",
         "switch": "alive failed",
         "count or none": "exit_code refused",
@@ -139,7 +145,8 @@ PARTS: Mapping[str, Fields] = {
 }
 # The further fields of each of `tasks`, where `details` are asked for.
 DETAILS: Fields = {
-    "text": "result finished log log_end",
+    "words": "result",
+    "text": "finished log log_end",
     "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds sign_of_life_age_seconds",
     "figures": "last_step",
     "object": "progress",

@@ -32,7 +32,8 @@ ANY_WIDTH = 100_000
 UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # for a terminal that does not report its size
 FEWEST_COLUMNS = 20  # a narrower terminal cuts the lines itself
 
-_FILLING = re.compile(r" +(?=(?:\x1b\[0m)?$)")
+# It begins only where no blank is before: else each blank of a long row would be tried as its beginning.
+_FILLING = re.compile(r"(?<! ) +(?=(?:\x1b\[0m)?$)")
 
 
 class PlaybookConsole(Console):

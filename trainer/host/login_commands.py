@@ -17,6 +17,8 @@ NAME = "hostname"
 # The hash of an archive's lock, its size, the offset to begin at, and how many seconds to wait for more.
 GIVE = re.compile(r"give ([0-9a-f]{1,64}) ([0-9]{1,15}) ([0-9]{1,15}) ([0-9]{1,2})")
 BLOCK_BYTES = 1 << 20
+# The most sessions of the login that give an archive at once; a host that is refused asks another one.
+MOST_SESSIONS = 16
 
 
 def main() -> str | None:
@@ -28,11 +30,27 @@ def main() -> str | None:
         return None
     if given := GIVE.fullmatch(asked):
         size, offset, silent = map(int, given.groups()[1:])
+        if older_sessions() >= MOST_SESSIONS:
+            return f"{socket.gethostname()}: {MOST_SESSIONS} hosts take archives from here already"
         return give(Path(environments), given[1], size, offset, silent)
     if may == ["shell"]:
         os.execv("/bin/sh", ["sh", "-c", asked] if asked else ["-sh"])  # noqa: S606 - a shell is asked for
     what = f"{socket.gethostname()}: psfleet's login does here what a deployment needs, and `{NAME}`"
     return f"{what}. For a shell, set ssh_mesh_shell: true and deploy"
+
+
+def older_sessions() -> int:
+    """Return how many processes run this program for the same account that began before this one."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    begins = dict[int, tuple[int, int]]()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if process.stat().st_uid == os.getuid() and (process / "cmdline").read_bytes() == own:
+                begun = int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+                begins[int(process.name)] = begun, int(process.name)
+        except OSError:  # noqa: PERF203 - it has ended
+            continue
+    return sum(begun < begins[os.getpid()] for begun in begins.values())
 
 
 def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int) -> str | None:

@@ -1,8 +1,10 @@
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ def test_a_host_cannot_make_the_controller_fetch_another_file(path: object, size
     action._take = lambda _step, _arguments: {"path": path, "size": size, "left_out": []}
     action._login = lambda: 1000
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
-    answer = action._act({"run": RUN, "tasks": []})
+    answer = action._act({"run": RUN, "tasks": [], "limit_megabytes": 1})
     assert answer["failed"]
     assert answer["msg"].startswith("node1 has packed ")
     assert answer["msg"].endswith("bytes; expected (?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\\.tar\\.gz")
@@ -129,6 +131,22 @@ def test_the_reason_of_a_host_that_packs_nothing_is_noted_without_a_failure(*, d
         return {"failed": True, "msg": "/var/tmp has 0 bytes free"}
 
     action._take, action._login = packs_nothing, lambda: "ada"
-    answer = action._act({"run": RUN, "tasks": []})
+    answer = action._act({"run": RUN, "tasks": [], "limit_megabytes": 1})
     why = "no\\x1b[2J answer" if damaged else "/var/tmp has 0 bytes free"
     assert answer == {"changed": False, "files": [], "left_out": [f"node1: everything: {why}"]}
+
+
+def test_a_host_that_never_packs_its_files_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of this host never answers; the run of the others goes on to its end."""
+    monkeypatch.setattr(collect_run, "PATIENCE_SECONDS", 0.2)
+    action = action_of(collect_run.ActionModule, inventory_hostname="node1")
+
+    def never(_step: object, _arguments: object) -> object:
+        with suppress(Exception):  # as Ansible does in places
+            return subprocess.run(["sleep", "300"], check=False)
+        return None
+
+    action._take, action._login = never, lambda: 1000
+    answer = action._act({"run": RUN, "tasks": [], "limit_megabytes": 1})
+    assert answer["left_out"] == ["node1: everything: packing its files took longer than 0 s"]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

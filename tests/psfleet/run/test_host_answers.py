@@ -311,3 +311,11 @@ def test_a_long_reason_of_a_host_is_shortened() -> None:
     told = {**ANSWERS["trainer_tasks"], "tasks": [{**WORKER, "reason": exception_in(PRINTED.read_text())}]}
     (worker,) = checked("trainer_tasks", told, ASKED)["tasks"]
     assert worker["reason"] == "NotFoundError: /data/mnist/train.csv; No such file or directory"
+
+
+@pytest.mark.parametrize("field", ["run_id", "name", "state", "phase", "ended_by", "result"])
+def test_a_long_name_that_a_host_tells_is_refused_before_it_is_shown(field: str) -> None:
+    ends = {"phase": "", "ended_by": "", "bytes_received": None, "bytes_sent": None}
+    told = {**ANSWERS["trainer_tasks"], "tasks": [{**task("worker0"), **ends, field: " " * 20_000}]}
+    with pytest.raises(UnusableError, match=rf"tasks\[0\]\.{field} is"):
+        checked("trainer_tasks", told, {"tasks": [], "others": True, "details": True})

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.status import ClusterStatus, TaskRow
@@ -397,3 +398,19 @@ def test_a_run_of_another_inventory_may_still_be_going_on() -> None:
     shown = ClusterStatus.of(PLAN, {"node1": answer(task("worker0"))}, {"monday": ["far1", "far2"]})
     (note,) = [note for note in shown.notes if note.startswith("Run ")]
     assert note.startswith("Run monday may still be going on: it has tasks on far1, far2, which")
+
+
+def test_blanks_of_a_host_take_time_in_proportion_to_their_number() -> None:
+    """A search that begins at each blank would take many minutes for these."""
+    console = PlaybookConsole(0)
+    text = f"a{' ' * 90_000}b"
+    assert console.lines(*[Text(text)] * 20, Text("c   ")) == [*[text] * 20, "c"]
+
+
+@pytest.mark.parametrize("field", ["reason", "log", "log_end", "finished"])
+def test_long_texts_of_a_host_are_shown_in_short(field: str) -> None:
+    text = " " * 50_000 + "x" + " " * 50_000 + "y" * 100_000
+    for state in ("active (running)", "failed (Result: exit-code)", "activating (auto-restart)"):
+        row = task("worker0", state, failed=state.startswith("failed")) | {field: text}
+        shown = lines(status(answer(task("ps0"), row)), 80, verbose=True)
+        assert sum(map(len, shown)) < 5000

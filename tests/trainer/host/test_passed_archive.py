@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -136,6 +137,35 @@ def test_a_neighbour_reports_at_once_that_it_removed_its_archive(tmp_path: Path)
 def test_a_neighbour_waits_for_a_missing_archive_no_longer_than_requested(tmp_path: Path) -> None:
     done = subprocess.run(given(tmp_path, silent=0)("node1", 0), capture_output=True, check=False)
     assert done.stdout == b""
+
+
+def test_a_login_gives_to_a_limited_number_of_hosts_at_once(tmp_path: Path) -> None:
+    command = given(tmp_path, silent=99)("node1", 0)
+    waiting = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(login_commands.MOST_SESSIONS)
+    ]
+    try:
+        ours = [Path(f"/proc/{process.pid}/cmdline") for process in waiting]
+        deadline = time.monotonic() + 60
+        while not all(b"login_commands" in path.read_bytes().split(b"\0")[3] for path in ours):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        more = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (more.returncode, more.stdout) == (1, "")
+        assert "16 hosts take archives from here already" in more.stderr
+        asked = subprocess.run(asked_of(tmp_path, "hostname"), capture_output=True, text=True, check=False)
+        assert asked.returncode == 0
+        waiting[0].kill()
+        waiting[0].wait()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as next_one:
+            with pytest.raises(subprocess.TimeoutExpired):
+                next_one.wait(2)
+            next_one.kill()
+    finally:
+        for process in waiting:
+            process.kill()
+            process.communicate()
 
 
 @pytest.mark.usefixtures("source")
