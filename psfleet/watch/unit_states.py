@@ -38,6 +38,8 @@ POLLS_UNTIL_SILENT = 3
 ABSENT_POLLS = 2
 
 _LOG_BYTES = 16384
+# Characters of a task's reason: its own words, and a hint.
+_MOST_OF_A_REASON = 600
 # What a task writes into its file in `endings` (trainer/process/ending.py).
 _ENDED_BY_SIGTERM = f'"exit_code": {STOPPED}}}'
 # The host's clock, beside the properties that systemd prints.
@@ -301,7 +303,7 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
             trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet >= HUNG_SECONDS else "",
             exit_code=STOPPED if f"{name}.json" in files else counted(values.get("ExecMainStatus")),
             restarts=counted(values.get("NRestarts")) or 0,
-            why=in_a_line(why, 200),
+            why=in_a_line(why, _MOST_OF_A_REASON),
             rebooted=boot_file(Path(), task["job"], task["index"]).name in files,
             saves=tuple(noted_places(noted)),
             rate=_rate(step) if runs else None,

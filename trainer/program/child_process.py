@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
-from trainer.contract.exit_codes import CLUSTER_BROKE, FINISHED, OUT_OF_MEMORY, PROGRAM, STOPPED
-from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory
+from trainer.contract.exit_codes import (
+    CLUSTER_BROKE,
+    FINISHED,
+    NO_RESTART,
+    OUT_OF_MEMORY,
+    PROGRAM,
+    STOPPED,
+    USAGE,
+)
+from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory, last_words
 from trainer.host.memory import memory_remedy
 from trainer.process.console import say
 from trainer.process.lost_connection import is_lost_connection
+from trainer.program.usage_errors import usage_error_in
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_STOP = 20.0
@@ -42,7 +51,12 @@ class Ending:
 
 
 class ProgramProcess:
-    """A running program, in a session of its own."""
+    """A running program, in a session of its own.
+
+    `served` says whether it was seen listening at its task's port: its command line was no usage error then.
+    """
+
+    served = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
         """Start the program in the directory. Raises OSError."""
@@ -103,20 +117,30 @@ class ProgramProcess:
         if code < 0:
             usual = ", as the kernel does where memory runs out" if code == -signal.SIGKILL else ""
             return Ending(exit_code, f"the program was killed by {signal.Signals(-code).name}{usual}")
-        exception = self._last_exception()
-        reason = in_short(exception)
-        if code == _PYTHON_RAISED and exception:
-            if is_out_of_memory(exception):
-                return Ending(OUT_OF_MEMORY, f"{reason}\n{memory_remedy()}")
-            is_lost = is_lost_connection(f"{exception.partition(':')[0]}: {reason}")
-            return Ending(CLUSTER_BROKE if is_lost else PROGRAM, reason)
-        return Ending(exit_code, reason or f"the program ended with exit code {code}")
+        return self._failure(code)
 
-    def _last_exception(self) -> str:
-        """Return why the program ended by its standard error, if that is a readable file; else ""."""
+    def _failure(self, code: int) -> Ending:
+        """Return the end of a program that left with this exit code by itself, by what it printed."""
+        printed = self._printed()
+        exception = first_cause_in(printed)
+        if exception and code == _PYTHON_RAISED and is_out_of_memory(exception):
+            return Ending(OUT_OF_MEMORY, f"{in_short(exception)}\n{memory_remedy()}")
+        if exception:
+            reason = in_short(exception)
+            is_lost = is_lost_connection(f"{exception.partition(':')[0]}: {reason}")
+            raised = CLUSTER_BROKE if is_lost else PROGRAM
+            return Ending(raised if code == _PYTHON_RAISED else code, reason)
+        if not self.served and (usage := usage_error_in(printed)):
+            return Ending(code if code in NO_RESTART else USAGE, usage)
+        last_line = last_words(printed.splitlines()).rpartition("\n")[2].strip()
+        reason = f"the program ended with exit code {code}"
+        return Ending(code, f"{reason}; its last line: {last_line}" if last_line else reason)
+
+    def _printed(self) -> str:
+        """Return the end of the program's output, if its standard error is a readable file; else ""."""
         if self._start_of_errors is not None:
             with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(self._start_of_errors, size - _TAIL_BYTES))
-                return first_cause_in(file.read().decode(errors="replace"))
+                return file.read().decode(errors="replace")
         return ""

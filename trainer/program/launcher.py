@@ -6,7 +6,6 @@ The launcher does not import TensorFlow; only the program does (docs/programs.md
 import ctypes
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,8 +20,9 @@ from trainer.contract.program_arguments import filled
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
 from trainer.host.task_units import ONLY_SERVES
+from trainer.host.port_checks import read_port_facts
 from trainer.process import gpus
-from trainer.process.cluster import PROGRAM_CHIEF
+from trainer.process.cluster import PROGRAM_CHIEF, split_address
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.flags import Options
@@ -33,6 +33,7 @@ from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
 from trainer.program.serving_note import only_serves, serving_note
+from trainer.program.hints import with_hint
 
 # The folder in which `import psfleet_records` finds the library.
 LIBRARY = Path(__file__).resolve().parent / "library"
@@ -53,12 +54,6 @@ _STILL_THERE = "its port still answers"
 _HINT_SECONDS = 60.0
 _HINT = "it trains, sleeps, hangs or waits for a task that has ended"
 _PAGE = "docs/programs.md, When the run is over"
-# TensorFlow 2's errors for a script of TensorFlow 1.
-_OF_TENSORFLOW1 = re.compile(
-    r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
-    r"|when eager execution is enabled"
-)
-_HINT_TENSORFLOW1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, docs/port-a-script.md"
 
 
 @dataclass(frozen=True)
@@ -165,6 +160,7 @@ class _Launcher:
         self._gets_on_at = time.monotonic() + _SECONDS_TO_GET_ON
         self._task = options.cluster.task
         self._is_lead = False
+        self._port = 0
         self._next_ping = 0.0
         self._complained = False
         self._process: ProgramProcess | None = None
@@ -181,12 +177,12 @@ class _Launcher:
         gpus.require_driver(self._task, os.environ)
         program = Program.read(options.program or Path())
         for address in cluster.get(options.cluster.job, [])[options.cluster.index :][:1]:
+            self._port = split_address(address)[1]
             require_own(self._task, address)
         ending = self._live(program)
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
             ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
-        if not program.tensorflow1 and _OF_TENSORFLOW1.search(ending.reason):
-            ending = replace(ending, reason=f"{ending.reason} ({_HINT_TENSORFLOW1})")
+        ending = replace(ending, reason=with_hint(ending.code, ending.reason, program))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
             return STOPPED
@@ -220,19 +216,26 @@ class _Launcher:
         self._process, self._status = process, f"running {Path(program.file).name}"
         self.report(phase="training", reason="", missing=[])
         notify("READY=1", f"STATUS={self._status}")
+
+        def tick() -> None:
+            if self._ping() and not process.served:
+                process.served = bool(read_port_facts([self._port]).holders)
+
         try:
-            return process.wait(self._stop, self._ping)
+            return process.wait(self._stop, tick)
         finally:
             self._process = None
 
-    def _ping(self) -> None:
-        if time.monotonic() >= self._next_ping:
+    def _ping(self) -> bool:
+        """Give a sign of life if it is time for one; return whether it was."""
+        if is_time := time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
             self.report()
             self._tell_whether_it_only_serves()
             if time.monotonic() >= self._gets_on_at:
                 self._lives.get_on()
+        return is_time
 
     def _tell_whether_it_only_serves(self) -> None:
         """Tell systemd, and so a watching train.yml, once the program does nothing but wait in `join()`."""

@@ -1,0 +1,36 @@
+"""Hints that follow the reason of a failed program: what psfleet does otherwise than the program expects."""
+
+import re
+
+from trainer.contract.exit_codes import USAGE
+from trainer.contract.run_program import RunProgram
+
+FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
+_THE_FLAGS = "--job_name, --task_index, --ps_hosts and --worker_hosts"
+_WHERE = "docs/programs.md, other flags"
+# The hint about flags, by whether the program gets the four flags.
+_OF_FLAGS = {
+    True: f"psfleet passes {_THE_FLAGS}; for other names set trainer_program_flags: false and, for example, "
+    f'trainer_program_arguments: ["--job={{job_name}}", "--workers={{worker_hosts}}"] ({_WHERE})',
+    False: "psfleet passes trainer_program_arguments alone, with placeholders such as {job_name} and "
+    f"{{worker_hosts}}; trainer_program_flags: true adds {_THE_FLAGS} ({_WHERE})",
+}
+# Exceptions of programs that read the command line themselves, and name what they got.
+_REFUSED_FLAG = re.compile(
+    rf"--(?:{'|'.join(FLAGS)})\b|command line flag '|option --?\S+ (?:not recognized|requires argument)"
+)
+# TensorFlow 2's errors for a script of TensorFlow 1.
+_OF_TENSORFLOW1 = re.compile(
+    r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
+    r"|when eager execution is enabled"
+)
+_TENSORFLOW1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, docs/port-a-script.md"
+
+
+def with_hint(code: int, reason: str, program: RunProgram) -> str:
+    """Return the reason of a program that ended with a task's exit code, with the hint that fits it."""
+    if code == USAGE or _REFUSED_FLAG.search(reason):
+        return f"{reason}\n{_OF_FLAGS[program.flags]}"
+    if not program.tensorflow1 and _OF_TENSORFLOW1.search(reason):
+        return f"{reason} ({_TENSORFLOW1})"
+    return reason

@@ -1,0 +1,46 @@
+"""Usage errors of programs: the words with which a program refuses its command line.
+
+argparse, optparse, click, typer, docopt, fire, getopt and absl have words of their own, and many scripts
+print a line "usage: ..". An exit code does not tell: argparse's 2 and absl's 1 mean something else in other
+programs.
+"""
+
+import re
+
+from trainer.host.error_lines import is_of_a_library
+
+_USAGE = re.compile(r"usage:", re.IGNORECASE)
+# The line that says what is wrong, beside a usage: of argparse and optparse, of click and fire, of typer.
+_BESIDE_USAGE = re.compile(r"\S.*: error: \S|error: \S|\u2502 ", re.IGNORECASE)
+# The line that says what is wrong, without a usage: of absl, and of Python's getopt.
+_ALONE = re.compile(
+    r"FATAL Flags parsing error:"
+    r"|option -\S+ (?:not recognized|requires argument|must not have an argument|not a unique prefix)"
+)
+# fire prints its error before the usage, the others print theirs after it.
+_LINES_BEFORE = 3
+_FRAME = " \u2502"
+_MOST_LINES = 3
+# absl adds this advice to each error.
+_ADVICE = "Pass --helpshort or --helpfull"
+# TensorFlow's log line of a server: a program that starts one has accepted its command line.
+_SERVED = "Started server with target"
+
+
+def usage_error_in(text: str) -> str:
+    """Return the words of the usage error in a program's output, in at most three lines; "" if it has none.
+
+    Example: of argparse's usage and its error "a.py: error: unrecognized arguments: --x", it is the error.
+    """
+    if _SERVED in text:
+        return ""
+    printed = (line.strip() for line in text.splitlines() if not is_of_a_library(line))
+    lines = [line for line in printed if line and not line.startswith(_ADVICE)]
+    usages = [number for number, line in enumerate(lines) if _USAGE.match(line)]
+    if usages:
+        around = lines[max(usages[-1] - _LINES_BEFORE, 0) :]
+        words = [line.strip(_FRAME) for line in around if _BESIDE_USAGE.match(line)] or lines[usages[-1] :]
+    else:
+        alone = [number for number, line in enumerate(lines) if _ALONE.match(line)]
+        words = lines[alone[-1] :] if alone else []
+    return "\n".join(words if len(words) <= _MOST_LINES else [*words[:2], words[-1]])
