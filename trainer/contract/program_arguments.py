@@ -4,10 +4,23 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-PLACEHOLDERS = ("data_dir", "run_dir", "task_index")
+# What each placeholder gives: see docs/programs.md.
+PLACEHOLDERS = (
+    *("data_dir", "run_dir", "job_name", "task_index", "task_host", "task_port"),
+    *("ps_hosts", "worker_hosts", "chief_hosts", "cluster", "cluster_file"),
+)
+# Names that people try, which do not resemble the placeholder that they mean.
+_OTHER_NAMES = {
+    "job": "job_name",
+    "ps": "ps_hosts",
+    "workers": "worker_hosts",
+    "chief": "chief_hosts",
+    "cluster_spec": "cluster",
+    "clusterspec": "cluster",
+}
 # A backslash before a placeholder keeps it. Other braces belong to the program: JSON, or {epoch} in a name.
-_PLACEHOLDER = re.compile(r"(\\?)\{([a-z]+[_-]?[a-z]*)\}")
-_NEARLY = 0.85
+_PLACEHOLDER = re.compile(r"(\\?)\{([A-Za-z]+(?:[_-][A-Za-z]+)*)\}")
+_NEARLY = 0.8
 
 
 def filled(argument: str, values: Mapping[str, str]) -> str:
@@ -34,4 +47,5 @@ def misspelled(argument: str) -> dict[str, str]:
 
 
 def _meant(name: str) -> str:
-    return next(iter(get_close_matches(name, PLACEHOLDERS, 1, _NEARLY)), "")
+    lower = name.lower()
+    return _OTHER_NAMES.get(lower) or next(iter(get_close_matches(lower, PLACEHOLDERS, 1, _NEARLY)), "")

@@ -16,7 +16,9 @@ from itertools import chain
 from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
-from trainer.contract.program_arguments import filled
+from trainer.contract.json_files import write_json
+from trainer.contract.plan import JOBS
+from trainer.contract.program_arguments import filled, placeholders
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
 from trainer.host.task_units import ONLY_SERVES
@@ -32,8 +34,8 @@ from trainer.process.proxies import bypass_proxies
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
+from trainer.program.hints import FLAGS, with_hint
 from trainer.program.serving_note import only_serves, serving_note
-from trainer.program.hints import with_hint
 
 # The folder in which `import psfleet_records` finds the library.
 LIBRARY = Path(__file__).resolve().parent / "library"
@@ -73,18 +75,36 @@ class Program(RunProgram):
             raise TaskFailure(CONFIGURATION, f"{program.file} is not on this host, which {lacks}")
         return program
 
-    def command(self, options: Options) -> list[str]:
-        """Return the program's command line, with the Python that runs the launcher."""
-        cluster = options.cluster
-        flags = [f"--job_name={cluster.job}", f"--task_index={cluster.index}"]
-        flags += [f"--{job}_hosts={','.join(hosts)}" for job, hosts in cluster.jobs.items()]
-        values = {
+    def command(self, options: Options, cluster: Mapping[str, Sequence[str]], directory: Path) -> list[str]:
+        """Return the program's command line, with the Python that runs the launcher.
+
+        `cluster` maps each job to its addresses; `directory` is the working directory. Raises OSError if the
+        file of the cluster cannot be written there.
+        """
+        own = options.cluster
+        hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in JOBS}
+        host, _, port = _address_in(cluster, options).rpartition(":")
+        # Tasks of one host share the directory.
+        cluster_file = directory.absolute() / f"cluster.{own.task}.json"
+        values = hosts | {
             "data_dir": options.settings.data_dir,
-            "run_dir": str((options.run_directory or Path.cwd()).absolute()),
-            "task_index": str(cluster.index),
+            "run_dir": str(directory.absolute()),
+            "job_name": own.job,
+            "task_index": str(own.index),
+            "task_host": host,
+            "task_port": port,
+            "cluster": json.dumps(cluster),
+            "cluster_file": str(cluster_file),
         }
-        arguments = [filled(argument, values) for argument in self.arguments]
-        return [sys.executable, self.file, *(flags if self.flags else ()), *arguments]
+        if any("cluster_file" in placeholders(argument) for argument in self.arguments):
+            write_json(cluster_file, cluster)
+        flags = [f"--{name}={values[name]}" for name in FLAGS]
+        return [
+            sys.executable,
+            self.file,
+            *(flags if self.flags else ()),
+            *(filled(argument, values) for argument in self.arguments),
+        ]
 
 
 def run_program(options: Options, lives: Lives) -> int:
@@ -154,6 +174,11 @@ def _tf_config(options: Options, given: str) -> str:
     return json.dumps({"cluster": jobs, "task": {"type": cluster.job, "index": cluster.index}})
 
 
+def _address_in(cluster: Mapping[str, Sequence[str]], options: Options) -> str:
+    """Return the `host:port` of the task; "" if the cluster lacks it."""
+    return next(iter(cluster.get(options.cluster.job, ())[options.cluster.index :]), "")
+
+
 class _Launcher:
     def __init__(self, options: Options, stop: threading.Event, lives: Lives) -> None:
         self._options, self._stop, self._lives = options, stop, lives
@@ -176,10 +201,10 @@ class _Launcher:
         self._is_lead = self._task == lead_task(cluster)
         gpus.require_driver(self._task, os.environ)
         program = Program.read(options.program or Path())
-        for address in cluster.get(options.cluster.job, [])[options.cluster.index :][:1]:
+        if address := _address_in(cluster, options):
             self._port = split_address(address)[1]
             require_own(self._task, address)
-        ending = self._live(program)
+        ending = self._live(program, cluster)
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
             ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
         ending = replace(ending, reason=with_hint(ending.code, ending.reason, program))
@@ -203,13 +228,14 @@ class _Launcher:
                 say(f"progress cannot be written in {directory}: {error.strerror}")
             self._complained = True
 
-    def _live(self, program: Program) -> Ending:
+    def _live(self, program: Program, cluster: Mapping[str, Sequence[str]]) -> Ending:
         options = self._options
         directory = options.run_directory or Path.cwd()
         environment = program_environment(options, program, os.environ)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            process = ProgramProcess(program.command(options), environment, directory)
+            command = program.command(options, cluster, directory)
+            process = ProgramProcess(command, environment, directory)
         except OSError as error:
             reason = f"{program.file} cannot be run in {directory}: {error}"
             raise TaskFailure(CONFIGURATION, reason) from error

@@ -198,6 +198,8 @@ def test_arguments_with_unknown_or_empty_placeholders_are_refused() -> None:
     (told,) = problems(["a"], ["b"], trainer_program_arguments=["--data={datadir}"])
     expected = r"expected {data_dir}, or \{datadir} to pass it on as it is"
     assert told == f"{name} has {{datadir}}, which is no placeholder; {expected}"
+    (told,) = problems(["a"], ["b"], trainer_program_arguments=["--workers={workers}", "{job_name}"])
+    assert told.startswith(f"{name} has {{workers}}, which is no placeholder; expected {{worker_hosts}},")
     given = ["--data={data_dir}", '{"a": 1}', "{epoch}"]
     (told,) = problems(["a"], ["b"], trainer_program_arguments=given)
     assert told.startswith(f"{name} has {{data_dir}}, and worker0 has none; expected trainer_data_source,")

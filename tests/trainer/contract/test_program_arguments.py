@@ -27,6 +27,10 @@ def test_known_placeholders_are_filled_and_escaped_or_unknown_ones_stay(argument
     [
         ("--a={datadir} {data-dir}", {"datadir": "data_dir", "data-dir": "data_dir"}),
         ("{taskindex}{rundir}", {"taskindex": "task_index", "rundir": "run_dir"}),
+        ("{jobname} {JOB_NAME} {job}", dict.fromkeys(("jobname", "JOB_NAME", "job"), "job_name")),
+        ("{ps_host} {ps} {workers}", {"ps_host": "ps_hosts", "ps": "ps_hosts", "workers": "worker_hosts"}),
+        ("{cluster_spec} {clusters}", dict.fromkeys(("cluster_spec", "clusters"), "cluster")),
+        ("{job_name}{cluster_file}{data_dir}{task_port}", {}),
         ("\\{datadir}{data_dir}", {}),
         ('{epoch} {task} {index} {run_id} {dir} {data} {batch_size} {"data_dirs": 1}', {}),
     ],
@@ -35,4 +39,4 @@ def test_a_placeholder_close_to_a_known_name_counts_as_misspelled(
     argument: str, meant: dict[str, str]
 ) -> None:
     assert misspelled(argument) == meant
-    assert placeholders(argument) == ({"data_dir"} if "{data_dir}" in argument else set())
+    assert ("data_dir" in placeholders(argument)) == ("{data_dir}" in argument)
