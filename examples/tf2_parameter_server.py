@@ -9,7 +9,6 @@ Each task needs TF_CONFIG; by hand, one terminal for each (`type` and `index` ar
 The chief ends by itself; end the others with Ctrl-C. By psfleet, with the groups chief, ps and worker:
 
     trainer_program: examples/tf2_parameter_server.py
-    trainer_program_flags: false
     trainer_program_arguments: [--steps=300]
 """
 

@@ -20,6 +20,7 @@ from trainer.contract.rules import (
 VARIABLE = "trainer_programs"
 # The name that `-e` chooses a program with: -e program=mnist.
 OPTION = "program"
+FLAGS = "trainer_program_flags"
 # The keys of a named program -> the variables that supply a key's value if the program lacks it.
 PROGRAM_KEYS = {
     "path": "trainer_program",
@@ -129,7 +130,7 @@ def programs_of(
     overridden = {*PROGRAM_KEYS.values()} & command_line.keys() - {"trainer_program"}
 
     def program(name: str) -> Program:
-        own = {PROGRAM_KEYS[key]: value for key, value in keys_of[name].items()}
+        own = {PROGRAM_KEYS[key]: value for key, value in keys_of[name].items() if value is not None}
         of_all = {variable: values[variable] for variable in PROGRAM_KEYS.values()}
         # A value from -e applies to the program that runs, and overrides the inventory's value for all
         # programs.

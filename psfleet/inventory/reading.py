@@ -10,7 +10,7 @@ from typing import Any
 from psfleet.inventory.addresses import ValuesByHost
 from psfleet.inventory.ansible_settings import host_key_problems
 from psfleet.inventory.groups import group_problems
-from psfleet.inventory.named_programs import VARIABLE, Programs, choice_problems, programs_of
+from psfleet.inventory.named_programs import FLAGS, VARIABLE, Programs, choice_problems, programs_of
 from psfleet.inventory.placement import Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
@@ -75,7 +75,10 @@ class Inventory:
     @cached_property
     def programs(self) -> Programs:
         """The user's own programs, without the refused ones."""
-        values = next(iter(self.converted[0].values()), {})
+        values = dict(next(iter(self.converted[0].values()), {}))
+        # A program beside a chief is TensorFlow 2's, which reads TF_CONFIG.
+        if values.get(FLAGS, True) is None:
+            values[FLAGS] = not self.groups.get("chief")
         given = {name for of_host in self.variables.values() for name in of_host}
         return programs_of(values, self.command_line, given)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
-from psfleet.inventory.named_programs import OPTION, VARIABLE, named_programs_rule
+from psfleet.inventory.named_programs import FLAGS, OPTION, VARIABLE, named_programs_rule
 from psfleet.inventory.requested_tasks import tasks_rule
 from psfleet.inventory.success_policy import POLICY_RULE
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
@@ -137,7 +137,8 @@ _PROGRAM_RULES: Mapping[str, Rule] = {
         "CUDA_VISIBLE_DEVICES; true and null stand in quotes",
         _to_environment,
     ),
-    **dict.fromkeys((f"trainer_program_{name}" for name in ("flags", "observed", "tensorflow1")), BOOLEAN),
+    FLAGS: or_null(BOOLEAN, "true without a group chief, false with one"),
+    **dict.fromkeys((f"trainer_program_{name}" for name in ("observed", "tensorflow1")), BOOLEAN),
     "trainer_program_requirements": _PATH,
     "trainer_program_end_deadline_minutes": number(0),
     "trainer_program_collect": Rule(

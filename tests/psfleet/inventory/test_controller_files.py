@@ -87,6 +87,29 @@ def test_a_program_file_data_and_a_chief_give_the_expected_facts(tmp_path: Path)
     }
 
 
+@pytest.mark.parametrize(
+    ("chief", "given", "flags"),
+    [
+        (False, {}, True),
+        (True, {}, False),
+        (True, {"trainer_program_flags": True}, True),
+        (False, {"trainer_program_flags": False}, False),
+        (True, {"trainer_program_flags": "null"}, False),
+    ],
+)
+def test_a_program_beside_a_chief_gets_the_flags_only_if_asked_for(
+    program: Path, tmp_path: Path, chief: bool, given: dict[str, object], flags: bool
+) -> None:
+    tree: Any = hosts_file({"node1": {}}, {"node1": {}})
+    if chief:
+        tree["tf_cluster"]["children"]["chief"] = {"hosts": {"node1": {}}}
+    shown = facts(
+        written(tmp_path / "cluster", {"hosts.yml": tree}), {"trainer_program": str(program), **given}
+    )
+    assert shown["cluster_programs"][0]["flags"] is flags
+    assert shown["cluster_settings"]["program"]["flags"] is flags
+
+
 def test_relative_paths_and_home_are_resolved_as_by_the_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
