@@ -4,6 +4,7 @@ import re
 
 from trainer.contract.exit_codes import USAGE
 from trainer.contract.run_program import RunProgram
+from trainer.program.file_hints import file_hint
 
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
 _THE_FLAGS = "--job_name, --task_index, --ps_hosts and --worker_hosts"
@@ -33,4 +34,5 @@ def with_hint(code: int, reason: str, program: RunProgram) -> str:
         return f"{reason}\n{_OF_FLAGS[program.flags]}"
     if not program.tensorflow1 and _OF_TENSORFLOW1.search(reason):
         return f"{reason} ({_TENSORFLOW1})"
-    return reason
+    hint = file_hint(reason, program)
+    return f"{reason}\n{hint}" if hint else reason
