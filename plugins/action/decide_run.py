@@ -23,7 +23,7 @@ from psfleet.run.folder import (
 from psfleet.run.going_on import RefusedError, elsewhere, going_on, stopped_tasks, unstopped
 from psfleet.run.person import beginning
 from psfleet.run.places import absent, is_elastic, leaving, left_out
-from psfleet.run.settings import can_resize, resumed_settings
+from psfleet.run.settings import can_resize, older_program, resumed_settings
 from psfleet.run.start import Folder, decide, hindrances
 from psfleet.watch.exports import (
     described_export,
@@ -213,6 +213,8 @@ class ActionModule(ControllerAction):
                 raise RefusedError(what) from error
         run = described_run(folder, settings, tasks) | {"action": action}
         run |= self._starting(run, begun, hosts)
+        if action == "start" and begun and (older := older_program(begun["program"], today["program"])):
+            run["told"] = "\n".join(filter(None, [f"Run {run_id} goes on with {older}", run["told"]]))
         if action == "start":
             by, now = self.variables["cluster_person"], datetime.now(tz=timezone.utc)
             run["settings"]["begun"] = beginning(run["settings"], by, now)

@@ -140,7 +140,7 @@ def _resumed_program(
         variable = "program" if now.get("name") else "trainer_program"
         raise ValueError(
             f"it runs {_program_name(begun)}, and a run keeps its program; "
-            f"{variable} is {_program_name(today)} now"
+            f"{variable} is {_program_name(today)} now: begin a new run, without run_id"
         )
     if begun is None:
         return None
@@ -153,3 +153,13 @@ def _program_name(program: Mapping[str, Any] | None) -> str:
         return "no program of the user's"
     named = f"{program['name']}, " if program.get("name") else ""
     return f"{named}{program['file'].rpartition('/')[2]} (release {program['release']})"
+
+
+def older_program(begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None) -> str:
+    """Return which release of a program a resumed run has, if another is deployed today; else ""."""
+    if not begun or not today or begun.get("name", "") != today.get("name", ""):
+        return ""
+    if begun["release"] == today["release"]:
+        return ""
+    now = f"the inventory has release {today['release']}, which a new run trains, without run_id"
+    return f"{_program_name(begun)}, the program that it began with; {now}"

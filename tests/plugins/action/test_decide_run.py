@@ -127,6 +127,11 @@ def test_a_new_run_needs_a_chosen_program_and_a_resumed_run_keeps_its_own(tmp_pa
     write_json(tmp_path / "r1" / "state.json", {"state": "stopped"})
     goes_on = decided("r1", other, ["mnist", "clicks"])["run"]
     assert (goes_on["action"], goes_on["settings"]["program"]) == ("start", own)
+    assert goes_on["told"] == ""
+    repaired = decided("r1", {**own, "release": "new"})["run"]
+    assert repaired["settings"]["program"] == own
+    assert repaired["told"].startswith("Run r1 goes on with clicks, clicks.py (release clicks), the program")
+    assert "the inventory has release new, which a new run trains, without run_id" in repaired["told"]
 
 
 def test_workers_join_a_run_that_goes_on_only_from_where_it_began(tmp_path: Path) -> None:

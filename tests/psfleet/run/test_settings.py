@@ -181,7 +181,11 @@ CLICKS = {**PROGRAM, "name": "clicks"}
     ("begun", "today", "words"),
     [
         (PROGRAM, None, r"it runs train.py \(release abc\), and a run keeps its program"),
-        (PROGRAM, OTHER, r"it runs train.py \(release abc\), and a run keeps its program"),
+        (
+            PROGRAM,
+            OTHER,
+            r"\(release abc\), and a run keeps its program; .* now: begin a new run, without run_id",
+        ),
         (CLICKS, {**CLICKS, "name": "mnist"}, r"clicks, train.py .*; program is mnist, train.py .* now"),
         (None, PROGRAM, r"trainer_program is train.py \(release abc\) now"),
     ],

@@ -1,0 +1,51 @@
+"""What people can do about a run that failed: go on with it, or repair its program and begin another."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainer.contract.exit_codes import (
+    CLUSTER_BROKE,
+    CONFIGURATION,
+    FINISHED,
+    OUT_OF_MEMORY,
+    PEERS_MISSING,
+    STOPPED,
+)
+
+# Exit codes of a program's task that do not speak of the program's code. Those from 128 on are signals.
+_NOT_THE_PROGRAMS = (FINISHED, PEERS_MISSING, OUT_OF_MEMORY, CLUSTER_BROKE, CONFIGURATION, STOPPED)
+_FIRST_SIGNAL = 128
+
+
+def how_to_go_on(run: Mapping[str, Any], global_step: object, endings: Iterable[Mapping[str, Any]]) -> str:
+    """Return what to do about a failed run, with the commands, each in a line of its own.
+
+    `run` is the result of decide_run; `global_step` is the last one that was seen, or nothing; `endings` are
+    the tasks as trainer_tasks reports their ends.
+
+    A run keeps its program, so a repaired program needs a new run. Any other run is resumed.
+    """
+    program = run["settings"]["program"]
+    failed, again = f"Run {run['id']} failed", f"  ansible-playbook train.yml -e run_id={run['id']}"
+    made_steps = isinstance(global_step, int | float) and global_step > 0
+    if program and any(task["failed"] and _is_the_programs(task["exit_code"]) for task in endings):
+        name = f" -e program={program['name']}" if program.get("name") else ""
+        lines = [
+            f"{failed}, and a run keeps its program. Once the program is repaired, begin a new run:",
+            "  ansible-playbook deploy.yml",
+            f"  ansible-playbook train.yml{name}",
+        ]
+        if made_steps:
+            lines += ["If the cause was elsewhere, this command resumes it from its last checkpoint:", again]
+        return "\n".join(lines)
+    if made_steps:
+        return (
+            f"{failed}. Once its cause is fixed, this command resumes it from its last checkpoint:\n{again}"
+        )
+    return (
+        f"{failed} before psfleet saw a step. Once its cause is fixed, this command goes on with it:\n{again}"
+    )
+
+
+def _is_the_programs(exit_code: object) -> bool:
+    return isinstance(exit_code, int) and exit_code < _FIRST_SIGNAL and exit_code not in _NOT_THE_PROGRAMS
