@@ -12,7 +12,9 @@ from pathlib import Path
 from trainer.contract.run_program import RunProgram
 
 _WHERE = "docs/programs.md, working directory"
-_MISSING = re.compile(r"No such file|not found|does not exist|NotFoundError|cannot open|unable to open", re.I)
+_MISSING = re.compile(
+    r"No such file|not found|does not exist|(?<!Module)NotFoundError|cannot open|unable to open", re.I
+)
 # Python's words for a missing file with a relative path.
 _MISSING_RELATIVE = re.compile(r"No such file or directory: b?['\"](?!/)([^'\"]+)['\"]")
 # What logging.config.fileConfig says of a missing file, before Python 3.12.
@@ -27,12 +29,12 @@ def file_hint(reason: str, program: RunProgram) -> str:
     if _READ_ONLY in reason:
         return (
             "a program may write only in its working directory and in /tmp; its folder is read-only: use a "
-            f"relative path such as output/, which is collected ({_WHERE})"
+            f"relative path such as output/, which is collected: {_WHERE}"
         )
     if _MISSING.search(reason) and (found := next(_beside(reason, script, program.release), "")):
         return (
             f"it is in the program's folder, and the program runs in the run's directory: use "
-            f"os.path.join(os.path.dirname(__file__), {found!r}) ({_WHERE})"
+            f"os.path.join(os.path.dirname(__file__), {found!r}): {_WHERE}"
         )
     if not (_MISSING_RELATIVE.search(reason) or _MISSING_CONFIGURATION.search(reason)):
         return ""
@@ -45,13 +47,15 @@ def file_hint(reason: str, program: RunProgram) -> str:
             f"; deploy.yml carried {script.name} alone: for files beside it, trainer_program is its folder, "
             f"with trainer_program_entry: {script.name}"
         )
-    return f"{hint} ({_WHERE})"
+    return f"{hint}: {_WHERE}"
 
 
 def _beside(reason: str, script: Path, release: str) -> Iterator[str]:
     """Yield each path in a reason that exists in the program's folder, relative to the script's folder."""
     whole = [folder for folder in script.parents if folder.name == release]
-    for text in _PATH.findall(reason):
+    # Python puts a missing file in quotes; in other words, only what looks like a path is taken for one.
+    words = [text for text in _PATH.findall(reason) if "." in text or "/" in text]
+    for text in [*_MISSING_RELATIVE.findall(reason), *words]:
         path = os.path.normpath(text.rstrip("."))
         if path.startswith(("/", "..")) or path == ".":
             continue

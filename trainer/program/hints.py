@@ -12,9 +12,9 @@ _WHERE = "docs/programs.md, other flags"
 # The hint about flags, by whether the program gets the four flags.
 _OF_FLAGS = {
     True: f"psfleet passes {_THE_FLAGS}; for other names set trainer_program_flags: false and, for example, "
-    f'trainer_program_arguments: ["--job={{job_name}}", "--workers={{worker_hosts}}"] ({_WHERE})',
+    f'trainer_program_arguments: ["--job={{job_name}}", "--workers={{worker_hosts}}"]: {_WHERE}',
     False: "psfleet passes trainer_program_arguments alone, with placeholders such as {job_name} and "
-    f"{{worker_hosts}}; trainer_program_flags: true adds {_THE_FLAGS} ({_WHERE})",
+    f"{{worker_hosts}}; trainer_program_flags: true adds {_THE_FLAGS}: {_WHERE}",
 }
 # Exceptions of programs that read the command line themselves, and name what they got.
 _REFUSED_FLAG = re.compile(
@@ -31,8 +31,8 @@ _TENSORFLOW1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, doc
 def with_hint(code: int, reason: str, program: RunProgram) -> str:
     """Return the reason of a program that ended with a task's exit code, with the hint that fits it."""
     if code == USAGE or _REFUSED_FLAG.search(reason):
-        return f"{reason}\n{_OF_FLAGS[program.flags]}"
+        return f"{reason}\n({_OF_FLAGS[program.flags]})"
     if not program.tensorflow1 and _OF_TENSORFLOW1.search(reason):
         return f"{reason} ({_TENSORFLOW1})"
     hint = file_hint(reason, program)
-    return f"{reason}\n{hint}" if hint else reason
+    return f"{reason}\n({hint})" if hint else reason

@@ -60,7 +60,7 @@ def test_a_script_that_was_carried_alone_is_said_to_need_its_folder(tmp_path: Pa
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="fileConfig raises FileNotFoundError there")
 def test_a_missing_configuration_of_logging_is_named(tmp_path: Path) -> None:
     reason = failed(tmp_path, "import logging.config; logging.config.fileConfig('log.ini')", "log.ini")
-    assert reason.startswith("KeyError: 'formatters'\nlogging.config.fileConfig found no file")
+    assert reason.startswith("KeyError: 'formatters'\n(logging.config.fileConfig found no file")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,8 @@ def test_a_missing_configuration_of_logging_is_named(tmp_path: Path) -> None:
         ("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'", ""),
         ("ValueError: conf/model.json has no layers", ""),
         ("KeyError: 'a'", ""),
+        ("ModuleNotFoundError: No module named 'conf'", ""),
+        ("NotFoundError: Key conf not found in checkpoint", ""),
     ],
 )
 def test_a_write_beside_the_script_has_a_hint_and_other_failures_have_none(

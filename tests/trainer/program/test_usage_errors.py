@@ -117,7 +117,7 @@ def test_an_exception_that_names_a_flag_has_the_hint_too(tmp_path: Path) -> None
     tasks = run_alone(tmp_path, "import sys; int(sys.argv[2])", PROGRAM)
     reason = str(tasks.progress("worker0")["reason"])
     assert reason.startswith(
-        "ValueError: invalid literal for int() with base 10: '--task_index=0'\npsfleet passes"
+        "ValueError: invalid literal for int() with base 10: '--task_index=0'\n(psfleet passes"
     )
 
 
