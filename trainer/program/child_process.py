@@ -23,7 +23,7 @@ from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory,
 from trainer.host.memory import memory_remedy
 from trainer.process.console import say
 from trainer.process.lost_connection import is_lost_connection
-from trainer.program.usage_errors import usage_error_in
+from trainer.program.usage_errors import usage_alone_in, usage_error_in
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_STOP = 20.0
@@ -66,6 +66,7 @@ class ProgramProcess:
             command, cwd=directory, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
         )
         self._killed = False
+        self._script = Path(command[1]).name
 
     @property
     def pid(self) -> int:
@@ -112,6 +113,10 @@ class ProgramProcess:
         exit_code = code if code >= 0 else _KILLED - code
         if self._killed:
             return Ending(STOPPED, stopped=True)
+        if exit_code == FINISHED and not (stopped or self.served):
+            # Many scripts print their usage and call exit(), which looks like a good end.
+            usage = usage_alone_in(self._printed(), self._script)
+            return Ending(USAGE, usage) if usage else Ending(FINISHED)
         if stopped or exit_code in {FINISHED, STOPPED}:
             return Ending(exit_code, stopped=stopped or exit_code == STOPPED)
         if code < 0:

@@ -21,6 +21,8 @@ _ALONE = re.compile(
 _LINES_BEFORE = 3
 _FRAME = " \u2502"
 _MOST_LINES = 3
+# A script may say what is wrong before its usage.
+_FIRST_LINES = 3
 # absl adds this advice to each error.
 _ADVICE = "Pass --helpshort or --helpfull"
 # TensorFlow's log line of a server: a program that starts one has accepted its command line.
@@ -34,8 +36,7 @@ def usage_error_in(text: str) -> str:
     """
     if _SERVED in text:
         return ""
-    printed = (line.strip() for line in text.splitlines() if not is_of_a_library(line))
-    lines = [line for line in printed if line and not line.startswith(_ADVICE)]
+    lines = _lines(text)
     usages = [number for number, line in enumerate(lines) if _USAGE.match(line)]
     if usages:
         around = lines[max(usages[-1] - _LINES_BEFORE, 0) :]
@@ -44,3 +45,15 @@ def usage_error_in(text: str) -> str:
         alone = [number for number, line in enumerate(lines) if _ALONE.match(line)]
         words = lines[alone[-1] :] if alone else []
     return "\n".join(words if len(words) <= _MOST_LINES else [*words[:2], words[-1]])
+
+
+def usage_alone_in(text: str, script: str) -> str:
+    """Return the usage of a script that printed its own usage first and then ended well; "" if it did not."""
+    usage = usage_error_in(text)
+    first = any(_USAGE.match(line) for line in _lines(text)[:_FIRST_LINES])
+    return usage if first and script in usage else ""
+
+
+def _lines(text: str) -> list[str]:
+    printed = (line.strip() for line in text.splitlines() if not is_of_a_library(line))
+    return [line for line in printed if line and not line.startswith(_ADVICE)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.program.launched import Tasks, program, run_alone
-from trainer.contract.exit_codes import NO_RESTART, PROGRAM, USAGE
+from trainer.contract.exit_codes import FINISHED, NO_RESTART, PROGRAM, USAGE
 from trainer.program.usage_errors import usage_error_in
 
 PRINTED = Path(__file__).with_name("usage")
@@ -87,6 +87,7 @@ POSITIONAL = """
         (ABSL, "FATAL Flags parsing error: Unknown command line flag 'job_name'"),
         (POSITIONAL.format(code=1), BANNER),
         (POSITIONAL.format(code=-1), BANNER),
+        (POSITIONAL.format(code=0).replace("train.py", "main.py"), BANNER.replace("train", "main")),
         (POSITIONAL.format(code=f"'{BANNER}'"), BANNER),
     ],
 )
@@ -119,6 +120,11 @@ def test_an_exception_that_names_a_flag_has_the_hint_too(tmp_path: Path) -> None
     assert reason.startswith(
         "ValueError: invalid literal for int() with base 10: '--task_index=0'\n(psfleet passes"
     )
+
+
+def test_a_program_that_ends_well_and_names_its_usage_in_passing_made_no_usage_error(tmp_path: Path) -> None:
+    run_alone(tmp_path / "a", "print('usage: 3.1 GB')", FINISHED)
+    run_alone(tmp_path / "b", "print('1\\n2\\n3\\nusage: python main.py --test')", FINISHED)
 
 
 def test_an_exit_code_alone_is_no_usage_error_and_the_last_line_is_told(tmp_path: Path) -> None:
