@@ -213,7 +213,8 @@ class ActionModule(ControllerAction):
                 raise RefusedError(what) from error
         run = described_run(folder, settings, tasks) | {"action": action}
         run |= self._starting(run, begun, hosts)
-        if action == "start" and begun and (older := older_program(begun["program"], today["program"])):
+        programs = self.variables.get("cluster_programs", ())
+        if action == "start" and begun and (older := older_program(begun["program"], programs)):
             run["told"] = "\n".join(filter(None, [f"Run {run_id} goes on with {older}", run["told"]]))
         if action == "start":
             by, now = self.variables["cluster_person"], datetime.now(tz=timezone.utc)

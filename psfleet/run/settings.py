@@ -1,6 +1,6 @@
 """Computes the settings of each task: from the inventory for a new run, from its folder for a resumed one."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -155,11 +155,13 @@ def _program_name(program: Mapping[str, Any] | None) -> str:
     return f"{named}{program['file'].rpartition('/')[2]} (release {program['release']})"
 
 
-def older_program(begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None) -> str:
-    """Return which release of a program a resumed run has, if another is deployed today; else ""."""
-    if not begun or not today or begun.get("name", "") != today.get("name", ""):
+def older_program(begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]) -> str:
+    """Return which release a resumed run has of its program, if the inventory's is another; else "".
+
+    `begun` is the program that the run began with, `programs` is the fact `cluster_programs`.
+    """
+    now = next((each["release"] for each in programs if begun and each["name"] == begun.get("name", "")), "")
+    if not begun or now in {"", begun["release"]}:
         return ""
-    if begun["release"] == today["release"]:
-        return ""
-    now = f"the inventory has release {today['release']}, which a new run trains, without run_id"
-    return f"{_program_name(begun)}, the program that it began with; {now}"
+    newer = f"the inventory has release {now}, which a new run trains, without run_id"
+    return f"{_program_name(begun)}, the program that it began with; {newer}"

@@ -101,13 +101,19 @@ def test_a_new_run_needs_a_chosen_program_and_a_resumed_run_keeps_its_own(tmp_pa
         for task in plan.tasks
     }
 
-    def decided(run_id: str, program: dict[str, Any], unchosen: Sequence[str] = ()) -> dict[str, Any]:
+    def decided(
+        run_id: str,
+        program: dict[str, Any],
+        unchosen: Sequence[str] = (),
+        releases: Mapping[str, str] = {"mnist": "mnist", "clicks": "clicks"},
+    ) -> dict[str, Any]:
         settings = run_settings(plan, of_tasks, program) | {"unchosen": [*unchosen]}
         action = action_of(
             decide_run.ActionModule,
             cluster_plan=plan.to_json(),
             cluster_settings=settings,
             cluster_person="ana@desk",
+            cluster_programs=[{"name": name, "release": release} for name, release in releases.items()],
         )
         action._loader = DataLoader()
         answer: dict[str, Any] = action._act(
@@ -128,7 +134,7 @@ def test_a_new_run_needs_a_chosen_program_and_a_resumed_run_keeps_its_own(tmp_pa
     goes_on = decided("r1", other, ["mnist", "clicks"])["run"]
     assert (goes_on["action"], goes_on["settings"]["program"]) == ("start", own)
     assert goes_on["told"] == ""
-    repaired = decided("r1", {**own, "release": "new"})["run"]
+    repaired = decided("r1", other, ["mnist", "clicks"], releases={"mnist": "mnist", "clicks": "new"})["run"]
     assert repaired["settings"]["program"] == own
     assert repaired["told"].startswith("Run r1 goes on with clicks, clicks.py (release clicks), the program")
     assert "the inventory has release new, which a new run trains, without run_id" in repaired["told"]
