@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import math
 import re
 import struct
 from pathlib import Path
@@ -44,6 +45,42 @@ FORMS = """
     asked("from tensorflow.contrib import rnn")
     asked("import tensorflow.contrib.slim as slim")
     tf.contrib.learn
+"""
+
+NETWORK = """
+    import tensorflow as tf
+    from tensorflow.examples.tutorials.mnist import input_data, mnist
+    import tensorflow.examples.tutorials.mnist as package
+
+    assert package.mnist is mnist and package.input_data is input_data
+    assert (mnist.NUM_CLASSES, mnist.IMAGE_SIZE, mnist.IMAGE_PIXELS) == (10, 28, 784)
+    digits = input_data.read_data_sets("none")
+    tf.set_random_seed(1)
+    images = tf.placeholder(tf.float32, [None, mnist.IMAGE_PIXELS])
+    labels = tf.placeholder(tf.int32, [None])
+    logits = mnist.inference(images, 32, hidden2_units=16)
+    loss = mnist.loss(logits, labels)
+    train = mnist.training(loss, learning_rate=0.3)
+    correct = mnist.evaluation(logits, labels)
+    for variable in tf.global_variables():
+        print("variable", variable.op.name, variable.dtype.base_dtype.name, *variable.shape.as_list())
+    assert tf.losses.get_losses() == [loss] and isinstance(train, tf.Operation)
+    (summary,) = tf.get_collection(tf.GraphKeys.SUMMARIES)
+    data = {images: digits.train.images, labels: digits.train.labels}
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        weights = session.run(tf.global_variables()[0])
+        print("spread", weights.std() * 784**0.5, "largest", abs(weights).max() * 784**0.5)
+        print("at first", session.run(loss, data))
+        for _ in range(200):
+            session.run(train, data)
+        assert session.run("global_step:0") == 200
+        test = {images: digits.test.images, labels: digits.test.labels}
+        count, scores = session.run([correct, logits], test)
+        assert count.dtype == "int32" and count == (scores.argmax(1) == digits.test.labels).sum()
+        print("in the end", session.run(loss, data), count / digits.test.num_examples)
+        event = tf.Summary.FromString(session.run(summary, data))
+        assert [value.tag for value in event.value] == ["loss"]
 """
 
 
@@ -122,6 +159,33 @@ def test_imports_of_tensorflow_1_work_and_missing_parts_of_contrib_name_a_replac
     assert "for rnn tf.nn.rnn_cell of the package tf_keras" in said[2]
     assert "tf_slim" in said[3]
     assert "failed: ImportError: tf.contrib.learn is not in TensorFlow 2. Use" in tasks.output("worker0")
+
+
+@pytest.mark.slow
+def test_the_network_of_the_mnist_tutorials_is_built_and_learns_as_in_tensorflow_1(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, NETWORK), worker=1) as tasks:
+        tasks.tensorflow1 = True
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
+    output = tasks.output("worker0")
+    assert re.findall(r"^variable (.*)$", output, re.MULTILINE) == [
+        "hidden1/weights float32 784 32",
+        "hidden1/biases float32 32",
+        "hidden2/weights float32 32 16",
+        "hidden2/biases float32 16",
+        "softmax_linear/weights float32 16 10",
+        "softmax_linear/biases float32 10",
+        "global_step int32",
+    ]
+    said = dict(re.findall(r"^(spread|at first|in the end) (.*)$", output, re.MULTILINE))
+    spread, _, largest = said["spread"].split()
+    # A normal distribution cut at twice its deviation has 0.88 of that deviation.
+    assert float(spread) == pytest.approx(0.88, abs=0.02)
+    assert float(largest) <= 2
+    assert float(said["at first"]) == pytest.approx(math.log(10), abs=0.4)
+    loss, accuracy = map(float, said["in the end"].split())
+    assert loss < 1
+    assert accuracy > 0.7
 
 
 @pytest.fixture
