@@ -5,6 +5,7 @@ import re
 from trainer.contract.exit_codes import USAGE
 from trainer.contract.run_program import RunProgram
 from trainer.program.file_hints import file_hint
+from trainer.program.remedies import remedy
 
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
 _THE_FLAGS = "--job_name, --task_index, --ps_hosts and --worker_hosts"
@@ -20,19 +21,11 @@ _OF_FLAGS = {
 _REFUSED_FLAG = re.compile(
     rf"--(?:{'|'.join(FLAGS)})\b|command line flag '|option --?\S+ (?:not recognized|requires argument)"
 )
-# TensorFlow 2's errors for a script of TensorFlow 1.
-_OF_TENSORFLOW1 = re.compile(
-    r"module 'tensorflow[\w.]*' has no attribute|No module named 'tensorflow\.(examples|contrib)"
-    r"|when eager execution is enabled"
-)
-_TENSORFLOW1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, docs/port-a-script.md"
 
 
 def with_hint(code: int, reason: str, program: RunProgram) -> str:
     """Return the reason of a program that ended with a task's exit code, with the hint that fits it."""
     if code == USAGE or _REFUSED_FLAG.search(reason):
         return f"{reason}\n({_OF_FLAGS[program.flags]})"
-    if not program.tensorflow1 and _OF_TENSORFLOW1.search(reason):
-        return f"{reason} ({_TENSORFLOW1})"
-    hint = file_hint(reason, program)
+    hint = remedy(reason, tensorflow1=program.tensorflow1) or file_hint(reason, program)
     return f"{reason}\n({hint})" if hint else reason

@@ -138,7 +138,7 @@ def test_only_programs_have_the_job_chief(tmp_path: Path) -> None:
             "import tensorflow.examples",
             PROGRAM,
             "failed",
-            "ModuleNotFoundError: No module named 'tensorflow.examples' (if it is of TensorFlow 1: "
+            "ModuleNotFoundError: No module named 'tensorflow.examples'\n(if it is of TensorFlow 1: "
             "trainer_program_tensorflow1: true, docs/port-a-script.md)",
         ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", STOPPED, "stopped", ""),

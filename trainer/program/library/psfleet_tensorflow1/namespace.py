@@ -24,6 +24,7 @@ def give_tensorflow1(module: ModuleType) -> None:
     from tensorflow import contrib
 
     v1.contrib = contrib
+    sys.meta_path.append(contrib.Refusing())
     # A script may define flags such as --log_dir, which absl's logging defines today but did not then.
     for name in flags.FLAGS:
         flags.FLAGS[name].allow_override = True

@@ -1,7 +1,7 @@
-"""The network of the MNIST tutorials of TensorFlow 1: two hidden layers, in four functions that add to a graph.
+"""The network of the MNIST tutorials of TensorFlow 1: two hidden layers, in functions that add to a graph.
 
-Signatures, names of variables, initial values and results are those of TensorFlow 1.15, so that checkpoints of
-that time can be restored.
+Signatures, names of variables, initial values and results are those of TensorFlow 1.15, so that
+checkpoints of that time can be restored.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Any:
 
 
 def loss(logits: Any, labels: Any) -> Any:
-    """Return the mean cross entropy of logits for integer labels [batch]; it is in the collection of losses."""
+    """Return the mean cross entropy of logits for integer labels [batch], also in tf.losses.get_losses()."""
     return tf.losses.sparse_softmax_cross_entropy(labels=tf.cast(labels, tf.int64), logits=logits)
 
 
 def training(loss: Any, learning_rate: Any) -> Any:
-    """Return the operation of one step of gradient descent. It also creates the global step, and a summary."""
+    """Return the operation of a step of gradient descent; create the global step and a summary, too."""
     tf.summary.scalar("loss", loss)
     global_step = tf.Variable(0, name="global_step", trainable=False)
     return tf.train.GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
