@@ -1,8 +1,9 @@
 """The observer, which runs in a program's process and records its training as `psfleet_records` does.
 
-It wraps parts of TensorFlow as they are loaded, and does not change the program, with one exception: if a
-coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to its own
-(checkpoints.py). An error in the observer is logged and ends the observation, never the program. A program
+It wraps parts of TensorFlow as they are loaded, and does not change the program, with two exceptions. If
+a coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to its own
+(checkpoints.py). A worker polls more often for the chief's variables if the program does not say how often
+(psfleet_waiting.py). An error in the observer is logged and ends the observation, never the program. A program
 that calls `psfleet_records` is not observed.
 
 It observes the steps of TensorFlow 1's sessions (sessions.py), by the graphs that these run (graphs.py,
@@ -23,20 +24,21 @@ from psfleet_imports import AfterLoading
 
 from psfleet_observer.guard import guarded, say
 
-# Module of TensorFlow -> the function that wraps parts of it, as `module:function` of this package.
+# Module of TensorFlow -> the function that wraps parts of it, as `module:function`.
 _WRAPPED = {
-    "tensorflow.python.client.session": "sessions:wrap_sessions",
-    "tensorflow.python.ops.gradients_impl": "graphs:wrap_gradients",
-    "tensorflow.python.eager.backprop": "graphs:wrap_tapes",
-    "tensorflow.python.training.optimizer": "graphs:wrap_optimizers",
-    "tensorflow.python.training.sync_replicas_optimizer": "graphs:wrap_synchronous_optimizers",
-    "tensorflow.python.training.basic_session_run_hooks": "sessions:wrap_last_step",
-    "tensorflow.python.training.server_lib": "sessions:wrap_servers",
-    "tensorflow.python.training.session_manager": "waiting:wrap_session_managers",
-    "tensorflow.python.distribute.coordinator.cluster_coordinator": "coordinator:wrap_coordinator",
-    "tensorflow.python.distribute.coordinator.values": "coordinator:wrap_results",
-    "tensorflow.python.distribute.parameter_server_strategy_v2": "checkpoints:wrap_strategy",
-    "tensorflow.python.checkpoint.checkpoint_options": "checkpoints:wrap_options",
+    "tensorflow.python.client.session": ".sessions:wrap_sessions",
+    "tensorflow.python.ops.gradients_impl": ".graphs:wrap_gradients",
+    "tensorflow.python.eager.backprop": ".graphs:wrap_tapes",
+    "tensorflow.python.training.optimizer": ".graphs:wrap_optimizers",
+    "tensorflow.python.training.sync_replicas_optimizer": ".graphs:wrap_synchronous_optimizers",
+    "tensorflow.python.training.basic_session_run_hooks": ".sessions:wrap_last_step",
+    "tensorflow.python.training.server_lib": ".sessions:wrap_servers",
+    "tensorflow.python.distribute.coordinator.cluster_coordinator": ".coordinator:wrap_coordinator",
+    "tensorflow.python.distribute.coordinator.values": ".coordinator:wrap_results",
+    "tensorflow.python.distribute.parameter_server_strategy_v2": ".checkpoints:wrap_strategy",
+    "tensorflow.python.checkpoint.checkpoint_options": ".checkpoints:wrap_options",
+    "tensorflow.python.training.session_manager": ".waiting:wrap_session_managers",
+    "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
 }
 # Module -> the function of saves.py, which goes on even after the rest of the observation has ended.
 _SAVING = {
@@ -62,7 +64,7 @@ def begin() -> None:
 @guarded
 def _wrap(then: str, module: ModuleType) -> None:
     name, _, function = then.partition(":")
-    getattr(importlib.import_module(f"psfleet_observer.{name}"), function)(module)
+    getattr(importlib.import_module(name, __name__), function)(module)
 
 
 def _wrap_saves(function: str, module: ModuleType) -> None:

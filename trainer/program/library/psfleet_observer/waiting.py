@@ -10,13 +10,16 @@ import threading
 from types import ModuleType
 from typing import Any
 
+from psfleet_waiting import poll_often
+
 from psfleet_observer.guard import say
 
 _SECONDS_UNTIL_SAID = 20.0
 
 
 def wrap_session_managers(module: ModuleType) -> None:
-    """Wrap session managers, so that a long wait for another task's variables is logged now and then."""
+    """Let session managers poll often for another task's variables, and log now and then that they wait."""
+    poll_often(module)
     wait_for_session = module.SessionManager.wait_for_session
 
     @functools.wraps(wait_for_session)

@@ -14,13 +14,14 @@ from types import ModuleType
 
 from psfleet_imports import AfterLoading
 
-# Module of TensorFlow -> the function that wraps it, as `module:function` of this package.
+# Module of TensorFlow -> the function that wraps it, as `module:function`.
 _WRAPPED = {
-    "tensorflow.python.client.session": "device_filters:filter_sessions",
-    "tensorflow.python.training.server_lib": "device_filters:note_servers",
-    "tensorflow.python.training.saver": "savers:save_on_own_disk",
-    "tensorflow.python.training.session_manager": "waiting:poll_often",
-    "tensorflow.python.training.coordinator": "waiting:end_soon",
+    "tensorflow.python.client.session": ".device_filters:filter_sessions",
+    "tensorflow.python.training.server_lib": ".device_filters:note_servers",
+    "tensorflow.python.training.saver": ".savers:save_on_own_disk",
+    "tensorflow.python.training.session_manager": "psfleet_waiting:poll_often",
+    "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
+    "tensorflow.python.training.coordinator": ".waiting:end_soon",
 }
 
 
@@ -42,6 +43,6 @@ def _give_tensorflow1(module: ModuleType) -> None:
 def _wrap(then: str, module: ModuleType) -> None:
     name, _, function = then.partition(":")
     try:
-        getattr(importlib.import_module(f"psfleet_tensorflow1.{name}"), function)(module)
+        getattr(importlib.import_module(name, __name__), function)(module)
     except Exception as error:
         sys.stderr.write(f"psfleet: {module.__name__} stays as it is ({type(error).__name__}: {error})\n")

@@ -1,4 +1,4 @@
-"""Shorter waits of tasks for each other."""
+"""A shorter wait of the chief for threads that nobody needs any more."""
 
 from __future__ import annotations
 
@@ -7,23 +7,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-_POLL_SECONDS = 0.5
 _QUEUE_RUNNER, _SECONDS_FOR_QUEUE_RUNNERS = "QueueRunnerThread", 2.0
-
-
-def poll_often(module: ModuleType) -> None:
-    """Let a worker poll twice a second for the chief's variables, not every 30 s.
-
-    While a worker waits, the others train without it.
-    """
-    initialise = module.SessionManager.__init__
-
-    @functools.wraps(initialise)
-    def polling(self: Any, *arguments: Any, **named: Any) -> None:
-        initialise(self, *arguments, **named)
-        self._recovery_wait_secs = min(self._recovery_wait_secs, _POLL_SECONDS)
-
-    module.SessionManager.__init__ = polling
 
 
 def end_soon(module: ModuleType) -> None:
