@@ -20,6 +20,7 @@ RUN_ID = re.compile(r"(?!.{64}|current$|.*\.out$)[a-z0-9](?:\.?[a-z0-9-])*")
 MOST_BYTES = 64 * 1024
 # So much of a log's end is read for its last line.
 LOG_END_BYTES = 4096
+_ENOUGH_TO_COMPARE = 60
 MOST = 2.0**63  # a larger number is taken for damage
 # O_NONBLOCK opens a FIFO without waiting for a writer.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -46,6 +47,17 @@ def last_failure(events: Path) -> str:
         if record.get("event") == "started":
             break
     return ""
+
+
+def why_failed(events: Path, task: str, lines: Sequence[str]) -> str:
+    """Return class and reason of the `failed` record of a task's last process; "" if there is none.
+
+    If the launcher of a program printed the same reason, it is returned as printed: with the remedy.
+    """
+    recorded = last_failure(events)
+    beginning = recorded.partition(": ")[2].partition("\n")[0][:_ENOUGH_TO_COMPARE]
+    printed = program_failure(task, lines)
+    return printed if beginning and beginning in printed else recorded
 
 
 def written_exit_code(run_directory: Path, task: str) -> int | None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 _OF_KERAS_2 = (
-    "Keras 2 has this: tf_keras==2.21.0 in trainer_program_requirements, and "
+    "if it is of Keras 2: tf_keras==2.21.0 in trainer_program_requirements, and "
     'trainer_program_environment: {TF_USE_LEGACY_KERAS: "1"} (docs/programs.md, "Keras")'
 )
 _OF_TENSORFLOW_1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, docs/port-a-script.md"
@@ -50,6 +50,7 @@ _REMEDIES = (
     _Remedy(
         # Only what tf_keras 2.21 has: older names, such as tf.keras.utils.multi_gpu_model, are in neither.
         r"\bKeras 3\b|Attempt to convert a value \(PerReplica"
+        r"|you need to pass this dataset to ClusterCoordinator"  # of model.fit with ParameterServerStrategy
         r"|A KerasTensor cannot be used as input to a TensorFlow"
         r"|Invalid filepath extension for saving|Argument\(s\) not recognized: \{'"
         r"|Could not interpret optimizer identifier: <tensorflow\.python\.training"

@@ -29,13 +29,13 @@ from ..host.task_traces import (
     RUN_ID,
     exit_code,
     holds,
-    last_failure,
     last_lines_of,
     last_step,
     read_object,
     run_file,
     run_id_of,
     why_ended,
+    why_failed,
     written_exit_code,
 )
 from ..host.task_units import (
@@ -251,7 +251,8 @@ class Tasks:
             reason = "its host went down, and was booted since"
             reason += "" if step is None else f"; the last step that it recorded is {int(step)}"
         elif failed:
-            reason = last_failure(events) or why_ended(name, result, last_lines_of(log))
+            lines = last_lines_of(log)
+            reason = why_failed(events, name, lines) or why_ended(name, result, lines)
             if lacks := lacking_space((self.runs / run_id, LEAST_ROOM)):
                 reason = f"{reason}\nNo space left on its host: {lacks}".strip()
         ended_by = "host" if went_down else "itself"

@@ -22,6 +22,30 @@ def test_the_last_failure_of_the_present_process_is_read_despite_a_cut_line(tmp_
     assert task_traces.last_failure(tmp_path / "absent.jsonl") == ""
 
 
+@pytest.mark.parametrize(
+    ("recorded", "printed", "told"),
+    [
+        ("KeyError: 'a'", "KeyError: 'a'\n(write b)", "KeyError: 'a'\n(write b)"),
+        (
+            "TBError: no\nreason",
+            "tensorflow.tb.TBError: no\nreason\n(add it)",
+            "tensorflow.tb.TBError: no\nreason\n(add it)",
+        ),
+        ("the data are empty", "the program ended with exit code 1", "program: the data are empty"),
+        ("KeyError: 'a'", "", "program: KeyError: 'a'"),
+        ("", "KeyError: 'a'", ""),
+    ],
+)
+def test_the_reason_of_a_program_has_the_remedy_that_its_launcher_printed(
+    tmp_path: Path, recorded: str, printed: str, told: str
+) -> None:
+    events = tmp_path / "worker0.jsonl"
+    record = {"event": "failed", "class": "program", "reason": recorded}
+    events.write_text(json.dumps({"event": "started"}) + "\n" + (json.dumps(record) if recorded else ""))
+    lines = f"step 3\nworker0: the program failed: {printed} (exit code 70)".splitlines() if printed else []
+    assert task_traces.why_failed(events, "worker0", lines) == told
+
+
 def test_the_last_step_is_read_before_later_records(tmp_path: Path) -> None:
     events = tmp_path / "worker0.jsonl"
     records = [

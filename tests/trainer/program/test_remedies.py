@@ -21,7 +21,7 @@ from trainer.program.remedies import remedy
 ERRORS: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("errors.yml").read_text())
 PRINT_ERRORS = Path(__file__).with_name("print_errors.py")
 BEGINS = {
-    "keras 2": "Keras 2 has this: tf_keras==2.21.0 in trainer_program_requirements",
+    "keras 2": "if it is of Keras 2: tf_keras==2.21.0 in trainer_program_requirements",
     "tensorflow 1": "if it is of TensorFlow 1: trainer_program_tensorflow1: true",
     "contrib": "tf.contrib is not in TensorFlow 2: docs/port-a-script.md#tfcontrib",
     "estimator": "tf.estimator is gone since TensorFlow 2.16",
@@ -41,6 +41,27 @@ def test_a_real_error_is_given_the_remedy_that_helps_or_none(error: dict[str, An
     assert found.startswith(BEGINS[error["remedy"]]) if error["remedy"] else not found
     assert "\n" not in found
     assert len(found) + len("()") <= LONGEST_LINE
+
+
+# Seen on hosts: these need a cluster.
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("ValueError: Attempt to convert a value (PerReplica:{", "keras 2"),
+        (
+            "ValueError: To use this dataset, you need to pass this dataset to "
+            "ClusterCoordinator.create_per_worker_dataset.",
+            "keras 2",
+        ),
+        (
+            "TypeError: SyncReplicasOptimizer.__init__() got an unexpected keyword argument 'replica_id'",
+            "older",
+        ),
+    ],
+)
+def test_an_error_of_a_cluster_is_given_the_remedy(reason: str, expected: str) -> None:
+    for option in (False, True):
+        assert remedy(reason, tensorflow1=option).startswith(BEGINS[expected])
 
 
 @pytest.mark.parametrize(
@@ -101,4 +122,6 @@ def test_the_reason_of_a_failed_program_ends_with_the_remedy(tmp_path: Path) -> 
     text = "import tensorflow.compat.v1 as tf\ntf.nn.rnn_cell.BasicLSTMCell(10)"
     tasks = run_alone(tmp_path, text, PROGRAM)
     reason = "AttributeError: `BasicLSTMCell` is not available with Keras 3."
-    assert f"the program failed: {reason}\n(Keras 2 has this: tf_keras==2.21.0 in" in tasks.output("worker0")
+    assert f"the program failed: {reason}\n(if it is of Keras 2: tf_keras==2.21.0 in" in tasks.output(
+        "worker0"
+    )
