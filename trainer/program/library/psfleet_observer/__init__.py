@@ -2,9 +2,9 @@
 
 It wraps parts of TensorFlow as they are loaded, and does not change the program, with two exceptions. If
 a coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to its own
-(checkpoints.py). A worker polls more often for the chief's variables if the program does not say how often
-(psfleet_waiting.py). An error in the observer is logged and ends the observation, never the program. A program
-that calls `psfleet_records` is not observed.
+(checkpoints.py). A worker polls more often for the chief's variables if the program does not say how
+often (psfleet_waiting.py). An error in the observer is logged and ends the observation, never the
+program. A program that calls `psfleet_records` is not observed.
 
 It observes the steps of TensorFlow 1's sessions (sessions.py), by the graphs that these run (graphs.py,
 training_runs.py); the ps, through a session of its own (meeting.py); tasks that wait (waiting.py) or only
