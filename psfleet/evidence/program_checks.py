@@ -13,6 +13,7 @@ from psfleet.evidence.program_sharing import (
     doubt_of_counts,
     gradients_dropped,
     parameters_shared,
+    trained_apart,
     unproven_sharing,
     was_observed,
     with_backups,
@@ -158,7 +159,7 @@ def _trained_instead(run: Run) -> str:
 
 
 def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, synchronous: bool) -> None:
-    unknown = unproven_sharing(run) if seen else {}
+    unknown = unproven_sharing(run) if seen else trained_apart(run)
     unknown |= gradients_dropped(run) if synchronous else {}
     answers.together = not unknown
     answers.observed = seen

@@ -1,11 +1,11 @@
 """Checks what psfleet observed in a user's program: where the model is, and which tasks change it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed, size
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.task_records import TaskRecords
+from psfleet.evidence.task_records import TaskRecords, Window
 from trainer.contract.records import Record
 
 _DOUBTS = {
@@ -13,6 +13,10 @@ _DOUBTS = {
     "unknown",
     "gradients": "as far as its graph shows, it applies something other than gradients of a loss",
 }
+# A run is judged in at most so many parts, each of at least so many steps of a worker.
+_PARTS, _STEPS_OF_A_PART = 10, 50
+# In each part so many of the steps must change the model; a few may have begun in the part before.
+_MINIMUM_TRAINED, _AT_THE_EDGES = 0.9, 8
 
 
 def was_observed(worker: TaskRecords) -> bool:
@@ -41,29 +45,72 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
         if own and of_chief and not own.keys() & of_chief.keys():
             step = f"{worker.name} has a global step of its own, {listed(own)}"
             findings.add(step, certain=chief.whole)
-    shared = _shared(run, "variables")
+    shared = _shared([_variables(worker) for worker in run.workers])
     good = f"the parameters of all {counted(len(run.workers), 'worker')} are the same on {_places(shared)}"
     return good, {"variables": len(shared), "bytes": sum(shared.values())}
 
 
 def unproven_sharing(run: Run) -> dict[str, str]:
     """Return doubts about how the observed workers of a run share a model: a clause -> the reason."""
-    unknown: dict[str, str] = {}
-    shared, counters = _shared(run, "variables"), _shared(run, "counters")
+    unknown = trained_apart(run)
+    counters = _shared([_recorded_integers(worker, "counters") for worker in run.workers])
     for worker in run.workers:
-        name, own_variables = worker.name, _recorded_integers(worker, "variables")
-        apart = {of: count for of, count in own_variables.items() if of not in shared}
-        if apart or not own_variables:
-            lies = listed(f"{of} ({size(count)})" for of, count in apart.items())
-            why = f"other workers do not train {lies}" if apart else "no variable of its model is known"
-            unknown[f"all that {name} trains is shared"] = why
+        name = worker.name
+        if not _variables(worker):
+            unknown[f"all that {name} trains is shared"] = "no variable of its model is known"
         if own := _recorded_integers(worker, "counters").keys() - counters.keys():
             unknown[f"{name} counts its steps as the others do"] = f"it also moves {listed(sorted(own))}"
         for doubt in sorted(_doubts(worker) & _DOUBTS.keys()):
             unknown[f"each step of {name} trained the model"] = _DOUBTS[doubt]
+        if not doubt_of_counts(worker) and (why := _steps_without_training(worker)):
+            unknown[f"each step of {name} trained the model"] = why
+        if unseen := [record.text("reason") for record in worker.of("unseen")]:
+            unknown[f"all training of {name} was seen"] = listed(unseen)
         if why := _zeros(worker):
             unknown[f"the gradients of {name} changed anything"] = why
     return unknown
+
+
+def trained_apart(run: Run) -> dict[str, str]:
+    """Return doubts about workers that trained variables, at any time, which the others did not train.
+
+    What any session of a worker trains is recorded, also of a program that records its steps itself.
+    """
+    trained = {worker.name: _variables(worker) for worker in run.workers}
+    shared = _shared([*trained.values()])
+    unknown = {}
+    for name, variables in trained.items() if all(trained.values()) else ():
+        if apart := {of: count for of, count in variables.items() if of not in shared}:
+            lies = listed(f"{of} ({size(count)})" for of, count in apart.items())
+            unknown[f"all that {name} trains is shared"] = f"other workers do not train {lies}"
+    return unknown
+
+
+def _steps_without_training(worker: TaskRecords) -> str:
+    """Return in which part of the run a worker's steps changed no model; "" for no part.
+
+    A program can move the global step without training, or by more than it trains.
+    """
+    for windows in _parts(worker.windows):
+        steps, trained = sum(of.steps for of in windows), sum(of.trained or 0 for of in windows)
+        if trained < _MINIMUM_TRAINED * steps - _AT_THE_EDGES:
+            where = f"from global step {windows[0].before} to {windows[-1].after}"
+            return f"only {trained} of its {steps} steps {where} are seen to change a variable of the model"
+    return ""
+
+
+def _parts(windows: Sequence[Window]) -> Iterator[list[Window]]:
+    """Yield a worker's windows of steps whose training was counted, in parts of about as many steps."""
+    known = [window for window in windows if window.trained is not None]
+    least = max(sum(window.steps for window in known) / _PARTS, _STEPS_OF_A_PART)
+    part: list[Window] = []
+    for window in known:
+        part.append(window)
+        if sum(of.steps for of in part) >= least:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def gradients_dropped(run: Run) -> dict[str, str]:
@@ -126,9 +173,16 @@ def _recorded_integers(worker: TaskRecords, field: str) -> dict[str, int]:
     return found
 
 
-def _shared(run: Run, field: str) -> Mapping[str, int]:
+def _variables(worker: TaskRecords) -> dict[str, int]:
+    """Return "place name" -> bytes of each variable that the worker trained, at any time."""
+    found = _recorded_integers(worker, "variables")
+    for record in worker.of("trained"):
+        found |= record.integers("variables")
+    return found
+
+
+def _shared(recorded: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
     """Return the variables or counters that all workers recorded, with their bytes."""
-    recorded = [_recorded_integers(worker, field) for worker in run.workers]
     names = set.intersection(*map(set, recorded)) if recorded else set()
     return {name: count for name, count in recorded[0].items() if name in names} if recorded else {}
 

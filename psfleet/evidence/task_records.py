@@ -17,8 +17,8 @@ class Window:
     `staleness` counts gradients: first those that missed no step of others, then those that missed 2**(b-1)
     to 2**b - 1 of them, for each b from 1 on; `own_steps_behind` of them missed the worker's own last step,
     too. `waiting_seconds` is the part of `seconds` in which the worker waited for others. `unplaced` of the
-    steps may have been made before `before` or after `after`. `batches` were computed in these steps. Values
-    that a record lacks are None.
+    steps may have been made before `before` or after `after`. `batches` were computed in these steps, and
+    `trained` of them changed the model. Values that a record lacks are None.
     """
 
     local_step: int
@@ -36,6 +36,7 @@ class Window:
     waiting_seconds: float | None
     unplaced: int = 0
     batches: int = 0
+    trained: int | None = None
 
     @classmethod
     def of(cls, record: Record) -> "Window":
@@ -56,6 +57,7 @@ class Window:
             own_steps_behind=record.integer("own_steps_behind") if "own_steps_behind" in names else 0,
             waiting_seconds=_finite(record, "waiting_seconds"),
             unplaced=max(record.integer("unplaced"), 0) if "unplaced" in names else 0,
+            trained=record.integer("trained") if "trained" in names else None,
             batches=record.integer("batches" if "batches" in names else "steps"),
         )
 

@@ -54,6 +54,8 @@ EVENTS = {
     "initialised": _fields("global_step:int"),
     "restored": _fields("global_step:int checkpoint:str"),
     "ps_restored": _fields("global_step:int task:str checkpoint:str checkpoint_step:int fingerprint:str"),
+    "trained": _fields("variables:ints"),
+    "unseen": _fields("reason:str"),
     "step": _fields(
         "local_step:int steps:int global_step_before:int global_step_after:int loss:number loss_mean:number"
         " examples:int seconds:number staleness_mean:number staleness_max:int"
@@ -95,7 +97,7 @@ OPTIONAL = {
     ),
     "step": _fields(
         "staleness_histogram:counts own_steps_behind:int waiting_seconds:seconds loss:number loss_mean:number"
-        " unplaced:int batches:int"
+        " unplaced:int batches:int trained:int"
     ),
 }
 # Fields that a program's records may lack, because the program does not know them or does not record them.

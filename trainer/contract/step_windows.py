@@ -44,6 +44,7 @@ class StepWindows:
         self._waiting_seconds: float | None = None
         self._steps = self._examples = self._own_steps_behind = 0
         self._unplaced = 0.0
+        self._trained: int | None = None
         self._first_before = self._last_after = 0
         self._local_step = local_step
         self._opened = time.monotonic()
@@ -90,11 +91,22 @@ class StepWindows:
         self._examples += examples
         self._last_after = after
 
-    def add_window(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
-        """Write steps as one window: the loss of each, and the global steps read before and after them."""
+    def add_window(
+        self,
+        losses: Sequence[float | None],
+        before: int,
+        after: int,
+        unplaced: int = 0,
+        trained: int | None = None,
+    ) -> None:
+        """Write steps as one window: the loss of each, and the global steps read before and after them.
+
+        `trained` is the number of steps that changed the model; None if it is unknown.
+        """
         for loss in losses:
             self._add(loss, before, after, 0, 1)
         self.leave_unplaced(unplaced)
+        self._trained = trained
         self.flush()
 
     def leave_unplaced(self, steps: float) -> None:
@@ -148,6 +160,8 @@ class StepWindows:
                 fields["staleness_histogram"] = [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
             if self._unplaced:
                 fields["unplaced"] = int(min(self._unplaced, self._steps + 1))
+            if self._trained is not None:
+                fields["trained"] = self._trained
             if self._own_steps_behind:
                 fields["own_steps_behind"] = self._own_steps_behind
             if self._waiting_seconds is not None:
@@ -155,5 +169,5 @@ class StepWindows:
             self._records.write("step", fields)
         self._losses, self._staleness, self._waiting_seconds = [], [], None
         self._steps = self._examples = self._own_steps_behind = 0
-        self._unplaced = 0.0
+        self._unplaced, self._trained = 0.0, None
         self._opened = now

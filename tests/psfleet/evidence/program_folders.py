@@ -14,6 +14,8 @@ from trainer.contract.plan import ClusterPlan, Job
 PROGRAM = Path(__file__).with_name("recording_program.py")
 # It records nothing itself.
 TUTORIAL = Path(__file__).with_name("tutorial_program.py")
+# It trains together for a part of the run only.
+PHASES = Path(__file__).with_name("programs") / "phases.py"
 # What a folder of a run holds when systemd has counted what each task said to the others.
 BYTES = {"bytes_received": 500_000, "bytes_sent": 400_000}
 

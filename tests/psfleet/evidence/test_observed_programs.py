@@ -64,6 +64,30 @@ def stay(run: Path, task: str) -> None:
     edit(run, task, "step", loss=0.7, loss_mean=0.7)
 
 
+def train_nothing_at_the_end(run: Path, task: str, windows: int) -> None:
+    """Let the last windows of a task have changed no variable."""
+    every = records(run, task)
+    steps = [record for record in every if record["event"] == "step"]
+    for record in steps[-windows:]:
+        record["trained"] = 0
+    rewrite(run, task, every)
+
+
+def train_nothing_at_the_beginning(run: Path, task: str, windows: int) -> None:
+    every = records(run, task)
+    for record in [record for record in every if record["event"] == "step"][:windows]:
+        record["trained"] = 0
+    rewrite(run, task, every)
+
+
+def see_no_more(run: Path, task: str, reason: str) -> None:
+    """Let the observer have recorded why it does not see all that a task trains."""
+    every = records(run, task)
+    place = next(number for number, record in enumerate(every) if record["event"] == "trained")
+    seen = {name: value for name, value in every[place].items() if name != "variables"}
+    rewrite(run, task, [*every[:place], seen | {"event": "unseen", "reason": reason}, *every[place:]])
+
+
 @cases("observed_programs", globals())
 def test_each_contradiction_of_an_observed_program_is_found(observed: Path, case: Case) -> None:
     case.hold(observed)

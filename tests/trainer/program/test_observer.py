@@ -185,7 +185,14 @@ def test_an_observed_program_that_raises_keeps_its_exit_code_and_is_recorded_as_
     assert "failed: ValueError: no more data (exit code 70)" in tasks.output("worker0")
     records, complaints = read_records(events_file(tasks.directory("worker0"), "worker", 0))
     assert not complaints
-    assert [record.event for record in records] == ["started", "peers_ready", "step", "step", "failed"]
+    assert [record.event for record in records] == [
+        "started",
+        "trained",
+        "peers_ready",
+        "step",
+        "step",
+        "failed",
+    ]
     assert records[-1].text("reason") == "ValueError: no more data"
     assert records[1].integers("variables") == {"worker0 weight": 4}
 

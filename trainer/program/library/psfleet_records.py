@@ -71,6 +71,8 @@ class Task:
         self.workers = [
             f"{job}{index}" for job in ("chief", "worker") for index in range(len(cluster.get(job, [])))
         ]
+        self.addresses = frozenset(address for hosts in cluster.values() for address in hosts)
+        self.observed = False  # whether psfleet's observer has begun to record its steps
         self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
         self.records = records.open_records(
             run_directory, identity, lambda problem: sys.stderr.write(f"{problem}\n")
@@ -85,6 +87,9 @@ class Task:
         self.first_step_at: float | None = None
         self._next_report = 0.0
         self.lock = threading.RLock()
+        # What the observer sees beside the steps, until the task's first record is written.
+        self._notes: list[tuple[str, Mapping[str, object]]] = []
+        self._has_begun = False
         # The last global step of each thread, by era; a new era begins when the global step is set back. This
         # is a threading.local, because Python reuses the ident of a thread that has ended.
         self._of_thread, self._era, self._threads = threading.local(), 0, 0
@@ -100,7 +105,20 @@ class Task:
         tensorflow: Any = sys.modules.get("tensorflow")
         version = str(getattr(tensorflow, "__version__", ""))
         self.records.write_started(settings, version, self.address, nonce)
+        self._write_notes()
         self.report(at_once=True)
+
+    def note(self, event: str, fields: Mapping[str, object]) -> None:
+        """Record what the observer sees beside the steps, but not before the task's first record."""
+        with self.lock:
+            self._notes.append((event, fields))
+            if self._has_begun:
+                self._write_notes()
+
+    def _write_notes(self) -> None:
+        self._has_begun = True
+        while self._notes:
+            self.records.write(*self._notes.pop(0))
 
     def count(self, after: int, steps: int, loss: float | None, examples: int) -> None:
         """Count steps of the program; `after` is the global step that it read after them, or during the last.
@@ -108,6 +126,7 @@ class Task:
         A global step that is fetched together with a step may be that before it or that after it. Threads
         report in any order: a lower global step of another thread does not mean that it was set back.
         """
+        self._write_notes()
         last = self.global_step
         at = max(after, last or 0) if self._goes_on(after) else after
         before = max(after - steps, 0) if last is None else last
@@ -136,10 +155,20 @@ class Task:
         """Forget the threads' global steps; the next one that a thread reports counts as it is."""
         self._era, self._threads = self._era + 1, 0
 
-    def take(self, losses: Sequence[float | None], before: int, after: int, unplaced: int = 0) -> None:
-        """Record steps as one window: the loss of each, and the global step before and after them all."""
+    def take(
+        self,
+        losses: Sequence[float | None],
+        before: int,
+        after: int,
+        unplaced: int = 0,
+        trained: int | None = None,
+    ) -> None:
+        """Record steps as one window: the loss of each, and the global step before and after them all.
+
+        `trained` is the number of steps that changed the model; None if it is unknown.
+        """
         self.first_step_at = self.first_step_at or time.monotonic()
-        self.windows.add_window(losses, before, after, unplaced)
+        self.windows.add_window(losses, before, after, unplaced, trained)
         self.local_step += len(losses)
         self.set_progress(after, next((loss for loss in reversed(losses) if loss is not None), None))
 
@@ -200,14 +229,18 @@ def recorded_by_program() -> bool:
 
 
 def task_to_observe() -> Task | None:
-    """Return the task, for psfleet's own observer; None if the program records it itself."""
-    return None if recorded_by_program() else _task_of_process()
+    """Return the task, for psfleet's own observer; None if psfleet does not run the process."""
+    return _task_of_process()
 
 
 def _task() -> Task | None:
     """Return the task of this process, which the program records from now on."""
-    _recording.add(os.getpid())
-    return _task_of_process()
+    task = _task_of_process()
+    if os.getpid() not in _recording:
+        _recording.add(os.getpid())
+        if task is not None and task.observed:
+            task.note("unseen", {"reason": "the program records its steps itself from here on"})
+    return task
 
 
 def _task_of_process() -> Task | None:

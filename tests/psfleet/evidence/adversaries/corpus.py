@@ -54,7 +54,8 @@ class Case:
         """Whether it is what it must be, by the checks that must find it."""
         failing = {check.check for check in verdict.failing}
         maybe = self.checks | set(self.perhaps.split())
-        said = any(self.said in check.detail for check in verdict.checks)
+        told = [*(check.detail for check in verdict.checks), *verdict.not_shown]
+        said = any(self.said in each for each in told)
         return verdict.verdict == self.must_be and self.checks <= failing <= maybe and said
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from psfleet.run.folder import write_beginning
 from tests.psfleet.evidence.adversaries.pace import Pace, stands_still, waiting_at
 from tests.psfleet.evidence.adversaries.split_runs import each_on_its_own_ps, third_worker_on_its_own_ps
-from tests.psfleet.evidence.program_folders import TUTORIAL, fork_program
+from tests.psfleet.evidence.program_folders import PHASES, TUTORIAL, fork_program
 from tests.psfleet.evidence.replications import KINDS
 from tests.psfleet.evidence.replications import STEPS as STEPS_OF_KINDS
 from tests.psfleet.evidence.run_folders import (
@@ -35,6 +35,12 @@ _TABLE_STEPS = 400
 # TensorFlow prepares a graph for each number of steps in a call, which costs more than the steps.
 _TABLES = ("--model=wide_deep", "--batch_size=512", f"--steps={_TABLE_STEPS}", "--steps_per_call=1")
 STEPS = 400
+# Functions of phases.py.
+PHASES_OF_PROGRAMS = (
+    *("grown", "alone_first", "other_graph", "by_turns", "own_monitored_session", "own_server"),
+    *("by_callable", "in_a_loop", "eagerly", "counts_alone", "claims", "claims_from_the_beginning"),
+    *("own_state", "own_slots", "refreshed"),
+)
 # The replication, which task is killed and comes back, and whose pace tells when.
 CAME_BACK = {
     "in_graph_worker1_came_back": ("in_graph", "worker1", "worker0", Pace(stops_itself_at=101)),
@@ -386,6 +392,10 @@ def _tutorial(how: str, ps: int = 1) -> Callable[[RealRuns, Path], Path]:
     return lambda _runs, folder: fork_program(folder, f"--how={how}", program=TUTORIAL, ps=ps)
 
 
+def _phases(how: str) -> Callable[[RealRuns, Path], Path]:
+    return lambda _runs, folder: fork_program(folder, f"--how={how}", program=PHASES)
+
+
 def _of_kind(kind: str) -> Callable[[RealRuns, Path], Path]:
     flags, ps, workers = KINDS[kind]
     return lambda _runs, folder: train(folder, workers, (*flags, f"--steps={STEPS_OF_KINDS}"), ps=ps)
@@ -434,6 +444,7 @@ _MAKERS: Mapping[str, Callable[[RealRuns, Path], Path]] = {
     "tutorial_synchronous": _tutorial("synchronous"),
     "tutorial_tables": _tutorial("tables", ps=2),
     "tutorial_own_ps": _tutorial("own_ps", ps=2),
+    **{f"phases_{how}": _phases(how) for how in PHASES_OF_PROGRAMS},
     **{kind: _of_kind(kind) for kind in KINDS},
     **{kind: _came_back(kind) for kind in CAME_BACK},
 }

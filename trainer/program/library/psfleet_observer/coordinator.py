@@ -11,13 +11,12 @@ import functools
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from psfleet_observer.graphs import WRITING, names_of_functions, place_of_loss
+from psfleet_observer.graphs import place_of_loss, writes
 from psfleet_observer.guard import guarded, stop
 from psfleet_observer.process import end, task_of_process
 
@@ -171,29 +170,4 @@ def _changes_the_model(function: Any) -> bool:
     nodes = graph.as_graph_def().node
     functions = {one.signature.name: one for one in graph.as_graph_def().library.function}
     handles = {name.partition(":")[0] for name, is_trainable in inside.items() if is_trainable}
-    return _writes(nodes, handles, functions)
-
-
-def _writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any]) -> bool:
-    """Return whether one of these nodes writes one of the handles; nodes come after their inputs."""
-    handles = set(handles)
-    for node in nodes:
-        taken = [place for place, name in enumerate(node.input) if name.partition(":")[0] in handles]
-        if not taken:
-            continue
-        if node.op.startswith(WRITING):
-            if 0 in taken:
-                return True
-        elif node.op == "Identity":
-            handles.add(node.name)
-        for called in names_of_functions(node.attr):
-            if called in functions:
-                # The first input of a condition is the predicate, which its branches do not get.
-                shift = 1 if node.op in {"If", "StatelessIf", "Case", "StatelessCase"} else 0
-                arguments = functions[called].signature.input_arg
-                given = {
-                    arguments[place - shift].name for place in taken if 0 <= place - shift < len(arguments)
-                }
-                if _writes(functions[called].node_def, given, functions):
-                    return True
-    return False
+    return writes(nodes, handles, functions)

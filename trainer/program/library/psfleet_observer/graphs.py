@@ -57,11 +57,22 @@ class GraphNotes:
 
 _graphs: WeakKeyDictionary[tf.Graph, GraphNotes] = WeakKeyDictionary()
 _inside = threading.local()
+_when_elsewhere: list[Callable[[], object]] = []
 
 
 def notes_of(graph: tf.Graph) -> GraphNotes:
     """Return the notes about a graph so far."""
     return _graphs.setdefault(graph, GraphNotes())
+
+
+def when_elsewhere(tell: Callable[[], object]) -> None:
+    """Have a function called when the program computes gradients outside of all sessions' graphs."""
+    _when_elsewhere.append(tell)
+
+
+def _gradients_elsewhere() -> None:
+    for tell in _when_elsewhere:
+        tell()
 
 
 def trains(graph: tf.Graph) -> bool:
@@ -146,11 +157,14 @@ def _note_loss(ys: Any, xs: Any, found: Any) -> None:
     import tensorflow as tf
 
     if tf.executing_eagerly():
+        _gradients_elsewhere()
         return
     losses = ys if isinstance(ys, list | tuple) else [ys]
     graph = getattr(losses[0], "graph", None) if losses else None
     if graph is None:
         return
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        _gradients_elsewhere()  # in a function that no session runs
     notes = notes_of(_outermost(graph))
     minimized = getattr(_inside, "loss", None)
     loss = losses[0] if minimized is None else minimized
@@ -196,6 +210,31 @@ def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
     return operation
 
 
+def writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any]) -> bool:
+    """Return whether one of these nodes writes one of the handles; nodes come after their inputs."""
+    handles = set(handles)
+    for node in nodes:
+        taken = [place for place, name in enumerate(node.input) if name.partition(":")[0] in handles]
+        if not taken:
+            continue
+        if node.op.startswith(WRITING):
+            if 0 in taken:
+                return True
+        elif node.op == "Identity":
+            handles.add(node.name)
+        for called in names_of_functions(node.attr):
+            if called in functions:
+                # The first input of a condition is the predicate, which its branches do not get.
+                shift = 1 if node.op in {"If", "StatelessIf", "Case", "StatelessCase"} else 0
+                arguments = functions[called].signature.input_arg
+                given = {
+                    arguments[place - shift].name for place in taken if 0 <= place - shift < len(arguments)
+                }
+                if writes(functions[called].node_def, given, functions):
+                    return True
+    return False
+
+
 def names_of_functions(attributes: Mapping[str, Any]) -> list[str]:
     """Return the names of the functions that a node with these attributes calls."""
     names = [value.func.name for value in attributes.values() if value.func.name]
@@ -238,6 +277,11 @@ def after(operation: tf.Operation) -> set[tf.Operation]:
 def before(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
     """Return the operations and all operations on which they depend."""
     return _closure(operations, lambda of: [*(tensor.op for tensor in of.inputs), *of.control_inputs])
+
+
+def derived_from(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
+    """Return the operations and all operations that compute with their values, directly or indirectly."""
+    return _closure(operations, lambda of: [user for out in of.outputs for user in out.consumers()])
 
 
 def _closure(

@@ -13,6 +13,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 _state = {"off": False}
+# Called with the reason when an error ends the observation.
+_when_lost: list[Callable[[str], object]] = []
 
 
 def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
@@ -30,6 +32,9 @@ def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
             why = (str(error).strip().splitlines() or [""])[0]
             what = f"{function.__name__}: {type(error).__name__}: {why}"
             say(f"its steps are not recorded from here on ({what})")
+            for tell in _when_lost:
+                with contextlib.suppress(Exception):
+                    tell(f"the observation ended by an error ({what})")
             return None
 
     return call
@@ -38,6 +43,11 @@ def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 def stop() -> None:
     """End the observation."""
     _state["off"] = True
+
+
+def when_lost(tell: Callable[[str], object]) -> None:
+    """Have a function called with the reason if an error ends the observation."""
+    _when_lost.append(tell)
 
 
 def say(text: str) -> None:

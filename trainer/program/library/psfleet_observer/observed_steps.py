@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psfleet_records
 
-from psfleet_observer import guard, meeting, training_runs
+from psfleet_observer import guard, meeting, trained, training_runs
 from psfleet_observer.guard import guarded, say
 from psfleet_observer.process import end, task_of_process
 
@@ -57,7 +57,9 @@ class Session:
     def lose(self, error: Exception) -> None:
         """Record no more steps of this session."""
         self.lost = True
-        say(f"the steps of this session are not recorded: {type(error).__name__}: {error}")
+        why = f"the steps of this session are not recorded: {type(error).__name__}: {error}"
+        trained.note_unseen(why.partition("\n")[0])
+        say(why)
 
     def close(self) -> None:
         """Write the session's steps while the global step can still be read, and end its observation."""
@@ -83,6 +85,7 @@ class Observer:
         self.serves = False
         self._lock = threading.RLock()
         self.losses: list[float | None] = []
+        self._trained = 0  # steps that changed the model, as far as the graphs show
         self.limit = 1
         self.readings = self._unplaced = 0
         self._running = {"since the last reading": 0, "longer": 0}
@@ -128,6 +131,7 @@ class Observer:
                 if step.replicas:
                     how |= {"replication": "sync", "replicas_to_aggregate": step.replicas}
                 self.task.start(how, _last_step["of hooks"], self.nonce)
+                self.task.observed = True
             self._last = own
             own.writes |= step.writes
             where = self._where(session, own, step)
@@ -187,6 +191,11 @@ class Observer:
             if due and time.monotonic() >= self._read_again_at:
                 self.read(own, everything=len(self.losses) >= self.task.windows.room)
 
+    def note_trained(self, steps: int) -> None:
+        """Count steps that changed the model, whether or not the program counts them."""
+        with self._lock:
+            self._trained += steps
+
     def see(self, gradients: Iterable[object]) -> None:
         """Note whether all of a step's fetched gradients are zero."""
         import numpy as np
@@ -215,14 +224,14 @@ class Observer:
 
     def _write(self, now: int) -> None:
         if self.losses:
-            self.task.take(self.losses, self._before, now, self._unplaced)
+            self.task.take(self.losses, self._before, now, self._unplaced, self._trained)
         self._go_on_from(now)
 
     def _go_on_from(self, now: int) -> None:
         seconds, self._read_at = time.monotonic() - self._read_at, time.monotonic()
         self._steps_a_second = 1 + int(len(self.losses) / max(seconds, 0.001))
         self.losses, self._before, self.limit = [], now, self.task.windows.room
-        self.readings, self._unplaced = self.readings + 1, 0
+        self.readings, self._unplaced, self._trained = self.readings + 1, 0, 0
         self._running["longer"] += self._running["since the last reading"]
         self._running["since the last reading"] = 0
         if self.task.is_lead:
@@ -242,6 +251,13 @@ class Observer:
 def note_last_step(last_step: int | None) -> None:
     """Note the global step at which a hook will stop the program."""
     _last_step["of hooks"] = max(_last_step["of hooks"], int(last_step or 0))
+
+
+@guarded
+def count_training(steps: int) -> None:
+    """Count steps that changed the model, if this process is observed."""
+    for observer in _observers if steps else ():
+        observer.note_trained(steps)
 
 
 def observer_of_process() -> Observer | None:

@@ -17,8 +17,11 @@ _tasks: list[psfleet_records.Task | None] = []
 
 def task_of_process() -> psfleet_records.Task | None:
     """Return the task; None if the program records itself, or if another process of it is observed."""
-    if psfleet_records.recorded_by_program():
-        return None
+    return None if psfleet_records.recorded_by_program() else task_to_note()
+
+
+def task_to_note() -> psfleet_records.Task | None:
+    """Return the task, also of a program that records itself; None if another process of it is observed."""
     if not _tasks:
         task = psfleet_records.task_to_observe()
         _tasks.append(task if task is not None and _alone(task) else None)

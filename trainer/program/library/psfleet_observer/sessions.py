@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from psfleet_observer import graphs, meeting, serving, training_runs
-from psfleet_observer.guard import guarded
-from psfleet_observer.observed_steps import Session, note_last_step, observer_of_process
+from psfleet_observer import graphs, meeting, serving, trained, training_runs
+from psfleet_observer.guard import guarded, when_lost
+from psfleet_observer.observed_steps import Session, count_training, note_last_step, observer_of_process
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -25,47 +25,93 @@ _meeting = threading.Lock()
 
 
 def wrap_sessions(module: ModuleType) -> None:
-    """Wrap sessions, to count the runs that are training steps."""
+    """Wrap sessions, to count the runs that are training steps, and to note what any run trains."""
+    graphs.when_elsewhere(lambda: trained.note_unseen("it also computes gradients outside of sessions"))
+    when_lost(trained.note_unseen)
     base = module.BaseSession
-    run, make_callable, close = base._do_run, base.make_callable, base.close
-
-    @functools.wraps(run)
-    def counting(
-        self: Any, handle: Any, target_list: Any, fetch_list: Any, feed_dict: Any, *options: Any
-    ) -> Any:
-        step = _begin(self, target_list, fetch_list, feed_dict) if handle is None else None
-        if step is None:
-            return run(self, handle, target_list, fetch_list, feed_dict, *options)
-        with _running(self) as readings:
-            results = run(self, handle, target_list, [*fetch_list, *step.more], feed_dict, *options)
-        _count_step(self, step, results, readings)
-        return results[: len(fetch_list)]
-
-    @functools.wraps(make_callable)
-    def counting_callable(self: Any, fetches: Any, feed_list: Any = None, *more: Any, **named: Any) -> Any:
-        call = make_callable(self, fetches, feed_list, *more, **named)
-        # A callable with feeds calls `_do_run`, which is counted above.
-        flat = None if feed_list is not None else _flat(self, fetches)
-        if flat is None or _begin(self, *flat, {}) is None:
-            return call
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            step = _begin(self, *flat, {})
-            if step is None:
-                return call(*arguments, **options)
-            with _running(self) as readings:
-                result = call(*arguments, **options)
-            _count_step_of_callable(self, step.bare, fetches, result, readings)
-            return result
-
-        return counted
+    _wrap_runs(base)
+    _wrap_callables(base)
+    _wrap_callables_of_options(base)
+    close = base.close
 
     @functools.wraps(close)
     def closing(self: Any) -> Any:
         _close(self)
         return close(self)
 
-    base._do_run, base.make_callable, base.close = counting, counting_callable, closing
+    base.close = closing
+
+
+def _wrap_runs(base: Any) -> None:
+    run = base._do_run
+
+    @functools.wraps(run)
+    def counting(
+        self: Any, handle: Any, target_list: Any, fetch_list: Any, feed_dict: Any, *options: Any
+    ) -> Any:
+        trains = _note_run(self, target_list, fetch_list)
+        step = _begin(self, target_list, fetch_list, feed_dict) if handle is None else None
+        if step is None:
+            results = run(self, handle, target_list, fetch_list, feed_dict, *options)
+            count_training(int(bool(trains)))
+            return results
+        with _running(self) as readings:
+            results = run(self, handle, target_list, [*fetch_list, *step.more], feed_dict, *options)
+        count_training(step.steps if trains else 0)
+        _count_step(self, step, results, readings)
+        return results[: len(fetch_list)]
+
+    base._do_run = counting
+
+
+def _wrap_callables(base: Any) -> None:
+    make_callable = base.make_callable
+
+    @functools.wraps(make_callable)
+    def counting_callable(self: Any, fetches: Any, feed_list: Any = None, *more: Any, **named: Any) -> Any:
+        call = make_callable(self, fetches, feed_list, *more, **named)
+        # A callable with feeds calls `_do_run`, which is counted above.
+        flat = None if feed_list is not None else _flat(self, fetches)
+        if flat is None or not graphs.trains(self.graph):
+            return call
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            trains, step = _note_run(self, *flat), _begin(self, *flat, {})
+            if step is None:
+                result = call(*arguments, **options)
+                count_training(int(bool(trains)))
+                return result
+            with _running(self) as readings:
+                result = call(*arguments, **options)
+            count_training(step.steps if trains else 0)
+            _count_step_of_callable(self, step.bare, fetches, result, readings)
+            return result
+
+        return counted
+
+    base.make_callable = counting_callable
+
+
+def _wrap_callables_of_options(base: Any) -> None:
+    """Wrap the callables that Keras makes, whose training is noted, but not counted as steps."""
+    make_callable = base._make_callable_from_options
+
+    @functools.wraps(make_callable)
+    def noting_callable(self: Any, callable_options: Any) -> Any:
+        call = make_callable(self, callable_options)
+        ran = _of_options(self, callable_options) if graphs.trains(self.graph) else None
+        if not ran:
+            return call
+
+        def noted(*arguments: Any, **options: Any) -> Any:
+            trains = _note_run(self, *ran)
+            result = call(*arguments, **options)
+            count_training(int(bool(trains)))
+            return result
+
+        return noted
+
+    base._make_callable_from_options = noting_callable
 
 
 def wrap_last_step(module: ModuleType) -> None:
@@ -102,6 +148,21 @@ def _publish_nonce(server: tf.distribute.Server) -> None:
         observer.task.start({"observed": "a server"}, 0, observer.nonce)
         observer.serves = True
         meeting.publish_nonce(server, name, observer.nonce)
+
+
+@guarded
+def _note_run(
+    session: tf.compat.v1.Session, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
+) -> bool:
+    """Return whether a run trains the model, counted or not."""
+    return trained.note_run(session, targets, fetches)
+
+
+@guarded
+def _of_options(session: tf.compat.v1.Session, options: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
+    """Return the operations and tensors that a callable runs, from their names."""
+    find = session.graph.as_graph_element
+    return [find(name, allow_tensor=False) for name in options.target], [find(name) for name in options.fetch]
 
 
 @guarded

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from psfleet_observer.graphs import (
@@ -31,7 +31,7 @@ _HARMLESS = {
 }
 _ADDING = {"AssignAdd", "AssignAddVariableOp"}
 _PASSING = {"Switch", "RefSwitch", "Enter", "RefEnter"}
-_CALLING = {"If", "While", "Case", "PartitionedCall", "StatefulPartitionedCall"}
+CALLING = {"If", "While", "Case", "PartitionedCall", "StatefulPartitionedCall"}
 # Only some small gradients are fetched, and none from another machine.
 _MOST_PROBES, _MOST_VALUES = 4, 16384
 
@@ -134,7 +134,20 @@ def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.
     variables = [variable.op for update in notes.updates for _, variable in update.pairs]
     variables += [*notes.losses, *written]
     variables += [of.op for of in graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)]
-    return {of: _size(of) for of in dict.fromkeys(variables) if of.graph is graph}
+    return {of: size_of(of) for of in dict.fromkeys(variables) if of.graph is graph}
+
+
+def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
+    """Return the definitions of all functions that an operation calls, by name."""
+    found: dict[str, Any] = {}
+    names = names_of_functions(call.node_def.attr)
+    while names:
+        name = names.pop()
+        function = None if name in found else graph._get_function(name)
+        if function is not None:
+            found[name] = function.cached_definition
+            names += [of for node in found[name].node_def for of in names_of_functions(node.attr)]
+    return found
 
 
 def strange_gradients(graph: tf.Graph) -> list[str]:
@@ -198,7 +211,7 @@ def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
                 delta = _constant(user.inputs[1])
                 certain = delta is not None and user._get_control_flow_context() is None
                 moves.append(_Move(frozenset(after(user)), delta or 1, certain))
-            elif user.type.removeprefix("Stateless") in _CALLING and _calls_a_write(graph, user):
+            elif user.type.removeprefix("Stateless") in CALLING and _calls_a_write(graph, user):
                 moves.append(_Move(frozenset(after(user)), 1, certain=False))
     return moves
 
@@ -212,27 +225,22 @@ def _constant(tensor: tf.Tensor) -> int | None:
 
 def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
     """Return whether a function that an operation calls may write variables."""
-    names = names_of_functions(operation.node_def.attr)
-    seen: set[str] = set()
-    while names:
-        name = names.pop()
-        function = None if name in seen else graph._get_function(name)
-        seen.add(name)
-        for node in function.cached_definition.node_def if function is not None else ():
-            if node.op.startswith(WRITING):
-                return True
-            names += names_of_functions(node.attr)
-    return False
+    functions = functions_of(graph, operation).values()
+    return any(node.op.startswith(WRITING) for function in functions for node in function.node_def)
 
 
 def _written(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
     """Return the variables that a run writes and its losses or gradients depend on, without counters."""
-    notes = notes_of(graph)
     writing = [of for of in computed if of.type.startswith(WRITING) and len(of.inputs)]
     written = {variable for of in writing if (variable := variable_of(of.inputs[0].op)) is not None}
     written -= {counter.op for counter in counters_of(graph)}
-    read = before([*(loss.op for loss in notes.losses.values() if loss.graph is graph), *notes.gradients])
-    return frozenset(written & read)
+    return frozenset(written & read_by_losses(graph))
+
+
+def read_by_losses(graph: tf.Graph) -> set[tf.Operation]:
+    """Return the operations on which the losses of a graph and their gradients depend."""
+    notes = notes_of(graph)
+    return before([*(loss.op for loss in notes.losses.values() if loss.graph is graph), *notes.gradients])
 
 
 def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bool:
@@ -282,7 +290,8 @@ def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, computed: set[tf.Operation]
     return True
 
 
-def _size(variable: tf.Operation) -> int:
+def size_of(variable: tf.Operation) -> int:
+    """Return the bytes of a variable; 0 if its shape is unknown."""
     import tensorflow as tf
 
     shape = tf.TensorShape(variable.get_attr("shape"))

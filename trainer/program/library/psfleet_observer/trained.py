@@ -1,0 +1,120 @@
+"""The variables that this process trains, in whatever session and whoever counts the steps.
+
+A program may train in sessions whose steps are not counted: in another graph, without a counter, or on a
+server of its own. What is seen of the counted steps must not be taken for all that the program trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from psfleet_observer import graphs, meeting, training_runs
+from psfleet_observer.process import task_to_note
+
+if TYPE_CHECKING:
+    import psfleet_records
+    import tensorflow as tf
+
+_RUNS_KEPT = 1000
+_OWN = "_psfleet_trains"  # the attribute of a session: the ids of a run's operations -> whether it trains
+_THIS_HOST = {"localhost", "127.0.0.1", "[::1]"}
+
+_recorded: set[str] = set()
+_unseen: set[str] = set()
+
+
+def note_run(
+    session: tf.compat.v1.Session, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
+) -> bool:
+    """Return whether a run trains the model; record the variables that it trains, if they are new."""
+    if not graphs.trains(session.graph):
+        return False
+    known = session.__dict__.setdefault(_OWN, {})
+    of_run = (*map(id, targets), 0, *map(id, fetches))
+    if of_run not in known:
+        if len(known) >= _RUNS_KEPT:
+            known.clear()
+        variables = _trained_by(session.graph, targets, fetches)
+        # With references to the operations, so that no others get their ids.
+        known[of_run] = bool(variables), targets, fetches
+        _record(session, variables)
+    trains: bool = known[of_run][0]
+    return trains
+
+
+def note_unseen(reason: str) -> None:
+    """Record once why some of this process's training is not seen."""
+    task = task_to_note() if reason not in _unseen else None
+    if task is not None:
+        _unseen.add(reason)
+        task.note("unseen", {"reason": reason})
+
+
+def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation]) -> None:
+    task = task_to_note() if variables else None
+    if task is None:
+        return
+    import tensorflow as tf
+
+    places = meeting.places_of({of: training_runs.size_of(of) for of in variables}, task.name)
+    if not _is_of_the_run(tf.compat.as_str(session.sess_str or ""), task):
+        # The tasks of another cluster may have the same names.
+        places = {f"{task.name} {name}": size for name, size in places.items()}
+    if new := {name: size for name, size in places.items() if name not in _recorded}:
+        _recorded.update(new)
+        task.note("trained", {"variables": new})
+
+
+def _trained_by(
+    graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
+) -> frozenset[tf.Operation]:
+    """Return the variables of the model that a run of these operations trains, whether it counts or not.
+
+    They are those that the run's optimizers update, and those that it writes by a value that it computes from
+    gradients, if a loss or a gradient reads them. So an average, a metric, or a copy is no training.
+    """
+    notes, computed = graphs.notes_of(graph), graphs.before([*targets, *(tensor.op for tensor in fetches)])
+    found = {of.op for update in notes.updates if update.operation in computed for _, of in update.pairs}
+    calls = [of for of in computed if of.type.removeprefix("Stateless") in training_runs.CALLING]
+    found |= {variable for call in calls for variable in _written_in_functions(graph, call)}
+    derived = graphs.derived_from(notes.gradients)
+    writing = [of for of in computed if of.type.startswith(graphs.WRITING) and len(of.inputs)]
+    written = {
+        variable
+        for of in writing
+        if (variable := graphs.variable_of(of.inputs[0].op)) is not None
+        and any(tensor.op in derived for tensor in [*of.inputs][1:])
+    }
+    return frozenset(
+        of for of in found | (written & training_runs.read_by_losses(graph)) if of.graph is graph
+    )
+
+
+def _written_in_functions(graph: tf.Graph, call: tf.Operation) -> set[tf.Operation]:
+    """Return the variables of the model that the functions write which an operation calls."""
+    given = {
+        place: variable
+        for place, tensor in enumerate(call.inputs)
+        if (variable := graphs.variable_of(tensor.op)) is not None
+    }
+    model = training_runs.parameters_of(graph, frozenset()).keys() if given else set()
+    if model.isdisjoint(given.values()):
+        return set()
+    node, functions = call.node_def, training_runs.functions_of(graph, call)
+    return {
+        variable
+        for place, variable in given.items()
+        if variable in model and graphs.writes([node], {node.input[place].partition(":")[0]}, functions)
+    }
+
+
+def _is_of_the_run(target: str, task: psfleet_records.Task) -> bool:
+    """Return whether a session's target is this process, or a server of the run's cluster."""
+    address = target.rpartition("//")[2]
+    host, _, port = address.rpartition(":")
+    if not target or not task.addresses or address in task.addresses:
+        return True
+    if host in _THIS_HOST:
+        return port == task.address.rpartition(":")[2]
+    return port in {of.rpartition(":")[2] for of in task.addresses}
