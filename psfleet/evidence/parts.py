@@ -27,9 +27,9 @@ class PartPlan:
 def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
     """Return the parts of a run, in order; () for a run whose tasks were always the same.
 
-    A process belongs to the part in which the chief of the same plan met it. What the last part was asked is
-    in the run itself; its tasks are those of its plan. Plans under which the chief never trained have no
-    part.
+    A process belongs to the part in which the chief of the same plan met it. A process of the evaluator,
+    which meets nobody, belongs to the part whose plan it names. What the last part was asked is in the run
+    itself; its tasks are those of its plan. Plans under which the chief never trained have no part.
     """
     if not earlier or run.plan is None:
         return ()
@@ -37,6 +37,7 @@ def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
     begun = _begun_parts(run.chief, plans)
     names = list(run.tasks)
     split = {name: _split(run.task(name), plans, begun) for name in names}
+    evaluated = [(process, _named_part(process, plans)) for process in run.evaluator.processes]
     parts = []
     for place, of in enumerate(earlier):
         tasks = {name: _only(run.task(name), split[name], place) for name in names}
@@ -47,14 +48,22 @@ def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
             rules=of.rules,
             expected=of.expected,
             tasks=tasks,
+            evaluator=_only(run.evaluator, evaluated, place),
             endings=of.endings,
             success=run.success,
             is_last=False,
         )
         parts.append(part)
     tasks = {name: _only(run.task(name), split[name], len(earlier)) for name in names}
-    parts = [part for part in (*parts, replace(run, tasks=tasks)) if part.chief.of("peers_ready")]
+    last = replace(run, tasks=tasks, evaluator=_only(run.evaluator, evaluated, len(earlier)))
+    parts = [part for part in (*parts, last) if part.chief.of("peers_ready")]
     return tuple(_with_edges(parts))
+
+
+def _named_part(process: Process, plans: Sequence[str]) -> int:
+    """Return the last part with the plan that a process names; the last part of all for an unknown plan."""
+    of = process.records[0].plan_hash
+    return next((place for place in reversed(range(len(plans))) if plans[place] == of), len(plans) - 1)
 
 
 def _begun_parts(chief: TaskRecords, plans: Sequence[str]) -> dict[int | None, int]:

@@ -37,6 +37,21 @@ def test_a_resized_run_is_proven_with_the_workers_of_each_part(resized: Path) ->
     assert "part 2 (3 workers): 3 workers found each other's nonces" in detail(verdict, "workers_met")
 
 
+def test_an_evaluator_belongs_to_the_part_whose_plan_it_names(resized: Path) -> None:
+    """Each part was evaluated; what an evaluator of one part writes may come after that of the next."""
+    every = records(resized, "evaluator0")
+    lives = {pid: [each for each in every if each["pid"] == pid] for pid in [each["pid"] for each in every]}
+    first, second, third = lives.values()
+    rewrite(resized, "evaluator0", [*second, *first, *third])
+    verdict = verdict_of(resized)
+    assert verdict.verdict == "proven", verdict.failing
+    rewrite(resized, "evaluator0", [*first, *second, *[each | {"plan_hash": "0ther"} for each in third]])
+    found = detail(verdict_of(resized), "same_plan_and_release")
+    assert found.startswith("part 3 (2 workers): evaluator0 ran plan 0ther, plan.json is ")
+    rewrite(resized, "evaluator0", [*first, *[each | {"release": "other"} for each in second], *third])
+    assert "part 2 (3 workers): releases differ: " in detail(verdict_of(resized), "same_plan_and_release")
+
+
 @pytest.mark.chaos
 def test_synchronous_steps_aggregate_as_many_gradients_as_the_part_has_workers(
     copy_of: Callable[[str], Path],

@@ -199,7 +199,8 @@ def _resized(replication: str, *numbers: tuple[int, int]) -> Callable[[RealRuns,
                 steps = cluster.records("worker0", "finished")[-1].integer("global_step")
                 for task in cluster.tasks:
                     shutil.copy(cluster.directory(task) / "events" / f"{task}.jsonl", run / "events")
-        evaluate(folder / "hosts" / "worker0", run)
+            # As with --evaluate_every_steps, there are evaluations in each part.
+            evaluate(folder / "hosts" / "worker0", run)
         return run
 
     return train_parts
