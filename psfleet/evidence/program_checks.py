@@ -12,11 +12,13 @@ from psfleet.evidence.program_learning import goals_reached, losses_that_stay
 from psfleet.evidence.program_sharing import (
     doubt_of_counts,
     gradients_dropped,
+    has_seen_training,
     parameters_shared,
     trained_apart,
     unproven_sharing,
     was_observed,
     with_backups,
+    workers_trained,
 )
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.record_checks import records_complete, same_plan_and_release
@@ -55,6 +57,7 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     if any(task.records for task in run.tasks.values()):
         answers.checks += [records_complete(run), same_plan_and_release(run)]
     falls = _falls(run)
+    _check_idle_workers(run, answers)
     _check_sharing(run, settings, answers, falls)
     _name_falls(falls, answers)
     _check_traffic(run, settings, answers)
@@ -111,6 +114,13 @@ def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]]
     ]
     amounts = listed(f"{name} received {size(of[0])}, sent {size(of[1])}" for name, of in exchanged.items())
     return amounts, {name: {"bytes_received": of[0], "bytes_sent": of[1]} for name, of in exchanged.items()}
+
+
+def _check_idle_workers(run: Run, answers: ProgramAnswers) -> None:
+    """Ask whether workers without steps took part, if psfleet saw others train: not all programs are seen."""
+    silent = [worker for worker in run.workers if not worker.windows]
+    if run.rules.shared and silent and not run.coordinated and has_seen_training(run):
+        answers.checks.append(workers_trained(run))
 
 
 def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers, falls: _Falls) -> None:

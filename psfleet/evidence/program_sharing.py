@@ -71,6 +71,40 @@ def unproven_sharing(run: Run) -> dict[str, str]:
     return unknown
 
 
+@check
+def workers_trained(findings: Findings, run: Run) -> Good:
+    """Each worker took a step, trained what another worker trains, or computed in the steps of another.
+
+    A worker without records may have waited all the time, or its records were lost. If the others recorded
+    all steps, it has taken none.
+    """
+    idle = [worker.name for worker in run.workers if not _took_part(run, worker)]
+    moved = run.global_steps - min((window.before for window in run.windows), default=0)
+    recorded = sum(window.steps for window in run.windows)
+    is_certain = recorded >= _MINIMUM_TRAINED * moved * max(_replicas(run), 1)
+    others = f"the others recorded {recorded} steps, and the global step moved by {moved}"
+    for name in idle:
+        findings.add(
+            f"{name} took no step that psfleet saw, and computed for no other: {others}", certain=is_certain
+        )
+    serving = [worker.name for worker in run.workers if not worker.windows]
+    good = f"{counted(len(run.workers) - len(serving), 'worker')} took steps"
+    return good + (f", {listed(serving)} computed in them" if serving else ""), {"idle": idle}
+
+
+def has_seen_training(run: Run) -> bool:
+    """Return whether psfleet saw a worker of the run train; releases that did not record it saw none."""
+    return any(worker.of("trained") for worker in run.workers)
+
+
+def _took_part(run: Run, worker: TaskRecords) -> bool:
+    others = [other for other in run.workers if other.name != worker.name]
+    trained_with = any(_variables(worker).keys() & _variables(other).keys() for other in others)
+    computed_on = [record.text("computed_on") for other in others for record in other.of("trained")]
+    served = any(worker.name in tasks.split() for tasks in computed_on)
+    return bool(worker.windows) or trained_with or served
+
+
 def trained_apart(run: Run) -> dict[str, str]:
     """Return doubts about workers that trained variables, at any time, which the others did not train.
 

@@ -38,6 +38,7 @@ _SHARING = {
     "same_parameter_servers",
     "parameters_shared",
     "workers_met",
+    "workers_trained",
     "servers_met",
     "contributions_add_up",
     "fair_shares",

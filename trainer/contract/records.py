@@ -82,6 +82,7 @@ OPTIONAL = {
     "peers_ready": _fields(
         "server_nonce:int ps_own_nonces:ints global_step_on:str variables:ints counters:ints doubts:str"
     ),
+    "trained": _fields("computed_on:str"),
     "evaluated": _fields("sample_outputs:numbers"),
     # A program's tasks may omit fields that a built-in model's tasks must have; the kinds are the same.
     "finished": _fields(

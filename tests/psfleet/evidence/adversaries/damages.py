@@ -17,6 +17,7 @@ from tests.psfleet.evidence.run_folders import (
     rewrite,
     write_plan,
 )
+from trainer.contract.exit_codes import STOPPED
 
 _TEN_MINUTES = 600.0
 
@@ -47,6 +48,19 @@ def keep_older_records(run: Path, runs: RealRuns) -> None:
     """The file of worker 1 was not empty when the run began."""
     older = [record | {"run_id": "20260101-another"} for record in records(runs.of("noisy"), "worker1")]
     rewrite(run, "worker1", [*older, *records(run, "worker1")])
+
+
+def end_worker1_by_a_playbook(run: Path, _runs: RealRuns) -> None:
+    """Nobody counted what the tasks exchanged, as on a host that keeps no journal."""
+    tasks = json.loads((run / "tasks.json").read_text())
+    ended = {"exit_code": STOPPED, "ended_by": "psfleet"}
+    uncounted = {"bytes_received": None, "bytes_sent": None}
+    changed = [task | uncounted | (ended if task["name"] == "worker1" else {}) for task in tasks]
+    (run / "tasks.json").write_text(json.dumps(changed))
+
+
+def lose_worker1(run: Path, _runs: RealRuns) -> None:
+    events(run, "worker1").unlink(missing_ok=True)
 
 
 def keep_an_older_log(run: Path, _runs: RealRuns) -> None:

@@ -39,7 +39,7 @@ STEPS = 400
 PHASES_OF_PROGRAMS = (
     *("grown", "alone_first", "other_graph", "by_turns", "own_monitored_session", "own_server"),
     *("by_callable", "in_a_loop", "eagerly", "counts_alone", "claims", "claims_from_the_beginning"),
-    *("own_state", "own_slots", "refreshed"),
+    *("own_state", "own_slots", "refreshed", "idle", "idle_and_alone", "in_graph"),
 )
 # The replication, which task is killed and comes back, and whose pace tells when.
 CAME_BACK = {

@@ -4,6 +4,7 @@
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -215,6 +216,47 @@ def claims_from_the_beginning(p: Program) -> None:
             at = session.run(count)
             psfleet_records.step(at, session.run(loss, p.feeds()))
         psfleet_records.finished()
+
+
+def idle(p: Program) -> None:
+    """Worker 1 takes no step: it waits until the others have done all."""
+    _, fetches = together(p)
+    with p.session() as session:
+        while p.index and session.run(p.step) < JOINT:
+            time.sleep(0.05)
+        if not p.index:
+            p.train(session, fetches, JOINT)
+
+
+def idle_and_alone(p: Program) -> None:
+    """Worker 1 trains nothing but a model of its own."""
+    _, fetches = together(p)
+    with tf.Graph().as_default() as graph:
+        alone = Alone("")
+        first = v1.global_variables_initializer()
+    with p.session() as session, v1.Session(graph=graph) as own:
+        if p.index:
+            own.run(first)
+            alone.learn(own)
+        else:
+            p.train(session, fetches, JOINT)
+
+
+def in_graph(p: Program) -> None:
+    """Honest: worker 0 takes all steps, and each worker computes a part of the gradients."""
+    if p.index:
+        idle(p)
+        return
+    losses = []
+    for worker in range(p.workers):
+        with tf.device(f"/job:worker/task:{worker}"):
+            losses.append(tf.reduce_mean(tf.square(tf.matmul(p.x, p.weights) - p.y)))
+    loss = tf.add_n(losses) / p.workers
+    train = p.optimizer.minimize(loss, p.step)
+    p.options.ps_hosts, had = [], p.options.ps_hosts  # without device filters
+    with p.session() as session:
+        p.options.ps_hosts = had
+        p.train(session, [train, loss], JOINT)
 
 
 def own_state(p: Program) -> None:

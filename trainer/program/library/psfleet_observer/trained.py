@@ -21,6 +21,7 @@ _OWN = "_psfleet_trains"  # the attribute of a session: the ids of a run's opera
 _THIS_HOST = {"localhost", "127.0.0.1", "[::1]"}
 
 _recorded: set[str] = set()
+_computed_on: set[str] = set()
 _unseen: set[str] = set()
 
 
@@ -35,10 +36,12 @@ def note_run(
     if of_run not in known:
         if len(known) >= _RUNS_KEPT:
             known.clear()
-        variables = _trained_by(session.graph, targets, fetches)
+        computed = graphs.before([*targets, *(tensor.op for tensor in fetches)])
+        variables = _trained_by(session.graph, computed)
         # With references to the operations, so that no others get their ids.
         known[of_run] = bool(variables), targets, fetches
-        _record(session, variables)
+        if variables:
+            _record(session, variables, {of.device for of in computed})
     trains: bool = known[of_run][0]
     return trains
 
@@ -51,8 +54,9 @@ def note_unseen(reason: str) -> None:
         task.note("unseen", {"reason": reason})
 
 
-def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation]) -> None:
-    task = task_to_note() if variables else None
+def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation], devices: Iterable[str]) -> None:
+    """Record the variables that a run trains, and the tasks that compute in it, if there are new ones."""
+    task = task_to_note()
     if task is None:
         return
     import tensorflow as tf
@@ -60,21 +64,22 @@ def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation]) ->
     places = meeting.places_of({of: training_runs.size_of(of) for of in variables}, task.name)
     if not _is_of_the_run(tf.compat.as_str(session.sess_str or ""), task):
         # The tasks of another cluster may have the same names.
-        places = {f"{task.name} {name}": size for name, size in places.items()}
-    if new := {name: size for name, size in places.items() if name not in _recorded}:
+        places, devices = {f"{task.name} {name}": size for name, size in places.items()}, ()
+    tasks = {meeting.place_of(device, task.name) for device in devices}
+    new = {name: size for name, size in places.items() if name not in _recorded}
+    if new or not tasks <= _computed_on:
         _recorded.update(new)
-        task.note("trained", {"variables": new})
+        _computed_on.update(tasks)
+        task.note("trained", {"variables": new, "computed_on": " ".join(sorted(_computed_on))})
 
 
-def _trained_by(
-    graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
-) -> frozenset[tf.Operation]:
-    """Return the variables of the model that a run of these operations trains, whether it counts or not.
+def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
+    """Return the variables of the model that a run trains which computes these operations.
 
     They are those that the run's optimizers update, and those that it writes by a value that it computes from
     gradients, if a loss or a gradient reads them. So an average, a metric, or a copy is no training.
     """
-    notes, computed = graphs.notes_of(graph), graphs.before([*targets, *(tensor.op for tensor in fetches)])
+    notes = graphs.notes_of(graph)
     found = {of.op for update in notes.updates if update.operation in computed for _, of in update.pairs}
     calls = [of for of in computed if of.type.removeprefix("Stateless") in training_runs.CALLING]
     found |= {variable for call in calls for variable in _written_in_functions(graph, call)}
