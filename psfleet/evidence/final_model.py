@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed
 from psfleet.evidence.convergence import metrics_of
+from psfleet.evidence.older_releases import OUTPUTS, could_record
 from psfleet.evidence.ps_restores import check_ps_restores
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run
@@ -181,6 +182,8 @@ def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
 
     A client that looks up other rows of a table than the rest has trained these, too: only its outputs tell.
     """
+    if not could_record(run, OUTPUTS):
+        return
     apart = metrics_of(evaluated, "sample_outputs")
     for client in run.clients:
         read = _fingerprint(client.ending, "fingerprint_step")

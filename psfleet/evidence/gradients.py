@@ -4,6 +4,7 @@ import math
 from statistics import median, median_low
 
 from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.older_releases import GRADIENTS, could_record, release_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 
@@ -26,8 +27,9 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     least = _NOTHING_LEFT * (median_low(began) if began else 0.0)
     fit_of: dict[str, str] = {}
     for name, found in measured.items():
-        if not found:
+        if not found and could_record(run, GRADIENTS):
             findings.lacking.append(f"{name} did not record whether its gradients fit its loss")
+        if not found:
             continue
         fits = [fit for loss, _, fit in found if math.isfinite(fit) and abs(loss) > least]
         beside = [fit for fit in fits if not _LEAST <= fit <= _MOST]
@@ -43,6 +45,8 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
                 f"by {median(beside):.2g} of what they predict {times}, expected {_LEAST:g} to {_MOST:g}"
             )
             findings.wrong.append(f"{what} {expected}")
+    if not fit_of:
+        return f"release {release_of(run)} did not record it", {}
     good = listed(f"{name} {fit}" for name, fit in fit_of.items())
     return f"the loss changes along the gradients by this part of what they predict: {good}", {
         "fits": {name: [round(fit, 4) for *_, fit in found] for name, found in measured.items()},

@@ -8,6 +8,7 @@ from psfleet.evidence import convergence, sharing
 from psfleet.evidence.answer import Answer, Findings, Good, check, counted, listed, size
 from psfleet.evidence.endings import ENDED_BY_PLAYBOOK, PLAYBOOK, Ending
 from psfleet.evidence.log_patterns import log_patterns
+from psfleet.evidence.older_releases import PLACES, could_record, not_recorded
 from psfleet.evidence.program_learning import goals_reached, losses_that_stay
 from psfleet.evidence.program_sharing import (
     doubt_of_counts,
@@ -48,7 +49,12 @@ class ProgramAnswers:
     @property
     def not_shown(self) -> tuple[str, ...]:
         """What the run does not show, in sentences."""
-        return tuple(f"It is not shown that {what}: {why}." for what, why in self.open.items())
+        return sentences(self.open)
+
+
+def sentences(not_shown: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a run does not show, a clause -> the reason, in sentences."""
+    return tuple(f"It is not shown that {what}: {why}." for what, why in not_shown.items())
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
@@ -130,11 +136,8 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
     )
     met = [was_observed(worker) for worker in run.workers] if run.rules.shared else []
     if any(met) and (all(met) or not silent):
-        answers.checks += [
-            sharing.same_parameter_servers(run),
-            sharing.workers_met(run),
-            parameters_shared(run),
-        ]
+        answers.checks += [sharing.same_parameter_servers(run), sharing.workers_met(run)]
+        answers.checks += [parameters_shared(run)] if could_record(run, PLACES) else []
     if not run.rules.shared:
         answers.together = not silent
     elif run.coordinated:
@@ -173,7 +176,7 @@ def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, s
     unknown |= gradients_dropped(run) if synchronous else {}
     answers.together = not unknown
     answers.observed = seen
-    answers.open |= unknown
+    answers.open |= unknown | not_recorded(run, seen)
     if not seen:
         why = "its records show one global step, but not which ps each worker used"
         answers.open["all parameters were shared"] = why

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from psfleet.evidence.answer import Findings, Good, check, counted, listed, size
+from psfleet.evidence.older_releases import PLACES, could_record
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
 from trainer.contract.records import Record
@@ -56,7 +57,7 @@ def unproven_sharing(run: Run) -> dict[str, str]:
     counters = _shared([_recorded_integers(worker, "counters") for worker in run.workers])
     for worker in run.workers:
         name = worker.name
-        if not _variables(worker):
+        if not _variables(worker) and could_record(run, PLACES):
             unknown[f"all that {name} trains is shared"] = "no variable of its model is known"
         if own := _recorded_integers(worker, "counters").keys() - counters.keys():
             unknown[f"{name} counts its steps as the others do"] = f"it also moves {listed(sorted(own))}"

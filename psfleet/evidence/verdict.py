@@ -19,8 +19,9 @@ from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.manifest import files_unchanged
+from psfleet.evidence.older_releases import GRADIENTS, could_record, not_recorded, release_of
 from psfleet.evidence.parts import judged_in_parts
-from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program
+from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program, sentences
 from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
 from psfleet.evidence.reasons import reasons_without_a_step
 from psfleet.evidence.recorded_run import Run
@@ -109,7 +110,8 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     """Return the verdict on a run. No content of its folder makes this raise."""
     of_program = judge_program(run, settings) if run.program is not None and not run.problem else None
     answers = of_program.checks if of_program else _checks_of(run, settings)
-    not_shown = of_program.not_shown if of_program else ()
+    older = not_recorded(run, observed=bool(of_program and of_program.observed))
+    not_shown = of_program.not_shown if of_program else sentences(older)
     if os.path.lexists(run.folder / MANIFEST):
         answers.append(files_unchanged(run.folder, run.run_id))
     elif not run.problem:
@@ -134,6 +136,7 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         verdict, words = PROVEN, f"{run.rules.together(counted(len(run.ps), 'ps'))}, and it converged"
     if not (wrong or lacking):
         words += _numbers_of_parts(run)
+        words += f"; judged by the checks of release {release_of(run)}, which recorded it" if older else ""
         early = f"it ended early: {end}" if (end := early_end_of(run)) else ""
         words += "".join(
             f"; {who}"
@@ -193,7 +196,7 @@ def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
         judged_in_parts(lambda part: sharing.workers_overlap(part, settings), run),
         judged_in_parts(sharing.steps_interleave, run),
         judged_in_parts(steps_accounted, run),
-        judged_in_parts(gradients_fit_loss, run),
+        *([judged_in_parts(gradients_fit_loss, run)] if could_record(run, GRADIENTS) else []),
         final_model.fingerprints_agree(run),
         convergence.loss_finite(run),
         convergence.loss_fell(run, settings),

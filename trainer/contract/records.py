@@ -79,6 +79,7 @@ _FINISHED_CHIEF = _fields("contributions:ints last_step:int")
 _EVALUATED_APART = _fields("fingerprint:str examples:int")
 # Optional fields of events.
 OPTIONAL = {
+    "started": _fields("writes:str"),
     "peers_ready": _fields(
         "server_nonce:int ps_own_nonces:ints global_step_on:str variables:ints counters:ints doubts:str"
     ),
@@ -101,6 +102,9 @@ OPTIONAL = {
         " unplaced:int batches:int trained:int"
     ),
 }
+# What this release can record: each event, and its optional fields as `event.field`. A verdict does not ask a
+# run for what its release could not record.
+WRITES = " ".join([*EVENTS, *(f"{event}.{field}" for event, fields in OPTIONAL.items() for field in fields)])
 # Fields that a program's records may lack, because the program does not know them or does not record them.
 # Such records have the field `program`, the hash of the program's code.
 _NOT_OF_PROGRAMS = {
@@ -310,7 +314,7 @@ class RecordWriter:
     ) -> None:
         """Append the first record of a process; a nonce is drawn if none is given."""
         versions = {"tensorflow": tensorflow, "python": platform.python_version()}
-        own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address}
+        own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address, "writes": WRITES}
         self.write("started", {**own, **versions})
 
     def _write_waiting(self, descriptor: int) -> None:

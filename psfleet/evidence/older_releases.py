@@ -1,0 +1,50 @@
+"""Runs of older releases: checks that ask for what the release could not record are not asked.
+
+No date and no number of a version decides. A task lists in its `started` what its release can record
+(trainer/contract/records.py). A release that did not list it could record what any task of its run did.
+"""
+
+from psfleet.evidence.recorded_run import Run
+
+GRADIENTS, OUTPUTS = "gradients", "finished.sample_outputs"
+PLACES, TRAINED = "peers_ready.variables", "trained"
+# What a release must be able to record -> what is not shown of its runs otherwise.
+_OF_MODELS = {
+    GRADIENTS: "each worker pushed the gradients of its loss",
+    OUTPUTS: "each worker uses the parameters that the evaluator found",
+}
+_OF_PROGRAMS = {
+    PLACES: "all parameters were shared",
+    TRAINED: "all that the workers trained, to the end, was seen",
+}
+
+
+def could_record(run: Run, what: str) -> bool:
+    """Return whether the release that recorded a run could record an event, or a field as `event.field`.
+
+    True if no task recorded its start: what is missing then is no matter of the release.
+    """
+    event, _, field = what.partition(".")
+    records = [record for task in (*run.tasks.values(), run.evaluator) for record in task.records]
+    begun = [record for record in records if record.event == "started"]
+    listed = any(what in record.text("writes").split() for record in begun)
+    done = any(record.event == event and (not field or field in record.fields) for record in records)
+    return not begun or listed or done
+
+
+def not_recorded(run: Run, observed: bool) -> dict[str, str]:
+    """Return what a run does not show because of its release: a clause -> the reason.
+
+    `observed` says whether psfleet observed the sessions of a program.
+    """
+    asked = _OF_MODELS if run.program is None else _OF_PROGRAMS if observed else {}
+    why = f"release {release_of(run)}, which recorded this run, did not record it yet"
+    judged = run.parts or (run,)
+    return {
+        clause: why for what, clause in asked.items() if not all(could_record(part, what) for part in judged)
+    }
+
+
+def release_of(run: Run) -> str:
+    """Return the release that recorded the run, by the chief's last record; "without a name" if unknown."""
+    return (run.chief.records[-1].release if run.chief.records else "") or "without a name"
