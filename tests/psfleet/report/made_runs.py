@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.contract.plan import ClusterPlan, PlannedTask
-from trainer.contract.records import EVALUATOR, VERSION, events_file, schema_problems
+from trainer.contract.records import EVALUATOR, VERSION, WRITES, events_file, schema_problems
 from trainer.contract.settings import TrainingSettings
 
 Record = dict[str, Any]
@@ -103,7 +103,15 @@ def worker_records(plan: ClusterPlan, index: int, windows: int) -> list[Record]:
 def started(nonce: int, **changes: object) -> Record:
     settings = TrainingSettings(model="linear").as_dict()
     versions = {"tensorflow": "2.21.0", "python": "3.11.2", "address": "10.0.0.1:2223"}
-    return {"event": "started", "nonce": nonce, "settings": settings, **versions, "monotonic": 1.0, **changes}
+    of_release = {**versions, "writes": WRITES}
+    return {
+        "event": "started",
+        "nonce": nonce,
+        "settings": settings,
+        **of_release,
+        "monotonic": 1.0,
+        **changes,
+    }
 
 
 def nonces(plan: ClusterPlan) -> Record:

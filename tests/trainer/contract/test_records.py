@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from trainer.contract.records import RecordWriter, TaskIdentity, open_records, read_records, required_fields
+from trainer.contract.records import (
+    WRITES,
+    RecordWriter,
+    TaskIdentity,
+    open_records,
+    read_records,
+    required_fields,
+)
 
 ENDED = "reason local_step global_step seconds examples loss"
 WORKER = TaskIdentity(run_id="r1", job="worker", index=1, plan_hash="0a1b2c3d4e5f", release="abc")
@@ -44,7 +51,7 @@ def test_written_records_are_read_back_unchanged(tmp_path: Path, monkeypatch: py
     common = {"v": 1, "event": "failed", **identity, **of_process}
     line = json.dumps({**common, "class": "program", "reason": "ValueError: é"}, separators=(",", ":"))
     assert path.read_text().splitlines()[2] == line
-    own = {"tensorflow": "2.21.0", "python": platform.python_version(), "address": "a:1"}
+    own = {"tensorflow": "2.21.0", "python": platform.python_version(), "address": "a:1", "writes": WRITES}
     settings = {"learning_rate": 0.5, "data": "/data"}
     assert (first.event, first.fields) == ("started", {**own, "settings": settings, "nonce": 2**63 - 1})
     assert second.integer("nonce") % 2 == 1 < second.integer("nonce") < 2**48
