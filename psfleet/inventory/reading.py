@@ -27,8 +27,8 @@ from trainer.contract.settings import (
 from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import cut, first_of, grouped
 
-# The folders that ProtectHome and PrivateTmp hide from the units.
-UNSEEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+# The folders that the sandbox of the units hides from them.
+UNSEEN = ("/home", "/root", "/run", "/var/run", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
 _DATA_VARIABLES = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
 

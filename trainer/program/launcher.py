@@ -21,8 +21,8 @@ from trainer.contract.plan import JOBS
 from trainer.contract.program_arguments import filled, placeholders
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
-from trainer.host.task_units import ONLY_SERVES
 from trainer.host.port_checks import read_port_facts
+from trainer.host.task_units import ONLY_SERVES
 from trainer.process import gpus
 from trainer.process.cluster import PROGRAM_CHIEF, split_address
 from trainer.process.console import say

@@ -1,16 +1,17 @@
-"""Print, as JSON, what a process reaches on its host beside the network: sockets of services, and system calls."""
+"""Print, as JSON, what a process reaches on its host beside the network: sockets, and system calls."""
 
 import ctypes
 import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 IO_URING_SETUP = 425  # the same number on each processor
 
 
-def outcome(action, *arguments):
+def outcome(action: Callable[..., object], *arguments: object) -> str:
     """Return "done", or the name of the error."""
     try:
         action(*arguments)
@@ -19,14 +20,14 @@ def outcome(action, *arguments):
     return "done"
 
 
-def connect(path):
+def connect(path: str) -> None:
     """Connect to a unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
 
 
-def set_up_io_uring():
-    """Ask for an io_uring without saying where its parameters are: the kernel objects, if it is asked at all."""
+def set_up_io_uring() -> None:
+    """Ask for an io_uring at no address. Raises OSError: EFAULT of the kernel, or EPERM of a filter."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall(IO_URING_SETUP, 1, None)
     raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -1,4 +1,4 @@
-"""Which hosts are kept out of a proxy; that tasks meet beside one is tried with real tasks where they start."""
+"""Which hosts are kept out of a proxy; test_start_and_end.py has real tasks that meet beside one."""
 
 import pytest
 
