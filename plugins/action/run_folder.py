@@ -16,6 +16,7 @@ from psfleet.run.folder import still_left_out, write_beginning
 from psfleet.run.going_on import RefusedError
 from psfleet.run.hook_events import note_event
 from psfleet.watch.exports import accepted, told, verdict_on
+from psfleet.watch.failed_run import how_to_go_on
 from trainer.contract.export import EXPORT
 from trainer.contract.json_files import write_json
 
@@ -26,7 +27,8 @@ class ActionModule(ControllerAction):
     """Arguments: `run` (of decide_run), `state` (for state.json), `endings` if it has ended.
 
     `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
-    and those of hosts without an answer. A run that is only collected again, from `hosts`, keeps its endings.
+    and those of hosts without an answer. `to_go_on` says what to do if the run failed; `global_step` is the
+    last one that was seen, or nothing. A run that is only collected again, from `hosts`, keeps its endings.
     With the state `exported`, the collected export of the model is checked and put in its place, and `told`
     says how to load it. With `event`, a state of the run of which training_run_hook is told, nothing else is
     written, and `first` says whether it was not told before.
@@ -64,7 +66,8 @@ class ActionModule(ControllerAction):
             Manifest.of(folder).write(folder)
         except OSError as error:
             return self._failure(f"{error.filename}: {error.strerror}")
-        return {"changed": True}
+        to_go_on = how_to_go_on(run, arguments.get("global_step"), arguments["endings"])
+        return {"changed": True, "to_go_on": to_go_on}
 
     def _is_first(self, folder: Path, event: str) -> bool:
         try:

@@ -7,7 +7,6 @@ from typing import Any
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.start import deploy_problems, deployed_by_others
-from psfleet.watch.failed_run import how_to_go_on
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
 from psfleet.watch.task_states import failures
@@ -37,7 +36,6 @@ FILTERS = (
     deploy_problems,
     deployed_by_others,
     failures,
-    how_to_go_on,
     own_cache,
     plan_table,
     remedies,

@@ -25,7 +25,7 @@ def how_to_go_on(run: Mapping[str, Any], global_step: object, endings: Iterable[
 
     A run keeps its program, so a repaired program needs a new run. Any other run is resumed.
     """
-    program = run["settings"]["program"]
+    program = run["settings"].get("program")
     failed, again = f"Run {run['id']} failed", f"  ansible-playbook train.yml -e run_id={run['id']}"
     made_steps = isinstance(global_step, int | float) and global_step > 0
     if program and any(task["failed"] and _is_the_programs(task["exit_code"]) for task in endings):

@@ -19,7 +19,8 @@ def write(folder: Path, *, check_mode: bool = False, **arguments: object) -> dic
 
 
 def begun(folder: Path, **other: object) -> dict[str, object]:
-    return {"folder": str(folder), "settings": {"steps": 1, "tasks": {}}} | (other or {"action": "start"})
+    settings = {"steps": 1, "tasks": {}}
+    return {"id": "one", "folder": str(folder), "settings": settings} | (other or {"action": "start"})
 
 
 def content(folder: Path, name: str) -> dict[str, Any]:
