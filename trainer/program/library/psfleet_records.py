@@ -36,6 +36,9 @@ __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 # Read at the import, because a program may change it in the environment to build a cluster of its own.
 _TF_CONFIG = os.environ.get("TF_CONFIG", "")
 
+# So many steps may be observed before the program's own first record.
+_STEPS_BEFORE_RECORDS = 10
+
 # The name under which psfleet's package `contract` is loaded; a program's own packages have other names.
 _CONTRACT = "_psfleet_contract"
 
@@ -238,7 +241,8 @@ def _task() -> Task | None:
     task = _task_of_process()
     if os.getpid() not in _recording:
         _recording.add(os.getpid())
-        if task is not None and task.observed:
+        # A program may record its first step after it was taken, from several threads.
+        if task is not None and task.observed and task.local_step > _STEPS_BEFORE_RECORDS:
             task.note("unseen", {"reason": "the program records its steps itself from here on"})
     return task
 
