@@ -28,7 +28,7 @@ from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import cut, first_of, grouped
 
 # The folders that the sandbox of the units hides from them.
-UNSEEN = ("/home", "/root", "/run", "/var/run", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+UNSEEN = ("/home", "/root", "/run", "/var/run", "/var/spool", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
 _DATA_VARIABLES = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
 

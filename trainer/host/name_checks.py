@@ -6,10 +6,15 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from .check import Finding, failed, ok, warning
-from .host_facts import ask
+from .host_facts import ask, text_of
 from .wording import counted, first_of
+
+# The sources of /etc/nsswitch.conf that work in a task's sandbox. Others, such as mdns4 and sss, ask a
+# service at a unix socket, which tasks do not reach.
+_SOURCES_OF_TASKS = ("files", "db", "dns", "myhostname")
 
 
 @dataclass(frozen=True)
@@ -26,14 +31,25 @@ def names_in(addresses: Mapping[str, str]) -> list[str]:
 
 
 def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
-    """Resolve names on this host as its programs do: by /etc/nsswitch.conf, so by /etc/hosts and DNS."""
+    """Resolve names on this host as its tasks do: by /etc/hosts and DNS, in their order in nsswitch.conf."""
+    sources = " ".join(sources_of_tasks(text_of(Path("/etc/nsswitch.conf"))))
     with ThreadPoolExecutor(16) as pool:
-        resolutions = {name: pool.submit(_resolve, name) for name in names}
+        resolutions = {name: pool.submit(_resolve, name, sources) for name in names}
     return {name: resolution.result() for name, resolution in resolutions.items()}
 
 
-def _resolve(name: str) -> Resolution:
-    _, printed, complaint = ask(["getent", "ahosts", name], 10.0)
+def sources_of_tasks(nsswitch: str) -> list[str]:
+    """Return the sources of host names that tasks can use, from the text of /etc/nsswitch.conf.
+
+    Example: "hosts: files mdns4_minimal [NOTFOUND=return] dns" -> ["files", "dns"]
+    """
+    lines = (line.partition("#")[0].partition(":") for line in nsswitch.splitlines())
+    words = [word for name, _, value in lines if name.strip() == "hosts" for word in value.split()]
+    return [word for word in words if word in _SOURCES_OF_TASKS] or ["files", "dns"]
+
+
+def _resolve(name: str, sources: str) -> Resolution:
+    _, printed, complaint = ask(["getent", "-s", f"hosts:{sources}", "ahosts", name], 10.0)
     found = tuple(sorted({line.split()[0] for line in printed.splitlines() if line.strip()}))
     return Resolution(found, "" if found else complaint.strip() or "not known")
 

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, MutableMapping
 
+# Where a client asks its own server.
+_THIS_HOST = ("localhost", "127.0.0.1", "::1")
+
 
 def bypass_proxies(environment: MutableMapping[str, str], addresses: Iterable[str]) -> None:
     """Have gRPC connect to these addresses (`host:port`) directly; call this before TensorFlow is loaded.
@@ -11,5 +14,5 @@ def bypass_proxies(environment: MutableMapping[str, str], addresses: Iterable[st
     proxy knows nothing of the cluster, and a session would wait for ever.
     """
     given = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
-    hosts = sorted({address.rpartition(":")[0].strip("[]") for address in addresses})
-    environment["no_grpc_proxy"] = ",".join(filter(None, [given, *hosts]))
+    hosts = {*_THIS_HOST, *(address.rpartition(":")[0].strip("[]") for address in addresses)}
+    environment["no_grpc_proxy"] = ",".join(filter(None, [given, *sorted(hosts)]))

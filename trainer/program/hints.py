@@ -21,6 +21,11 @@ _OF_FLAGS = {
 _REFUSED_FLAG = re.compile(
     rf"--(?:{'|'.join(FLAGS)})\b|command line flag '|option --?\S+ (?:not recognized|requires argument)"
 )
+# Errors of calls that the sandbox or the fence refuses; each has its row in docs/programs.md.
+_REFUSED_CALL = re.compile(
+    r"\[Errno 1\] Operation not permitted|\[Errno 97\] Address family|Temporary failure in name resolution"
+    r"|No such file or directory: '(?:/var)?/run/|No such file or directory: '/dev/log'"
+)
 
 
 def with_hint(code: int, reason: str, program: RunProgram) -> str:
@@ -28,4 +33,6 @@ def with_hint(code: int, reason: str, program: RunProgram) -> str:
     if code == USAGE or _REFUSED_FLAG.search(reason):
         return f"{reason}\n({_OF_FLAGS[program.flags]})"
     hint = remedy(reason, tensorflow1=program.tensorflow1) or file_hint(reason, program)
+    if not hint and _REFUSED_CALL.search(reason):
+        hint = "the sandbox of a task refuses some calls: docs/programs.md, What a task may not do"
     return f"{reason}\n({hint})" if hint else reason

@@ -163,7 +163,8 @@ def test_data_that_are_not_carried_may_be_in_two_folders_of_a_host() -> None:
 
 @pytest.mark.parametrize("directory", ["/home/me/mnist", "/root", "/tmp/mnist/", "/var/run/mnist"])
 def test_a_data_directory_that_tasks_cannot_see_is_refused(directory: str) -> None:
-    expected = "expected one outside of /home, /root, /run, /var/run, /tmp, /var/tmp, which tasks do not see"
+    unseen = "/home, /root, /run, /var/run, /var/spool, /tmp, /var/tmp"
+    expected = f"expected one outside of {unseen}, which tasks do not see"
     of_host = {"a": {"trainer_data_dir": directory, "trainer_worker_tasks": 2}}
     assert problems(["a"], ["a"], of_host) == [f"the data_dir of a is {directory!r}; {expected}"]
     of_task = {"a": {"trainer_worker_tasks": [{"data_dir": directory}]}}

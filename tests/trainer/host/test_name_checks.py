@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from trainer.host.check import failed, ok, warning
-from trainer.host.name_checks import Resolution, name_check, names_in, resolve_names
+from trainer.host.name_checks import Resolution, name_check, names_in, resolve_names, sources_of_tasks
 
 ADDRESSES = {"node1": "node1", "node2": "node2.example", "node3": "10.0.0.3", "node4": "[fd00::4]"}
 FOUND = {"node1": Resolution(("10.0.0.1",)), "node2.example": Resolution(("10.0.0.2", "fd00::2"))}
@@ -14,6 +14,21 @@ def test_only_names_are_resolved_and_counted() -> None:
     addresses = {"node3": "10.0.0.3", "node4": "[fd00::4]"}
     assert name_check("node3", addresses, {}) == ok("addresses are used, no names")
     assert name_check("node1", ADDRESSES, FOUND) == ok("2 names found")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ("hosts:          files dns", ["files", "dns"]),
+        ("hosts: dns files # hosts: sss", ["dns", "files"]),
+        ("hosts: files mdns4_minimal [NOTFOUND=return] dns myhostname", ["files", "dns", "myhostname"]),
+        ("hosts:mymachines resolve [!UNAVAIL=return] files myhostname dns", ["files", "myhostname", "dns"]),
+        ("hosts: sss wins", ["files", "dns"]),
+        ("", ["files", "dns"]),
+    ],
+)
+def test_names_are_not_asked_of_services_that_tasks_do_not_reach(hosts: str, expected: list[str]) -> None:
+    assert sources_of_tasks(f"passwd: files systemd\n{hosts}\nnetworks: files\n") == expected
 
 
 def test_names_resolve_as_programs_of_this_machine_resolve_them() -> None:

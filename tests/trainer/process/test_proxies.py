@@ -4,13 +4,18 @@ import pytest
 
 from trainer.process.proxies import bypass_proxies
 
+HOSTS = "10.0.0.1,127.0.0.1,::1,fd00::1,localhost,node3"
+
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "10.0.0.1,fd00::1,node3"),
-        ({"no_proxy": "example.org,.lan"}, "example.org,.lan,10.0.0.1,fd00::1,node3"),
-        ({"no_proxy": "lan", "no_grpc_proxy": "grpc.lan"}, "grpc.lan,10.0.0.1,fd00::1,node3"),
+        ({}, HOSTS),
+        ({"no_proxy": "example.org,.lan"}, f"example.org,.lan,{HOSTS}"),
+        (
+            {"no_proxy": "lan", "no_grpc_proxy": "grpc.lan"},
+            f"grpc.lan,{HOSTS}",
+        ),
     ],
 )
 def test_the_hosts_of_the_plan_are_added_to_those_that_grpc_reaches_directly(

@@ -28,6 +28,7 @@ from trainer.host.task_traces import written_exit_code
 from trainer.program import child_process, launcher
 from trainer.program.child_process import ProgramProcess
 
+SANDBOX = "the sandbox of a task refuses some calls: docs/programs.md, What a task may not do"
 TELL = """
     import json, os, sys
     told = {"arguments": sys.argv[1:], "path": sys.path[:1], "cwd": os.getcwd()}
@@ -140,6 +141,18 @@ def test_only_programs_have_the_job_chief(tmp_path: Path) -> None:
             "failed",
             "ModuleNotFoundError: No module named 'tensorflow.examples'\n(if it is of TensorFlow 1: "
             "trainer_program_tensorflow1: true, docs/port-a-script.md)",
+        ),
+        (
+            "import socket; socket.socket(socket.AF_X25, socket.SOCK_SEQPACKET)",
+            PROGRAM,
+            "failed",
+            f"OSError: [Errno 97] Address family not supported by protocol\n({SANDBOX})",
+        ),
+        (
+            "open('/run/service/socket')",
+            PROGRAM,
+            "failed",
+            f"FileNotFoundError: [Errno 2] No such file or directory: '/run/service/socket'\n({SANDBOX})",
         ),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", STOPPED, "stopped", ""),
     ],
