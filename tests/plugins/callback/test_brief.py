@@ -125,7 +125,7 @@ STATUS = ANSWERS["trainer_tasks"] | {
             "exit_code": 70,
             "restarts": 0,
             "pid": 0,
-            "run_id": HOSTILE,
+            "run_id": "night",
             "reason": f"reason {HOSTILE}",
             "result": "exit-code",
             "finished": "",
