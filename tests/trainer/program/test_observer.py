@@ -222,10 +222,13 @@ def test_a_ps_that_trains_is_recorded_and_its_session_waits_for_no_worker(tmp_pa
     assert "psfleet, which looks" not in tasks.output("ps0")
     records, _ = read_records(events_file(tasks.directory("ps0"), "ps", 0))
     events = [record.event for record in records]
-    assert [events[0], events[1], events[-1]] == ["started", "peers_ready", "finished"]
+    assert (events[0], events[-1]) == ("started", "finished")
+    # What it trains is recorded at the first run, which may come before the ps have been read.
+    assert {"peers_ready", "trained", "step"} <= {*events}
     assert events.count("started") == 1
-    assert records[1].integers("variables") == {"ps0 weight": 4}
-    assert records[1].integers("ps_nonces") == {"ps0": records[0].integer("nonce")}
+    (met,) = (record for record in records if record.event == "peers_ready")
+    assert met.integers("variables") == {"ps0 weight": 4}
+    assert met.integers("ps_nonces") == {"ps0": records[0].integer("nonce")}
     assert sum(record.integer("steps") for record in records if record.event == "step") == 20
     assert records[-1].integer("global_step") == 20
     # It saves all of its model in one file.
