@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.rows import Workload
+from trainer.contract.data_files import IMAGES_MAGIC, LABELS_MAGIC
 from trainer.model import idx
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +40,7 @@ def _write_digits(folder: Path) -> None:
             frames, large, generator.integers(_SIDE - side + 1, size=(count, 2)), strict=True
         ):
             frame[row : row + side, column : column + side] = image
-        header = struct.pack(">4I", idx.IMAGES_MAGIC, *frames.shape)
+        header = struct.pack(">4I", IMAGES_MAGIC, *frames.shape)
         (folder / f"{part}-images-idx3-ubyte").write_bytes(header + frames.tobytes())
-        header = struct.pack(">2I", idx.LABELS_MAGIC, count)
+        header = struct.pack(">2I", LABELS_MAGIC, count)
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(header + labels[drawn].tobytes())

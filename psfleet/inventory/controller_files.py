@@ -7,6 +7,7 @@ from typing import Any
 
 from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
+from trainer.contract.data_files import first_problem
 from trainer.contract.rules import as_given
 from trainer.host.content_directory import content_files, content_hash
 
@@ -44,11 +45,13 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
     return fact, _problems(findings, values, hosts, places)
 
 
-def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, list[InventoryProblem]]:
+def data_source(
+    values: Mapping[str, Any], hosts: Sequence[str], model: str = ""
+) -> tuple[str, list[InventoryProblem]]:
     """Return the absolute path of the data that deploy.yml carries ("" for none), and its problems.
 
     `values` holds the cluster's converted variables without the refused ones; `hosts` are the hosts that have
-    them.
+    them. The first rows are what the built-in `model` reads; a program has none, and reads what it likes.
     """
     if not values.get("trainer_data_source"):
         return "", []
@@ -61,6 +64,8 @@ def data_source(values: Mapping[str, Any], hosts: Sequence[str]) -> tuple[str, l
     elif not (any(source.iterdir()) if source.is_dir() else source.stat().st_size):
         found = "which is empty"
     expected = "a file or folder on this machine, with something in it"
+    if not found and (problem := first_problem(model, source)):
+        found, expected = f"and {model} cannot train on it: {problem}", ""
     findings = [("trainer_data_source", found, expected)] if found else []
     return str(source), _problems(findings, values, hosts)
 
@@ -75,7 +80,9 @@ def _problems(
     found = []
     for name, what, expected in findings:
         place = (places or {}).get(name, name)
-        problem = f"{place} is {as_given(values[name])}, {what}; expected {expected}"
+        problem = f"{place} is {as_given(values[name])}, {what}" + (
+            f"; expected {expected}" if expected else ""
+        )
         found.append(InventoryProblem(problem, place, tuple(hosts)))
     return found
 

@@ -27,7 +27,8 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]
     programs = [program for program, _ in read]
-    data, data_problems = data_source(values, hosts)
+    model = "" if programs else str(values.get(PREFIX + "model", ""))
+    data, data_problems = data_source(values, hosts, model)
     problems = [*dict.fromkeys(problem for _, wrong in read for problem in wrong), *data_problems]
     try:
         plan, settings = read_inventory(inventory)

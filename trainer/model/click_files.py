@@ -2,16 +2,12 @@
 
     python -m trainer.model.click_files FOLDER [--train N] [--test N] [--rows N] [--seed N]
 
-A line has 40 columns with a tab between them, and no quotes: the label, 13 integers of at most nine digits,
-and 26 values of eight hexadecimal digits. A number or value that is missing is empty. Carriage returns do not
-count. The row of a value is 1 + (h mod 2^62) mod (its feature's rows - 1), where h is the Fingerprint64 of
-FarmHash for its eight digits; row 0 is for missing values.
+trainer/contract/data_files.py says what a line is. The row of a value is 1 + (h mod 2^62) mod (its feature's
+rows - 1), where h is the Fingerprint64 of FarmHash for its eight digits; row 0 is for missing values.
 """
 
 import argparse
-import gzip
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -21,12 +17,23 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.contract.data_files import (
+    CATEGORIES,
+    CLICK_LINE,
+    COLUMNS,
+    MOST_NAMED,
+    NUMBERS,
+    click_lines,
+    click_paths,
+    described_click,
+    is_compressed,
+    require_few_damaged,
+)
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, TrainingSettings
 from trainer.contract.table_models import rows_of
 from trainer.coordination.bounded_calls import runtime_config
-from trainer.host.wording import counted, cut
-from trainer.model.click_truth import CATEGORIES, MISSING_ID, MISSING_NUMBER, NUMBERS, Truth
+from trainer.model.click_truth import MISSING_ID, MISSING_NUMBER, Truth
 from trainer.model.clicks import generated
 from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
 from trainer.process.console import say
@@ -36,17 +43,8 @@ v1 = tf.compat.v1
 
 # All tasks must make the same clicks, so this does not depend on the run's seed.
 DATA_SEED = 1
-# A part of lines that may be damaged: these are left out. Beyond it the files are refused.
-MOST_DAMAGED = 0.001
-_NAMED = 3
-COLUMNS = 1 + NUMBERS + CATEGORIES
-_LINE = rf"[01](\t(-?[0-9]{{1,9}})?){{{NUMBERS}}}(\t([0-9a-f]{{8}})?){{{CATEGORIES}}}"
-_EXPECTED = f"a label, {NUMBERS} integers and {CATEGORIES} values of 8 hexadecimal digits, with tabs between"
-_GZIP_MAGIC = b"\x1f\x8b"
-_BYTES_READ, _LONGEST_LINE = 2**20, 2**16
 # Lines that are kept to draw the next one from, in each epoch; and that are parsed together.
 _SHUFFLED, _PARSED = 2**14, 1024
-_TAB, _SHOWN = b"\t", 60
 # An odd factor modulo 2^32 gives each id a value of its own; and features should differ in their values.
 _ODD, _APART = 0x9E3779B1, 0x85EBCA6B
 
@@ -129,7 +127,7 @@ class ClickFiles:
             number = 0
             for file in self._files:
                 end = number + file.lines
-                for line in chain.from_iterable(_lines_in(file.path)):
+                for line in chain.from_iterable(click_lines(file.path)):
                     if number % self._parts == self._index and number not in self._damaged:
                         yield line
                     number += 1
@@ -145,7 +143,7 @@ class Parser:
         self._rows = np.array(rows, np.int64)
         with tf.Graph().as_default() as graph:
             lines = v1.placeholder(tf.string, [None])
-            good, parsed = tf.strings.regex_full_match(lines, _LINE), self.parse(lines)
+            good, parsed = tf.strings.regex_full_match(lines, CLICK_LINE), self.parse(lines)
         config = runtime_config(threads)
         config.device_count["GPU"] = 0
         session = v1.Session(graph=graph, config=config)
@@ -162,7 +160,7 @@ class Parser:
 
     def parse(self, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return features and labels of the lines that are not damaged."""
-        good = tf.boolean_mask(lines, tf.strings.regex_full_match(lines, _LINE))
+        good = tf.boolean_mask(lines, tf.strings.regex_full_match(lines, CLICK_LINE))
         columns = tf.reshape(tf.strings.split(good, "\t").values, [-1, COLUMNS])
         labels, numbers, values = tf.split(columns, [1, NUMBERS, CATEGORIES], axis=1)
         given = tf.where(tf.equal(numbers, ""), str(MISSING_NUMBER), numbers)
@@ -198,23 +196,16 @@ def clicks_in(folder: Path, rows: Sequence[int], threads: int | None = None) -> 
 
 def _checked(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFile]:
     """Return a part's files; print how many lines are damaged. Raises TaskFailure (`input`)."""
-    try:
-        paths = sorted(path for path in folder.glob(f"{part}*") if path.is_file())
-    except OSError as error:
-        raise TaskFailure(INPUT, f"{folder} cannot be read: {error.strerror}") from error
-    if not paths:
-        expected = "expected files of clicks to train on, train*, and to test with, test*"
-        raise TaskFailure(INPUT, f"{folder} has no file {part}*; {expected}")
     named: list[str] = []
-    files = [_check(path, parser, named) for path in paths]
-    lines, damaged = sum(file.lines for file in files), sum(len(file.damaged) for file in files)
-    first = f"The first: {'; '.join(named)}"
-    if damaged > MOST_DAMAGED * lines or damaged == lines:
-        found = f"{damaged} of {counted(lines, 'line')} in {folder}/{part}* are damaged"
-        expected = f"expected at most {MOST_DAMAGED:.1%}; a line has {_EXPECTED}"
-        raise TaskFailure(INPUT, f"{found}, {expected}. {first}")
+    where = f"{folder}/{part}*"
+    try:
+        files = [_check(path, parser, named) for path in click_paths(folder, part)]
+        lines, damaged = sum(file.lines for file in files), sum(len(file.damaged) for file in files)
+        require_few_damaged(where, lines, damaged, named)
+    except ValueError as error:
+        raise TaskFailure(INPUT, str(error)) from error
     if damaged:
-        say(f"{damaged} of {lines} lines in {folder}/{part}* are damaged and left out. {first}")
+        say(f"{damaged} of {lines} lines in {where} are damaged and left out. The first: {'; '.join(named)}")
     return files
 
 
@@ -222,47 +213,13 @@ def _check(path: Path, parser: Parser, named: list[str]) -> CheckedFile:
     """Return the file, and add its first damaged lines to those that are `named`."""
     damaged: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     number = 0
-    for lines in _lines_in(path):
+    for lines in click_lines(path):
         bad = np.flatnonzero(~parser.are_good(lines))
-        to_name = bad[: _NAMED - len(named)].tolist()
-        named += [_description(path, number + place, lines[place]) for place in to_name]
+        to_name = bad[: MOST_NAMED - len(named)].tolist()
+        named += [described_click(path, number + place, lines[place]) for place in to_name]
         damaged.append(bad + number)
         number += len(lines)
-    return CheckedFile(path, _is_compressed(path), number, np.concatenate(damaged))
-
-
-def _description(path: Path, number: int, line: bytes) -> str:
-    start = cut(repr(line[:_SHOWN])[2:-1], _SHOWN)
-    return f"{path} line {number + 1} ({counted(line.count(_TAB) + 1, 'column')}): {start}"
-
-
-def _lines_in(path: Path) -> Iterator[list[bytes]]:
-    """Yield a file's lines in lists, as TextLineDataset reads them. Raises TaskFailure (`input`)."""
-    rest, number = b"", 0
-    try:
-        with gzip.open(path) if _is_compressed(path) else path.open("rb") as file:
-            while piece := file.read(_BYTES_READ):
-                *lines, rest = (rest + piece).replace(b"\r", b"").split(b"\n")
-                number += len(lines)
-                if len(rest) > _LONGEST_LINE:
-                    expected = f"expected {_EXPECTED}"
-                    raise TaskFailure(
-                        INPUT, f"{path} line {number + 1} is longer than {_LONGEST_LINE} bytes; {expected}"
-                    )
-                if lines:
-                    yield lines
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        why = f"expected a whole gzip file: {error}"
-        raise TaskFailure(INPUT, f"{path} cannot be decompressed, {why}") from error
-    except OSError as error:
-        raise TaskFailure(INPUT, f"{path} cannot be read: {error.strerror}") from error
-    if rest:
-        yield [rest]
-
-
-def _is_compressed(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    return CheckedFile(path, is_compressed(path), number, np.concatenate(damaged))
 
 
 def lines_of(examples: Examples) -> Iterator[str]:

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trainer.contract.data_files import CATEGORIES, NUMBERS
 from trainer.model.random_words import Words, keys_of, permutation_keys, permuted, random_words, uniform
 
-NUMBERS, CATEGORIES = 13, 26
 # What stands for a missing number, and for a missing id: row 0 of each feature.
 MISSING_NUMBER, MISSING_ID = -(2**31), 0
 # Such clicks are about as hard to predict as Criteo's, by the results published for these.

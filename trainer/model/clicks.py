@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.contract.data_files import CATEGORIES, NUMBERS
 from trainer.model import scores
-from trainer.model.click_truth import CATEGORIES, NUMBERS, Drawn, Integers, Truth
+from trainer.model.click_truth import Drawn, Integers, Truth
 from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
 from trainer.model.random_words import permutation_keys, permuted, random_words
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.contract.data_files import require_labels
 from trainer.contract.exit_codes import INPUT
 from trainer.contract.settings import TrainingSettings
 from trainer.model import idx
@@ -184,7 +185,9 @@ def epoch_and_batch(
 
 def _digits_part(folder: Path, part: str) -> Examples:
     images, labels = idx.read_images_and_labels(folder, part)
-    if labels.max() > 9:
-        raise TaskFailure(INPUT, f"{folder}: a {part} label is {labels.max()}, expected 0 to 9")
+    try:
+        require_labels(folder / f"{part}*", int(labels.max()))
+    except ValueError as error:
+        raise TaskFailure(INPUT, str(error)) from error
     features = np.multiply(images.reshape(len(images), -1), 1 / 255, dtype=np.float32)
     return Examples(features, labels.astype(np.int64))

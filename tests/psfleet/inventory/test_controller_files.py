@@ -196,3 +196,26 @@ def test_a_program_that_cannot_be_carried_is_refused(program: Path, tmp_path: Pa
     what = "where /dev/null cannot be read (Not a directory); expected files that you may read"
     refusal = checked(inventory, {"trainer_program": "/dev/null"})[1]
     assert f"1. trainer_program is '/dev/null', {what}\n" in refusal
+
+
+def test_data_that_the_model_cannot_train_on_are_refused(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("clicks").mkdir()
+    for name in ("train.csv", "test.csv"):
+        Path("clicks", name).write_text("1,5,0a1b2c3d\n" * 2000, "utf-8")
+    inventory = with_variables(tmp_path, trainer_model="dlrm", trainer_data_source="clicks")
+    file = f"{tmp_path}/clicks/train.csv"
+    assert (
+        checked(inventory)[1]
+        == f"""\
+The inventory has a problem. Nothing was touched.
+1. trainer_data_source is 'clicks', and dlrm cannot train on it: 1000 of 1000 lines in the beginning of \
+{file} are damaged, expected at most 0.1%; a line has a label, 13 integers and 26 values of 8 hexadecimal \
+digits, with tabs between. The first: {file} line 1 (1 column): 1,5,0a1b2c3d; {file} line 2 (1 column): \
+1,5,0a1b2c3d; {file} line 3 (1 column): 1,5,0a1b2c3d
+   edit cluster/group_vars/tf_cluster.yml:2"""
+    )
+    for others in ({"trainer_model": "linear"}, {"trainer_program": str(program)}):
+        assert checked(inventory, others)[1] == ""

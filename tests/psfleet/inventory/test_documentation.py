@@ -1,6 +1,7 @@
 """The examples of docs/inventory.md, read by Ansible, give the results on the page."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,7 @@ def test_an_example_gives_the_tasks_on_the_page(
     files: dict[str, object] = dict(EXAMPLE.findall(SECTIONS["The inventory"]))
     del files["group_vars/tf_cluster.yml"]
     files |= dict(EXAMPLE.findall(SECTIONS[title]))
-    (tmp_path / "mnist").mkdir()
-    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_text("digits", encoding="utf-8")
+    shutil.copytree(ROOT / "trainer" / "model" / "digits", tmp_path / "mnist")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(ROOT)  # where `ansible-playbook` is typed
     shown = facts(written(tmp_path / "cluster", files))

@@ -9,12 +9,13 @@ import pytest
 import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
+from trainer.contract.data_files import NUMBERS
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import rows_of
 from trainer.engine.replication import ENGINES
 from trainer.engine.training import TrainingSession
 from trainer.model import click_files, scores
-from trainer.model.click_truth import MISSING_NUMBER, NUMBERS, Truth
+from trainer.model.click_truth import MISSING_NUMBER, Truth
 from trainer.model.clicks import generated
 from trainer.model.data import Data
 from trainer.model.models import REGISTRY

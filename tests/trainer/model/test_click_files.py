@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer.contract.data_files import CATEGORIES, NUMBERS
 from trainer.contract.exit_codes import CONFIGURATION, INPUT
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import rows_of
 from trainer.model.click_files import clicks_in, load, main
-from trainer.model.click_truth import CATEGORIES, MISSING_NUMBER, NUMBERS, Truth
+from trainer.model.click_truth import MISSING_NUMBER, Truth
 from trainer.model.clicks import Clicks
 from trainer.model.data import Examples, Source, batches, seed_and_shard
 from trainer.process.failure import TaskFailure
@@ -217,7 +218,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert f"{tmp_path}/train.tsv line 2 is longer than 65536 bytes" in _refused(
         _with(tmp_path, GOOD + b"\n" + b"7" * 3_000_000)
     )
-    assert "0 of 0 lines" in _refused(_with(tmp_path, b""))
+    assert "train* has no line; expected" in _refused(_with(tmp_path, b""))
 
 
 def test_a_file_that_changed_since_it_was_checked_is_refused(tmp_path: Path) -> None:

@@ -12,15 +12,14 @@ import pytest
 import tensorflow as tf
 
 from tests.repository import ROOT
+from trainer.contract.data_files import CATEGORIES, NUMBERS
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import rows_of
 from trainer.model.click_truth import (
-    CATEGORIES,
     CLICK_SHARE,
     LOGIT_DEVIATION,
     MISSING_ID,
     MISSING_NUMBER,
-    NUMBERS,
     Truth,
 )
 from trainer.model.clicks import Clicks, generated

@@ -108,5 +108,5 @@ def test_a_label_outside_0_to_9_is_named(tmp_path: Path) -> None:
         (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(IMAGES)
         labels = struct.pack(">II", 0x801, 3) + bytes([7, 8, 10])
         (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(labels)
-    with pytest.raises(TaskFailure, match="a train label is 10, expected 0 to 9"):
+    with pytest.raises(TaskFailure, match="has the label 10, expected 0 to 9"):
         data.digits(str(tmp_path))

@@ -6,10 +6,10 @@ from itertools import accumulate
 import numpy as np
 import tensorflow as tf
 
+from trainer.contract.data_files import NUMBERS
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import TABLE_MODELS, rows_of
 from trainer.model import click_files, scores
-from trainer.model.click_truth import NUMBERS
 from trainer.model.clicks import Clicks
 from trainer.model.data import Data
 from trainer.model.models._digits import weights_and_biases

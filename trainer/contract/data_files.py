@@ -1,0 +1,234 @@
+"""The files that built-in models train on, without TensorFlow: MNIST's (IDX), and Criteo's lines of clicks.
+
+Both may be compressed with gzip. IDX is described on http://yann.lecun.com/exdb/mnist: a magic number, the
+dimensions, and unsigned bytes. A line of clicks has 40 columns with a tab between them, and no quotes: the
+label, 13 integers of at most nine digits, and 26 values of eight hexadecimal digits; numbers and values may
+be empty. Carriage returns do not count.
+"""
+
+import gzip
+import math
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.contract.table_models import TABLE_MODELS
+from trainer.host.wording import counted, cut
+
+IMAGES_MAGIC, LABELS_MAGIC = 0x00000803, 0x00000801
+LARGEST_LABEL = 9
+
+NUMBERS, CATEGORIES = 13, 26
+COLUMNS = 1 + NUMBERS + CATEGORIES
+CLICK_LINE = rf"[01](\t(-?[0-9]{{1,9}})?){{{NUMBERS}}}(\t([0-9a-f]{{8}})?){{{CATEGORIES}}}"
+# A part of lines that may be damaged: these are left out. Beyond it the files are refused.
+MOST_DAMAGED = 0.001
+MOST_NAMED = 3
+_CLICK = re.compile(CLICK_LINE.encode())
+_EXPECTED_CLICK = (
+    f"a label, {NUMBERS} integers and {CATEGORIES} values of 8 hexadecimal digits, with tabs between"
+)
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTES_READ, _LONGEST_LINE = 2**20, 2**16
+_TAB, _SHOWN = b"\t", 60
+_FIRST_ROWS, _MOST_FILES = 1000, 100
+
+
+class _Beginning(NamedTuple):
+    """The shape of an IDX file, and its first values."""
+
+    shape: list[int]
+    values: bytes
+
+
+def first_problem(model: str, folder: Path) -> str:
+    """Return why a model cannot train on a folder's files, by their first rows; "" if these are well.
+
+    It costs the same for small and large files. Models that read no files have no problem with any.
+    """
+    check = _CHECKS.get(model)
+    if check is None:
+        return ""
+    if folder.is_file():
+        return f"{folder} is a file; expected a folder with the files"
+    try:
+        check(folder)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def idx_file(folder: Path, name: str) -> Path:
+    """Return the path of a file, which may have the suffix `.gz`, and a dot or a hyphen before `idx`.
+
+    Raises ValueError, which lists the names that were tried.
+    """
+    dotted = name.replace("-idx", ".idx")
+    names = [name, f"{name}.gz", dotted, f"{dotted}.gz"]
+    with _reading(folder):
+        found = [folder / candidate for candidate in names if (folder / candidate).is_file()]
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder on this host")
+    if not found:
+        raise ValueError(f"{folder} has none of {', '.join(names)}")
+    return found[0]
+
+
+def idx_files(folder: Path, part: str) -> tuple[Path, Path]:
+    """Return the files with the images and the labels of a part (`train` or `t10k`), like `idx_file`."""
+    return idx_file(folder, f"{part}-images-idx3-ubyte"), idx_file(folder, f"{part}-labels-idx1-ubyte")
+
+
+def idx_header(path: Path, content: bytes, magic: int) -> tuple[int, list[int]]:
+    """Return how many bytes an IDX file's header has, and the shape: [60000, 28, 28]. Raises ValueError."""
+    dimensions = magic & 0xFF
+    length = 4 + 4 * dimensions
+    if len(content) < length:
+        raise ValueError(f"{path} is {len(content)} bytes long, its header alone needs {length}")
+    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:length])
+    if found != magic:
+        starts = f"{path} starts with {found:#010x}, expected {magic:#010x}"
+        raise ValueError(f"{starts}: another kind of file")
+    return length, shape
+
+
+def require_bytes(path: Path, size: int, header: int, shape: Sequence[int]) -> None:
+    """Raise ValueError if an IDX file of this size in bytes is cut short, or has more than its shape says."""
+    expected = header + math.prod(shape)
+    if size != expected:
+        wanted = f"expected {expected} for {' x '.join(map(str, shape))}"
+        why = "cut short" if size < expected else "something follows the data"
+        raise ValueError(f"{path} holds {size} bytes, {wanted}: {why}")
+
+
+def require_alike(images: tuple[Path, Sequence[int]], labels: tuple[Path, Sequence[int]]) -> None:
+    """Raise ValueError if there is no image, or not one label for each; both are a file and a shape."""
+    (images_file, shape), (labels_file, (count,)) = images, labels
+    if shape[0] != count:
+        found = f"{images_file} holds {shape[0]} images and {labels_file} {count} labels"
+        raise ValueError(f"{found}; expected one label for each image")
+    if 0 in shape:
+        dimensions = " x ".join(map(str, shape))
+        raise ValueError(f"{images_file} holds no image: {dimensions}, expected at least 1 x 1 x 1")
+
+
+def require_labels(where: Path, largest: int) -> None:
+    """Raise ValueError if the largest of the labels in a file or folder is none of a digit."""
+    if largest > LARGEST_LABEL:
+        raise ValueError(f"{where} has the label {largest}, expected 0 to {LARGEST_LABEL}")
+
+
+def click_paths(folder: Path, part: str) -> list[Path]:
+    """Return a part's files of clicks (`train` or `test`), in order. Raises ValueError if there are none."""
+    with _reading(folder):
+        paths = sorted(path for path in folder.glob(f"{part}*") if path.is_file())
+    if not paths:
+        expected = "expected files of clicks to train on, train*, and to test with, test*"
+        raise ValueError(f"{folder} has no file {part}*; {expected}")
+    return paths
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether a file begins as gzip's do."""
+    with path.open("rb") as file:
+        return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def read_plain(path: Path, most: int = -1) -> bytes:
+    """Return so many bytes of a file, or all, decompressed if it is gzip's. Raises ValueError."""
+    with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
+        return file.read(most)
+
+
+def click_lines(path: Path) -> Iterator[list[bytes]]:
+    """Yield a file's lines in lists, as TensorFlow's TextLineDataset has them. Raises ValueError."""
+    rest, number = b"", 0
+    with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
+        while piece := file.read(_BYTES_READ):
+            *lines, rest = (rest + piece).replace(b"\r", b"").split(b"\n")
+            number += len(lines)
+            if len(rest) > _LONGEST_LINE:
+                what = f"{path} line {number + 1} is longer than {_LONGEST_LINE} bytes"
+                raise ValueError(f"{what}; expected {_EXPECTED_CLICK}")
+            if lines:
+                yield lines
+    if rest:
+        yield [rest]
+
+
+def described_click(path: Path, number: int, line: bytes) -> str:
+    """Return a damaged line in short; the first has the number 0."""
+    start = cut(repr(line[:_SHOWN])[2:-1], _SHOWN)
+    return f"{path} line {number + 1} ({counted(line.count(_TAB) + 1, 'column')}): {start}"
+
+
+def require_few_damaged(where: str, lines: int, damaged: int, named: Sequence[str]) -> None:
+    """Raise ValueError if too many of the lines `where` are damaged, of which some are `named`."""
+    if not lines:
+        raise ValueError(f"{where} has no line; expected lines of {_EXPECTED_CLICK}")
+    if damaged > MOST_DAMAGED * lines or damaged == lines:
+        found = f"{damaged} of {counted(lines, 'line')} in {where} are damaged"
+        expected = f"expected at most {MOST_DAMAGED:.1%}; a line has {_EXPECTED_CLICK}"
+        raise ValueError(f"{found}, {expected}. The first: {'; '.join(named)}")
+
+
+def _first_of_images(folder: Path) -> None:
+    for part in ("train", "t10k"):
+        images_file, labels_file = idx_files(folder, part)
+        images, labels = _first_of(images_file, IMAGES_MAGIC), _first_of(labels_file, LABELS_MAGIC)
+        require_alike((images_file, images.shape), (labels_file, labels.shape))
+        require_labels(labels_file, max(labels.values, default=0))
+
+
+def _first_of(path: Path, magic: int) -> "_Beginning":
+    content = read_plain(path, _BYTES_READ)
+    header, shape = idx_header(path, content, magic)
+    if len(content) < _BYTES_READ:  # all of it
+        require_bytes(path, len(content), header, shape)
+    elif not is_compressed(path):
+        with _reading(path):
+            size = path.stat().st_size
+        require_bytes(path, size, header, shape)
+    return _Beginning(shape, content[header:])
+
+
+def _first_of_clicks(folder: Path) -> None:
+    for part in ("train", "test"):
+        paths = click_paths(folder, part)
+        lines, damaged, all_read = 0, 0, len(paths) <= _MOST_FILES
+        named: list[str] = []
+        for path in paths[:_MOST_FILES]:
+            pieces = click_lines(path)
+            found = next(pieces, [])
+            first = found[:_FIRST_ROWS]
+            bad = [number for number, line in enumerate(first) if not _CLICK.fullmatch(line)]
+            named += [
+                described_click(path, number, first[number]) for number in bad[: MOST_NAMED - len(named)]
+            ]
+            if 2 * len(bad) > len(first):
+                require_few_damaged(f"the beginning of {path}", len(first), len(bad), named)
+            lines, damaged = lines + len(first), damaged + len(bad)
+            all_read = all_read and first == found and next(pieces, None) is None
+        if all_read:
+            require_few_damaged(f"{folder}/{part}*", lines, damaged, named)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise ValueError with the name of what is read, if that fails."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} cannot be decompressed, expected a whole gzip file: {error}") from error
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+
+
+_CHECKS: Mapping[str, Callable[[Path], None]] = {
+    **dict.fromkeys(("cnn", "mnist_mlp"), _first_of_images),
+    **dict.fromkeys(TABLE_MODELS, _first_of_clicks),
+}
