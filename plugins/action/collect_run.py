@@ -41,15 +41,16 @@ display = Display()
 class ActionModule(HostAction):
     """Packs on the host, fetches as the connecting user, unpacks, and removes the archive from the host.
 
-    Arguments: `run` (of decide_run), `tasks` of the host, and other arguments of `run_archive`. Returns
-    `files`, and `left_out`: what stays on the host, each with the reason. With `exported`, only the export of
-    the model is collected, into a folder where it waits for `run_folder`.
+    Arguments: `run` (of decide_run), `tasks` of the host, `patience_seconds`, and other arguments of
+    `run_archive`. Returns `files`, and `left_out`: what stays on the host, each with the reason. With
+    `exported`, only the export of the model is collected, into a folder where it waits for `run_folder`.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host = str(self.variables["inventory_hostname"])
         run, tasks = arguments.pop("run"), arguments.pop("tasks")
         exported = bool(arguments.pop("exported", False))
+        patience = float(arguments.pop("patience_seconds", PATIENCE_SECONDS))
         arguments["run_id"], lead = run["id"], str(run["lead"]["name"])
         program = run["settings"].get("program")
         if program is not None:
@@ -62,7 +63,7 @@ class ActionModule(HostAction):
         elif not arguments.get("folders"):
             arguments["folders"] = wanted_folders(tasks, lead, program=program is not None)
         try:
-            with within(PATIENCE_SECONDS + int(arguments["limit_megabytes"]) / LEAST_MEGABYTES_A_SECOND):
+            with within(patience + int(arguments["limit_megabytes"]) / LEAST_MEGABYTES_A_SECOND):
                 packed = self._pack_on_host(arguments)
         except TooLateError as late:
             packed = {"msg": f"packing its files took longer than {late}"}
@@ -88,10 +89,8 @@ class ActionModule(HostAction):
         try:
             names, refused = self._fetch_and_unpack(packed, places, most_bytes)
         finally:
-            with (
-                suppress(AnsibleError, TooLateError),
-                within(PATIENCE_SECONDS),
-            ):  # the collected files count, whatever happens to the host
+            # The collected files count, whatever happens to the host.
+            with suppress(AnsibleError, TooLateError), within(patience):
                 run_command(self, self._connection._shell.remove(path))
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}

@@ -29,6 +29,8 @@ from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
+from ..plugin_utils.asked_hosts import ANSWER_SECONDS
+from ..plugin_utils.deadlines import TooLateError, within
 from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts, action_on
 from ..plugin_utils.shell_commands import run_command
 
@@ -153,7 +155,8 @@ class ActionModule(HostAction):
             except ValueError as error:
                 self._problem = f"{error}: {answer.problem}".removesuffix(": ")
         if reading and reading.restarts and self._view.began is None:
-            with suppress(AnsibleError):  # the host goes away right now; ask again after its next answer
+            # The host may go away right now; ask again after its next answer.
+            with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
                 printed, _ = run_command(self, self._age_command)
                 self._view.began = time.monotonic() - age_of(printed, reading)
         if reading:
@@ -172,7 +175,7 @@ class ActionModule(HostAction):
     def _stop_serving(self, screen: Screen, task: Mapping[str, Any]) -> None:
         """Stop a task that only serves; if its host does not answer, the next answer brings another try."""
         name, host = str(task["name"]), str(task["host"])
-        with suppress(AnsibleError):
+        with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
             there = action_on(self, host, PATIENCE)
             done = there._low_level_execute_command(end_if_it_only_serves(task), sudoable=True)
             if done["rc"] == 0 and name not in self._stopped:

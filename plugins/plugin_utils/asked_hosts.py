@@ -1,9 +1,10 @@
 """Runs a step on many hosts at once, from one action. A host without an answer has a reason instead."""
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from textwrap import shorten
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible.errors import AnsibleError
 
@@ -13,8 +14,11 @@ from .reaching import ask
 
 # A host that is down delays the answer no longer than ssh's own timeout.
 PATIENCE = {"reconnection_retries": 0}
+# The most seconds in which a host answers, also a busy one.
+ANSWER_SECONDS = 120.0
 
 Asked = tuple[Mapping[str, Any], str]
+T = TypeVar("T")
 
 
 def ask_hosts(
@@ -22,11 +26,12 @@ def ask_hosts(
     step: str,
     arguments: Mapping[str, Mapping[str, Any]],
     ask_host: Callable[[HostAction, str, Mapping[str, Any]], Asked] = ask,
+    seconds: float = ANSWER_SECONDS,
 ) -> dict[str, dict[str, Any]]:
     """Return each host's answer to the step with its arguments (host -> arguments).
 
     An answer has `problem`, which is "" if the host answered, and else the reason, alone. As many hosts as
-    Ansible has forks are queried at the same time, by `ask_host`.
+    Ansible has forks are queried at the same time, by `ask_host`. A host has `seconds` to answer.
     """
 
     def answer(host: str) -> dict[str, Any]:
@@ -35,8 +40,42 @@ def ask_hosts(
         return {**found, "problem": problem}
 
     theirs = {host: _action_or_problem(action, host) for host in arguments}
-    with ThreadPoolExecutor(int(action.variables["ansible_forks"])) as pool:
-        return dict(zip(arguments, pool.map(answer, arguments), strict=True))
+    answers = in_time(answer, arguments, int(action.variables["ansible_forks"]), seconds)
+    return {host: answers.get(host, {"problem": no_answer(step, seconds)}) for host in arguments}
+
+
+def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, seconds: float) -> dict[str, T]:
+    """Return host -> what `call` returns, without the hosts for which it takes longer than `seconds`.
+
+    It is called for `at_once` hosts at the same time. No host keeps this process from its end.
+    """
+    returned: dict[str, T] = {}
+    left = list(hosts)
+    while left:
+        some, left = left[:at_once], left[at_once:]
+        calls = {host: _called_beside(call, host) for host in some}
+        wait(calls.values(), seconds)
+        returned |= {host: future.result() for host, future in calls.items() if future.done()}
+    return returned
+
+
+def no_answer(step: str, seconds: float) -> str:
+    """Return the problem of a host that did not answer in time."""
+    return f"it did not answer the step {step} within {seconds:.0f} s"
+
+
+def _called_beside(call: Callable[[str], T], host: str) -> Future[T]:
+    future = Future[T]()
+
+    def run() -> None:
+        try:
+            future.set_result(call(host))
+        except BaseException as error:
+            future.set_exception(error)
+
+    # The threads of an executor would be awaited at the end of this process.
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def _action_or_problem(action: HostAction, host: str) -> HostAction | str:

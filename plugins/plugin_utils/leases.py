@@ -5,7 +5,6 @@ import select
 import shutil
 import signal
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +14,11 @@ from trainer.contract.progress import printable
 from trainer.host.lease import LOST, SECONDS
 
 from .actions import HostAction
+from .asked_hosts import ANSWER_SECONDS, in_time, no_answer
 from .polled_hosts import action_on
 from .reaching import ask
 
+# A host that does not answer must not keep the others' leases from being renewed.
 RENEW_SECONDS = SECONDS / 4
 MOST_CHARACTERS = 300
 
@@ -99,6 +100,7 @@ class Leases:
             answer, problem = ask(self._on[host], "host_lease", arguments)
             return printable(problem or str(answer["problem"]))[:MOST_CHARACTERS]
 
-        with ThreadPoolExecutor(max_workers=max(len(hosts), 1)) as pool:
-            found = zip(hosts, pool.map(done, hosts), strict=True)
-            return {host: problem for host, problem in found if problem}
+        seconds = RENEW_SECONDS if state == "renewed" else ANSWER_SECONDS
+        found = in_time(done, hosts, max(len(hosts), 1), seconds)
+        problems = {host: found.get(host, no_answer("host_lease", seconds)) for host in hosts}
+        return {host: problem for host, problem in problems.items() if problem}

@@ -26,6 +26,8 @@ from .tables import show_table
 LOCKS = PROJECT / "roles" / "package_store" / "files"
 # Seconds for a round of hosts to answer. All hosts must listen before the first one connects.
 SECONDS_OF_A_ROUND = 60
+# The most seconds in which a host has all findings: it tries TensorFlow in turn with other doctors.
+DOCTOR_SECONDS = 1200.0
 # Variable of a host -> the argument of the step. Their defaults are in other roles, or else the step's.
 OF_HOST = {
     "package_store_python_version": "python_version",
@@ -104,7 +106,7 @@ def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[
         }
         for host, of_host in peers.items()
     }
-    answers = ask_hosts(action, "host_doctor", asked, ask_with_clock)
+    answers = ask_hosts(action, "host_doctor", asked, ask_with_clock, DOCTOR_SECONDS)
     return {
         host: findings(answer, peers[host], mesh) | {"fence": boolean(asked[host].get("fence", True))}
         for host, answer in answers.items()

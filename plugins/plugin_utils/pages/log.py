@@ -12,6 +12,8 @@ from trainer.contract.rules import as_given, integer
 from trainer.host.task_units import unit_name
 
 from ..actions import HostAction
+from ..asked_hosts import ANSWER_SECONDS
+from ..deadlines import TooLateError, within
 from ..deployed_host import RoleValues
 from ..polled_hosts import action_on
 from ..shell_commands import run_command
@@ -38,9 +40,12 @@ def show_page(action: HostAction, task: str, run_id: str, lines: object, *, foll
     log = FollowedLog(path, unit_name(planned["job"], planned["index"]), user, count)
     there, parent, polls = action_on(action, host), os.getppid(), 0
     while os.getppid() == parent:
-        printed, _ = run_command(there, log.command)
         try:
+            with within(ANSWER_SECONDS):
+                printed, _ = run_command(there, log.command)
             new = log.read(printed)
+        except TooLateError as late:
+            return action._failure(f"{host} did not show {path} within {late}")
         except ValueError:
             return action._failure(
                 f"{host} has no {path} that can be read: has the task taken part in a run, or in "
