@@ -17,12 +17,12 @@ from ansible.utils.display import Display
 from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
 from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files_of_export, wanted_folders
+from psfleet.carry.deadlines import TooLateError, within
 from psfleet.carry.long_step import MEGABYTE
 from psfleet.carry.marked_output import marking
 from trainer.contract.export import EXPORT
 
 from ..plugin_utils.actions import AnswerError, HostAction
-from ..plugin_utils.deadlines import TooLateError, within
 from ..plugin_utils.running import NotRunError
 from ..plugin_utils.shell_commands import run_command
 

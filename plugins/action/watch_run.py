@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.utils.display import Display
 
+from psfleet.carry.deadlines import TooLateError, within
 from psfleet.watch.lead_reading import (
     Reading,
     age_command,
@@ -30,7 +31,6 @@ from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.asked_hosts import ANSWER_SECONDS
-from ..plugin_utils.deadlines import TooLateError, within
 from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts, action_on
 from ..plugin_utils.shell_commands import run_command
 

@@ -1,13 +1,11 @@
 """Checks that the logs of a run's tasks match the patterns that the user set."""
 
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
+from psfleet.carry.deadlines import TooLateError, within
 from psfleet.carry.earlier_files import lives
 from psfleet.evidence.answer import Findings, Good, check, listed
 from psfleet.evidence.recorded_run import Run
@@ -19,29 +17,6 @@ LONGEST_LINE = 1_000_000  # longer ones are searched in parts
 VARIABLE = "training_evidence_log_patterns"
 # Some patterns take practically forever, such as (a+)+$ on a line of a.
 SECONDS_FOR_A_LOG = 30
-
-
-class TookTooLong(Exception):  # noqa: N818 - and no OSError, as TimeoutError is
-    """A search for a pattern took too long."""
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Raise TookTooLong if the block takes longer; only the main thread gets the signal for that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def give_up(_number: int, _frame: object) -> None:
-        raise TookTooLong
-
-    others = signal.signal(signal.SIGALRM, give_up)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, left)
-        signal.signal(signal.SIGALRM, others)
 
 
 @check
@@ -66,9 +41,9 @@ def _search_in_time(
 ) -> None:
     log = logs[-1]
     try:
-        with at_most(SECONDS_FOR_A_LOG):
+        with within(SECONDS_FOR_A_LOG):
             _search_logs(logs, pattern, findings, found)
-    except TookTooLong:
+    except TooLateError:
         too_long = f"takes longer than {SECONDS_FOR_A_LOG} s for logs/{log.name}: ask for a simpler one"
         findings.lacking.append(f"the pattern {pattern.pattern.pattern!r} of {VARIABLE} {too_long}")
 

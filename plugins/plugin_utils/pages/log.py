@@ -7,13 +7,13 @@ from typing import Any
 
 from ansible.utils.display import Display
 
+from psfleet.carry.deadlines import TooLateError, within
 from psfleet.watch.followed_log import FollowedLog
 from trainer.contract.rules import as_given, integer
 from trainer.host.task_units import unit_name
 
 from ..actions import HostAction
 from ..asked_hosts import ANSWER_SECONDS
-from ..deadlines import TooLateError, within
 from ..deployed_host import RoleValues
 from ..polled_hosts import action_on
 from ..shell_commands import run_command

@@ -1,6 +1,7 @@
-"""Ends what takes too long in an action, such as a host that never answers."""
+"""Ends what takes too long, such as a host that never answers, or a search for a pattern."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,7 +12,13 @@ class TooLateError(BaseException):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise TooLateError if the block takes longer. Each action runs in the main thread of a process."""
+    """Raise TooLateError if the block takes longer; other threads than the main one have no deadline.
+
+    Each action of Ansible runs in the main thread of a process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def give_up(_number: int, _frame: object) -> None:
         raise TooLateError(f"{seconds:.0f} s")
