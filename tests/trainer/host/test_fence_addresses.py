@@ -1,7 +1,6 @@
 """The fence at every address that a host has, and translated ones: only the plan's are a way to a task."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from tests.trainer.host.fenced_networks import (
     SSH,
     STRANGER,
     TASKS,
-    made_networks,
     put_up,
 )
 from tests.trainer.host.networks import Networks
@@ -29,23 +27,6 @@ from trainer.host import fence_state
 from trainer.host.port_fence import Endpoint
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
-
-
-@pytest.fixture(scope="module")
-def networks() -> Iterator[Networks]:
-    with made_networks() as made:
-        yield made
-
-
-@pytest.fixture
-def rules(tmp_path: Path) -> Path:
-    return tmp_path / fence_state.RULES
-
-
-@pytest.fixture
-def fenced(networks: Networks, rules: Path) -> Networks:
-    put_up(networks, rules)
-    return networks
 
 
 def ways(networks: Networks, origin: str, target: str) -> list[tuple[str, str]]:

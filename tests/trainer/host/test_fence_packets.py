@@ -4,7 +4,6 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +25,6 @@ from tests.trainer.host.fenced_networks import (
     SSH,
     STRANGER,
     TASKS,
-    made_networks,
     put_up,
 )
 from tests.trainer.host.networks import SECONDS, Networks
@@ -34,23 +32,6 @@ from trainer.host import fence_state
 from trainer.host.port_fence import Endpoint
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
-
-
-@pytest.fixture(scope="module")
-def networks() -> Iterator[Networks]:
-    with made_networks() as made:
-        yield made
-
-
-@pytest.fixture
-def rules(tmp_path: Path) -> Path:
-    return tmp_path / fence_state.RULES
-
-
-@pytest.fixture
-def fenced(networks: Networks, rules: Path) -> Networks:
-    put_up(networks, rules)
-    return networks
 
 
 def test_without_a_fence_all_tested_ports_are_open(networks: Networks) -> None:
