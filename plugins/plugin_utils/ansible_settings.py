@@ -18,7 +18,9 @@ from psfleet.inventory.ansible_settings import (
     lacking_lines,
     parsed,
     refusal,
+    setting_of_ssh,
 )
+from psfleet.inventory.ssh_arguments import SETTINGS as SSH_ARGUMENTS
 
 display = Display()
 CLONE = Path(__file__).resolve().parents[2]
@@ -46,7 +48,7 @@ def settings_problem() -> str:
         decide = "" if lacks else "; a value of your own is fine, too, and is not mentioned again"
         head = f"To be copied into {file.place}, each below its section, {why}{decide}:"
         display.display("\n".join([head, "", *lines, ""]))
-    return refusal(unsafe, file) if unsafe else ""
+    return "\n".join(filter(None, [refusal(unsafe, file) if unsafe else "", *_unchecked_keys()]))
 
 
 def _configuration_file() -> ConfigurationFile:
@@ -58,6 +60,17 @@ def _configuration_file() -> ConfigurationFile:
         open_folder=bool(folder.stat().st_mode & stat.S_IWOTH),
         clone=None if "ansible_collections" in CLONE.parts else CLONE,
     )
+
+
+def _unchecked_keys() -> Iterator[str]:
+    """Yield a refusal for each setting or option of the command with which ssh checks no keys."""
+    for name in SSH_ARGUMENTS:
+        plugin = {"plugin_type": "connection", "plugin_name": "ssh"}
+        value, origin = constants.config.get_config_value_and_origin(name, **plugin)
+        kind, _, origin_name = str(origin).partition(": ")
+        option = f"--{name.replace('_', '-')}"
+        place = {"env": f"{origin_name} in the environment", "cli": option}.get(kind, str(origin))
+        yield setting_of_ssh(name, str(value or ""), place)
 
 
 def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:

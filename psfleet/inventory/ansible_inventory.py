@@ -14,12 +14,13 @@ from psfleet.inventory.ansible_settings import HOST_KEY_VARIABLES
 from psfleet.inventory.inventory_files import yaml_problems
 from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, named, shown
 from psfleet.inventory.reading import Inventory
+from psfleet.inventory.ssh_arguments import VARIABLES as SSH_ARGUMENTS
 from psfleet.inventory.variables import PREFIX, rules
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 # The variables of Ansible's own that are checked.
-_OF_ANSIBLE = ("ansible_host", "ansible_port", *HOST_KEY_VARIABLES)
+_OF_ANSIBLE = ("ansible_host", "ansible_port", *HOST_KEY_VARIABLES, *SSH_ARGUMENTS)
 _DECRYPTS = "add --ask-vault-pass to the command, or --vault-password-file FILE with the password in it"
 # The inventory that Ansible uses if neither an ansible.cfg nor -i names one.
 _DEFAULT_INVENTORY = "/etc/ansible/hosts"

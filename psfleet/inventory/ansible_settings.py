@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from psfleet.inventory.problems import InventoryProblem, named
+from psfleet.inventory.ssh_arguments import EXPECTED, VARIABLES, unchecked_by
 from trainer.contract.rules import BOOLEAN
 
 # Name -> what goes wrong with another value. With another value of the first two, a host could act on the
@@ -27,6 +28,8 @@ RIGHT: Mapping[str, Collection[object]] = {
 }
 # The variables of a host by which Ansible's connection plugin sets host_key_checking.
 HOST_KEY_VARIABLES = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
+# The names that Ansible once gave to variables, and the names that psfleet reads.
+OLD_NAMES = {f"ansible_ssh_{name}": f"ansible_{name}" for name in ("host", "port", "user")}
 # Settings that each project chooses for itself.
 _PROJECT_SETTINGS = {"inventory", "collections_path"}
 
@@ -155,6 +158,34 @@ def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
                 f"{name} is false on {named(hosts)}: {SAFE['host_key_checking']}; expected no such variable, "
             )
             yield InventoryProblem(f"{what}and the hosts' keys in ~/.ssh/known_hosts", name, hosts)
+
+
+def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
+    """Yield a problem for each variable with arguments by which ssh checks no keys (host -> variables)."""
+    for name in VARIABLES:
+        found: dict[str, list[str]] = {}
+        for host, of_host in variables.items():
+            if why := unchecked_by(str(of_host.get(name) or "")):
+                found.setdefault(why, []).append(host)
+        for why, hosts in found.items():
+            what = f"{name} has {why} on {named(hosts)}: {SAFE['host_key_checking']}; {EXPECTED}"
+            yield InventoryProblem(what, name, tuple(hosts))
+
+
+def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
+    """Yield a problem for each variable with an old name of Ansible's (host -> variables)."""
+    for old, new in OLD_NAMES.items():
+        if hosts := tuple(host for host, of_host in variables.items() if old in of_host):
+            what = f"{old} is set on {named(hosts)}, and psfleet reads {new}; expected the name {new}"
+            yield InventoryProblem(what, old, hosts)
+
+
+def setting_of_ssh(name: str, value: str, origin: str) -> str:
+    """Return why a setting with arguments of ssh is refused, and the remedy; "" if it is not."""
+    why = unchecked_by(value)
+    if not why:
+        return ""
+    return f"{name} has {why}, by {origin}: {SAFE['host_key_checking']}; {EXPECTED}. Remove it there."
 
 
 def _is_off(value: object) -> bool:

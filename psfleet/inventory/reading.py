@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from psfleet.inventory.addresses import ValuesByHost
-from psfleet.inventory.ansible_settings import host_key_problems
+from psfleet.inventory.ansible_settings import host_key_problems, old_name_problems, ssh_argument_problems
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import FLAGS, VARIABLE, Programs, choice_problems, programs_of
 from psfleet.inventory.placement import Placement, place
@@ -96,6 +96,8 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
         *_unknown_names(inventory),
         *refused,
         *host_key_problems(inventory.variables),
+        *ssh_argument_problems(inventory.variables),
+        *old_name_problems(inventory.variables),
         *_differences(inventory, values),
         *placement.problems,
         *_contradictions(inventory, values),

@@ -112,6 +112,23 @@ UNSAFE: dict[str, tuple[dict[str, str], str | None, int, list[str], list[str]]] 
         ],
         ["unset"],
     ),
+    "arguments of ssh in a variable": (
+        {"ANSIBLE_SSH_COMMON_ARGS": "-o StrictHostKeyChecking=no"},
+        OURS,
+        0o755,
+        [
+            "ssh_common_args has StrictHostKeyChecking=no, by ANSIBLE_SSH_COMMON_ARGS in the environment",
+            "Remove it there.",
+        ],
+        ["opy the lines above", "To be copied"],
+    ),
+    "arguments of ssh in the file": (
+        {},
+        OURS.replace("ssh_args = ", "ssh_args = -oStrictHostKeyChecking=off "),
+        0o755,
+        ["ssh_args has StrictHostKeyChecking=no, by {folder}/ansible.cfg: an attacker"],
+        ["opy the lines above", "To be copied"],
+    ),
     "no file": ({}, None, 0o755, ["by Ansible's default", CLONE + "{folder}/ansible.cfg."], ["unset"]),
     "a file that Ansible ignores": (
         {},

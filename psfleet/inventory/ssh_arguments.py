@@ -1,0 +1,41 @@
+"""Finds arguments of ssh that turn off the check of the hosts' keys."""
+
+import shlex
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+
+# Ansible's settings with arguments of ssh, and the variables of a host that set them.
+SETTINGS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
+VARIABLES = tuple(f"ansible_{name}" for name in SETTINGS)
+NO_FILES = {"/dev/null", "none"}
+SECONDS = 10.0
+EXPECTED = (
+    "expected StrictHostKeyChecking=yes, or accept-new with a file of keys, such as ssh's own "
+    "~/.ssh/known_hosts"
+)
+
+
+@cache
+def unchecked_by(arguments: str) -> str:
+    """Return the options in the arguments with which ssh accepts any key of a host, "" if there are none.
+
+    ssh itself reads the arguments, so each spelling counts, and a file after -F.
+    """
+    try:
+        command = ["ssh", "-G", "-F", "none", *shlex.split(arguments), "host.invalid"]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=SECONDS
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):  # Ansible reports it when it connects
+        return ""
+    return _unchecked(dict(line.partition(" ")[::2] for line in done.stdout.splitlines()))
+
+
+def _unchecked(options: Mapping[str, str]) -> str:
+    checking, files = options.get("stricthostkeychecking"), options.get("userknownhostsfile", "")
+    if checking in {"false", "off", "no"}:
+        return "StrictHostKeyChecking=no"
+    if checking == "accept-new" and {*files.split()} <= NO_FILES:
+        return f"StrictHostKeyChecking=accept-new with UserKnownHostsFile={files}"
+    return ""
