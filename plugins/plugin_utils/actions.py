@@ -8,6 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from psfleet.carry.marked_output import between, marked
 from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escape_all_messages
@@ -34,6 +35,22 @@ class HostAction(ActionBase):
     @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Perform the action, and return its answer."""
+
+    def _remote_expand_user(self, path: str, *arguments: Any, **keywords: Any) -> str:  # noqa: ANN401
+        """Expand ~ as Ansible does, without what the login shell prints beside it."""
+        execute = self._low_level_execute_command  # type: ignore[has-type]
+
+        def marked_execute(cmd: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+            marker, whole = marked(cmd)
+            answer: dict[str, Any] = execute(whole, **given)
+            return {**answer, "stdout": between(marker, str(answer["stdout"]))}
+
+        self._low_level_execute_command = marked_execute
+        try:
+            expanded: str = super()._remote_expand_user(path, *arguments, **keywords)
+        finally:
+            self._low_level_execute_command = execute
+        return expanded
 
     def _take(self, step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a host's answer to a step, or to a module of Ansible's with its full name.
