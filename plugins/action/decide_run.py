@@ -20,7 +20,14 @@ from psfleet.run.folder import (
     state_of,
     tasks_of_run,
 )
-from psfleet.run.going_on import RefusedError, elsewhere, going_on, stopped_tasks, unstopped
+from psfleet.run.going_on import (
+    RefusedError,
+    checked_run_id,
+    elsewhere,
+    going_on,
+    stopped_tasks,
+    unstopped,
+)
 from psfleet.run.person import beginning
 from psfleet.run.places import absent, is_elastic, leaving, left_out
 from psfleet.run.settings import can_resize, older_program, resumed_settings
@@ -176,7 +183,7 @@ class ActionModule(ControllerAction):
 
     def _decided(self, run_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
-        folder = Path(arguments["runs_directory"]).resolve() / run_id
+        folder = Path(arguments["runs_directory"]).resolve() / checked_run_id(run_id)
         try:
             begun = begun_settings(folder)
             tasks = tasks_of_run(plan, begun or today)

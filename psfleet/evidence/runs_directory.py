@@ -5,6 +5,7 @@ from pathlib import Path
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.run.going_on import RUN_ID_RULE
 from trainer.contract.json_files import read_object
+from trainer.contract.rules import as_given
 from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import first_of
 
@@ -19,7 +20,9 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
     Raises NoSuchRun if the name is invalid, if there is no such run, or if it is going on.
     """
     if run_id is not None and not RUN_ID.fullmatch(run_id):
-        raise NoSuchRun(f"run_id is {run_id!r}; expected {RUN_ID_RULE}. {_what_exists(runs_directory)}")
+        raise NoSuchRun(
+            f"run_id is {as_given(run_id)}; expected {RUN_ID_RULE}. {_what_exists(runs_directory)}"
+        )
     newest = next(iter(newest_first(runs_directory)), None)
     folder = runs_directory / run_id if run_id is not None else newest
     if folder is None:

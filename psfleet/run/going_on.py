@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from trainer.contract.rules import as_given
 from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import first_of, grouped
 
@@ -22,12 +23,21 @@ class RefusedError(ValueError):
         self.problems = problems
 
 
+def checked_run_id(run_id: str) -> str:
+    """Return the run id that a user gave. Raises RefusedError if it breaks the rule."""
+    if not RUN_ID.fullmatch(run_id):
+        raise RefusedError(f"run_id is {as_given(run_id)}; expected {RUN_ID_RULE}")
+    return run_id
+
+
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
     """Return the run that stop.yml stops, "" if none is going on.
 
-    `asked` is the run that the user named, or "". Raises RefusedError if another run or several runs are
-    going on, or if a host reports an invalid name.
+    `asked` is the run that the user named, or "". Raises RefusedError if it breaks the rule, if another run
+    or several runs are going on, or if a host reports an invalid name.
     """
+    if asked:
+        checked_run_id(asked)
     tasks = tasks_on(hosts)
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
     if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from psfleet.run.folder import FolderState, lead_of
-from psfleet.run.going_on import RUN_ID_RULE, RefusedError, begun, elsewhere, other_runs, tasks_on
+from psfleet.run.going_on import RefusedError, begun, checked_run_id, elsewhere, other_runs, tasks_on
 from trainer.contract.progress import printable
 from trainer.host.environment import TENSORFLOW_VERSION
-from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import cut, first_of, grouped
 
 _CHIEF = ("worker", 0)
@@ -48,8 +47,7 @@ def decide(
     (hashes), `holds_run` (whether files of this run exist there), `tasks`, and the failed `checks` of what
     the tasks need to start. Raises RefusedError.
     """
-    if not RUN_ID.fullmatch(run_id):
-        raise RefusedError(f"run_id is {run_id!r}; expected {RUN_ID_RULE}")
+    checked_run_id(run_id)
     taking_part = {task["host"] for task in tasks}
     of_run = {host: found for host, found in hosts.items() if host in taking_part}
     lead = lead_of(tasks)

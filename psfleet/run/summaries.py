@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.run.folder import begun_run, described_run
+from psfleet.run.going_on import checked_run_id
 from trainer.contract.json_files import read_object
 
 SUMMARIES = "summaries"
@@ -17,11 +18,12 @@ OTHER_HOSTS = "other_hosts"
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
     """Return the folders of the runs in `run_id`, separated by commas; without one, of all runs of a cluster.
 
-    Raises ValueError if a named run has no folder.
+    Raises ValueError if a name breaks the rule of run ids, or has no folder.
     """
-    if names := [name.strip() for name in run_id.split(",") if name.strip()]:
+    if run_id:
+        names = [name.strip() for name in run_id.split(",") if name.strip()] or [run_id]
         for name in names:
-            if Path(name).name != name or name == ".." or not (runs_directory / name).is_dir():
+            if not (runs_directory / checked_run_id(name)).is_dir():
                 raise ValueError(f"run_id is {name!r}; expected the name of a folder in {runs_directory}")
         return [runs_directory / name for name in dict.fromkeys(names)]
     plans = runs_directory.glob("*/plan.json")

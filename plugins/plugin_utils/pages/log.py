@@ -8,6 +8,7 @@ from typing import Any
 from ansible.utils.display import Display
 
 from psfleet.carry.deadlines import TooLateError, within
+from psfleet.run.going_on import RefusedError, checked_run_id
 from psfleet.watch.followed_log import FollowedLog
 from trainer.contract.rules import as_given, integer
 from trainer.host.task_units import unit_name
@@ -33,9 +34,13 @@ def show_page(action: HostAction, task: str, run_id: str, lines: object, *, foll
         count = int(str(LINES.convert(lines)))
     except ValueError:
         return action._failure(f"lines is {as_given(lines)}; expected {LINES.expected}, by -e lines=..")
+    try:
+        run = checked_run_id(run_id) if run_id else "current"
+    except RefusedError as refused:
+        return action._failure(str(refused))
     planned = tasks[task]
     host = planned["host"]
-    path = f"{action.variables['cluster_paths']['log_directory']}/{run_id or 'current'}/{task}.out"
+    path = f"{action.variables['cluster_paths']['log_directory']}/{run}/{task}.out"
     user = RoleValues(action, action.variables)["trainer_user"]
     log = FollowedLog(path, unit_name(planned["job"], planned["index"]), user, count)
     there, parent, polls = action_on(action, host), os.getppid(), 0
