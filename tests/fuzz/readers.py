@@ -27,7 +27,17 @@ from tests.fuzz.answers import (
     words,
 )
 from tests.fuzz.damage import damaged, with_fitting_hashes
-from tests.fuzz.run_folders import drawn_as_a_page, judged, made, make_it_a_programs, measured, of_file
+from tests.fuzz.run_folders import (
+    CHECKPOINT,
+    checkpoint,
+    drawn_as_a_page,
+    judged,
+    made,
+    make_it_a_programs,
+    measured,
+    of_file,
+    step_of_checkpoint,
+)
 from tests.fuzz.search import Reader
 
 
@@ -36,7 +46,7 @@ def readers(folder: Path) -> list[Reader]:
     model, program, drawn = (made(folder / name / "runs") for name in ("model", "program", "drawn"))
     make_it_a_programs(program)
     plan = of_file("plan.json", model, "plan.json", judged)
-    archive = packed()
+    archive, saved = packed(), checkpoint(folder / "saved")
     return [
         of_file("records of a chief", model, "events/worker0.jsonl", judged),
         of_file("records of a worker", model, "events/worker1.jsonl", judged),
@@ -50,6 +60,7 @@ def readers(folder: Path) -> list[Reader]:
         of_file("manifest.json", model, "manifest.json", judged),
         of_file("reports of devices", model, "devices/worker0.json", judged),
         replace(plan, inputs=plan.inputs.map(with_fitting_hashes)),
+        *(of_file(f"checkpoints: {file}", saved, file, step_of_checkpoint) for file in CHECKPOINT),
         Reader("what a host prints", print_of_a_host(), damaged(print_of_a_host()), printed),
         of_answers("answers for status.yml", answers_of_tasks(), shown_status),
         of_answers("answers for runs.yml", RUNS, shown_runs),

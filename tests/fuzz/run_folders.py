@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from plugins.module_utils.steps.trainer_tasks import Tasks
+from psfleet.evidence.checkpoint_steps import global_step_in
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.reading import read_run, read_settings
 from psfleet.evidence.settings import EvidenceSettings
@@ -27,6 +28,15 @@ from trainer.contract.records import EVALUATOR, RecordWriter, TaskIdentity, even
 from trainer.contract.settings import TrainingSettings
 from trainer.host import task_traces
 
+# A checkpoint that TensorFlow's Saver has written: global_step 300, and two weights of 0.
+CHECKPOINT = {
+    "model.ckpt.index": bytes.fromhex(
+        "00000608011a020801000b0b676c6f62616c5f7374657008091200280835f2fe5b9d000111770801120412020802200828083529"
+        "039807000000000100000000e8584775000000000100000000c0f2a1b000010278003f000000000100000000f84d77f54408510e"
+        "00000000000000000000000000000000000000000000000000000000000000000000000057fb808b247547db"
+    ),
+    "model.ckpt.data-00000-of-00001": (300).to_bytes(16, "little"),
+}
 PROGRAM = {"release": "c0ffee", "file": "/opt/psfleet/train.py", "arguments": [], "flags": True}
 
 
@@ -93,6 +103,21 @@ def judged(run: Path) -> None:
         read_settings(run)
     with suppress(KeyError, ValueError):
         described_run(run, *begun_run(run))
+
+
+def checkpoint(folder: Path) -> Path:
+    """Make a folder with a checkpoint."""
+    folder.mkdir()
+    for name, content in CHECKPOINT.items():
+        (folder / name).write_bytes(content)
+    assert global_step_in(folder / "model.ckpt") == 300
+    return folder
+
+
+def step_of_checkpoint(folder: Path) -> None:
+    """Read the global step of a collected checkpoint, as a verdict does."""
+    step = global_step_in(folder / "model.ckpt")
+    assert step is None or 0 <= step < 2**63
 
 
 def drawn_as_a_page(run: Path) -> None:
