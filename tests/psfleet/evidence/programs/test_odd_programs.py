@@ -18,6 +18,12 @@ RECORDED = {
     "    psfleet_records.started(last_step=options.steps)\n",
     "            losses.append(float(value))\n": "            losses.append(float(value))\n"
     "            psfleet_records.step(at, value, examples=BATCH_SIZE)\n",
+    # On a busy machine, too, no worker gets more than some steps ahead of an equal share.
+    "        while not session.should_stop():\n": "        while not session.should_stop():\n"
+    "            if losses and at < options.steps and len(losses) > at / workers + 8:\n"
+    "                at = session.run_step_fn(lambda step_context: step_context.session.run(global_step))\n"
+    "                time.sleep(0.005)\n"
+    "                continue\n",
     "    return sum(": "    psfleet_records.finished()\n    return sum(",
 }
 ODD, COORDINATOR = (Path(__file__).with_name(f"odd_{name}.py") for name in ("program", "coordinator"))
