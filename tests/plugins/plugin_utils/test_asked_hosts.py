@@ -11,7 +11,7 @@ from tests.repository import ROOT
 A_HOST_HANGS = """
 from threading import Event
 from plugins.plugin_utils.asked_hosts import in_time
-print(in_time(lambda host: Event().wait() if host == "evil" else host.upper(), HOSTS, AT_ONCE, 1.0))
+print(in_time(lambda host: Event().wait() if host == "evil" else host.upper(), HOSTS, AT_ONCE, 3.0))
 """
 
 
