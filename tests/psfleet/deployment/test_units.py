@@ -97,9 +97,10 @@ def test_a_host_has_the_units_of_all_jobs(units: Path) -> None:
     ("name", "threshold"),
     [
         ("psfleet-worker@", 14),
-        ("psfleet-evaluator@", 10),
-        ("psfleet-doctor@", 10),
-        ("psfleet-metrics", 10),
+        ("psfleet-evaluator@", 7),
+        ("psfleet-doctor@", 7),
+        ("psfleet-metrics", 7),
+        ("psfleet-journal@", 7),
         ("psfleet-fence", 40),
     ],
 )
