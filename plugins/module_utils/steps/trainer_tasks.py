@@ -50,6 +50,7 @@ from ..host.task_units import (
     task_of,
     unit_name,
 )
+from ..host.wording import cut
 from ..run_links import RunLinks
 from ..start_checks import failed_checks
 from ..step import Step
@@ -113,6 +114,9 @@ OPTIONS = {
     "plan_hash": {"default": "", "description": "Hash of today's plan, for `deployed`."},
     "paths": {"type": "dict", "required": True, "description": "The fact `cluster_paths`."},
 }
+
+# A task writes its phase, and the controller takes no longer words.
+MOST_OF_PHASE = 100
 
 RETURN = r"""
 deployed:
@@ -269,7 +273,7 @@ class Tasks:
             "pid": int(values.get("MainPID") or 0),
             "run_id": run_id,
             "begun": begun_by(run_file(self.configuration, job, index), run_id),
-            "phase": str(progress.get("phase", "")),
+            "phase": cut(str(progress.get("phase", "")), MOST_OF_PHASE),
             "reason": reason,
             **(task_details(values, events, log) | {"progress": progress} if self.details else {}),
         }
