@@ -15,17 +15,16 @@ from ansible.plugins.callback import CallbackBase
 
 # Kind -> the greatest permitted number.
 MOST = {
-    "modules that Ansible ships": 1,
-    "steps of a host": 20,
-    "actions": 14,
-    "filters": 10,
+    "modules that Ansible ships": 17,
+    "actions": 17,
+    "filters": 17,
     "lookups": 1,
-    "roles": 13,
+    "roles": 14,
     # Each is a command of its own that a person types; the last one is export.yml.
     "playbooks": 16,
     "variables cluster_*": 12,
     "private names of Ansible": 1,
-    "words of the glossary": 25,
+    "words of the glossary": 24,
 }
 
 
@@ -41,7 +40,6 @@ def counted(root: Path) -> dict[str, set[str]]:
     ]
     return {
         "modules that Ansible ships": names(plugins / "modules"),
-        "steps of a host": names(plugins / "module_utils" / "steps"),
         "actions": names(plugins / "action"),
         "filters": {ast.unparse(each) for found in lists for each in found.elts},
         "lookups": names(plugins / "lookup"),

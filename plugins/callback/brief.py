@@ -1,21 +1,5 @@
 """Shows what a playbook changes and reports, without the tasks that find everything in order."""
 
-from collections import Counter
-from threading import Timer
-from typing import Any
-
-from ansible import constants, context
-from ansible.executor.stats import AggregateStats
-from ansible.executor.task_result import CallbackTaskResult
-from ansible.playbook import Playbook
-from ansible.playbook.play import Play
-from ansible.playbook.task import Task
-from ansible.plugins.callback.default import CallbackModule as Default
-from ansible.utils.display import Display
-
-from psfleet.watch.terminal import escape_all_messages
-from trainer.host.wording import first_of
-
 DOCUMENTATION = """
 name: brief
 type: stdout
@@ -31,6 +15,24 @@ extends_documentation_fragment:
   - result_format_callback
 """
 
+from collections import Counter
+from collections.abc import Mapping
+from threading import Timer
+from typing import Any
+
+from ansible import constants, context
+from ansible.executor.stats import AggregateStats
+from ansible.executor.task_result import CallbackTaskResult
+from ansible.playbook import Playbook
+from ansible.playbook.play import Play
+from ansible.playbook.task import Task
+from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils.display import Display
+
+from psfleet.watch.terminal import escape_all_messages
+from trainer.host.disk_space import readable
+from trainer.host.wording import first_of
+
 COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}
 # The output of a command or module that failed, which may explain more than the message.
@@ -43,7 +45,7 @@ WATCHING = f"{COLLECTION}watch_run"
 # It queries all hosts for some of its pages.
 SHOWING = f"{COLLECTION}show"
 # An action that can report a host that does not answer, and succeed.
-REACHING = f"{COLLECTION}host_steps"
+REACHING = f"{COLLECTION}host_facts"
 
 REFUSED = (
     "the playbooks rely on what their first tasks check and compute. Leave the option out: a task with "
@@ -124,7 +126,7 @@ class CallbackModule(TrueRecap):
     def __init__(self) -> None:
         super().__init__()
         self._task_title = ""
-        # Title of a task, or of one of its steps -> the hosts where it changed something.
+        # Title of a task -> the hosts where it changed something.
         self._changed: dict[str, list[str]] = {}
         self._timer = Timer(LONG_SECONDS, self._name_long_task)
 
@@ -159,8 +161,8 @@ class CallbackModule(TrueRecap):
         self._note_unreached(result)
         self._handle_warnings_and_exception(result)
         if result.result.get("changed"):
-            for title in result.result.get("changed_steps", [self._task_title]):
-                self._changed.setdefault(title, []).append(result.host.get_name())
+            title = f"{self._task_title}{_freed(result.result)}"
+            self._changed.setdefault(title, []).append(result.host.get_name())
         elif not result.task.loop:
             self.v2_runner_item_on_ok(result)
 
@@ -195,13 +197,9 @@ class CallbackModule(TrueRecap):
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
-        # Changes of the steps before the failed one stay.
-        for step in values.get("changed_steps", ()):
-            self._changed.setdefault(step, []).append(result.host.get_name())
-        what = values.get("failed_step", self._task_title)
         # A failure of all hosts together is not that of the first host.
         host = "" if result.task.run_once else f": {result.host.get_name()}"
-        title = f"FAILED   {what}{host}{item}"
+        title = f"FAILED   {self._task_title}{host}{item}"
         lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
         text = "\n".join(["", title, str(values.get("msg", "")).strip(), *lines, ""])
         on_stderr = bool(self.get_option("display_failed_stderr"))
@@ -218,6 +216,12 @@ class CallbackModule(TrueRecap):
             text = f"changed  {title}: {first_of(sorted(hosts))}"
             self._display.display(text, color=constants.COLOR_CHANGED)
         self._changed = {}
+
+
+def _freed(values: Mapping[str, Any]) -> str:
+    """Return the disk space that a task freed on a host, in words that follow the task's name."""
+    freed = values.get("freed_bytes")
+    return f" ({readable(freed)})" if isinstance(freed, int) else ""
 
 
 if Display().verbosity:  # from the command line, which is read by now

@@ -6,10 +6,13 @@ from typing import Any
 
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
+from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.start import deploy_problems, deployed_by_others
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
 from psfleet.watch.task_states import failures
+from trainer.contract.exit_codes import UNIT_CODES
+from trainer.host.boots import write_boot_command
 
 
 def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
@@ -32,17 +35,29 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
     return " ".join([shlex.join(words), *filter(None, options), place])
 
 
+def exit_codes(kind: str) -> tuple[int, ...]:
+    """Return the exit codes of a task that systemd treats so: `no_restart`, `ended` or `stopped`."""
+    return UNIT_CODES[kind]
+
+
 FILTERS = (
+    cuda_environment,
     deploy_problems,
     deployed_by_others,
+    exit_codes,
     failures,
     own_cache,
     plan_table,
     remedies,
     task_files.evaluator_files,
+    task_files.gpu_drop_ins,
+    task_files.known_tasks,
+    task_files.run_environment_paths,
     task_files.run_files,
+    task_files.task_environments,
     tunnel_command,
     with_inventory,
+    write_boot_command,
 )
 
 

@@ -1,15 +1,5 @@
 """Finds the folder on the controller for what people keep: their runs, and the authority of their hosts."""
 
-from collections.abc import Sequence
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
-
-from ansible import constants
-from ansible.plugins.lookup import LookupBase
-
-COLLECTION = Path(__file__).resolve().parents[2]
-
 DOCUMENTATION = r"""
 name: project_path
 short_description: Return the paths of files of the project on the controller
@@ -32,6 +22,16 @@ training_run_runs_directory: "{{ lookup('psfleet.cluster.project_path', 'runs') 
 RETURN = r"""
 _raw: {type: list, elements: str, description: The path of each on the controller.}
 """
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.lookup import LookupBase
+
+COLLECTION = Path(__file__).resolve().parents[2]
 
 
 class LookupModule(LookupBase):

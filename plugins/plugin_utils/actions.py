@@ -1,7 +1,7 @@
 """The base classes of all actions."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escape_all_messages
 
-from .running import Call, run_on_host
+from .running import run_on_host
 
 # Users of the collection may have another callback than `brief`, which also calls this.
 escape_all_messages()
 
 
 class AnswerError(AnsibleActionFail):
-    """A host's answer that the step cannot have given."""
+    """A host's answer that the module cannot have given."""
 
 
 class HostAction(ActionBase):
@@ -52,27 +52,17 @@ class HostAction(ActionBase):
             self._low_level_execute_command = execute
         return expanded
 
-    def _take(self, step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a host's answer to a step, or to a module of Ansible's with its full name.
+    def _take(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a host's checked answer to a module of this collection. Every answer passes through here.
 
         Raises AnswerError for an invalid answer, NotRunError if there is none.
         """
-        return next(self._take_calls([(step, arguments)]))
-
-    def _take_calls(self, calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
-        """Yield the checked answers, up to the first one that fails or needs an archive.
-
-        Every answer of a host passes through here. Raises as `_take`.
-        """
-        names = ", ".join(step for step, _ in calls)
         try:
-            answers = run_on_host(self, calls, self.variables)
-            for (step, arguments), answer in zip(calls, answers, strict=False):
-                kept = checked(step, answer, arguments)
-                # A message names playbooks without an inventory, which `_failure` adds.
-                yield kept | (self._failure(kept["msg"]) if kept.get("failed") else {})
+            answer = checked(module, run_on_host(self, module, arguments, self.variables), arguments)
         except (RecursionError, UnusableError) as error:
-            raise AnswerError(f"its answer to {names} is damaged: {error}") from error
+            raise AnswerError(f"its answer to {module} is damaged: {error}") from error
+        # A message names playbooks without an inventory, which `_failure` adds.
+        return answer | (self._failure(answer["msg"]) if answer.get("failed") else {})
 
     def _failure(self, message: str) -> dict[str, Any]:
         """Return the answer of an action that fails; commands in the message get this inventory."""

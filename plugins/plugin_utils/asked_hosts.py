@@ -1,4 +1,4 @@
-"""Runs a step on many hosts at once, from one action. A host without an answer has a reason instead."""
+"""Runs a module on many hosts at once, from one action. A host without an answer has a reason instead."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 def ask_hosts(
     action: HostAction,
-    step: str,
+    module: str,
     arguments: Mapping[str, Mapping[str, Any]],
     ask_host: Callable[[HostAction, str, Mapping[str, Any]], Asked] = ask,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, dict[str, Any]]:
-    """Return each host's answer to the step with its arguments (host -> arguments).
+    """Return each host's answer to the module with its arguments (host -> arguments).
 
     An answer has `problem`, which is "" if the host answered, and else the reason, alone. As many hosts as
     Ansible has forks are queried at the same time, by `ask_host`. A host has `seconds` to answer.
@@ -36,12 +36,12 @@ def ask_hosts(
 
     def answer(host: str) -> dict[str, Any]:
         there = theirs[host]
-        found, problem = ({}, there) if isinstance(there, str) else ask_host(there, step, arguments[host])
+        found, problem = ({}, there) if isinstance(there, str) else ask_host(there, module, arguments[host])
         return {**found, "problem": problem}
 
     theirs = {host: _action_or_problem(action, host) for host in arguments}
     answers = in_time(answer, arguments, int(action.variables["ansible_forks"]), seconds)
-    return {host: answers.get(host, {"problem": no_answer(step, seconds)}) for host in arguments}
+    return {host: answers.get(host, {"problem": no_answer(module, seconds)}) for host in arguments}
 
 
 def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, seconds: float) -> dict[str, T]:
@@ -59,9 +59,9 @@ def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, second
     return returned
 
 
-def no_answer(step: str, seconds: float) -> str:
+def no_answer(module: str, seconds: float) -> str:
     """Return the problem of a host that did not answer in time."""
-    return f"it did not answer the step {step} within {seconds:.0f} s"
+    return f"it did not answer the module {module} within {seconds:.0f} s"
 
 
 def _called_beside(call: Callable[[str], T], host: str) -> Future[T]:

@@ -1,8 +1,8 @@
-"""Runs steps that may need an archive from the controller, and carries it only if they do."""
+"""Runs a module that may need an archive from the controller, and carries it only if it does."""
 
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,68 +13,36 @@ from ansible.utils.display import Display
 from psfleet.carry.fan_out import FanOut
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
 from psfleet.carry.wheel_archive import plain
-from psfleet.deployment.steps import COMPUTED
 from trainer.host.content_directory import content_files, content_hash
 
-from .actions import AnswerError, HostAction
-from .deployed_host import host_of
-from .identities import identity_problem
-from .running import Call, NotRunError
+from .actions import HostAction
+from .running import COLLECTION
 
 display = Display()
+# A module, and its arguments for the host.
+Call = tuple[str, Mapping[str, Any]]
 # The most characters of a host's message about its neighbours.
 MOST_CHARACTERS = 500
 
 
 class CarryingAction(HostAction):
-    """Takes steps that may answer `needs_archive`, and then repeats them with `archive`.
+    """Takes a module that may answer `needs_archive`, and then takes it again with `archive`.
 
-    A step has a `name`, a `step` (or the full name of a module), and either its `arguments` or, as
-    `computed`, the name of the function of psfleet/deployment/ that computes them for the host.
-
-    The archive of `python_environment` is that of its `wheels`; hosts take it from each other through the
-    account `shared_by`, unless that is "". The archive of `content_release` is packed from its `source`, a
-    file or folder on the controller, whose hash is the default of `release`.
+    `_carry` brings the archive. Of `python_environment` it is that of its `wheels`; of `content_release` it
+    is packed from its `source`.
     """
 
-    def _with_arguments(self, steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return the steps with their arguments: computed ones as often as the host takes them."""
-        if not any("computed" in step for step in steps):
-            return [dict(step) for step in steps]
-        host = host_of(self, self.variables)
-        return [
-            {**step, "arguments": arguments}
-            for step in steps
-            for arguments in (COMPUTED[step["computed"]](host) if "computed" in step else [step["arguments"]])
-        ]
-
-    def _run_steps(self, steps: Sequence[Call]) -> list[dict[str, Any]]:
-        """Return the steps' answers, up to the first that fails; carry the archives that they need."""
-        calls = [(step, described(step, arguments)) for step, arguments in steps]
-        answers: list[dict[str, Any]] = []
-        try:
-            while len(answers) < len(calls):
-                # `extend` adds each answer as it comes, so those before an exception are kept.
-                answers.extend(self._take_calls(calls[len(answers) :]))
-                place = len(answers) - 1
-                if answers[place].get("needs_archive") and not self._task.check_mode:
-                    answers[place] = self._carry(calls[place], steps[place][1])
-                if answers[place].get("failed"):
-                    break
-        except (AnswerError, NotRunError) as error:
-            if not answers:
-                raise
-            # The changes of earlier steps are reported together with the problem.
-            answers.append({"failed": True, "msg": str(error)})
-        for place, ((step, arguments), answer) in enumerate(zip(steps, answers, strict=False)):
-            if step == "ssh_identity" and not answer.get("failed"):
-                problem = identity_problem(self.variables["inventory_hostname"], arguments, answer)
-                if problem:
-                    return [*answers[:place], self._failure(problem)]
-        return answers
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer; bring the archive if the host needs it."""
+        module = self._task.action.removeprefix(COLLECTION)
+        call = (module, described(module, arguments))
+        answer = self._take(*call)
+        if answer.get("needs_archive") and not (answer.get("failed") or self._task.check_mode):
+            return self._carry(call, arguments)
+        return answer
 
     def _carry(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry the archive to the host, and take the step with it."""
+        """Carry the archive to the host, and run the module with it."""
         if "wheels" in arguments:
             archive = Path(arguments["wheels"]["archive"])
             return self._carry_to_all(call, archive, arguments.get("shared_by", ""))
@@ -92,13 +60,13 @@ class CarryingAction(HostAction):
     def _send_and_run(
         self, call: Call, archive: Path, sent: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Copy the archive to the host, call `sent`, and take the step with the archive."""
-        step, arguments = call
+        """Copy the archive to the host, call `sent`, and run the module with the archive."""
+        module, arguments = call
         remote = self._make_tmp_path()
         try:
             path = self._send(archive, remote)
             sent()
-            return self._take(step, {**arguments, "archive": path})
+            return self._take(module, {**arguments, "archive": path})
         finally:
             self._remove_tmp_path(remote, force=True)
 
@@ -107,7 +75,7 @@ class CarryingAction(HostAction):
 
         Without a login account among the hosts, each of them gets a direct upload.
         """
-        step, arguments = call
+        module, arguments = call
         host = self.variables["inventory_hostname"]
         fan_out = FanOut(Path(constants.DEFAULT_LOCAL_TMP), archive)
 
@@ -121,7 +89,7 @@ class CarryingAction(HostAction):
             if neighbours:
                 shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
                 given = {**arguments, "shared": shared}
-                answer = self._take(step, given)
+                answer = self._take(module, given)
                 if not answer.get("needs_archive"):
                     return answer
                 why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
@@ -129,13 +97,13 @@ class CarryingAction(HostAction):
                 fan_out.mark_uploading(host)
             if login:
                 arguments = {**arguments, "shared": {}}
-            return self._send_and_run((step, arguments), archive, lambda: fan_out.mark_complete(host))
+            return self._send_and_run((module, arguments), archive, lambda: fan_out.mark_complete(host))
 
 
-def described(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def described(module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments for the host; a source on the controller is replaced by its hash."""
-    sent = {name: value for name, value in arguments.items() if name not in {"shared_by", "authority"}}
-    if step == "content_release":
+    sent = {name: value for name, value in arguments.items() if name != "shared_by"}
+    if module == "content_release":
         source = Path(sent.pop("source"))
         if "release" not in sent:
             sent["release"] = content_hash(source)

@@ -39,7 +39,7 @@ class Leases:
     """The leases of `hosts` by a token. Of several commands that want them at once, one gets all."""
 
     def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
-        """Prepare the leases; `given` are the arguments of the step `host_lease` for all hosts."""
+        """Prepare the leases; `given` are the arguments of the module `host_lease` for all hosts."""
         self._on = {host: action_on(action, host) for host in sorted(hosts)}
         self._given = dict(given)
 

@@ -1,4 +1,4 @@
-"""Runs a step on a host that may not answer; a problem is returned in words, not raised."""
+"""Runs a module on a host that may not answer; a problem is returned in words, not raised."""
 
 from collections.abc import Callable, Mapping
 from textwrap import shorten
@@ -6,20 +6,23 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from ..modules.host_steps import TOO_OLD
+from ..module_utils.module import TOO_OLD
 from .actions import AnswerError, HostAction
 from .running import NotRunError
 
 ANOTHER_PYTHON = "set ansible_python_interpreter to a newer one"
 
 
-def ask(action: HostAction, step: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return the answer to a step that does not fail, and ""; or {}, and the problem in words."""
-    return answer_or_problem(lambda: action._take(step, arguments))
+def ask(action: HostAction, module: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """Return the answer of a module that does not fail, and ""; or {}, and the problem in words."""
+    answer, problem = answer_or_problem(lambda: action._take(module, arguments))
+    if answer.get("failed"):
+        return {}, f"logged in, but it failed there: {shorten(answer['msg'], 300)}"
+    return answer, problem
 
 
 def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
-    """Return the answer of `call` and "", or {} and the problem in words."""
+    """Return the answer of `call`, which may be a failure, and ""; or {}, and the problem in words."""
     try:
         answer = call()
     except AnsibleConnectionFailure as error:
@@ -30,9 +33,6 @@ def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[st
         return {}, shorten(str(error), 300)
     except AnsibleError as error:
         return {}, f"logged in, but could not act as root: {shorten(str(error), 300)}"
-    # If a step failed, the host was reached, and the answer has the reason.
-    if answer.get("failed") and "failed_step" not in answer:
-        return {}, f"logged in, but it failed there: {shorten(answer['msg'], 300)}"
     return answer, ""
 
 

@@ -84,7 +84,14 @@ COMMON_FIELDS: Fields = {
     "texts": "warnings?",
     "differences": "diff?",
 }
-# Module, or module and state -> the fields of its RETURN. Ansible's own modules have their full names.
+# Part of the module `host_facts` -> the entry of ANSWERS with the fields of its fact.
+FACTS = {
+    "found": "trainer_tasks",
+    "requirements": "host_requirements",
+    "gpus": "gpu_facts",
+    "identity": "ssh_identity",
+}
+# Module, or module and state -> the fields of its RETURN. A part of `host_facts` has an entry, too.
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
@@ -94,6 +101,7 @@ ANSWERS: Mapping[str, Fields] = {
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
     "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
+    "host_facts": {"object": "ansible_facts"},
     "host_doctor": {
         **{"objects": "checks", "texts": "alive", "text": "deployed", "switch": "listened"},
         **{"moment": "began ended"},
@@ -105,10 +113,9 @@ ANSWERS: Mapping[str, Fields] = {
     "host_reset": {"texts": "removed stays"},
     "host_runs": {"objects": "runs"},
     "host_runs removed": {"texts": "removed", "count": "freed_bytes"},
-    "managed_files": {"texts": "changed_paths removed_paths"},
+    "files": {"texts": "changed_paths removed_paths"},
     "port_fence": {"texts": "changed_paths"},
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
-    "require_root": {},
     "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
     "ssh_identity": {
         **{"text": "user_key host_key certificate authority cluster", "switch": "prepared"},
@@ -118,14 +125,6 @@ ANSWERS: Mapping[str, Fields] = {
     "trainer_units": {"texts": "stopped"},
     "unneeded_content": {"texts": "removed", "count": "freed_bytes"},
     "wireguard_mesh": {"text": "public_key"},
-    **{system.packages.module: {} for system in SYSTEMS.values()},
-    "ansible.builtin.command": {"text": "stdout"},
-    "ansible.builtin.file": {},
-    "ansible.builtin.ping": {"text": "ping"},
-    "ansible.builtin.stat": {"object": "stat"},
-    "ansible.builtin.systemd_service": {},
-    "ansible.builtin.uri": {"whole": "status"},
-    "ansible.builtin.user": {},
 }
 # List of objects -> the fields of each object.
 PARTS: Mapping[str, Fields] = {
@@ -156,9 +155,9 @@ DETAILS: Fields = {
 def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a module's answer that may be used.
 
-    `module` is a step's name, or the full name of one of Ansible's modules; `arguments` are those that it was
-    called with. An invalid plan in an answer of `trainer_tasks` becomes {}, which means not deployed. Raises
-    UnusableError, which names the invalid field.
+    `module` is the name of a module of this collection, or the kind of a fact of `host_facts`; `arguments`
+    are those that it was called with. An invalid plan in an answer of `trainer_tasks` becomes {}, which means
+    not deployed. Raises UnusableError, which names the invalid field.
     """
     name = f"{module} {arguments.get('state')}"
     fields = ANSWERS.get(name if name in ANSWERS else module)
@@ -169,12 +168,26 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
         kept.setdefault("msg", "it does not say why it failed")
     else:
         kept |= _checked_fields(answer, fields)
+    if "ansible_facts" in kept:
+        kept["ansible_facts"] = _of_facts(kept["ansible_facts"], arguments)
     if "tasks" in kept:
         kept |= _of_tasks(kept, answer["tasks"], arguments)
     try:
         json.dumps(kept, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
         raise UnusableError(f"it holds bytes that are not text: {error}") from error
+    return kept
+
+
+def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the checked facts of the parts that `host_facts` was asked for."""
+    kept = {}
+    for part, kind in FACTS.items():
+        if arguments.get(part) is None:
+            continue
+        if not isinstance(fact := facts.get(f"psfleet_{part}"), dict):
+            raise UnusableError(f"psfleet_{part} is {as_given(fact)}; expected an object")
+        kept[f"psfleet_{part}"] = checked(kind, fact, arguments[part])
     return kept
 
 

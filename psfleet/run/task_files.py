@@ -1,4 +1,4 @@
-"""Computes the files that deploy.yml and train.yml write for a host's tasks, for the step `managed_files`."""
+"""Computes the files that deploy.yml and train.yml write for a host's tasks, for the module `files`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,11 @@ from typing import Any
 from trainer.contract.plan import JOBS, ClusterPlan, PlannedTask
 from trainer.contract.records import EVALUATOR
 from trainer.contract.run_program import RunProgram
+from trainer.contract.run_tasks import SERVER
 from trainer.contract.task_names import split_name
 from trainer.host.task_traces import run_file
 
+VERIFY = "systemd-analyze verify %s"
 _OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
 _OF_THE_RUN = "# Written by psfleet's train.yml: the run that {job} {index} is part of.\n"
 _OF_THE_EVALUATOR = (
@@ -34,7 +36,7 @@ def task_environments(
     cluster = ClusterPlan.from_json(plan)
     return [
         {
-            "path": f"{directory}/{task.job}-{task.index}.env",
+            "dest": f"{directory}/{task.job}-{task.index}.env",
             "content": _OF_THE_CLUSTER.format(job=task.job, index=task.index)
             + environment_text(_of_the_cluster(cluster, task, release, cuda)),
         }
@@ -61,12 +63,30 @@ def _of_the_cluster(
     }
 
 
-def gpu_drop_ins(tasks: Sequence[Mapping[str, Any]], directory: str, content: str) -> list[dict[str, str]]:
-    """Return the drop-in of each unit whose task has GPUs, and of the unit of the task's doctor."""
-    given = [task for task in tasks if task["gpus"]]
+def known_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the tasks whose files and units stay on a host: its own `tasks`, servers, and the evaluator.
+
+    A run may have a server for each worker. The evaluator is on the host of worker 0, with the checkpoints.
+    """
+    workers = [task for task in tasks if task["job"] == "worker"]
+    servers = [{**task, "job": SERVER} for task in workers]
+    evaluators = [{**task, "job": EVALUATOR} for task in workers if task["index"] == 0]
+    return [*map(dict, tasks), *servers, *evaluators]
+
+
+def gpu_drop_ins(
+    tasks: Sequence[Mapping[str, Any]], directory: str, content: str, devices: str
+) -> list[dict[str, str]]:
+    """Return the drop-in of each unit whose task has GPUs, and of the unit of the task's doctor.
+
+    With them comes the unit psfleet-gpu-devices, whose content is `devices`.
+    """
+    given = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
     units = [f"psfleet-{task['job']}@{task['index']}" for task in given]
     units += [f"psfleet-doctor@{task['job']}-{task['index']}" for task in given if task["job"] in JOBS]
-    return [{"path": f"{directory}/{unit}.service.d/gpu.conf", "content": content} for unit in units]
+    files = [{"dest": f"{directory}/{unit}.service.d/gpu.conf", "content": content} for unit in units]
+    unit = {"dest": f"{directory}/psfleet-gpu-devices.service", "content": devices, "validate": VERIFY}
+    return [unit, *files] if files else []
 
 
 def run_files(
@@ -97,10 +117,10 @@ def run_files(
     for task in tasks:
         flags = {"PSFLEET_TRAINING_FLAGS": f"{settings['tasks'][task['name']]['flags']}{program}"}
         content = _OF_THE_RUN.format(**task) + environment_text(of_run | flags)
-        files.append({"path": run_environment_path(task, configuration), "content": content})
+        files.append({"dest": run_environment_path(task, configuration), "content": content})
     if program and tasks:
         content = json.dumps(RunProgram.from_json(settings["program"]).to_json(), indent=4) + "\n"
-        files.append({"path": of_program, "content": content, "group": user, "mode": "0640"})
+        files.append({"dest": of_program, "content": content, "group": user, "mode": "0640"})
     return files
 
 
@@ -120,7 +140,12 @@ def evaluator_files(
     if deployed := run.get("deployed"):
         environment |= _deployed(deployed, paths["install_directory"])
     path = run_environment_path({"job": EVALUATOR, "index": 0}, paths["configuration_directory"])
-    return [{"path": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
+    return [{"dest": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
+
+
+def run_environment_paths(tasks: Sequence[Mapping[str, Any]], configuration: str) -> list[str]:
+    """Return the paths of the environment files of tasks for a run."""
+    return [run_environment_path(task, configuration) for task in tasks]
 
 
 def run_environment_path(task: Mapping[str, Any], configuration: str) -> str:

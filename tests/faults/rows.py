@@ -320,7 +320,7 @@ NOT_HERE = {
     "F13": "a crash during the save: tests/trainer/task/test_saving.py, model/test_checkpoints.py",
     "F15, F16, F29": "errors of programs, memory, data: "
     "Molecule `inventories`, wrong_programs.yml; `replication`, data.yml",
-    "F18": "a killed deployment: tests/plugins/steps/test_content_release.py, test_python_environment.py",
+    "F18": "a killed deployment: tests/plugins/modules/test_content_release.py, test_python_environment.py",
     "F20": "the column `left over` of every row",
     "F22, F23": "clocks and damaged records: tests/psfleet/evidence",
     "F25": "a release under a run: Molecule `default`, old_things.yml",

@@ -11,12 +11,11 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from plugins.plugin_utils.running import answers_in
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.evidence.packed_run import unpacked as unpacked_packed_run
 from psfleet.run.going_on import RefusedError, going_on, stopped_tasks, unstopped
-from psfleet.run.host_answers import UnusableError, checked
+from psfleet.run.host_answers import FACTS, UnusableError, checked
 from psfleet.run.start import Folder, decide
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.doctor_findings import Findings
@@ -126,30 +125,34 @@ def kept(module: str, answer: Mapping[str, Any], asked: Mapping[str, Any]) -> di
         found = checked(module, answer, asked)
     except (RecursionError, UnusableError) as error:
         return {"problem": str(error)}
-    allowed = {*OF_ALL, *ANSWERS.get(f"{module} {asked.get('state')}", ANSWERS.get(module, {}))}
+    allowed = {
+        *OF_ALL,
+        "ansible_facts",
+        *ANSWERS.get(f"{module} {asked.get('state')}", ANSWERS.get(module, {})),
+    }
     assert found.keys() <= allowed, found.keys() - allowed
     json.dumps(found, ensure_ascii=False).encode()
     return {"problem": found["msg"] if found.get("failed") else "", **found}
 
 
+# What a deployment asks of a host before anything is changed there.
+LOOK: Mapping[str, Any] = {"found": ASKED, "requirements": {}, "gpus": {}, "identity": {}}
+
+
 def printed(content: bytes) -> None:
-    """Read what a host prints in place of the answers to three modules."""
-    asked = [("trainer_tasks", ASKED), ("host_requirements", {}), ("ssh_identity", {})]
+    """Read what a host prints in place of the answer to `host_facts`."""
     try:
         told = json.loads(content)
-        if not isinstance(told, dict):  # nor does Ansible take it for an answer
-            return
-        answers = answers_in(told, len(asked), check_mode=False)
     except (RecursionError, ValueError):
         return
-    for (module, arguments), answer in zip(asked, answers, strict=False):
-        kept(module, answer, arguments)
+    if isinstance(told, dict):  # nor does Ansible take anything else for an answer
+        kept("host_facts", told, LOOK)
 
 
 def print_of_a_host() -> bytes:
-    """What a host prints that is asked for three modules."""
-    modules = ("trainer_tasks", "host_requirements", "ssh_identity")
-    return json.dumps({"answers": [whole(ANSWERS[module]) for module in modules]}).encode()
+    """What a host prints that is looked at."""
+    parts = {f"psfleet_{part}": whole(ANSWERS[kind]) for part, kind in FACTS.items()}
+    return json.dumps({"ansible_facts": parts}).encode()
 
 
 def shown_status(answers: Mapping[str, Any]) -> None:

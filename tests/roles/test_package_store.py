@@ -25,7 +25,7 @@ def cluster(tmp_path: Path) -> Path:
         for name, environment in HOSTS.items()
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    message = "found {{ __package_store_result.environments | to_json }} found"
+    message = "found {{ __package_store_wheels.environments | to_json }} found"
     show = {"debug": {"msg": message}, "run_once": True}
     role = "psfleet.cluster.package_store"
     told = {"psfleet_requirements": {"environment": "{{ its_environment }}"}, "cacheable": True}

@@ -21,6 +21,10 @@ NO_RESTART = (
     *(PROGRAM, OUT_OF_MEMORY, GIVEN_UP, CONFIGURATION),
 )
 
+# How systemd treats exit codes: those that it does not answer with a restart, those with which a task has
+# ended for good, and those of a task that was stopped.
+UNIT_CODES = {"no_restart": NO_RESTART, "ended": (FINISHED, *NO_RESTART), "stopped": (STOPPED,)}
+
 # Exit code -> the `class` of a `failed` record.
 FAILURE_CLASSES = {
     USAGE: "usage",

@@ -25,7 +25,7 @@ from ..actions import HostAction
 # Signing takes a moment for each host.
 SECONDS_TO_WAIT = 300
 
-# Host -> its answer to the step `ssh_identity`.
+# Host -> its answer about its identity, of `host_facts`.
 Identities = Mapping[str, Mapping[str, Any]]
 
 

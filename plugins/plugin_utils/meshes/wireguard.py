@@ -13,7 +13,7 @@ from ..actions import HostAction
 def exchange_keys(action: HostAction, file: str, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `hosts`, as in the fact cluster_mesh, each with its `public_key`.
 
-    `file` is where keys are stored, and `told` maps host to answer of the step `wireguard_mesh`. In check
+    `file` is where keys are stored, and `told` maps host to answer of the module `wireguard_mesh`. In check
     mode before there are keys, `hosts` is {}. Raises ValueError if the key of a host in the plan is unknown.
     """
     path, hosts = Path(file), action.variables["cluster_mesh"]["hosts"]

@@ -9,7 +9,6 @@ from typing import Any
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from psfleet.carry.wheel_stores import WheelStore
-from psfleet.deployment.host import PROJECT
 from psfleet.inventory.addresses import port_of_sshd
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
@@ -19,16 +18,15 @@ from trainer.host.environment import every_environment
 
 from ..actions import HostAction
 from ..asked_hosts import Asked, ask_hosts
-from ..deployed_host import RoleValues
 from ..reaching import ask
 from .tables import show_table
 
-LOCKS = PROJECT / "roles" / "package_store" / "files"
+LOCKS = Path(__file__).resolve().parents[3] / "roles" / "package_store" / "files"
 # Seconds for a round of hosts to answer. All hosts must listen before the first one connects.
 SECONDS_OF_A_ROUND = 60
 # The most seconds in which a host has all findings: it tries TensorFlow in turn with other doctors.
 DOCTOR_SECONDS = 1200.0
-# Variable of a host -> the argument of the step. Their defaults are in other roles, or else the step's.
+# Variable of a host -> the argument of the module. Their defaults are in other roles, or else the module's.
 OF_HOST = {
     "package_store_python_version": "python_version",
     "nvidia_cuda_source": "cuda_source",
@@ -36,10 +34,11 @@ OF_HOST = {
 }
 
 
-def show_page(action: HostAction) -> dict[str, Any]:
+def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
     """Check every host of the play, and return as `show_table`. A host without an answer is a row, too.
 
-    The variables of the roles that deploy decide what is checked.
+    `cache_directory` is where `wheel_store` keeps the wheels. The variables of the roles that deploy decide
+    what is checked.
     """
     hosts = list(action.variables["ansible_play_hosts_all"])
     # In check mode nothing is started, so nobody listens.
@@ -47,7 +46,7 @@ def show_page(action: HostAction) -> dict[str, Any]:
     # A host that gave no answer before is not asked again, which would only delay the others.
     silent = {host: answer for host, answer in peers.items() if answer["problem"]}
     asked = {host: peers.get(host, {}) for host in hosts if host not in silent}
-    checked = {**silent, **_checks(action, asked)}
+    checked = {**silent, **_checks(action, asked, Path(cache_directory).expanduser())}
     answers = {host: checked[host] for host in hosts}
     found = Findings.of(action.variables["cluster_plan"], answers)
     return show_table(action, partial(doctor_table, found), found.failure, answers)
@@ -82,13 +81,14 @@ def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, An
     }
 
 
-def _checks(action: HostAction, peers: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _checks(
+    action: HostAction, peers: Mapping[str, Mapping[str, Any]], cache: Path
+) -> dict[str, dict[str, Any]]:
     """Return the findings of each host, as `Findings.of` has them; this ends the hosts' listeners."""
-    cache = RoleValues(action, action.variables)["package_store_cache_directory"]
     plan, mesh, data = (action.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data"))
     of_all = {
         "addresses": endpoints(plan, mesh),
-        "environments": environments(LOCKS, Path(cache).expanduser()),
+        "environments": environments(LOCKS, cache),
         "plan": plan["hash"],
         "release": action.variables["cluster_release"],
         "mesh": bool(mesh),
@@ -120,10 +120,10 @@ def _of_host(action: HostAction, host: str) -> dict[str, Any]:
     return of_host | {"sshd_port": port_of_sshd(host, variables)}
 
 
-def ask_with_clock(action: HostAction, step: str, arguments: Mapping[str, Any]) -> Asked:
-    """Return the answer to the step, with the check `clock`, which compares with the controller's clock."""
+def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]) -> Asked:
+    """Return the answer to the module, with the check `clock`, which compares with the controller's clock."""
     started = time.time()
-    answer, problem = ask(action, step, arguments)
+    answer, problem = ask(action, module, arguments)
     answered = time.time()
     if problem:
         return {}, problem
@@ -133,7 +133,7 @@ def ask_with_clock(action: HostAction, step: str, arguments: Mapping[str, Any]) 
 
 
 def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a host's answer to the step `host_doctor`, with its answers about its peers."""
+    """Return a host's answer to the module `host_doctor`, with its answers about its peers."""
     # A mesh connects hosts only once it is deployed.
     if not peers or answer["problem"] or (mesh and not answer["deployed"]):
         peers = {}

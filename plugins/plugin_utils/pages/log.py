@@ -15,7 +15,6 @@ from trainer.host.task_units import unit_name
 
 from ..actions import HostAction
 from ..asked_hosts import ANSWER_SECONDS
-from ..deployed_host import RoleValues
 from ..polled_hosts import action_on
 from ..shell_commands import run_command
 
@@ -25,7 +24,9 @@ SECONDS = 1.0
 LINES = integer(0, 1_000_000)
 
 
-def show_page(action: HostAction, task: str, run_id: str, lines: object, *, follow: bool) -> dict[str, Any]:
+def show_page(  # noqa: PLR0913 - the arguments of the page
+    action: HostAction, task: str, run_id: str, lines: object, user: str, *, follow: bool
+) -> dict[str, Any]:
     """Show the log of a task such as worker1, of the last run for the run id ""; return {} or a failure."""
     tasks = tasks_with_logs(action.variables["cluster_plan"]["tasks"])
     if task not in tasks:
@@ -41,7 +42,6 @@ def show_page(action: HostAction, task: str, run_id: str, lines: object, *, foll
     planned = tasks[task]
     host = planned["host"]
     path = f"{action.variables['cluster_paths']['log_directory']}/{run}/{task}.out"
-    user = RoleValues(action, action.variables)["trainer_user"]
     log = FollowedLog(path, unit_name(planned["job"], planned["index"]), user, count)
     there, parent, polls = action_on(action, host), os.getppid(), 0
     while os.getppid() == parent:

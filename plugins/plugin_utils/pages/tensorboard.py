@@ -12,18 +12,17 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from ansible.utils.display import Display
 
 from psfleet.carry.own_cache import own_cache
-from psfleet.deployment.host import PROJECT
 
 from ..actions import HostAction
 
 display = Display()
-LOCKS = PROJECT / "roles" / "package_store" / "files"
-SERVER = PROJECT / "plugins" / "plugin_utils" / "tensorboard_server.py"
+LOCKS = Path(__file__).resolve().parents[3] / "roles" / "package_store" / "files"
+SERVER = Path(__file__).resolve().parents[3] / "plugins" / "plugin_utils" / "tensorboard_server.py"
 POLL_SECONDS = 1.0
 LOOK_SECONDS = 5.0
 EVENTS = "tfevents"
@@ -71,15 +70,15 @@ def _serve(
     begun = ["setpriv", "--pdeathsig=TERM", *command, f"--port={port}", f"--logdir={folder}"]
     parent, last_lines, looked = os.getppid(), list[str](), time.monotonic()
     with subprocess.Popen(begun, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
-        assert server.stderr
-        os.set_blocking(server.stderr.fileno(), False)
+        output = cast(IO[bytes], server.stderr)  # it was asked for
+        os.set_blocking(output.fileno(), False)
         while os.getppid() == parent:
             ended = server.poll()
             if time.monotonic() > looked + LOOK_SECONDS:
                 link_events(runs, folder)
                 looked = time.monotonic()
-            select.select([server.stderr], [], [], POLL_SECONDS)
-            for line in (server.stderr.read() or b"").decode(errors="replace").splitlines():
+            select.select([output], [], [], POLL_SECONDS)
+            for line in (output.read() or b"").decode(errors="replace").splitlines():
                 last_lines = [*last_lines, line][-LINES_KEPT:]
                 if " at http" in line:
                     display.display(line)

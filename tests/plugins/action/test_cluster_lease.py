@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from plugins.module_utils.steps import host_lease
+from plugins.modules import host_lease
 from plugins.plugin_utils.leases import Leases
 from tests.repository import HERE, played, written_play
 from trainer.host import lease
@@ -83,7 +83,7 @@ def test_the_lease_is_released_when_a_playbook_ends_and_when_it_is_killed(tmp_pa
     done = acting(tmp_path, file, "killed.yml", {"ansible.builtin.debug": {"msg": KILL}})
     assert done.returncode == -9
     assert given_back(file).holder.endswith(" (killed.yml)")
-    assert host_lease.OPTIONS["file"]["default"] == str(FILE)  # type: ignore[index]
+    assert host_lease.ARGUMENTS["file"]["default"] == str(FILE)
 
 
 def test_the_output_of_a_playbook_is_closed_while_its_lease_is_still_renewed(

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from plugins.action import collect_run
 from plugins.plugin_utils.actions import AnswerError
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.repository import played, written_play
 
 HONEST = "/var/tmp/psfleet-a1_b2c3d.tar.gz"
@@ -94,7 +94,7 @@ def test_a_host_that_sends_too_much_is_named_and_the_others_are_collected(
     (tmp_path / "logs" / "r1" / "ps0.out").write_text("all is well")
     python = tmp_path / "python"
     answer = {"path": str(larger), "size": 1000, "files": 1, "left_out": []}
-    python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'answers': [answer]})}'\n")
+    python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
     task = {"name": "ps0", "job": "ps", "index": 0, "host": "good", "role": "ps"}
     run = {"id": "r1", "folder": f"{tmp_path}/run", "settings": {}, "lead": task, "tasks": [task]}

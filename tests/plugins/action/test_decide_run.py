@@ -11,7 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from plugins.action import decide_run
 from psfleet.run.going_on import RefusedError
 from psfleet.run.settings import run_settings
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.answering_hosts import found
 from trainer.contract.json_files import write_json

@@ -19,7 +19,7 @@ from psfleet.evidence.saved_models import find_models
 from psfleet.run.folder import described_run, tasks_of_run
 from psfleet.run.settings import run_settings
 from psfleet.watch.exports import described_export
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.psfleet.evidence.made_exports import FILES, SAVED, card_of
 from tests.psfleet.evidence.run_folders import plan_of
 from tests.repository import ROOT, played, written_play
@@ -124,7 +124,7 @@ def forged(root: Path, members: Mapping[str, bytes], links: Mapping[str, str]) -
             stream.addfile(member, io.BytesIO(content))
     answer = {"path": str(archive), "size": archive.stat().st_size, "files": 1, "left_out": []}
     python = root / "python"
-    python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps({'answers': [answer]})}'\n")
+    python.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
     return str(python)
 

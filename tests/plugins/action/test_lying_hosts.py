@@ -16,23 +16,23 @@ from tests.repository import played, written_play
 
 HONEST = ANSWERS["trainer_tasks"]
 LYING = HONEST | {"tasks": [WORKER | {"pid": "x"}]}
-# A list of another length than requested, an answer that is no list, and an empty list.
+# The answer to another module, no object, and an empty one.
 HOSTS = {
-    name: json.dumps({"answers": answers})
-    for name, answers in {
-        "node0": [HONEST],
-        "node1": [LYING],
+    name: json.dumps(answer)
+    for name, answer in {
+        "node0": HONEST,
+        "node1": LYING,
         "many": [HONEST, HONEST],
-        "other": HONEST,
-        "none": [],
+        "other": {"runs": []},
+        "none": {},
     }.items()
 }
 RUNS = [{"run_id": name, "size": 7, "changed": 1.5, "global_step": 3} for name in ("theirs", "../theirs")]
 HOSTS |= {
-    "keeps": json.dumps({"answers": [{"runs": RUNS[:1]}]}),
-    "leads": json.dumps({"answers": [{"runs": RUNS}]}),
+    "keeps": json.dumps({"runs": RUNS[:1]}),
+    "leads": json.dumps({"runs": RUNS}),
 }
-HOSTS |= {"ps-host0": '{"answers": ' * 100_000 + "1" + "}" * 100_000}
+HOSTS |= {"ps-host0": '{"tasks": ' * 100_000 + "1" + "}" * 100_000}
 PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which is invalid"
 
 
@@ -71,19 +71,12 @@ TAKEN = "{{ vars.keys() | intersect(['training_run_hook', 'discovered_interprete
 @pytest.mark.parametrize("pipelining", ["true", pytest.param("false", marks=pytest.mark.chaos)])
 def test_hostile_answers_have_no_effect_on_the_controller(tmp_path: Path, pipelining: str) -> None:
     """Both with and without pipelining, and with Ansible's default of injecting facts as variables."""
-    hosts = {name: json.dumps({"answers": [lie]}) for name, lie in LIES.items()}
+    hosts = {name: json.dumps(lie) for name, lie in LIES.items()}
     hosts["top"] = json.dumps(LIES["fails"])
     asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
-    of_tasks = {"step": "trainer_tasks", "arguments": asked}
-    step = {"name": "Look", "fact": "seen", **of_tasks}
     text = said(
         tmp_path,
-        {
-            "psfleet.cluster.host_step": {"step": "trainer_tasks", "arguments": asked},
-            "register": "told",
-            "ignore_errors": True,
-        },
-        {"psfleet.cluster.host_steps": {"steps": [step]}, "ignore_errors": True},
+        {"psfleet.cluster.trainer_tasks": asked, "register": "told", "ignore_errors": True},
         {"ansible.builtin.debug": {"msg": f"{HOST} has told {{{{ told | sort }}}}"}},
         {"ansible.builtin.debug": {"msg": f"{HOST} has facts {{{{ ansible_facts.keys() | sort }}}}"}},
         {"ansible.builtin.debug": {"msg": f"hosts {{{{ groups }}}} have {TAKEN}"}},
@@ -101,7 +94,7 @@ def test_hostile_answers_have_no_effect_on_the_controller(tmp_path: Path, pipeli
         fails = taken == {"changed", "failed", "msg"}
         assert fails or (host.startswith(("believed", "odd")) and taken == kept), host
         assert fails or host.removeprefix("odd-") not in {"warnings", "failed", "msg", "diff"}, host
-        assert f"{host} has facts {[] if fails else ['seen']}" in text
+        assert f"{host} has facts []" in text
     assert "its own words" in text
     names = set(re.findall(r"hosts (.*) have \[\]", text))
     assert len(names) == 1 and json.loads(names.pop().replace("'", '"'))["all"] == [*hosts]
@@ -112,13 +105,14 @@ def test_a_host_with_a_forged_answer_about_its_tasks_fails_and_the_others_contin
     asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
     text = said(
         tmp_path,
-        {"psfleet.cluster.host_step": {"step": "trainer_tasks", "arguments": asked}},
+        {"psfleet.cluster.trainer_tasks": asked},
         {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}},
     )
-    assert f"FAILED   host_step: node1\n{PROBLEM}\n" in text
+    assert f"FAILED   trainer_tasks: node1\n{PROBLEM}\n" in text
     assert "ps-host0\nits answer to trainer_tasks is damaged: Ansible cannot read it: RecursionError" in text
-    for host in ("many", "other", "none"):
-        assert f"FAILED   host_step: {host}\nits answer to trainer_tasks is damaged: it is" in text
+    for host in ("other", "none"):
+        assert f"FAILED   trainer_tasks: {host}\nits answer to trainer_tasks is damaged: deployed is" in text
+    assert "FAILED   trainer_tasks: many\ntrainer_tasks gave no answer\n" in text
     assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from plugins.action import run_folder
 from psfleet.evidence.manifest import Manifest
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from trainer.contract.json_files import read_object
 
 PLAN = {"hash": "abc", "tasks": []}

@@ -8,7 +8,7 @@ import pytest
 
 from plugins.action import decide_run, find_summaries, show
 from psfleet.run.going_on import RUN_ID_RULE
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 from trainer.contract.rules import as_given
 
@@ -17,7 +17,7 @@ SETTINGS: dict[str, object] = {}
 
 
 def logs(run_id: str, _runs: Path) -> dict[str, Any]:
-    given = {"page": "log", "task": "worker0", "lines": 5, "follow": False}
+    given = {"page": "log", "task": "worker0", "lines": 5, "user": "psfleet", "follow": False}
     return _answer(show.ActionModule, given | {"run_id": run_id})
 
 

@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 
 from plugins.action import wheel_store
 from psfleet.carry.wheel_stores import WheelStore
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.psfleet.carry.made_wheels import make_package
 from tests.repository import ROOT
 

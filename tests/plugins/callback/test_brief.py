@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.few import few
 from tests.psfleet.run.test_host_answers import ANSWERS, WORKER
@@ -65,29 +66,20 @@ def test_verbose_output_shows_all_tasks(shown: dict[str, str]) -> None:
     assert "ok: [a]\n" in looked and "rc:" not in looked
 
 
-def test_steps_that_changed_a_failed_host_are_shown(tmp_path: Path) -> None:
-    written = {"files": [{"path": f"{tmp_path}/file", "content": "x"}]}
-    refused = {"files": [{"path": f"{tmp_path}/other", "content": "x", "owner": "nobody-has-it"}]}
-    steps = [
-        {"name": "Write a file", "step": "managed_files", "arguments": written},
-        {"name": "Write another", "step": "managed_files", "arguments": refused},
-    ]
-    play = written_play(tmp_path, {"psfleet.cluster.host_steps": {"steps": steps}})
-    said = played(play, "-i", "a,", *HERE).stdout
-    assert "FAILED   Write another: a\n" in said
-    assert "\nchanged  Write a file: a\n" in said
-
-
 @pytest.mark.parametrize("more", few(["", "-v"], ""))
 def test_the_recap_counts_no_failure_for_a_host_that_did_not_fail(tmp_path: Path, more: str) -> None:
     paths = {f"{of}_directory": str(tmp_path) for of in ("configuration", "state", "log")}
     shown = {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True}
-    root = {"name": "Act as root", "step": "require_root", "arguments": {}}
+    unreached = {
+        name: value
+        for name, value in yaml.safe_load((ROOT / "roles/host_look/vars/main.yml").read_text()).items()
+        if name == "__host_look_unreached"
+    }
     play = written_play(
         tmp_path,
         {**shown, "vars": {"cluster_paths": paths}},
-        {"psfleet.cluster.host_steps": {"report_unreached": True, "steps": [root]}, "register": "host_look"},
-        {"ansible.builtin.import_tasks": f"{ROOT}/playbooks/tasks/reached.yml"},
+        {"psfleet.cluster.host_facts": {"report_unreached": True}, "register": "__host_look_answer"},
+        {"ansible.builtin.import_tasks": f"{ROOT}/roles/host_look/tasks/reached.yml", "vars": unreached},
     )
     # Nothing listens there.
     away = "away ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_ssh_retries=0"
@@ -213,7 +205,7 @@ def test_texts_of_a_host_are_made_printable(tmp_path: Path, callback: str, more:
     liar.write_text(LIAR.format(python=sys.executable))
     liar.chmod(0o755)
     (tmp_path / "liar.said").write_bytes(HOSTILE.encode())
-    (tmp_path / "liar.status").write_text(json.dumps({"answers": [STATUS]}))
+    (tmp_path / "liar.status").write_text(json.dumps(STATUS))
     values = {"said_in": f"{liar}.said", "cluster_paths": {}, "cluster_tasks": {"a": [PS]}}
     (tmp_path / "values.json").write_text(json.dumps(values))
     done = played(

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from ansible.plugins.loader import shell_loader
 
-from plugins.action.host_step import ActionModule
-from tests.plugins.steps.module_run import action_of
+from plugins.action.host_module import ActionModule
+from tests.plugins.modules.module_run import action_of
 
 
 @pytest.mark.parametrize("prints", ["", "hello", "agent pid 77; it is $5 (ok)", "hello\\n", "/", "a\\nb"])

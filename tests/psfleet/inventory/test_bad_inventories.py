@@ -100,12 +100,6 @@ def test_an_ansible_that_is_too_new_or_too_old_is_refused(
     assert re.search(rf"ansible-core is 2\.\d+\.\d+\S*; {re.escape(expected)}", run.output)
 
 
-def test_tags_are_refused(preflight: Preflight) -> None:
-    run = preflight({"hosts.yml": GOOD}, "--tags", "trainer", playbook=str(ROOT / "deploy.yml"))
-    assert run.status == 2
-    assert "--tags is trainer; the playbooks have no parts to choose from" in run.output
-
-
 def test_an_unsupported_version_of_a_collection_is_named(
     preflight: Preflight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from psfleet.run.host_answers import ANSWERS as KEPT
-from psfleet.run.host_answers import UnusableError, checked
+from psfleet.run.host_answers import FACTS, UnusableError, checked
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.watch.test_status import task
 from tests.repository import ROOT
@@ -56,7 +56,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_reset": {"removed": ["units"], "stays": []},
     "host_runs": {"runs": [RUN]},
     "host_runs removed": {"removed": ["night-1"], "freed_bytes": 7},
-    "managed_files": {"changed_paths": ["/etc/x"], "removed_paths": []},
+    "files": {"changed_paths": ["/etc/x"], "removed_paths": []},
     "port_fence": {"changed_paths": ["/etc/x"]},
     "python_environment": {"needs_archive": True, "not_given": "node2: busy"},
     "run_archive": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
@@ -68,14 +68,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
     "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
     "wireguard_mesh": {"public_key": ""},
-    "ansible.builtin.apt": {},
-    "ansible.builtin.command": {"stdout": "0"},
-    "ansible.builtin.file": {},
-    "ansible.builtin.ping": {"ping": "pong"},
-    "ansible.builtin.stat": {"stat": {"exists": False}},
-    "ansible.builtin.systemd_service": {},
-    "ansible.builtin.uri": {"status": -1},
-    "ansible.builtin.user": {},
 }
 OF_ALL: dict[str, Any] = {
     **{"changed": True, "failed": False, "msg": "done", "warnings": ["look"]},
@@ -161,9 +153,21 @@ TYPES |= dict.fromkeys(("object", "system", "figures", "named texts", "named cou
 TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
 
 
-@pytest.mark.parametrize(
-    "module", sorted(path.stem for path in (ROOT / "plugins" / "module_utils" / "steps").glob("*.py"))
-)
+MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
+
+
+def returned_by(module: str) -> dict[str, Any]:
+    """Return the fields that a module documents, or those of a part of `host_facts`."""
+    parts = {kind: part for part, kind in FACTS.items()}
+    of_module = import_module(f"plugins.modules.{module if module in MODULES else 'host_facts'}")
+    documented: dict[str, Any] = yaml.safe_load(of_module.RETURN) or {}
+    if module in parts and module not in MODULES:
+        facts = documented["ansible_facts"]["contains"]
+        return dict(facts[f"psfleet_{parts[module]}"]["contains"])
+    return documented
+
+
+@pytest.mark.parametrize("module", sorted(MODULES | set(FACTS.values())))
 def test_the_kept_fields_of_a_module_equal_those_of_its_return(module: str) -> None:
     """Answers of an undescribed module are refused, so a new module must be described."""
     states = [name for name in KEPT if name.partition(" ")[0] == module]
@@ -173,13 +177,24 @@ def test_the_kept_fields_of_a_module_equal_those_of_its_return(module: str) -> N
         for kind, fields in KEPT[state].items()
         for field in fields.split()
     }
-    returned = yaml.safe_load(import_module(f"plugins.module_utils.steps.{module}").RETURN) or {}
+    returned = returned_by(module)
     always = {name for name, field in returned.items() if field["returned"] in {"always", "success"}}
     assert {name.rstrip("?"): kind for name, kind in kept.items()} == {
         name: field["type"] for name, field in returned.items()
     }
     if len(states) == 1:
         assert {name for name in kept if not name.endswith("?")} == always
+
+
+def test_the_look_at_a_host_has_the_fact_of_each_part_that_was_asked_for_and_no_other() -> None:
+    facts = {f"psfleet_{part}": ANSWERS[kind] for part, kind in FACTS.items()}
+    asked = {"found": ASKED, "identity": {}, "gpus": None}
+    kept = checked("host_facts", {"ansible_facts": facts | {"ansible_user": "x"}}, asked)
+    assert kept["ansible_facts"] == {name: facts[name] for name in ("psfleet_found", "psfleet_identity")}
+    lies: list[Any] = [None, [], {**ANSWERS["ssh_identity"], "prepared": "yes"}]
+    for lie in lies:
+        with pytest.raises(UnusableError):
+            checked("host_facts", {"ansible_facts": facts | {"psfleet_identity": lie}}, asked)
 
 
 def test_an_answer_of_an_undescribed_module_is_refused() -> None:
@@ -224,7 +239,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("host_requirements", {"system": ["debian"]}, "system is ['debian'], which is invalid"),
     (
         "host_requirements",
-        {"system": {**DEBIAN.for_roles, "packages_module": "ansible.builtin.command"}},
+        {"system": {**DEBIAN.for_roles, "sshd_service": "ssh; reboot"}},
         "which is invalid",
     ),
     ("host_requirements", {"python": "/tmp/python3.11"}, "is '/tmp/python3.11', which is invalid"),
@@ -239,16 +254,14 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("host_runs removed", {"freed_bytes": 10**400}, "which is invalid"),
     ("unneeded_content", {"freed_bytes": "all"}, "freed_bytes is 'all', which is invalid"),
     ("carried_files", {"lacking": [-1]}, "lacking is [-1], which is invalid"),
-    ("managed_files", {"failed": "no"}, "failed is 'no', which is invalid"),
-    ("managed_files", {"changed": 1}, "changed is 1, which is invalid"),
-    ("managed_files", {"msg": ["x"]}, "msg is ['x'], which is invalid"),
-    ("managed_files", {"msg": "\ud800"}, "surrogates not allowed"),
-    ("managed_files", {"warnings": [{"msg": "x"}]}, "warnings is [{'msg': 'x'}], which is invalid"),
-    ("managed_files", {"warnings": "x"}, "warnings is 'x', which is invalid"),
-    ("managed_files", {"diff": "x"}, "diff is 'x', which is invalid"),
-    ("managed_files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
-    ("ansible.builtin.ping", {"failed": True, "msg": 5}, "msg is 5, which is invalid"),
-    ("ansible.builtin.uri", {"status": "200"}, "status is '200', which is invalid"),
+    ("files", {"failed": "no"}, "failed is 'no', which is invalid"),
+    ("files", {"changed": 1}, "changed is 1, which is invalid"),
+    ("files", {"msg": ["x"]}, "msg is ['x'], which is invalid"),
+    ("files", {"msg": "\ud800"}, "surrogates not allowed"),
+    ("files", {"warnings": [{"msg": "x"}]}, "warnings is [{'msg': 'x'}], which is invalid"),
+    ("files", {"warnings": "x"}, "warnings is 'x', which is invalid"),
+    ("files", {"diff": "x"}, "diff is 'x', which is invalid"),
+    ("files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
     ("run_archive", {"size": True}, "size is True, which is invalid"),
     ("ssh_identity", {"addresses": [1]}, "addresses is [1], which is invalid"),
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.deployment.cuda_environment import cuda_environment
+from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.task_files import (
     environment_text,
     evaluator_files,
@@ -42,7 +42,7 @@ CUDA = cuda_environment("gpu-python3.11-x86_64", "/opt/psfleet", LOCK, "/usr/loc
 @pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
 def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_path: Path) -> None:
     ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", CUDA)
-    assert worker["path"] == "/etc/psfleet/tasks/worker-1.env"
+    assert worker["dest"] == "/etc/psfleet/tasks/worker-1.env"
     read = read_by_systemd(worker["content"], tmp_path)
     assert json.loads(read.pop("TF_CONFIG")) == {
         "cluster": {"ps": ["10.0.0.1:2222"], "worker": ["10.0.0.1:2223", "[fd00::2]:2222"]},
@@ -83,8 +83,11 @@ def test_a_value_that_would_break_the_environment_file_is_refused(value: str) ->
 
 def test_only_units_of_tasks_with_gpus_have_the_drop_in_for_gpus() -> None:
     server = {"job": "server", "index": 1, "gpus": [0, 3]}
-    assert gpu_drop_ins([*TASKS, server], "/units", "[Service]\n") == [
-        {"path": f"/units/psfleet-{unit}.service.d/gpu.conf", "content": "[Service]\n"}
+    assert gpu_drop_ins(TASKS[:1], "/units", "", "") == []
+    devices, *drop_ins = gpu_drop_ins([*TASKS, server], "/units", "[Service]\n", "[Unit]\n")
+    assert devices["dest"] == "/units/psfleet-gpu-devices.service"
+    assert drop_ins == [
+        {"dest": f"/units/psfleet-{unit}.service.d/gpu.conf", "content": "[Service]\n"}
         for unit in ("worker@1", "server@1", "doctor@worker-1")
     ]
 
@@ -112,7 +115,7 @@ BEGUN = "ana as cluster@desk, 2026-11-25 09:12 UTC"
 def files(program: dict[str, Any] | None = None) -> dict[str, str]:
     settings = {"tasks": {"ps0": {"flags": "--a=1"}, "server1": {"flags": "--a=2 --b=3"}}, "program": program}
     run = {"id": "r1", "settings": {"begun": BEGUN, **settings}}
-    return {file["path"]: file["content"] for file in run_files(RUN_TASKS, PATHS, run, DEPLOYED, "trainer")}
+    return {file["dest"]: file["content"] for file in run_files(RUN_TASKS, PATHS, run, DEPLOYED, "trainer")}
 
 
 def test_the_file_of_each_task_contains_its_run_and_its_flags() -> None:
@@ -171,7 +174,7 @@ def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
 
 def test_the_file_of_the_evaluator_names_its_run_and_hides_the_gpus() -> None:
     (file,) = evaluator_files(PATHS, {"id": "r1", "lead": {"name": "worker0"}})
-    assert file["path"] == "/etc/psfleet/run/evaluator-0.env"
+    assert file["dest"] == "/etc/psfleet/run/evaluator-0.env"
     lines = file["content"].splitlines()
     assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
     assert 'CUDA_VISIBLE_DEVICES=""' in lines

@@ -29,13 +29,7 @@ def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
 
 
 APT = Packages(
-    module="ansible.builtin.apt",
-    arguments={
-        "install_recommends": False,
-        "update_cache": True,
-        "cache_valid_time": 3600,
-        "lock_timeout": 300,
-    },
+    manager="apt",
     install="apt-get install",
     refresh="apt-get update",
     lacking=lacking,

@@ -13,13 +13,12 @@ from ..host_facts import Distribution
 class Packages:
     """How a system gets its packages.
 
-    `module` is Ansible's that installs them, with `arguments` beside their names. `install` and `refresh` are
-    what a person types, without sudo. `lacking` returns those of some packages that no source of this host
-    has; it raises OSError where the host has no program to look.
+    The role nvidia_cuda has tasks that install by the `manager`. `install` and `refresh` are what a person
+    types, without sudo. `lacking` returns those of some packages that no source of this host has; it raises
+    OSError where the host has no program to look.
     """
 
-    module: str
-    arguments: Mapping[str, Any]
+    manager: str
     install: str
     refresh: str
     lacking: Callable[[Sequence[str]], tuple[str, ...]]
@@ -88,6 +87,5 @@ class System:
         return {
             "sshd_service": self.sshd_service,
             "sshd_directory": self.sshd_directory,
-            "packages_module": self.packages.module,
-            "packages_arguments": dict(self.packages.arguments),
+            "package_manager": self.packages.manager,
         }

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import ssh
 
 from plugins.action import exchange_keys
 from psfleet.carry.certificates import public_text
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 
 KEYS = [public_text(Ed25519PrivateKey.generate()) for _ in range(4)]
 PLAN = {

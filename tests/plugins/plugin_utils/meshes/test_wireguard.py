@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.action import exchange_keys
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 
 A, B, C, NEW = (letter * 42 + "A=" for letter in "abcd")
 HOSTS = {host: {"address": f"fd00::{host}", "endpoint": f"10.0.0.{host}"} for host in "123"}

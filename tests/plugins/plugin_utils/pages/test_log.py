@@ -4,7 +4,7 @@ import pytest
 
 from plugins.action.show import ActionModule
 from plugins.plugin_utils.pages import log
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 
 TASKS = make_plan().to_json()["tasks"]
@@ -12,7 +12,13 @@ ALL = "ps0, worker0, worker1, server0, server1, evaluator0"
 
 
 def said(**given: object) -> str:
-    arguments: dict[str, Any] = {"task": "worker0", "run_id": "", "lines": 50, "follow": False} | given
+    arguments: dict[str, Any] = {
+        "task": "worker0",
+        "run_id": "",
+        "lines": 50,
+        "user": "psfleet",
+        "follow": False,
+    } | given
     action = action_of(ActionModule, cluster_plan={"tasks": TASKS})
     return str(action._act({"page": "log", **arguments})["msg"])
 

@@ -13,7 +13,7 @@ import pytest
 from plugins.action.show import ActionModule
 from plugins.plugin_utils.pages import tensorboard
 from plugins.plugin_utils.tensorboard_server import guarded
-from tests.plugins.steps.module_run import action_of
+from tests.plugins.modules.module_run import action_of
 from tests.repository import ROOT
 
 # It replaces TensorBoard, which the tests' environment lacks: it prints its arguments and folders, and ends.

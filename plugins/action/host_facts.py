@@ -1,0 +1,41 @@
+"""Looks at a host before anything is changed there, and checks what it answers."""
+
+import getpass
+from typing import Any
+
+from ..module_utils.module import NOT_ROOT
+from ..plugin_utils.actions import HostAction
+from ..plugin_utils.identities import identity_problem
+from ..plugin_utils.reaching import answer_or_problem
+
+
+class ActionModule(HostAction):
+    """Arguments: those of the module. The `authority` of `identity` is the controller's, which must fit.
+
+    With `report_unreached`, it does not fail on a host that does not answer, or does not act as root. Then it
+    also returns `reached`, and `summary` with the host, the login user and the problem.
+    """
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        reports = arguments.pop("report_unreached", False)
+        if not reports:
+            return self._look(arguments)
+        answer, problem = answer_or_problem(lambda: self._look(arguments))
+        if answer.get("failed") and answer["msg"].startswith(NOT_ROOT):
+            answer, problem = {}, f"logged in, but could not act as root: {answer['msg']}"
+        user = str(self.variables.get("ansible_user") or self._play_context.remote_user or getpass.getuser())
+        summary = f"- {self.variables['inventory_hostname']}, user {user}: {problem or 'answered as root'}"
+        return {**answer, "reached": not problem, "summary": summary}
+
+    def _look(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer; keys that cannot be signed are a failure of their host. Raises as `_take`."""
+        identity = arguments.get("identity") or {}
+        authority = identity.get("authority")
+        if identity:
+            arguments["identity"] = {name: value for name, value in identity.items() if name != "authority"}
+        answer = self._take("host_facts", arguments)
+        if authority and not answer.get("failed"):
+            told = answer["ansible_facts"]["psfleet_identity"]
+            if problem := identity_problem(self.variables["inventory_hostname"], identity, told):
+                return self._failure(problem)
+        return answer

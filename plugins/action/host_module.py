@@ -1,0 +1,13 @@
+"""Runs a module of this collection on a host, and checks the answer (meta/runtime.yml lists the modules)."""
+
+from typing import Any
+
+from ..plugin_utils.actions import HostAction
+from ..plugin_utils.running import COLLECTION
+
+
+class ActionModule(HostAction):
+    """Arguments and answer: those of the module."""
+
+    def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._take(self._task.action.removeprefix(COLLECTION), arguments)

@@ -1,0 +1,468 @@
+"""Describes a host before anything is changed there, in one call."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_facts
+short_description: Describes a host before anything is changed there, in one call
+description:
+  - 'It reads the parts that are asked for, changes nothing, and sets a fact for each: C(psfleet_found)
+    for O(found), and so on.'
+  - It acts as root, and fails if the user that it becomes is not root.
+author: psfleet (@psfleet)
+options:
+  found:
+    description: Whether a run is going on, who holds the ports of the tasks, and what is deployed.
+    type: dict
+    suboptions:
+      tasks:
+        description: Job and index each.
+        type: list
+        elements: dict
+        required: true
+      others:
+        description: Include the host's other tasks.
+        type: bool
+        default: false
+      patience:
+        description: Seconds to wait first for another command that holds V(host_lease).
+        type: float
+        default: 0
+      stopped:
+        description: Tasks stopped before -> their restarts, which systemd forgets.
+        type: dict
+        default: {}
+      traffic:
+        description: Return the bytes of each task.
+        type: bool
+        default: false
+      fence:
+        description: Return whether its fence is in force.
+        type: bool
+        default: false
+      starting:
+        description: Tasks of the plan; return why they could not start.
+        type: list
+        elements: dict
+        default: []
+      data_directories:
+        description: Where they read data, for V(starting).
+        type: list
+        elements: str
+        default: []
+      data_carried:
+        description: Whether deploy.yml carries them.
+        type: bool
+        default: false
+      tables:
+        description: What they will hold of a model, for V(starting); as of V(HostNeeds).
+        type: dict
+        default: {}
+      metrics_directory:
+        description: Directory of the metrics; empty for none.
+        type: str
+        default: ''
+      details:
+        description: Return also details for people.
+        type: bool
+        default: false
+      run_id:
+        description: Return how the tasks ended in this run, even if another one followed.
+        type: str
+        default: ''
+      plan_hash:
+        description: Hash of today's plan, for V(deployed).
+        type: str
+        default: ''
+      paths:
+        description: The fact V(cluster_paths).
+        type: dict
+        required: true
+  requirements:
+    description: Whether the host is supported, and which Python environment it gets. It fails with
+      all problems at once.
+    type: dict
+    suboptions:
+      host:
+        description: The host's name, for messages.
+        type: str
+        required: true
+      python_version:
+        description: A version; empty for any that fits.
+        type: str
+        default: ''
+      gpus:
+        description: Whether a task of this host has GPUs.
+        type: bool
+        default: false
+      cuda_source:
+        description: Where the CUDA libraries of a host with GPUs come from.
+        type: str
+        choices:
+          - wheels
+          - system
+        default: wheels
+      tasks:
+        description: How many tasks this host has.
+        type: int
+        default: 1
+      accounts:
+        description: The accounts that a deployment makes, each with the variable that names it.
+        type: dict
+        default: {}
+      fence:
+        description: Whether its ports should be fenced.
+        type: bool
+        default: true
+      mesh:
+        description: Whether it should have WireGuard.
+        type: bool
+        default: false
+      data_directories:
+        description: Data that deploy.yml does not carry.
+        type: list
+        elements: str
+        default: []
+      now:
+        description: The controller's clock, in Unix seconds.
+        type: float
+        required: true
+  gpus:
+    description: The GPUs of its tasks, and NVIDIA's driver. It fails with what keeps the tasks from
+      their GPUs.
+    type: dict
+    suboptions:
+      host:
+        description: The host's name, for messages.
+        type: str
+        required: true
+      tasks:
+        description: Those of the plan.
+        type: list
+        elements: dict
+        required: true
+      driver:
+        description:
+          - V(check) fails with all that keeps the tasks from their GPUs.
+          - V(present) assumes that packages can fix the driver. It fails with what they cannot fix,
+            and if they cannot be installed; otherwise it returns the packages that are needed.
+          - V(installed) is V(check) after V(packages) were installed, V(look) never fails.
+        type: str
+        choices:
+          - check
+          - present
+          - installed
+          - look
+        default: check
+      packages:
+        description: Named ones, in place of the system's own.
+        type: list
+        elements: str
+        default: []
+  identity:
+    description: The accounts and the keys of SSH.
+    type: dict
+    suboptions:
+      home:
+        description: The account's home, owned by root.
+        type: path
+        required: true
+      user:
+        description: The account, and its group.
+        type: str
+        required: true
+      name:
+        description: The name by which other hosts reach this one.
+        type: str
+        required: true
+      accounts:
+        description: 'Accounts that a deployment creates: name -> V(home) and V(shell).'
+        type: dict
+        default: {}
+attributes:
+  check_mode:
+    support: full
+    description: It changes nothing anyway.
+  facts:
+    support: full
+    description: It sets facts of the host.
+"""
+
+EXAMPLES = r"""
+- name: Look at the GPUs of a host
+  psfleet.cluster.host_facts:
+    gpus:
+      host: "{{ inventory_hostname }}"
+      tasks: "{{ cluster_tasks[inventory_hostname] }}"
+      driver: look
+
+- name: Show the driver
+  ansible.builtin.debug:
+    var: ansible_facts.psfleet_gpus.gpu_facts.driver
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: 'What each part found, as facts of the host: RV(ansible_facts.psfleet_found) and so
+    on.'
+  returned: success
+  type: dict
+  contains:
+    psfleet_found:
+      description: Whether a run is going on, who holds the ports of the tasks, and what is deployed.
+      returned: with O(found)
+      type: dict
+      contains:
+        deployed:
+          returned: always
+          type: dict
+          description: The plan that deploy.yml left on this host; only its `hash` if that is `plan_hash`.
+        deployed_by:
+          returned: always
+          type: str
+          description: Who deployed here last, empty if unknown.
+        tensorflow:
+          returned: always
+          type: str
+          description: The version of TensorFlow in use, empty for none.
+        release:
+          returned: always
+          type: str
+          description: The trainer's release in use, empty for none.
+        environment:
+          returned: always
+          type: str
+          description: The hash of the environment in use, empty for none.
+        programs:
+          returned: always
+          type: list
+          description: The releases of programs on this host.
+          elements: str
+        lacks_cuda:
+          returned: always
+          type: bool
+          description: Whether TensorFlow was built without CUDA.
+        unfenced:
+          returned: always
+          type: str
+          description: Why its fence is not in force, or empty.
+        checks:
+          returned: always
+          type: list
+          description: Those of `ports`, `data` and `metrics` that failed.
+          elements: dict
+        holds_run:
+          returned: always
+          type: bool
+          description: Whether the directory of `run_id` has anything in it.
+        tasks:
+          returned: always
+          type: list
+          description:
+            - Each task's `name`, `job`, `index`, `state`, `exit_code`, `restarts`, `run_id`, `phase`,
+              `begun` (who began that run and when, empty if unknown) and `reason`. The exit code
+              is null where systemd has forgotten it and the task recorded none.
+            - The field `ended_by` is `psfleet` where a playbook ended it, `host` where its host went
+              down, which was booted since, `itself` where it was neither, empty while it is alive.
+              What a playbook ended has not `failed`, whatever its exit code.
+            - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since the task's
+              own settings last changed; null if not counted.
+            - With `traffic` or `details` also `refused`, the connections to the task's port that
+              the fence refused since a run's tasks were last started on this host; null if not counted.
+            - With `details` `result`, `since_seconds` in this state, `finished` (the reason that
+              it recorded), `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`,
+              `sign_of_life_age_seconds` (since systemd's watchdog last heard of it; null if it never
+              did) and `progress`.
+          elements: dict
+        looked:
+          returned: always
+          type: float
+          description: The moment of the query, for `host_lease`.
+        stopped:
+          returned: always
+          type: dict
+          description: Each task that was stopped, now or by `stopped` before -> its restarts.
+    psfleet_requirements:
+      description: Whether the host is supported, and which Python environment it gets. It fails with
+        all problems at once.
+      returned: with O(requirements)
+      type: dict
+      contains:
+        environment:
+          returned: success
+          type: str
+          description: Name of the locked environment that the host gets, such as `gpu-python3.11-x86_64`.
+        python:
+          returned: success
+          type: str
+          description: The system's Python that it is made from, a whole path.
+        system:
+          returned: success
+          type: dict
+          description: What roles take of its operating system, as `for_roles` of trainer/host/systems.
+    psfleet_gpus:
+      description: The GPUs of its tasks, and NVIDIA's driver. It fails with what keeps the tasks
+        from their GPUs.
+      returned: with O(gpus)
+      type: dict
+      contains:
+        gpu_facts:
+          returned: always
+          type: dict
+          description: GpuFacts of trainer/host/nvidia.py or none.
+        checks:
+          returned: always
+          type: list
+          description: Each with `name`, `state`, `found` and `remedy`.
+          elements: dict
+        installation:
+          returned: always
+          type: dict
+          description: The `packages` that `present` takes, what that means in `says`. Empty where
+            it works.
+        broken:
+          returned: always
+          type: list
+          description: Names of failed checks that a loaded driver mends.
+          elements: str
+    psfleet_identity:
+      description: The accounts and the keys of SSH.
+      returned: with O(identity)
+      type: dict
+      contains:
+        user_key:
+          returned: always
+          type: str
+          description: The account's public key; empty before it exists.
+        host_key:
+          returned: always
+          type: str
+          description: The public key of this host's sshd.
+        prepared:
+          returned: always
+          type: bool
+          description: Whether accounts and key are as wanted.
+        authority:
+          returned: always
+          type: str
+          description: Public key of the authority that is trusted here.
+        cluster:
+          returned: always
+          type: str
+          description: The cluster whose users are admitted.
+        certificate:
+          returned: always
+          type: str
+          description: The account's certificate; empty at first.
+        deployed_by:
+          returned: always
+          type: str
+          description: Who deployed here last, empty if unknown.
+        addresses:
+          returned: always
+          type: list
+          description: The addresses of `name` here, without loopback.
+          elements: str
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.gpu_look import look_at_gpus
+from ..module_utils.host.task_units import SystemdError
+from ..module_utils.host_requirements import look_at_requirements
+from ..module_utils.module import NOT_ROOT, made
+from ..module_utils.ssh_identity import look_at_identity
+from ..module_utils.trainer_tasks import described
+
+ARGUMENTS: dict[str, Any] = {
+    "found": {
+        "type": "dict",
+        "options": {
+            "tasks": {"type": "list", "elements": "dict", "required": True},
+            "others": {"type": "bool", "default": False},
+            "patience": {"type": "float", "default": 0},
+            "stopped": {"type": "dict", "default": {}},
+            "traffic": {"type": "bool", "default": False},
+            "fence": {"type": "bool", "default": False},
+            "starting": {"type": "list", "elements": "dict", "default": []},
+            "data_directories": {"type": "list", "elements": "str", "default": []},
+            "data_carried": {"type": "bool", "default": False},
+            "tables": {"type": "dict", "default": {}},
+            "metrics_directory": {"default": ""},
+            "details": {"type": "bool", "default": False},
+            "run_id": {"default": ""},
+            "plan_hash": {"default": ""},
+            "paths": {"type": "dict", "required": True},
+        },
+    },
+    "requirements": {
+        "type": "dict",
+        "options": {
+            "host": {"required": True},
+            "python_version": {"default": ""},
+            "gpus": {"type": "bool", "default": False},
+            "cuda_source": {"choices": ["wheels", "system"], "default": "wheels"},
+            "tasks": {"type": "int", "default": 1},
+            "accounts": {"type": "dict", "default": {}},
+            "fence": {"type": "bool", "default": True},
+            "mesh": {"type": "bool", "default": False},
+            "data_directories": {"type": "list", "elements": "str", "default": []},
+            "now": {"type": "float", "required": True},
+        },
+    },
+    "gpus": {
+        "type": "dict",
+        "options": {
+            "host": {"required": True},
+            "tasks": {"type": "list", "elements": "dict", "required": True},
+            "driver": {"choices": ["check", "present", "installed", "look"], "default": "check"},
+            "packages": {"type": "list", "elements": "str", "default": []},
+        },
+    },
+    "identity": {
+        "type": "dict",
+        "options": {
+            "home": {"type": "path", "required": True},
+            "user": {"required": True},
+            "name": {"required": True},
+            "accounts": {"type": "dict", "default": {}},
+        },
+    },
+}
+
+# A part reads the host, and may warn. It raises ValueError with what the host lacks.
+Look = Callable[[Mapping[str, Any], Callable[[str], None]], dict[str, Any]]
+PARTS: Mapping[str, Look] = {
+    "requirements": look_at_requirements,
+    "gpus": look_at_gpus,
+    "identity": look_at_identity,
+}
+
+
+def run(module: AnsibleModule) -> None:
+    """Look, and answer."""
+    if user := os.geteuid():
+        module.fail_json(msg=f"{NOT_ROOT} {user}; expected 0")
+    found = {}
+    try:
+        if (values := module.params["found"]) is not None:
+            found["psfleet_found"] = described(values, check_mode=module.check_mode)
+        for part, look in PARTS.items():
+            if (values := module.params[part]) is not None:
+                found[f"psfleet_{part}"] = look(values, module.warn)
+    except (SystemdError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, ansible_facts=found)
+
+
+def main() -> None:
+    """Run the module."""
+    run(made(ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

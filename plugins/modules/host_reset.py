@@ -1,0 +1,313 @@
+"""Removes everything from one host that psfleet's playbooks have left there, in one round trip.
+
+It examines what exists rather than what a deployment recorded, and so finishes interrupted removals. It
+fails, and changes nothing, while a task of a run is alive. What psfleet did not make stays, and is named.
+"""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_reset
+short_description: Removes everything from one host that psfleet's playbooks have left there, in one
+  round trip
+description:
+  - It examines what exists rather than what a deployment recorded, and so finishes interrupted removals.
+  - It fails, and changes nothing, while a task of a run is alive.
+  - What psfleet did not make stays, and is named.
+author: psfleet (@psfleet)
+options:
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+  paths:
+    description: The fact V(cluster_paths).
+    type: dict
+    required: true
+  data_directory:
+    description: Where data are carried.
+    type: path
+    required: true
+  runs:
+    description: Whether to remove runs, too.
+    type: bool
+    default: false
+  data:
+    description: Whether to remove carried data.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: It changes nothing, and says what it would change.
+"""
+
+EXAMPLES = r"""
+- name: Remove psfleet from the host, with its runs
+  psfleet.cluster.host_reset:
+    host: "{{ inventory_hostname }}"
+    paths: "{{ cluster_paths }}"
+    data_directory: /opt/psfleet/data
+    runs: true
+"""
+
+RETURN = r"""
+removed:
+  returned: always
+  type: list
+  description: What is removed, in words; a folder with its content.
+  elements: str
+stays:
+  returned: always
+  type: list
+  description: What stays, and why.
+  elements: str
+"""
+
+import grp
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.carried_record import CarriedRecord
+from ..module_utils.ended_account import end_all
+from ..module_utils.host.accounts import is_ours
+from ..module_utils.host.fence_state import listed, take_down
+from ..module_utils.host.host_facts import ask, read_distribution
+from ..module_utils.host.people import begun_by
+from ..module_utils.host.systems import system_of
+from ..module_utils.host.task_traces import run_file, run_id_of
+from ..module_utils.host.task_units import is_alive, parse_list, show_units, systemctl, task_of
+from ..module_utils.host.wording import first_of, grouped
+from ..module_utils.host_places import SSHD_FILE, HostPlaces, Removal, give_to_root, is_our_unit
+from ..module_utils.metrics_timer import WANTED, MetricsTimer
+from ..module_utils.module import made
+
+ARGUMENTS: dict[str, Any] = {
+    "host": {"required": True},
+    "paths": {"type": "dict", "required": True},
+    "data_directory": {"type": "path", "required": True},
+    "runs": {"type": "bool", "default": False},
+    "data": {"type": "bool", "default": False},
+}
+
+
+FENCE = "psfleet-fence.service"
+SECONDS_TO_ANSWER = 60
+PATHS_SHOWN = 3
+
+
+class Account(NamedTuple):
+    """An account that psfleet made."""
+
+    name: str
+    user: int
+    group: int
+
+
+def read_accounts(passwd: Path) -> list[Account]:
+    """Return the accounts of this host that psfleet made, whatever their names.
+
+    An account that shares its number with another one is left out, because removing it would also end the
+    other's processes.
+    """
+    lines = [line.split(":") for line in passwd.read_text(encoding="utf-8", errors="replace").splitlines()]
+    entries = [fields for fields in lines if len(fields) == 7]
+    numbers = [fields[2] for fields in entries]
+    return [
+        Account(name, int(user), int(group))
+        for name, _, user, group, comment, *_ in entries
+        if is_ours(comment) and int(user) and numbers.count(user) == 1
+    ]
+
+
+def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> str:
+    """Return which tasks of a run are alive, in words; "" if none is."""
+    tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
+    runs = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
+    began = sorted({begun for file, run_id in runs.items() if (begun := begun_by(file, run_id))})
+    by = f", begun by {' or '.join(began)}" if began else ""
+    names = ", ".join(f"{job}{index}" for job, index in sorted(tasks))
+    return f"{names} of run {', '.join(sorted({*runs.values()}))}{by}" if runs else names
+
+
+class HostReset:
+    """The state of psfleet on a host, in `places`, at its creation. Raises ValueError and OSError."""
+
+    def __init__(self, places: HostPlaces) -> None:
+        self.places = places
+        self.removal: Removal = places.removal()
+        self.carried: list[CarriedRecord] = places.carried
+        self.units = self._loaded()
+        self.accounts = read_accounts(places.root / "etc/passwd")
+        self.fenced = bool(listed())
+        record = places.own("configuration_directory", "metrics_directory")
+        self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
+        # Runs belong to the tasks' user and group. The user's number may be someone else's one day.
+        runs = places.staying_runs
+        found = [path.lstat() for path in (runs, *runs.iterdir())] if runs else []
+        self.system = system_of(read_distribution(places.root))
+        self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
+
+    def _loaded(self) -> dict[str, dict[str, str]]:
+        printed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet*")
+        if not (names := list(filter(is_our_unit, parse_list(printed)))):
+            return {}
+        return dict(zip(names, show_units(names, ("ActiveState", "Job")), strict=True))
+
+    @property
+    def running_or_failed(self) -> list[str]:
+        """The units that run or have failed."""
+        return [
+            unit
+            for unit, values in self.units.items()
+            if is_alive(values) or values["ActiveState"] == "failed"
+        ]
+
+    @property
+    def removed(self) -> list[str]:
+        """What is to be removed, in words; [] if there is nothing to do."""
+        metrics = f"metrics in {self.metrics.written_to or 'no folder'}"
+        return [
+            *(f"user {account.name}" for account in self.accounts),
+            *(["table inet psfleet of nftables"] if self.fenced else []),
+            *([] if self.metrics.is_fulfilled() else [metrics]),
+            *map(str, self.removal.outermost),
+            *(f"data in {record.directory}" for record in self.carried if self.places.data),
+            *([f"the tasks' rights in {self.places.staying_runs}"] if self.owner else []),
+            *(f"{unit}, which runs or has failed" for unit in self.running_or_failed),
+        ]
+
+    @property
+    def stays(self) -> list[str]:
+        """What stays, and why."""
+        runs = self.places.staying_runs
+        staying = [f"{runs} (host_reset_runs: true removes them)"] if runs else []
+        if not self.places.data:
+            staying += [f"{record.directory} (host_reset_data: true removes them)" for record in self.carried]
+        return [*staying, *(f"{path} (not psfleet's)" for path in self.removal.foreign)]
+
+    def take_off(self) -> None:
+        """Remove it; steps that may be refused come first."""
+        if self.system:  # without one nothing was deployed
+            directory = self.places.root / self.system.sshd_directory.lstrip("/")
+            leave_sshd(directory / SSHD_FILE, self.system.sshd_service)
+        if not self.metrics.is_fulfilled():
+            self.metrics.apply()
+        if beside := [unit for unit in self.units if unit != FENCE]:
+            systemctl("stop", *beside)
+        self._remove_accounts()
+        self._settle_files()
+        systemctl("stop", FENCE)
+        systemctl("daemon-reload")
+        if self.units:  # without names, this would reset all units
+            systemctl("reset-failed", *self.units)
+        take_down()
+
+    def _remove_accounts(self) -> None:
+        groups = {account.group for account in self.accounts}
+        for folder in map(self.places.own, ("state_directory", "log_directory")):
+            if folder.is_dir() and folder.stat().st_gid in groups:
+                os.chown(folder, 0, 0)
+        for account in self.accounts:
+            remove_account(account)
+
+    def _settle_files(self) -> None:
+        runs = self.places.staying_runs
+        if runs and self.owner:  # this user has no processes any more
+            give_to_root(runs, self.owner)
+        for record in self.carried if self.places.data else []:
+            record.leave(list(record.files))
+        self.removal.remove()
+        self.places.removal().remove()  # the folders where data were
+
+
+def in_short(removed: Sequence[str]) -> list[str]:
+    """Return the removed things in words, with many paths of one folder shortened to the first ones."""
+    places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
+    return [
+        text
+        for folder, names in places.items()
+        for text in (
+            [f"{folder}: {first_of(names, PATHS_SHOWN)}"]
+            if len(names) > PATHS_SHOWN
+            else [f"{folder}/{name}" if name else folder for name in names]
+        )
+    ]
+
+
+def leave_sshd(file: Path, service: str) -> None:
+    """Make sshd read its configuration without a file. Raises ValueError if sshd refuses that.
+
+    Until sshd has read it, the file exists under another name, so that an interrupted step can be repeated.
+    """
+    aside = file.with_name(f".{file.name}.aside")
+    with suppress(FileNotFoundError):
+        file.rename(aside)
+    if not aside.exists():
+        return
+    if systemctl("show", "--property=ActiveState", "--value", service).strip() == "active":
+        status, _, complaint = ask(["sshd", "-t"], SECONDS_TO_ANSWER)
+        if status:
+            aside.rename(file)
+            what = f"sshd rejects its configuration without {file}: {complaint.strip()}"
+            raise ValueError(f"{what}. Nothing was changed: fix what it names, then try again")
+        call("systemctl", "reload", service)
+    aside.unlink()
+
+
+def remove_account(account: Account) -> None:
+    """Remove an account with its processes, and its group with any members. Raises ValueError."""
+    with suppress(KeyError):  # userdel would leave a group that has other members
+        group = grp.getgrgid(account.group)
+        if group.gr_name == account.name and group.gr_mem:
+            call("gpasswd", "--members", "", account.name)
+    end_all(account.name, account.user)
+    call("userdel", account.name)
+
+
+def call(*command: str) -> None:
+    """Run a command. Raises ValueError with its output if it fails."""
+    status, _, complaint = ask(command, SECONDS_TO_ANSWER)
+    if status:
+        raise ValueError(f"{' '.join(command)}: {complaint.strip()}")
+
+
+def run(module: AnsibleModule) -> None:
+    """Do it, and answer."""
+    values = module.params
+    places = HostPlaces(values["paths"], Path(values["data_directory"]), values["runs"], values["data"])
+    try:
+        before = after = HostReset(places)
+        if alive := alive_tasks(before.units, places.own("configuration_directory")):
+            module.fail_json(
+                msg=f"{alive}: alive on {values['host']}. Nothing was removed. Wait for the run's end, or "
+                "end it first: `ansible-playbook stop.yml`"
+            )
+        if before.removed and not module.check_mode:
+            before.take_off()
+            after = HostReset(places)
+            if after.removed:
+                module.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"psfleet could not be removed from {values['host']}: {error}")
+    difference = "".join(f"{line}\n" for line in before.removed)
+    module.exit_json(
+        changed=bool(before.removed),
+        removed=in_short(before.removed),
+        stays=after.stays,
+        diff={"before": difference, "after": ""},
+    )
+
+
+def main() -> None:
+    """Run the module."""
+    run(made(ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""Puts up the fence of one host, or takes it down, in one round trip.
+
+It examines the present rules rather than what a deployment changed, and so repairs damage. The old rules are
+in force until the new ones are. No task is started, stopped or restarted.
+"""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: port_fence
+short_description: Puts up the fence of one host, or takes it down, in one round trip
+description:
+  - It examines the present rules rather than what a deployment changed, and so repairs damage.
+  - The old rules are in force until the new ones are.
+  - No task is started, stopped or restarted.
+author: psfleet (@psfleet)
+options:
+  state:
+    description: Up or down.
+    type: str
+    choices:
+      - present
+      - absent
+    default: present
+  host:
+    description: The host's name in the plan.
+    type: str
+    required: true
+  tasks:
+    description: Those of the plan.
+    type: list
+    elements: dict
+    required: true
+  user:
+    description: The user that the tasks run as.
+    type: str
+    required: true
+  may_reach:
+    description: Further targets for tasks, as in V(trainer_program_may_reach).
+    type: list
+    elements: str
+    default: []
+  mesh:
+    description: Whether hosts reach each other only through V(wireguard_mesh). If false, an existing
+      mesh is taken down.
+    type: bool
+    default: false
+  configuration:
+    description: Directory of the rules.
+    type: path
+    required: true
+  unit:
+    description: Content of the fence's own unit.
+    type: str
+    required: true
+  nftables_drop_in:
+    description: Drop-in for nftables.service.
+    type: str
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: It changes nothing, and says what it would change.
+"""
+
+EXAMPLES = r"""
+- name: Take the fence down
+  psfleet.cluster.port_fence:
+    state: absent
+    host: "{{ inventory_hostname }}"
+    tasks: "{{ cluster_plan.tasks }}"
+    user: psfleet
+    configuration: /etc/psfleet
+    unit: ""
+    nftables_drop_in: ""
+"""
+
+RETURN = r"""
+changed_paths:
+  returned: always
+  type: list
+  description: Paths that were written, changed or removed.
+  elements: str
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.host.fence_state import (
+    RECORD,
+    RULES,
+    FenceError,
+    UnknownUserError,
+    difference,
+    listed,
+    listed_apart,
+    survey,
+    take_down,
+)
+from ..module_utils.host.mesh import CONFIGURATION, INTERFACE
+from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
+from ..module_utils.host.safe_directory import opened, write
+from ..module_utils.host.task_units import RUN_JOBS, show_units, systemctl
+from ..module_utils.host_places import remove_tree
+from ..module_utils.module import made
+
+ARGUMENTS: dict[str, Any] = {
+    "state": {"choices": ["present", "absent"], "default": "present"},
+    "host": {"required": True},
+    "tasks": {"type": "list", "elements": "dict", "required": True},
+    "user": {"required": True},
+    "may_reach": {"type": "list", "elements": "str", "default": []},
+    "mesh": {"type": "bool", "default": False},
+    "configuration": {"type": "path", "required": True},
+    "unit": {"required": True},
+    "nftables_drop_in": {"required": True},
+}
+
+
+UNIT = "psfleet-fence.service"
+NFTABLES = "nftables.service"
+PROPERTIES = ("ActiveState", "UnitFileState", "NeedDaemonReload")
+OPEN = (
+    "port_fence_enabled is false: anyone who reaches the ports of this host's tasks can run programs there. "
+    "Keep the hosts in a separate network, or fence them by other means (docs/security.md)."
+)
+
+
+class PortFence:
+    """The files of a fence: its rules in `configuration`, and its units and drop-ins in `units`."""
+
+    def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
+        self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
+        self.of_nftables = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
+        self.mesh = [units / "psfleet-mesh.service", (configuration / CONFIGURATION).parent]
+        self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
+
+    def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
+        """Return the content of each file."""
+        return {
+            self.rules: ruleset(fence),
+            self.record: json.dumps(fence.to_json(), indent=4) + "\n",
+            self.unit: values["unit"],
+            self.of_nftables: values["nftables_drop_in"],
+            **dict.fromkeys(self.of_tasks, unit_drop_in(fence)),
+        }
+
+    def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
+        """Bring files and rules to what `contents` say; return the written files, None if all was right.
+
+        Raises FenceError if nft rejects the rules; then nothing has changed.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            rules = Path(folder) / RULES
+            rules.write_text(contents[self.rules], encoding="utf-8")
+            wanted = listed_apart(rules)
+        stale = [path for path, content in contents.items() if content_of(path) != content]
+        shown = show_units([UNIT, NFTABLES], PROPERTIES)
+        stands = (shown[0]["ActiveState"], shown[0]["UnitFileState"]) == ("active", "enabled")
+        unread = any(unit["NeedDaemonReload"] == "yes" for unit in shown)
+        if stands and not (stale or unread or difference(wanted, listed())):
+            return None
+        if not check_mode:
+            for path in stale:
+                with opened(path.parent, make=True) as folder:
+                    write(folder, path.name, contents[path].encode())
+            systemctl("daemon-reload")
+            systemctl("enable", "--quiet", UNIT)
+            systemctl("reload-or-restart", UNIT)
+            if problem := difference(wanted, listed()):
+                raise FenceError(f"{problem}; `systemctl status {UNIT}` there says more")
+        return stale
+
+    def leave_mesh(self, *, check_mode: bool) -> list[Path]:
+        """Remove a mesh that the tasks used before; return the removed paths."""
+        there = [path for path in self.mesh if path.exists()]
+        if there and not check_mode:
+            systemctl("disable", "--quiet", "--now", self.mesh[0].name)
+            for path in there:
+                remove_tree(path)
+            systemctl("daemon-reload")
+        return there
+
+    def take_down(self, *, check_mode: bool) -> list[Path] | None:
+        """Remove the fence; return the removed files, None if there was nothing."""
+        drop_ins = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
+        own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
+        if not (drop_ins or own or listed()):
+            return None
+        if not check_mode:
+            # Remove the tasks' drop-ins first: tasks would stop together with a unit that they require.
+            remove(drop_ins)
+            systemctl("daemon-reload")
+            systemctl("disable", "--quiet", "--now", UNIT)
+            remove(own)
+            systemctl("daemon-reload")
+            take_down()
+        return drop_ins + own
+
+
+def content_of(path: Path) -> str | None:
+    """Return the content of a file, None if there is no file."""
+    return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
+
+
+def remove(paths: list[Path]) -> None:
+    """Remove files, and directories of drop-ins that are empty then."""
+    for path in paths:
+        path.unlink()
+        with suppress(OSError):
+            path.parent.rmdir()
+
+
+def run(module: AnsibleModule) -> None:
+    """Do it, and answer."""
+    values = module.params
+    place = PortFence(Path(values["configuration"]))
+    try:
+        if values["state"] == "absent":
+            module.warn(OPEN)
+            paths = place.take_down(check_mode=module.check_mode)
+        else:
+            tasks = tuple(
+                Endpoint(task["host"], task["address"], int(task["port"])) for task in values["tasks"]
+            )
+            mesh = INTERFACE if values["mesh"] else ""
+            wanted = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
+            paths = place.put_up(place.contents(survey(wanted), values), check_mode=module.check_mode)
+        left = [] if values["mesh"] else place.leave_mesh(check_mode=module.check_mode)
+    except (OSError, ValueError) as error:
+        if module.check_mode and isinstance(error, UnknownUserError):  # a deployment creates this user
+            module.exit_json(changed=True, changed_paths=[])
+        module.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
+    changed = paths is not None or bool(left)
+    module.exit_json(changed=changed, changed_paths=[str(path) for path in [*(paths or ()), *left]])
+
+
+def main() -> None:
+    """Run the module."""
+    run(made(ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""Installs a locked Python environment on one host, offline, and makes it the one in use.
+
+The environment is `environments/<lock_hash>` below `directory`. The file `.complete` in it is written last; a
+directory without it is left by an interrupted installation, and is replaced. The link points to a complete
+environment or does not exist. With `base`, the new environment starts as hard links to a complete one, which
+take no disk space, and the archive contains only what is added. Without `archive` the module only returns
+whether it needs one.
+"""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: python_environment
+short_description: Installs a locked Python environment on one host, offline, and makes it the one
+  in use
+description:
+  - The environment is V(environments/<lock_hash>) below V(directory).
+  - The file V(.complete) in it is written last; a directory without it is left by an interrupted
+    installation, and is replaced.
+  - The link points to a complete environment or does not exist.
+  - With V(base), the new environment starts as hard links to a complete one, which take no disk space,
+    and the archive contains only what is added.
+  - Without V(archive) the module only returns whether it needs one.
+author: psfleet (@psfleet)
+options:
+  wheels:
+    description: Their description by V(wheel_store).
+    type: dict
+    required: true
+  directory:
+    description: Folder of environments and link.
+    type: path
+    required: true
+  link:
+    description: Name of the link. Empty for none.
+    type: str
+    default: environment
+  base:
+    description: Lock hash of the environment that this one adds to.
+    type: str
+    default: ''
+  module:
+    description: Module of Python that the trial imports.
+    type: str
+    required: true
+  archive:
+    description: Tar of V(wheels/), V(requirements.txt), V(uv); or of what an environment has beside
+      its Python, packed by Zstandard, if V(wheels) has V(filled).
+    type: path
+  shared:
+    description: Given if other hosts may take the archive from this one while it is installed. Without
+      V(archive) this one takes it. Has V(neighbours) with it, the V(login) there, V(size), V(part_bytes),
+      and the V(digests) of its parts.
+    type: dict
+attributes:
+  check_mode:
+    support: full
+    description: It changes nothing, and says what it would change.
+"""
+
+EXAMPLES = r"""
+- name: Install the locked Python environment with TensorFlow
+  psfleet.cluster.python_environment:
+    wheels: "{{ wheels.environments['cpu-python3.11-x86_64'] }}"
+    directory: /opt/psfleet
+    link: environment
+    module: tensorflow
+"""
+
+RETURN = r"""
+needs_archive:
+  returned: always
+  type: bool
+  description: Whether the environment is incomplete.
+not_given:
+  returned: where no neighbour gave it
+  type: str
+  description: The reason of each.
+"""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.builder import BUILDER, TRIER, lend, run_step, take_over
+from ..module_utils.host.content_directory import (
+    file_sha256,
+    locked,
+    point,
+    points_to,
+    sync_directory,
+    unpack,
+)
+from ..module_utils.host.disk_space import lacking_space, login_home
+from ..module_utils.host.installation import (
+    empty_command,
+    filling_commands,
+    filling_settings,
+    make_commands_own,
+    unpack_filled,
+)
+from ..module_utils.host.passed_archive import Archive, NoNeighbourError, by_login, take
+from ..module_utils.module import made
+
+ARGUMENTS: dict[str, Any] = {
+    "wheels": {"type": "dict", "required": True},
+    "directory": {"type": "path", "required": True},
+    "link": {"default": "environment"},
+    "base": {"default": ""},
+    "module": {"required": True},
+    "archive": {"type": "path"},
+    "shared": {"type": "dict"},
+}
+
+
+# A second installation waits for one that still runs after its connection broke.
+LOCK_TIMEOUT_SECONDS = 900
+MARKER = ".complete"
+
+
+class Environment:
+    """A Python environment below `directory`, named by the hash of its lock, and its link."""
+
+    def __init__(
+        self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
+    ) -> None:
+        self.folder = directory / "environments"
+        self.link = directory / link if link else None
+        self.wheels, self.base = wheels, base
+        self.target = f"environments/{wheels['lock_hash']}"
+        self.place = directory / self.target
+        self.marker = self.place / MARKER
+        self.work = self.folder / f".work-{wheels['lock_hash']}"
+        self.archive = self.folder / f".archive-{wheels['lock_hash']}"
+
+    def is_complete(self) -> bool:
+        """Return whether the installation was completed."""
+        return is_whole(self.place)
+
+    def is_in_use(self) -> bool:
+        """Return whether the link points to the environment, or whether there is no link."""
+        return self.link is None or bool(points_to(self.link, self.target))
+
+    def lacking_space(self, login_home: Path) -> str:
+        """Return the missing disk space for carrying and installing, in words; "" if there is enough."""
+        archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
+        return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
+
+    def install(self, archive: Path | None, module: str, shared: Mapping[str, Any] | None = None) -> str:
+        """Install the environment from the archive, and return the version of `module`, which it imports.
+
+        If it is `shared` and `archive` is None, a neighbour gives the archive. Raises ValueError if the
+        archive is damaged or a step fails; then the environment is not complete. Raises NoNeighbourError if
+        no neighbour gave the archive.
+        """
+        os.umask(0o022)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS), self._at_hand(archive, shared) as here:
+            if not self.is_complete():
+                self._check_archive(here)
+                for leftover in (self.place, self.work):
+                    shutil.rmtree(leftover, ignore_errors=True)
+                if self.wheels.get("filled"):
+                    self._unpack_filled(here)
+                else:
+                    self.work.mkdir()
+                    unpack(here, self.work)
+                    self._build()
+                    shutil.rmtree(self.work)
+            version = self._try(module)
+            self.marker.write_text(f"{module} {version}\n", encoding="utf-8")
+            sync_directory(self.place)
+        return version
+
+    def use(self) -> None:
+        """Make the link point to the environment."""
+        if self.link is not None:
+            point(self.link, self.target)
+
+    @contextmanager
+    def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
+        """Yield the archive; a shared one lies where other hosts find it during the block."""
+        if shared is None:
+            yield archive or self.archive
+            return
+        self.archive.unlink(missing_ok=True)
+        try:
+            if archive:
+                shutil.move(archive, self.archive)
+                os.chown(self.archive, 0, 0)
+                self.archive.chmod(0o644)
+            else:
+                wanted = Archive(shared["size"], shared["part_bytes"], shared["digests"])
+                giving = by_login(shared["login"], self.wheels["lock_hash"], wanted.size)
+                take(wanted, self.archive, shared["neighbours"], giving)
+            yield self.archive
+        finally:
+            self.archive.unlink(missing_ok=True)
+
+    def _check_archive(self, archive: Path) -> None:
+        found = file_sha256(archive)
+        if found != self.wheels["archive_sha256"]:
+            raise ValueError(
+                f"{archive} was damaged on its way: sha256 is {found}, expected "
+                f"{self.wheels['archive_sha256']} ({archive.stat().st_size} of "
+                f"{self.wheels['archive_bytes']} bytes). Nothing was unpacked"
+            )
+
+    def _unpack_filled(self, archive: Path) -> None:
+        """Unpack what the controller installed, owned by root, around a Python of this host."""
+        run_step(empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0)
+        unpack_filled(archive, self.place)
+
+    def _build(self) -> None:
+        """Make uv fill the environment from the wheels, checking each against the lock's hashes.
+
+        An account without rights does it, and no code of a wheel runs. Then root takes over its files.
+        """
+        home = self.work / "home"
+        home.mkdir()
+        lend(home)
+        settings = filling_settings(home)
+        version = self.wheels["python_version"]
+        if self.base:
+            self._begin_with(self.folder / self.base)
+        else:
+            run_step(empty_command(self.place, version), settings, 0)
+        # Units start these files of root's; a package must not replace them.
+        kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
+        lend(self.place)
+        for command in filling_commands(self.place, self.work, version):
+            run_step(command, settings, BUILDER)
+        if os.path.lexists(self.marker):
+            raise ValueError(f"a package contains {self.marker}")
+        take_over(self.place, kept)
+
+    def _begin_with(self, base: Path) -> None:
+        """Create the environment as hard links to a complete one, with scripts of its own."""
+        if not is_whole(base):
+            raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
+        ignored = shutil.ignore_patterns(MARKER, ".lock")
+        shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
+        make_commands_own(self.place, bytes(base))
+
+    def _try(self, module: str) -> str:
+        """Import the module, without a GPU, and return its version.
+
+        Not as the tasks' user: a program that runs meanwhile would leave its sandbox by this process' memory.
+        """
+        settings = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": "/",
+            "CUDA_VISIBLE_DEVICES": "",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+        }
+        # Python's collector would take a third of the time and free nothing.
+        program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
+        command = [str(self.place / "bin" / "python"), "-c", program]
+        printed = run_step(command, settings, TRIER)
+        return printed.strip().splitlines()[-1]
+
+
+def is_whole(environment: Path) -> bool:
+    """Return whether an installation was completed: root wrote its marker, which no package brought."""
+    marker = environment / MARKER
+    return marker.is_file() and marker.lstat().st_uid == 0
+
+
+def run(module: AnsibleModule) -> None:
+    """Do it, and answer."""
+    values = module.params
+    environment = Environment(Path(values["directory"]), values["wheels"], values["link"], values["base"])
+    complete, in_use = environment.is_complete(), environment.is_in_use()
+    result: dict[str, Any] = {"changed": not (complete and in_use), "needs_archive": False}
+    if not in_use:
+        result["diff"] = {"before": "", "after": f"{environment.link} -> {environment.target}\n"}
+    try:
+        if not complete and not (values["archive"] or values["shared"]):
+            if lacking := environment.lacking_space(login_home()):
+                module.fail_json(msg=f"Too little space for the environment: {lacking}. Nothing was copied.")
+            module.exit_json(**{**result, "needs_archive": True})
+        if not complete and not module.check_mode:
+            archive = Path(values["archive"]) if values["archive"] else None
+            environment.install(archive, values["module"], values["shared"])
+        if not in_use and not module.check_mode:
+            environment.use()
+    except NoNeighbourError as error:
+        module.exit_json(changed=True, needs_archive=True, not_given=str(error))
+    except (OSError, ValueError, KeyError, tarfile.TarError) as error:
+        module.fail_json(msg=f"The Python environment {environment.place} is not installed: {error}")
+    module.exit_json(**result)
+
+
+def main() -> None:
+    """Run the module."""
+    run(made(ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,364 @@
+"""Packs the files of a run on one host into one archive that the connecting user may fetch.
+
+No link is followed in any part of a path, because tasks wrote what is there.
+"""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_archive
+short_description: Packs the files of a run on one host into one archive that the connecting user
+  may fetch
+description:
+  - No link is followed in any part of a path, because tasks wrote what is there.
+author: psfleet (@psfleet)
+options:
+  run_id:
+    description: The run.
+    type: str
+    required: true
+  limit_megabytes:
+    description: Limit of all files; others stay.
+    type: int
+    required: true
+  limit_of:
+    description: The variable with that limit.
+    type: str
+    default: training_run_collect_megabytes
+  folders:
+    description: Folders to pack, by default all.
+    type: list
+    elements: str
+    default: []
+  only:
+    description: Pack only files with this in their names.
+    type: str
+    default: ''
+  names:
+    description: Tasks of this host with a program that may save in other places.
+    type: list
+    elements: str
+    default: []
+  collect:
+    description: 'Further paths to pack: below each task''s V(/tmp), or in the run''s directory.'
+    type: list
+    elements: str
+    default: []
+  paths:
+    description: The fact V(cluster_paths).
+    type: dict
+    required: true
+  owner:
+    description: Number of the user that fetches it.
+    type: int
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: It changes nothing, and says what it would change.
+"""
+
+EXAMPLES = r"""
+- name: Pack what a run has recorded on this host
+  psfleet.cluster.run_archive:
+    run_id: night-1
+    folders: [events, logs]
+    limit_megabytes: 100
+    paths: "{{ cluster_paths }}"
+    owner: 1000
+"""
+
+RETURN = r"""
+path:
+  returned: always
+  type: str
+  description: The archive, readable by its owner alone. Remove it when it is fetched.
+size:
+  returned: always
+  type: int
+  description: The bytes of the archive.
+files:
+  returned: always
+  type: int
+  description: How many files it holds.
+left_out:
+  returned: always
+  type: list
+  description: What stays on the host or changed, with the reason.
+  elements: str
+"""
+
+import math
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.host.disk_space import readable
+from ..module_utils.host.safe_directory import opened, opened_below
+from ..module_utils.host.saved_places import NOTES, SAVED, SavedPlace, noted_places
+from ..module_utils.host.task_traces import NO_LINK, bytes_of
+from ..module_utils.module import made
+
+ARGUMENTS: dict[str, Any] = {
+    "run_id": {"required": True},
+    "limit_megabytes": {"type": "int", "required": True},
+    "limit_of": {"default": "training_run_collect_megabytes"},
+    "folders": {"type": "list", "elements": "str", "default": []},
+    "only": {"default": ""},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "collect": {"type": "list", "elements": "str", "default": []},
+    "paths": {"type": "dict", "required": True},
+    "owner": {"type": "int", "required": True},
+}
+
+
+# In descending order of worth: if not everything fits, the last ones stay behind.
+LOGS = "logs"
+CHECKPOINTS = "checkpoints"
+FOLDERS = ("events", LOGS, "devices", NOTES, CHECKPOINTS, SAVED, "summaries", "output")
+# TensorFlow's name for an incomplete save.
+UNFINISHED = "tempstate"
+# TensorFlow's file that names the newest checkpoint.
+CHECKPOINT_STATE = "checkpoint"
+DEPTH = 8
+MOST_FILES = 10_000
+MOST_NAMED = 20
+MEGABYTE = 1_000_000
+# Where an archive may be created, and its most megabytes. If the disk is full, the records, which are of most
+# worth, are packed in the host's memory.
+PLACES = {"/var/tmp": 10**9, "/dev/shm": 64}  # noqa: S108 - mkstemp makes a name of its own
+
+
+@dataclass
+class AsLong:
+    """Reads a file up to the length in its archive; zeros replace bytes that are `lacking` by then."""
+
+    stream: IO[bytes]
+    lacking: int = 0
+
+    def read(self, size: int) -> bytes:
+        """Return exactly `size` bytes."""
+        block = b""
+        with suppress(OSError):  # unreadable bytes count as lacking
+            block = self.stream.read(size)
+        self.lacking += size - len(block)
+        return block.ljust(size, b"\0")
+
+
+@dataclass
+class Packer:
+    """Adds regular files to an archive, up to `bytes_left`, and lists the others in `left_out`.
+
+    This runs as root in directories of the tasks' user, and a task does whatever clients of its port request.
+    So no link is followed in any part of a path.
+    """
+
+    archive: tarfile.TarFile
+    bytes_left: int
+    only: str = ""
+    limit_of: str = ""
+    files: int = 0
+    left_out: list[str] = field(default_factory=list)
+    # What has several names, by device and number: checkpoints share files with rows of tables.
+    shared: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add_run(self, values: Mapping[str, Any]) -> None:
+        """Add the files of a run, or only its `folders`, without incomplete saves."""
+        run_id, paths = values["run_id"], values["paths"]
+        state = Path(paths["state_directory"])
+        for name in values["folders"] or FOLDERS:
+            if name == SAVED:
+                self._add_saved(state, run_id, values["names"], values["collect"])
+                continue
+            of_logs = (Path(paths["log_directory"]), (run_id,))
+            root, parts = of_logs if name == LOGS else (state, ("runs", run_id, name))
+            with self._in(root, parts, name) as folder:
+                if folder is not None:
+                    self._add_folder(folder, name, DEPTH)
+
+    @contextmanager
+    def _in(self, root: Path, parts: Sequence[str], name: str) -> Iterator[int | None]:
+        """Yield a directory below one of root's, None if there is none."""
+        with ExitStack() as stack:
+            folder = None
+            try:
+                folder = stack.enter_context(opened_below(stack.enter_context(opened(root)), parts))
+            except FileNotFoundError:
+                pass
+            except (OSError, ValueError) as error:
+                self.left_out.append(f"{name}: {error}")
+            yield folder
+
+    def _add_saved(self, state: Path, run_id: str, names: Sequence[str], collect: Sequence[str]) -> None:
+        """Add what the tasks saved outside of the other folders, and the paths in `collect`, each once.
+
+        The tasks record where they save, but files are only taken from the run's directory and below the
+        tasks' /tmp.
+        """
+        added: set[tuple[str, ...]] = set()
+        for task in names:
+            places = noted_places(bytes_of(state / "runs" / run_id / NOTES / f"{task}.jsonl"))
+            # A folder comes before its content.
+            for place in sorted([*places, *map(SavedPlace, collect)], key=lambda place: len(place.path)):
+                name, parts = place.brought_to(task), place.parts_on_host(run_id, task)
+                if not parts and not place.is_elsewhere:
+                    self.left_out.append(
+                        f"{place.path}: {task} saved there, and it was deleted when the task ended"
+                    )
+                is_usual = not name.startswith(f"{SAVED}/")
+                # If only some members of a folder are added, other places may lie in it, too.
+                inside = place.members
+                key = (*parts, "") if inside else parts
+                if is_usual or added & {key[:count] for count in range(1, len(key) + 1)}:
+                    continue
+                added.add(key)
+                with self._in(state, ("runs", *(parts if inside else parts[:-1])), name) as folder:
+                    if folder is not None and inside:
+                        self._add_members(folder, name, inside)
+                    elif folder is not None:
+                        self._add_named(folder, name)
+
+    def _add_members(self, folder: int, name: str, members: Sequence[str]) -> None:
+        for entry in sorted({*members} & {*os.listdir(folder)}):
+            self._add_entry(folder, entry, f"{name}/{entry}", DEPTH - 2)
+
+    def _add_named(self, folder: int, name: str) -> None:
+        """Add the entry with this name in a directory, or else the checkpoint whose files begin with it."""
+        above, _, entry = name.rpartition("/")
+        found = os.listdir(folder)
+        if entry in found:
+            self._add_entry(folder, entry, name, DEPTH - above.count("/"))
+            return
+        parts = [each for each in sorted(found) if each.startswith((f"{entry}-", f"{entry}."))]
+        for each in [*parts, *({CHECKPOINT_STATE} & {*found} if parts else ())]:
+            if UNFINISHED not in each:
+                self._add_entry(folder, each, f"{above}/{each}", 0)
+
+    def _add_folder(self, folder: int, name: str, depth: int) -> None:
+        has_saves = name.partition("/")[0] in {CHECKPOINTS, SAVED}
+        for entry in sorted(os.listdir(folder), key=_newest_first if has_saves else None):
+            if not (UNFINISHED in entry and has_saves):
+                self._add_entry(folder, entry, f"{name}/{entry}", depth)
+
+    def _add_entry(self, folder: int, entry: str, name: str, depth: int) -> None:
+        try:
+            descriptor = os.open(entry, NO_LINK, dir_fd=folder)
+        except OSError:
+            self.left_out.append(f"{name}: a link, or no file")
+            return
+        try:
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode):
+                if self.only in entry:
+                    self._add_file(descriptor, name, found)
+            elif stat.S_ISDIR(found.st_mode) and depth:
+                self._add_folder(descriptor, name, depth - 1)
+            else:
+                self.left_out.append(f"{name}: no file, or deeper than {DEPTH} folders")
+        finally:
+            os.close(descriptor)
+
+    def _add_file(self, descriptor: int, name: str, found: os.stat_result) -> None:
+        if self.files >= MOST_FILES:
+            self.left_out.append(f"{name}: above the limit of {MOST_FILES} files from one host")
+            return
+        member = tarfile.TarInfo(name)
+        if twin := self.shared.get((found.st_dev, found.st_ino)):
+            member.type, member.linkname = tarfile.LNKTYPE, twin
+            self.archive.addfile(member)
+            self.files += 1
+            return
+        if found.st_size > self.bytes_left:
+            self.left_out.append(
+                f"{name}: {readable(found.st_size)}, above the limit for one host, {self.limit_of}"
+            )
+            return
+        member.size, member.mtime = found.st_size, int(found.st_mtime)
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            content = AsLong(stream)
+            self.archive.addfile(member, content)  # type: ignore[arg-type]
+        if content.lacking:
+            zeros = f"zeros stand for {readable(content.lacking)} of it"
+            self.left_out.append(f"{name}: changed while it was read: {zeros}")
+        self.bytes_left -= found.st_size
+        self.files += 1
+        if found.st_nlink > 1:
+            self.shared[found.st_dev, found.st_ino] = name
+
+
+def _newest_first(entry: str) -> tuple[float, str]:
+    """Return a key by which checkpoints come before older ones, which the limit leaves out first."""
+    numbered = re.search(r"-([0-9]{1,18})[.]", entry)
+    return -int(numbered[1]) if numbered else -math.inf, entry
+
+
+def run(module: AnsibleModule) -> None:
+    """Do it, and answer."""
+    values = module.params
+    if module.check_mode:
+        module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
+    full: list[str] = []
+    tried = (packed_in(directory, most, values, full) for directory, most in PLACES.items())
+    archive = next(filter(None, tried), None)
+    if archive is None:
+        module.fail_json(msg=f"the files of the run could not be packed: {'; '.join(full)}")
+        return
+    path, packer = archive
+    if full:
+        module.warn(f"{'; '.join(full)}: packed in {Path(path).parent} instead, its records before all else")
+    os.chown(path, values["owner"], -1)
+    module.exit_json(
+        changed=False,
+        path=path,
+        size=os.stat(path).st_size,  # noqa: PTH116 - a string from mkstemp
+        files=packer.files,
+        left_out=shortened(packer.left_out),
+    )
+
+
+def packed_in(
+    directory: str, most: int, values: Mapping[str, Any], full: list[str]
+) -> tuple[str, Packer] | None:
+    """Return the path of an archive in a directory and its packer; on failure add the reason to `full`."""
+    path = ""
+    try:
+        handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
+        with os.fdopen(handle, "wb") as file, tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as tar:
+            limit = values["limit_megabytes"]
+            limit_of = values["limit_of"] if limit <= most else f"{most} MB in {directory}"
+            packer = Packer(tar, min(most, limit) * MEGABYTE, values["only"], limit_of)
+            packer.add_run(values)
+    except OSError as error:
+        if path:
+            os.unlink(path)  # noqa: PTH108 - a string from mkstemp
+        free = 0
+        with suppress(OSError):
+            free = shutil.disk_usage(directory).free
+        full.append(f"{directory} has {readable(free)} free ({error.strerror})")
+        return None
+    return path, packer
+
+
+def shortened(names: Sequence[str]) -> list[str]:
+    """Return the first twenty names, printable, and the number of the others."""
+    shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
+    return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]
+
+
+def main() -> None:
+    """Run the module."""
+    run(made(ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

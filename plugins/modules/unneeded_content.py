@@ -1,0 +1,198 @@
+"""Removes releases and environments of one host that nothing needs any more; the newest stay.
+
+What this deployment wants gets the present time, which later shows when it was last wanted. Other content
+stays if a link beside its folder, a file of a task's last run, or the command line of a process names it.
+"""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: unneeded_content
+short_description: Removes releases and environments of one host that nothing needs any more; the
+  newest stay
+description:
+  - What this deployment wants gets the present time, which later shows when it was last wanted.
+  - Other content stays if a link beside its folder, a file of a task's last run, or the command line
+    of a process names it.
+author: psfleet (@psfleet)
+options:
+  wanted:
+    description: Names, of any kind.
+    type: list
+    elements: str
+    required: true
+  keep:
+    description: How many of each kind stay, those that are wanted now included.
+    type: int
+    required: true
+  paths:
+    description: The fact V(cluster_paths).
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: It changes nothing, and says what it would change.
+"""
+
+EXAMPLES = r"""
+- name: Remove the releases and environments that nothing needs any more
+  psfleet.cluster.unneeded_content:
+    wanted: ["{{ cluster_release }}"]
+    keep: 2
+    paths: "{{ cluster_paths }}"
+"""
+
+RETURN = r"""
+removed:
+  returned: always
+  type: list
+  description: The removed directories.
+  elements: str
+freed_bytes:
+  returned: always
+  type: int
+  description: Their disk space.
+"""
+
+import os
+import re
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.host.content_directory import HASH_DIGITS, locked
+from ..module_utils.host.disk_space import taken
+from ..module_utils.host.safe_directory import directories_in, is_ours_alone, opened
+from ..module_utils.host.task_traces import bytes_of
+from ..module_utils.host_places import remove_tree
+from ..module_utils.module import made
+
+ARGUMENTS: dict[str, Any] = {
+    "wanted": {"type": "list", "elements": "str", "required": True},
+    "keep": {"type": "int", "required": True},
+    "paths": {"type": "dict", "required": True},
+}
+
+
+KINDS = ("releases", "programs", "environments")
+HASH = re.compile(rf"[0-9a-f]{{{HASH_DIGITS}}}")
+# An interrupted unpacking or removal left it; nothing uses it.
+PARTIAL = ".partial-"
+# An environment may be installed meanwhile, by tensorboard.yml or by another deploy.yml.
+LOCK_TIMEOUT_SECONDS = 900
+
+
+def older(found: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
+    """Return the names that were last wanted before the newest `keep` times, which include now.
+
+    `found` maps names to when they were last wanted. Names with one time stay or go together, because one
+    deployment wanted them.
+    """
+    others = {name: moment for name, moment in found.items() if name not in wanted}
+    kept = sorted(set(others.values()), reverse=True)[: keep - 1]
+    return sorted(name for name, moment in others.items() if moment not in kept)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of `install_directory`; `run_directory` has the files of the tasks' last runs."""
+
+    install_directory: Path
+    run_directory: Path
+    processes: Path = Path("/proc")
+
+    def unneeded(self, wanted: Collection[str], keep: int) -> list[Path]:
+        """Return the paths to remove. Raises OSError and ValueError."""
+        going = []
+        for kind in KINDS:
+            folder, found = self.install_directory / kind, self._own_directories(kind)
+            going += [folder / name for name in found if name.startswith(PARTIAL)]
+            found = {name: moment for name, moment in found.items() if HASH.fullmatch(name)}
+            candidates = older(found, wanted, keep)
+            going += [folder / name for name in candidates if not self._is_in_use(kind, name)]
+        return going
+
+    def mark_wanted(self, wanted: Collection[str]) -> None:
+        """Give wanted content the present time. Raises OSError and ValueError."""
+        now = time.time_ns()
+        for kind in KINDS:
+            for name in {*self._own_directories(kind)} & {*wanted}:
+                with opened(self.install_directory / kind) as folder:
+                    os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
+
+    def _own_directories(self, kind: str) -> dict[str, int]:
+        """Return the directories of a kind that psfleet made, and their times."""
+        found = {}
+        with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
+            if not is_ours_alone(folder):
+                raise ValueError(f"{self.install_directory / kind} can be changed by others than root")
+            found = directories_in(folder)
+        ours = (0, os.geteuid())
+        return {
+            name: its.st_mtime_ns
+            for name, its in found.items()
+            if HASH.fullmatch(name.removeprefix(PARTIAL)) and its.st_uid in ours
+        }
+
+    def _is_in_use(self, kind: str, name: str) -> bool:
+        links = [path for path in self.install_directory.iterdir() if path.is_symlink()]
+        if f"{kind}/{name}" in map(os.readlink, links):
+            return True
+        run_files = (*self.run_directory.glob("*.env"), self.run_directory / "program.json")
+        if any(name.encode() in bytes_of(path) for path in run_files):
+            return True
+        lines = self.processes.glob("[0-9]*/cmdline")
+        return any(f"/{kind}/{name}/".encode() in bytes_of(path) for path in lines)
+
+
+def remove(path: Path) -> None:
+    """Remove a directory under another name, so that its own never stands for an incomplete one.
+
+    Raises OSError and ValueError.
+    """
+    aside = path if path.name.startswith(PARTIAL) else path.with_name(f"{PARTIAL}{path.name}")
+    if aside != path:
+        with opened(path.parent) as folder:
+            os.rename(path.name, aside.name, src_dir_fd=folder, dst_dir_fd=folder)
+    remove_tree(aside)
+
+
+def run(module: AnsibleModule) -> None:
+    """Do it, and answer."""
+    values = module.params
+    paths = {name: Path(path) for name, path in values["paths"].items()}
+    content = Content(paths["install_directory"], paths["configuration_directory"] / "run")
+    try:
+        with ExitStack() as stack:
+            for kind in KINDS if not module.check_mode else ():
+                if (content.install_directory / kind).is_dir():
+                    lock = content.install_directory / kind / ".lock"
+                    stack.enter_context(locked(lock, LOCK_TIMEOUT_SECONDS))
+            going = content.unneeded(values["wanted"], values["keep"])
+            freed = taken(*going)
+            if not module.check_mode:
+                content.mark_wanted(values["wanted"])
+                for path in going:
+                    remove(path)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"Unneeded content could not be removed: {error}")
+    removed = [str(path) for path in going]
+    before = "".join(f"{path}\n" for path in removed)
+    module.exit_json(
+        changed=bool(going), removed=removed, freed_bytes=freed, diff={"before": before, "after": ""}
+    )
+
+
+def main() -> None:
+    """Run the module."""
+    run(made(ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
