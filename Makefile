@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint unit molecule kinds cuda security scale matrix bench bench-scale bench-deploy chaos faults soak clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint sanity unit molecule kinds cuda security scale matrix bench bench-scale bench-deploy chaos faults soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -40,6 +40,9 @@ test: setup-dev ## Run all tests in parallel: lint, unit, molecule
 
 lint: setup-dev ## Check the style of all files
 	@tools/run_tests.py lint
+
+sanity: setup-dev ## Run Ansible's own tests of collections, which lint runs, too
+	@tools/sanity.py
 
 unit: setup-dev ## Run pytest
 	@tools/run_tests.py unit

@@ -102,6 +102,7 @@ def lint_commands() -> dict[str, list[str]]:
     plays = files_of("*.yml", "*.j2", ":!tests", *imported) + files_of("playbooks/practice_*.yml")
     return {
         "ansible-lint": [f"{BIN}/python", "tools/ansible_lint.py", "--offline", "--strict", *plays],
+        "ansible-test": [f"{BIN}/python", "tools/sanity.py"],
         "ruff check": [f"{BIN}/ruff", "check", "."],
         "ruff format": [f"{BIN}/ruff", "format", "--check", "."],
         "mypy": [f"{BIN}/mypy"],
