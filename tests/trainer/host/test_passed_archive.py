@@ -148,7 +148,7 @@ def test_a_login_gives_to_a_limited_number_of_hosts_at_once(tmp_path: Path) -> N
     try:
         ours = [Path(f"/proc/{process.pid}/cmdline") for process in waiting]
         deadline = time.monotonic() + 60
-        while not all(b"login_commands" in path.read_bytes().split(b"\0")[3] for path in ours):
+        while not all(b"login_commands" in b"".join(path.read_bytes().split(b"\0")[3:4]) for path in ours):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         more = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
