@@ -9,7 +9,7 @@ from ..plugin_utils.actions import HostAction
 
 
 class ActionModule(HostAction):
-    """Arguments: those of the module. A file's `src` is rendered as Ansible's `template` renders it."""
+    """Takes the arguments of the module, and renders each `src` as Ansible's module `template` does."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         files = [self._with_content(file) for file in arguments.get("files", [])]

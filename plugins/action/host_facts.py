@@ -10,10 +10,11 @@ from ..plugin_utils.reaching import answer_or_problem
 
 
 class ActionModule(HostAction):
-    """Arguments: those of the module. The `authority` of `identity` is the controller's, which must fit.
+    """Takes the arguments of the module. `identity` may have an `authority`: the one that signs keys here.
 
-    With `report_unreached`, it does not fail on a host that does not answer, or does not act as root. Then it
-    also returns `reached`, and `summary` with the host, the login user and the problem.
+    A host whose keys this authority may not sign fails. With `report_unreached`, the action does not fail on
+    a host that does not answer, or does not act as root. Then the action also returns `reached`, and
+    `summary` with the host, the login user and the problem.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from ..plugin_utils.running import COLLECTION
 
 
 class ActionModule(HostAction):
-    """Arguments and answer: those of the module."""
+    """Takes the arguments of the module, and returns the answer of the module."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._take(self._task.action.removeprefix(COLLECTION), arguments)
