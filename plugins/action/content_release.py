@@ -1,7 +1,47 @@
 """Puts a release on a host, and carries its files if the host lacks them."""
 
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from psfleet.carry.wheel_archive import plain
+from trainer.host.content_directory import content_files, content_hash
+
 from ..plugin_utils.carrying import CarryingAction
 
 
 class ActionModule(CarryingAction):
-    """Arguments: those of the module, and `source`, a file or folder here, whose hash is the `release`."""
+    """Takes the arguments of the module, and `source`: a file or folder on the controller.
+
+    The default of the `release` is the hash of the source.
+    """
+
+    def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        sent = dict(arguments)
+        source = Path(sent.pop("source"))
+        if "release" not in sent:
+            sent["release"] = content_hash(source)
+        return sent
+
+    def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        source, release = Path(arguments["source"]), sent["release"]
+        if (found := content_hash(source)) != release:
+            raise AnsibleActionFail(
+                f"{source} was changed while it was deployed: its hash is {found}, and was {release} before. "
+                "Deploy again"
+            )
+        with tempfile.TemporaryDirectory() as directory:
+            archive = Path(directory) / f"release-{release}.tar"
+            pack(source, archive, arguments.get("package", ""))
+            return self._send_and_run(sent, archive)
+
+
+def pack(source: Path, archive: Path, package: str = "") -> None:
+    """Write a tar archive of the content of `source`: owned by root, readable by all, without times."""
+    with tarfile.open(archive, "w", dereference=True) as stream:
+        for name, path in content_files(source).items():
+            stream.add(path, str(Path(package, name)), recursive=False, filter=plain)

@@ -1,10 +1,54 @@
 """Installs a Python environment on a host, and carries its wheels if the host lacks them."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import constants
+from ansible.utils.display import Display
+
+from psfleet.carry.fan_out import FanOut
+from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
+
 from ..plugin_utils.carrying import CarryingAction
+
+display = Display()
+# The most characters of a host's message about its neighbours.
+MOST_CHARACTERS = 500
 
 
 class ActionModule(CarryingAction):
-    """Arguments: those of the module; `wheels` as `wheel_store` describes them, with their archive here.
+    """Takes the arguments of the module. `wheels` is what `wheel_store` returns for the host's environment.
 
     Hosts take the archive from each other through the account `shared_by`, unless that is "".
     """
+
+    def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in arguments.items() if name != "shared_by"}
+
+    def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Send the archive to one host, and let later hosts take it from each other.
+
+        Without a login account among the hosts, each of them gets a direct upload.
+        """
+        archive, login = Path(arguments["wheels"]["archive"]), arguments.get("shared_by", "")
+        host = self.variables["inventory_hostname"]
+        fan_out = FanOut(Path(constants.DEFAULT_LOCAL_TMP), archive)
+
+        def progress() -> str:
+            return fan_out.progress(host, bytes_read(archive), REPORT_SECONDS)
+
+        with (
+            fan_out.turn_of(host, has_neighbours=bool(login)) as neighbours,
+            report_progress(display.display, progress, 1, fan_out.began),
+        ):
+            if neighbours:
+                shared = {"login": login, "neighbours": neighbours, **fan_out.parts()}
+                answer = self._run({**sent, "shared": shared})
+                if not answer.get("needs_archive"):
+                    return answer
+                why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
+                display.display(f"  {host}: no neighbour gave {archive.name}, so the controller does: {why}")
+                fan_out.mark_uploading(host)
+            given = {**sent, "shared": {}} if login else sent
+            return self._send_and_run(given, archive, lambda: fan_out.mark_complete(host))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plugins.plugin_utils.carrying import pack
+from plugins.action.content_release import pack
 from tests.repository import ROOT
 from trainer.host.content_directory import content_hash
 
