@@ -14,9 +14,9 @@ NOT_ROOT = "the user that becomes root there has the number"
 TOO_OLD = f"psfleet needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer there"
 
 
-def made(arguments: Mapping[str, Any], **others: Any) -> AnsibleModule:  # noqa: ANN401
+def made(arguments: Mapping[str, Any]) -> AnsibleModule:
     """Return the module with these arguments, an `argument_spec`; it fails on a host with an old Python."""
-    module = AnsibleModule(dict(arguments), supports_check_mode=True, **others)
+    module = AnsibleModule(dict(arguments), supports_check_mode=True)
     if problem := python_problem(sys.version_info[:3]):
         module.fail_json(msg=problem)
     return module

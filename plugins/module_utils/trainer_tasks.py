@@ -58,6 +58,39 @@ from .unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
 # A task writes its phase, and the controller takes no longer words.
 MOST_OF_PHASE = 100
+# The arguments of the module `trainer_tasks`, and those of them by which `host_facts` looks at a host.
+ARGUMENTS: dict[str, Any] = {
+    "tasks": {"type": "list", "elements": "dict", "required": True},
+    "others": {"type": "bool", "default": False},
+    "state": {"choices": ["queried", "started", "stopped"], "default": "queried"},
+    "patience": {"type": "float", "default": 0},
+    "stopped": {"type": "dict", "default": {}},
+    "traffic": {"type": "bool", "default": False},
+    "fence": {"type": "bool", "default": False},
+    "starting": {"type": "list", "elements": "dict", "default": []},
+    "data_directories": {"type": "list", "elements": "str", "default": []},
+    "data_carried": {"type": "bool", "default": False},
+    "tables": {"type": "dict", "default": {}},
+    "metrics_directory": {"default": ""},
+    "details": {"type": "bool", "default": False},
+    "run_id": {"default": ""},
+    "plan_hash": {"default": ""},
+    "paths": {"type": "dict", "required": True},
+}
+LOOK = {
+    name: ARGUMENTS[name]
+    for name in (
+        "tasks",
+        "others",
+        "patience",
+        "starting",
+        "tables",
+        "metrics_directory",
+        "plan_hash",
+        "paths",
+    )
+}
+DEFAULTS = {name: argument["default"] for name, argument in ARGUMENTS.items() if "default" in argument}
 STATE_PROPERTIES = (
     *("ActiveState", "SubState", "Result", "ExecMainPID", "ExecMainStatus", "NRestarts"),
     *("LoadState", "Job"),
@@ -237,8 +270,9 @@ class Tasks:
 
 
 def described(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Return the answer of the module `trainer_tasks`. Raises SystemdError."""
-    wanted, install = values.get("state", "queried"), Path(values["paths"]["install_directory"])
+    """Return the answer of the module `trainer_tasks`; `values` may lack arguments. Raises SystemdError."""
+    values = {**DEFAULTS, **values}
+    wanted, install = values["state"], Path(values["paths"]["install_directory"])
     patience = 0.0 if check_mode else values["patience"]
     deployed = Path(values["paths"]["configuration_directory"]).is_dir()
     looked = time_of_reading(FILE, patience, deployed=deployed and not check_mode)

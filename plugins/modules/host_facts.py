@@ -28,46 +28,17 @@ options:
         description: Seconds to wait first for another command that holds V(host_lease).
         type: float
         default: 0
-      stopped:
-        description: Tasks stopped before -> their restarts, which systemd forgets.
-        type: dict
-        default: {}
-      traffic:
-        description: Return the bytes of each task.
-        type: bool
-        default: false
-      fence:
-        description: Return whether its fence is in force.
-        type: bool
-        default: false
       starting:
         description: Tasks of the plan; return why they could not start.
         type: list
         elements: dict
         default: []
-      data_directories:
-        description: Where they read data, for V(starting).
-        type: list
-        elements: str
-        default: []
-      data_carried:
-        description: Whether deploy.yml carries them.
-        type: bool
-        default: false
       tables:
         description: What they will hold of a model, for V(starting); as of V(HostNeeds).
         type: dict
         default: {}
       metrics_directory:
         description: Directory of the metrics; empty for none.
-        type: str
-        default: ''
-      details:
-        description: Return also details for people.
-        type: bool
-        default: false
-      run_id:
-        description: Return how the tasks ended in this run, even if another one followed.
         type: str
         default: ''
       plan_hash:
@@ -209,79 +180,9 @@ ansible_facts:
   type: dict
   contains:
     psfleet_found:
-      description: Whether a run is going on, who holds the ports of the tasks, and what is deployed.
+      description: What M(psfleet.cluster.trainer_tasks) returns.
       returned: with O(found)
       type: dict
-      contains:
-        deployed:
-          returned: always
-          type: dict
-          description: The plan that deploy.yml left on this host; only its `hash` if that is `plan_hash`.
-        deployed_by:
-          returned: always
-          type: str
-          description: Who deployed here last, empty if unknown.
-        tensorflow:
-          returned: always
-          type: str
-          description: The version of TensorFlow in use, empty for none.
-        release:
-          returned: always
-          type: str
-          description: The trainer's release in use, empty for none.
-        environment:
-          returned: always
-          type: str
-          description: The hash of the environment in use, empty for none.
-        programs:
-          returned: always
-          type: list
-          description: The releases of programs on this host.
-          elements: str
-        lacks_cuda:
-          returned: always
-          type: bool
-          description: Whether TensorFlow was built without CUDA.
-        unfenced:
-          returned: always
-          type: str
-          description: Why its fence is not in force, or empty.
-        checks:
-          returned: always
-          type: list
-          description: Those of `ports`, `data` and `metrics` that failed.
-          elements: dict
-        holds_run:
-          returned: always
-          type: bool
-          description: Whether the directory of `run_id` has anything in it.
-        tasks:
-          returned: always
-          type: list
-          description:
-            - Each task's `name`, `job`, `index`, `state`, `exit_code`, `restarts`, `run_id`, `phase`,
-              `begun` (who began that run and when, empty if unknown) and `reason`. The exit code
-              is null where systemd has forgotten it and the task recorded none.
-            - The field `ended_by` is `psfleet` where a playbook ended it, `host` where its host went
-              down, which was booted since, `itself` where it was neither, empty while it is alive.
-              What a playbook ended has not `failed`, whatever its exit code.
-            - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since the task's
-              own settings last changed; null if not counted.
-            - With `traffic` or `details` also `refused`, the connections to the task's port that
-              the fence refused since a run's tasks were last started on this host; null if not counted.
-            - With `details` `result`, `since_seconds` in this state, `finished` (the reason that
-              it recorded), `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`,
-              `sign_of_life_age_seconds` (since systemd's watchdog last heard of it; null if it never
-              did) and `progress`.
-          elements: dict
-        looked:
-          returned: always
-          type: float
-          description: The moment of the query, for `host_lease`.
-        stopped:
-          returned: always
-          type: dict
-          description: Each task that was stopped, now or by `stopped` before -> its restarts.
     psfleet_requirements:
       description: Whether the host is supported, and which Python environment it gets. It fails with
         all problems at once.
@@ -376,29 +277,10 @@ from ..module_utils.host.task_units import SystemdError
 from ..module_utils.host_requirements import look_at_requirements
 from ..module_utils.module import NOT_ROOT, made
 from ..module_utils.ssh_identity import look_at_identity
-from ..module_utils.trainer_tasks import described
+from ..module_utils.trainer_tasks import LOOK, described
 
 ARGUMENTS: dict[str, Any] = {
-    "found": {
-        "type": "dict",
-        "options": {
-            "tasks": {"type": "list", "elements": "dict", "required": True},
-            "others": {"type": "bool", "default": False},
-            "patience": {"type": "float", "default": 0},
-            "stopped": {"type": "dict", "default": {}},
-            "traffic": {"type": "bool", "default": False},
-            "fence": {"type": "bool", "default": False},
-            "starting": {"type": "list", "elements": "dict", "default": []},
-            "data_directories": {"type": "list", "elements": "str", "default": []},
-            "data_carried": {"type": "bool", "default": False},
-            "tables": {"type": "dict", "default": {}},
-            "metrics_directory": {"default": ""},
-            "details": {"type": "bool", "default": False},
-            "run_id": {"default": ""},
-            "plan_hash": {"default": ""},
-            "paths": {"type": "dict", "required": True},
-        },
-    },
+    "found": {"type": "dict", "options": LOOK},
     "requirements": {
         "type": "dict",
         "options": {

@@ -175,32 +175,11 @@ stopped:
   description: Each task that was stopped, now or by `stopped` before -> its restarts.
 """
 
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.task_units import SystemdError
 from ..module_utils.module import made
-from ..module_utils.trainer_tasks import described
-
-ARGUMENTS: dict[str, Any] = {
-    "tasks": {"type": "list", "elements": "dict", "required": True},
-    "others": {"type": "bool", "default": False},
-    "state": {"choices": ["queried", "started", "stopped"], "default": "queried"},
-    "patience": {"type": "float", "default": 0},
-    "stopped": {"type": "dict", "default": {}},
-    "traffic": {"type": "bool", "default": False},
-    "fence": {"type": "bool", "default": False},
-    "starting": {"type": "list", "elements": "dict", "default": []},
-    "data_directories": {"type": "list", "elements": "str", "default": []},
-    "data_carried": {"type": "bool", "default": False},
-    "tables": {"type": "dict", "default": {}},
-    "metrics_directory": {"default": ""},
-    "details": {"type": "bool", "default": False},
-    "run_id": {"default": ""},
-    "plan_hash": {"default": ""},
-    "paths": {"type": "dict", "required": True},
-}
+from ..module_utils.trainer_tasks import ARGUMENTS, described
 
 
 def run(module: AnsibleModule) -> None:
