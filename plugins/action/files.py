@@ -1,9 +1,10 @@
 """Renders the templates of the module `files` on the controller, and checks what the host answers."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ansible.plugins.loader import lookup_loader
+from ansible.template import trust_as_template
 
 from ..plugin_utils.actions import HostAction
 
@@ -19,11 +20,17 @@ class ActionModule(HostAction):
         """Return the file with its `content` in place of `src` and `vars`."""
         rendered = dict(file)
         if "src" in rendered:
-            template = lookup_loader.get(
-                "ansible.builtin.template", loader=self._loader, templar=self._templar
-            )
-            further = rendered.pop("vars", {})
-            (rendered["content"],) = template.run(
-                [rendered.pop("src")], self.variables, template_vars=further
-            )
+            rendered["content"] = self._rendered(rendered.pop("src"), rendered.pop("vars", {}))
         return rendered
+
+    def _rendered(self, source: str, further: Mapping[str, Any]) -> str:
+        """Return the text of a template. Ansible's lookup `template` would copy all variables each time."""
+        path = Path(self._find_needle("templates", source))
+        places = [Path(place) for place in self.variables.get("ansible_search_path", [])]
+        folders = [path.parent, *(folder for place in places for folder in (place / "templates", place))]
+        templar = self._templar.copy_with_new_env(
+            searchpath=[str(folder) for folder in folders],
+            available_variables={**self.variables, **further},
+        )
+        template = trust_as_template(self._loader.get_text_file_contents(str(path)))
+        return str(templar.template(template, escape_backslashes=False))
