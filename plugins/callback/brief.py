@@ -29,6 +29,9 @@ from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 
+# Ansible forks a process for each task and host. Filters need this, and it is imported once for all here.
+from psfleet.run import start, task_files  # noqa: F401
+from psfleet.watch import task_states  # noqa: F401
 from psfleet.watch.terminal import escape_all_messages
 from trainer.host.disk_space import readable
 from trainer.host.wording import first_of
