@@ -42,11 +42,12 @@ def section(page: str, title: str) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of every table, without headings."""
+    r"""The cells of every table, without headings. A cell has "|" as "\|"."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     rules = {number for number, line in enumerate(lines) if set(line) <= set("|-")}
     body = [line for number, line in enumerate(lines) if not {number, number + 1} & rules]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in body]
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in body]
+    return [[cell.strip().replace(r"\|", "|") for cell in row] for row in cells]
 
 
 def first_names(page: str, *titles: str) -> list[str]:

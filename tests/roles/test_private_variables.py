@@ -93,3 +93,35 @@ def test_a_role_with_used_but_hidden_variables_is_found() -> None:
     # A default of another role may use the variables, too.
     others = [{TAKING[1]: {"name": f"{OURS}training_run"}}, {TAKING[1]: {"name": f"{OURS}tensorboard"}}]
     assert hidden(others, set()) == ["training_run"]
+
+
+PUBLIC = {
+    name: role
+    for role in ROLES
+    for path in files_of(role, "defaults")
+    for name in yaml.safe_load(path.read_text()) or ()
+}
+
+
+def taken_for_granted(role: str, text: str) -> list[str]:
+    """Return the settings of other roles that an expression in a text of this role uses without a default.
+
+    A playbook of a user's own may have this role without the other.
+    """
+    expressions = re.findall(r"\{[{%](.*?)[%}]\}", text, re.DOTALL)
+    words = {
+        word for each in expressions for word in re.findall(r"(?<!')\b[a-z_]+\b(?!\s*\|\s*default)", each)
+    }
+    others = {word for word in words if PUBLIC.get(word, role) != role}
+    return sorted(word for word in others if f"{word} is defined" not in text)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_does_without_the_settings_of_other_roles(role: str) -> None:
+    for path in files_of(role, "tasks", "handlers", "vars", "defaults", "templates"):
+        assert taken_for_granted(role, path.read_text()) == [], path
+
+
+def test_a_setting_of_another_role_that_is_taken_for_granted_is_found() -> None:
+    assert taken_for_granted("ssh_mesh", "DenyUsers {{ trainer_user }}") == ["trainer_user"]
+    assert taken_for_granted("ssh_mesh", "{{ trainer_user | default('psfleet') }} {{ ssh_mesh_user }}") == []
