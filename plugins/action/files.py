@@ -14,6 +14,8 @@ class ActionModule(HostAction):
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         files = [self._with_content(file) for file in arguments.get("files", [])]
+        # Ansible writes a module's arguments to the host's journal. A file's content may be secret.
+        self.variables = {**self.variables, "ansible_no_target_syslog": True}
         return self._take("files", {**arguments, "files": files})
 
     def _with_content(self, file: Mapping[str, Any]) -> dict[str, Any]:
