@@ -8,12 +8,8 @@ import pytest
 import tomllib
 import yaml
 
-from psfleet.evidence.settings import EvidenceSettings
-from psfleet.evidence.verdict import EXIT_CODES
 from psfleet.inventory.variables import HOST_VARIABLES
-from psfleet.report.advice import _ADVICE
 from psfleet.watch import doctor_findings
-from tests.psfleet.evidence.cases import EVERY_CHECK
 from tests.repository import ROOT
 from trainer import metrics
 from trainer.contract import exit_codes, records
@@ -165,29 +161,7 @@ def test_variables_named_in_pages_belong_to_roles() -> None:
     assert set(first_names("docs/inventory.md", "Variables")) == HOST_VARIABLES
 
 
-def test_the_rules_are_published_as_data() -> None:
-    """Another tool can read them; each row of the page is there, and the thresholds are those of the code."""
-    rules = yaml.safe_load((ROOT / "docs/schema/verdict-rules-1.yml").read_text(encoding="utf-8"))
-    assert rules["version"] == 1
-    assert {name: rule["exit_code"] for name, rule in rules["verdicts"].items()} == EXIT_CODES
-    assert rules["thresholds"] == EvidenceSettings().as_dict()
-    models, programs = (rows(section("docs/verdict.md", of)) for of in ("Checks", "Programs"))
-    told = {}
-    for cell, *when in models:
-        name, _, asked = cell.partition(" (")
-        own = dict(zip(("true_when", "false_when", "unknown_when"), when, strict=True))
-        told[name.strip("`")] = {**({"asked": asked.removesuffix(")")} if asked else {}), **own}
-    assert rules["models"] == told
-    assert {name for name, rule in told.items() if "asked" not in rule} == EVERY_CHECK
-    assert rules["programs"] == {
-        name: {"asked": asked, "true_when": true}
-        for cell, asked, true in programs
-        for name in NAME.findall(cell)
-    }
-
-
-def test_checks_of_the_verdict_and_of_the_doctor_are_documented() -> None:
-    assert set(first_names("docs/verdict.md", "Checks", "Programs")) == set(_ADVICE)
+def test_checks_of_the_doctor_are_documented() -> None:
     groups = ("The host", "GPUs", "What is deployed")
     assert tuple(tuple(first_names("docs/doctor.md", group)) for group in groups) == doctor_findings.GROUPS
 

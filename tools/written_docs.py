@@ -16,6 +16,8 @@ from typing import Any, get_type_hints
 
 import yaml
 
+import psfleet.evidence.verdict  # noqa: F401 - with it CARDS has every check
+from psfleet.evidence.card import CARDS, Card, Group
 from psfleet.run.settings_file import RunSettings
 from tools import host_answers_schema, plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
@@ -49,6 +51,7 @@ def written(root: Path) -> dict[Path, str]:
             "fields of a program": "\n" + _fields_table(RunProgram),
             "fields of settings.json": "\n" + _fields_table(RunSettings),
         },
+        "docs/verdict.md": {"checks": "\n" + _checks()},
         "docs/models.md": {"models": "\n" + _models_table(root / "trainer" / "model" / "models")},
         "roles/trainer/README.md": {"training settings": "\n" + _variables_table()},
         "roles/trainer/defaults/main.yml": {"training settings": _defaults()},
@@ -102,6 +105,23 @@ def _settings_table() -> str:
         for name in RULES
     )
     return _table(("setting", "default", "expected", "meaning", "per host"), rows)
+
+
+def _checks() -> str:
+    """Return what the answers of each check mean, one group of checks after the other."""
+    return "\n".join(
+        f"**{group.value.capitalize()}**\n\n"
+        + "\n".join(_check(name, card) for name, card in CARDS.items() if card.group is group)
+        for group in Group
+    )
+
+
+def _check(name: str, card: Card) -> str:
+    runs = {"models": card.models, "programs": card.programs}
+    asked = "; ".join(f"of {kind} {when}" for kind, when in runs.items() if when)
+    meanings = {"true": card.holds, "false": card.fails, "unknown": card.unknown}
+    lines = [f"- `{name}`, {asked}", *(f"  - {answer}: {when}" for answer, when in meanings.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _fields_table(of: type[JsonObject]) -> str:

@@ -1,15 +1,12 @@
-"""The answer of a check about a run: yes, no, or unknown; and the decorator that makes a check."""
+"""The answer of a check about a run: yes, no, or unknown."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Concatenate, ParamSpec
 
 from trainer.host.wording import counted as counted  # noqa: PLC0414 - answers are stated with it
 
 # What a check says if it finds nothing wrong, and its figures.
 Good = tuple[str, Mapping[str, object]]
-Parameters = ParamSpec("Parameters")
 
 
 @dataclass(frozen=True)
@@ -32,24 +29,6 @@ class Findings:
     def add(self, finding: str, *, certain: bool) -> None:
         """Add a finding as a contradiction if it is certain, else as missing evidence."""
         (self.wrong if certain else self.lacking).append(finding)
-
-
-def check(question: Callable[Concatenate[Findings, Parameters], Good]) -> Callable[Parameters, Answer]:
-    """Make a check, with the function's name, of a function that collects findings.
-
-    The answer is false with all contradictions, else unknown with all that is missing, else true with what
-    the function returns.
-    """
-
-    @wraps(question)
-    def answer(*arguments: Parameters.args, **by_name: Parameters.kwargs) -> Answer:
-        findings = Findings()
-        good, evidence = question(findings, *arguments, **by_name)
-        ok = False if findings.wrong else None if findings.lacking else True
-        detail = listed([*findings.wrong, *findings.lacking]) or good
-        return Answer(question.__name__, ok, detail, evidence)
-
-    return answer
 
 
 def listed(parts: Iterable[str], most: int = 4) -> str:

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from psfleet.evidence.answer import Findings, Good, check, counted
+from psfleet.evidence.answer import Findings, Good, counted
+from psfleet.evidence.card import TRAIN_ANEW, Card, Group, check
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import STOPPED_REASONS
@@ -14,7 +15,21 @@ _COUNTS_SHOWN = 8
 _OF_CALLS = ("steps_per_call", "push_every", "pull_every")
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "the gradients counted for each worker add up to those in the global steps, and match the "
+            "worker's own records"
+        ),
+        fails="they differ, and the records do not explain it",
+        unknown="the chief's last record is missing, or the records of a worker end early",
+        advice=(
+            f"The counts on the parameter servers and the records disagree. {TRAIN_ANEW} If it happens "
+            "again, keep the run's folder and report a bug."
+        ),
+    )
+)
 def contributions_add_up(findings: Findings, run: Run) -> Good:
     """The counts of all workers make up the global step, and match the workers' own records.
 

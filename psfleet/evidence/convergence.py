@@ -6,7 +6,8 @@ from dataclasses import replace
 from operator import attrgetter
 from statistics import median
 
-from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.answer import Findings, Good, listed
+from psfleet.evidence.card import LOOK_AT_THE_LOSS, Card, Group, check
 from psfleet.evidence.loss_curve import (
     SIGNIFICANT,
     binned,
@@ -29,7 +30,16 @@ _LEAST_RISE = 0.1  # as a share of the first loss; a smaller rise is unimportant
 MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would be infinite
 
 
-@check
+@check(
+    Card(
+        Group.CONVERGENCE,
+        holds="every recorded loss is a finite number of at most 1e30",
+        fails="a loss is not, or a worker failed as `diverged`",
+        unknown="there are no steps",
+        advice="The training diverged. Lower trainer_learning_rate, and look for bad values in the data.",
+        programs="if losses were recorded, even by some workers only",
+    )
+)
 def loss_finite(findings: Findings, run: Run) -> Good:
     """All losses that workers recorded are finite, and so are the final metrics."""
     for worker in run.with_lost:
@@ -50,7 +60,23 @@ def loss_finite(findings: Findings, run: Run) -> Good:
     return f"finite in all {count} windows of steps", {"windows": count}
 
 
-@check
+@check(
+    Card(
+        Group.CONVERGENCE,
+        holds=(
+            "the loss fell beyond its noise, or the median of its last tenth is at its target. With "
+            "`minimum_loss_reduction` or `target_loss` set, that median must be below that of the first "
+            "tenth by the former, or at most the latter"
+        ),
+        fails="neither; or the loss rose beyond its noise",
+        unknown="there are too few windows of steps; the loss was at its target from the beginning",
+        advice=LOOK_AT_THE_LOSS,
+        programs=(
+            "if losses were recorded; of a loss that stood still, `not_shown` says so: the program may "
+            "have resumed from a model that had learned everything"
+        ),
+    )
+)
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The loss fell beyond its noise (`change_of`) or is at its target, and meets the user's goals.
 
@@ -97,7 +123,18 @@ def _check_user_goals(
         findings.add(f"the loss went from {first:.4g} to {last:.4g}, {wanted}", certain=run.whole)
 
 
-@check
+@check(
+    Card(
+        Group.CONVERGENCE,
+        holds=(
+            "the loss does not rise in the last third of the run, and was at its target in the last "
+            "`loss_patience` of it, also for each worker alone"
+        ),
+        fails="it rises beyond its noise, or was above the target",
+        unknown="there are fewer than two windows of steps",
+        advice=LOOK_AT_THE_LOSS,
+    )
+)
 def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The loss does not rise in the last third of the run, and stays at its target in the last windows.
 
@@ -137,7 +174,18 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     }
 
 
-@check
+@check(
+    Card(
+        Group.CONVERGENCE,
+        holds="the final model reaches its goals on the test data, by the evaluator's metrics",
+        fails="it does not",
+        unknown=(
+            "it was not evaluated after the last step; a classifier is right no more often than one "
+            "constant answer would be"
+        ),
+        advice=LOOK_AT_THE_LOSS,
+    )
+)
 def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The final model, evaluated on the test data, reaches the goals of its kind.
 

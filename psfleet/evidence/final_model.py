@@ -8,7 +8,8 @@ run, reads the parameters from the last checkpoint, evaluates them and computes 
 import math
 from collections.abc import Mapping
 
-from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.answer import Findings, Good, counted, listed
+from psfleet.evidence.card import DEPLOY, Card, Group, check
 from psfleet.evidence.convergence import metrics_of
 from psfleet.evidence.older_releases import OUTPUTS, could_record
 from psfleet.evidence.ps_restores import check_ps_restores
@@ -26,7 +27,28 @@ _ONE_EXAMPLE = 1.01  # with a margin for rounding
 _OF_THE_LARGEST = 0.01
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "all clients read the same parameters after the last step, and the last checkpoint has the "
+            "same bits; parameters restored or evaluated from a checkpoint, also by a ps alone, are those"
+            " that were saved in it"
+        ),
+        fails=(
+            "fingerprints differ at one global step, or at a checkpoint; a ps was started again, and "
+            "nothing was restored there"
+        ),
+        unknown=(
+            "a client did not read its fingerprint, or nobody read the checkpoint; clients read at "
+            "different steps; the part of a ps that restored alone was not recorded when it was saved"
+        ),
+        advice=(
+            "At the end the workers read different models: they do not all use the same parameter "
+            f"servers. {DEPLOY}"
+        ),
+    )
+)
 def fingerprints_agree(findings: Findings, run: Run) -> Good:
     """Every client read the same parameters at the end, and the last checkpoint contains them.
 
@@ -65,7 +87,26 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     return good, {"fingerprints": told_by}
 
 
-@check
+@check(
+    Card(
+        Group.EVALUATION,
+        holds=(
+            "the evaluator, which took no part, evaluated the last checkpoint and found the chief's "
+            "metrics for that step, and each client's outputs for some test examples"
+        ),
+        fails="it found other metrics, took part, or evaluated another checkpoint than the chief's last",
+        unknown=(
+            "it did not evaluate, did not record its end, or its records appear twice; or the chief did "
+            "not evaluate or save; or a client did not record its outputs, as in runs of older releases"
+        ),
+        advice=(
+            "The evaluator must evaluate the last checkpoint on the chief's host: check that the "
+            "checkpoint is there, and collect the run again: ansible-playbook train.yml -e run_id=ID. If "
+            "a worker found something else than the evaluator, look whether both have the same release "
+            "and the same test data."
+        ),
+    )
+)
 def evaluated_apart(findings: Findings, run: Run) -> Good:
     """The evaluator evaluated the last checkpoint, and found what the chief and the clients had found."""
     name, life = run.evaluator.name, run.evaluation

@@ -3,7 +3,8 @@
 import math
 from statistics import median, median_low
 
-from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.answer import Findings, Good, listed
+from psfleet.evidence.card import Card, Group, check
 from psfleet.evidence.older_releases import GRADIENTS, could_record, release_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
@@ -17,7 +18,18 @@ _NOTHING_LEFT = 1e-9
 _Measurement = tuple[float, float, float]  # loss, norm, fit
 
 
-@check
+@check(
+    Card(
+        Group.GRADIENTS,
+        holds="along each worker's gradients its loss changes as they predict",
+        fails="it does not, or all gradients were 0",
+        unknown="a worker did not record it, as in runs of older releases",
+        advice=(
+            "A worker pushed zeros, noise or gradients of something else. Look for a stop_gradient or a "
+            "custom gradient in the model's loss, and check that worker's host, GPUs and release."
+        ),
+    )
+)
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     """Along each worker's gradients its loss changes as they predict (trainer/engine/gradient_check.py)."""
     measured = {worker.name: _measurements_of(worker, run) for worker in run.recorded_workers}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from psfleet.carry.deadlines import TooLateError, within
 from psfleet.carry.earlier_files import lives
-from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.answer import Findings, Good, listed
+from psfleet.evidence.card import Card, Group, check
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import LogPattern
 from psfleet.evidence.untrusted_files import refuse_special
@@ -19,7 +20,17 @@ VARIABLE = "training_evidence_log_patterns"
 SECONDS_FOR_A_LOG = 30
 
 
-@check
+@check(
+    Card(
+        Group.LOGS,
+        holds="the logs match every pattern",
+        fails="a pattern does not occur, or its last number is out of range",
+        unknown="a log is missing, or no task of the run matches `tasks`",
+        advice="Compare the patterns of training_evidence_log_patterns with what the logs say.",
+        models="with `training_evidence_log_patterns`",
+        programs="with `training_evidence_log_patterns`",
+    )
+)
 def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -> Good:
     """Every pattern occurs in the log of each task that it applies to, with its number in range."""
     found: dict[str, str] = {}

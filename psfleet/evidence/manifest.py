@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.carry.earlier_files import lives
-from psfleet.evidence.answer import Findings, Good, check, counted
+from psfleet.evidence.answer import Findings, Good, counted
+from psfleet.evidence.card import Card, Group, check
 from psfleet.evidence.untrusted_files import MOST_COUNTED, read_json, write_whole
 
 FILE_NAME = "manifest.json"
@@ -85,7 +86,20 @@ def covered(folder: Path) -> Iterator[str]:
                 yield path.relative_to(folder).as_posix()
 
 
-@check
+@check(
+    Card(
+        Group.FILES,
+        holds="every file that the verdict reads is as it was collected",
+        fails="a file was changed or added; the manifest is of another run",
+        unknown="a file is gone; the manifest cannot be read",
+        advice=(
+            "Files differ from what the manifest says. Copy the folder again from where the run was "
+            "collected, or find out who changed it."
+        ),
+        models="with a `manifest.json`",
+        programs="with a `manifest.json`",
+    )
+)
 def files_unchanged(findings: Findings, folder: Path, run_id: str) -> Good:
     """Every file that the verdict rests on is as it was when the run was collected, and none was added."""
     try:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from psfleet.evidence import convergence, sharing
-from psfleet.evidence.answer import Answer, Findings, Good, check, counted, listed, size
+from psfleet.evidence.answer import Answer, Findings, Good, counted, listed, size
+from psfleet.evidence.card import ALWAYS, READ_THE_LOGS, Card, Group, check
 from psfleet.evidence.endings import ENDED_BY_PLAYBOOK, PLAYBOOK, Ending
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.older_releases import PLACES, could_record, not_recorded
@@ -74,7 +75,21 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     return answers
 
 
-@check
+@check(
+    Card(
+        Group.RECORDS,
+        holds=(
+            "the lead (`chief0` if there is one, else `worker0`) ended by itself with exit code 0; every "
+            "other task did so too, or a playbook ended it after the run; each task left a log; no task "
+            "recorded that it failed"
+        ),
+        fails="a task failed, or the lead was ended",
+        unknown="systemd has forgotten how a task ended, and the task recorded nothing; a task left no log",
+        advice=f"{READ_THE_LOGS} Fix the program, deploy it, and train again.",
+        models="",
+        programs=ALWAYS,
+    )
+)
 def tasks_ended_well(findings: Findings, run: Run) -> Good:
     """The lead ended by itself with exit code 0; the others did so, or were ended when the run was over.
 
@@ -110,7 +125,20 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
     return f"{lead} ended by itself, {others}", {"tasks": ended}
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "each received and sent at least `minimum_exchanged_bytes` (65536) in this run. The "
+            "launcher's probes of other tasks, some 330 bytes each, do not reach that"
+        ),
+        fails="a task received or sent less",
+        unknown="never: of tasks without a count, `not_shown` says so",
+        advice="The tasks exchanged hardly any data. Check whether the program uses its flags or TF_CONFIG.",
+        models="",
+        programs="with two or more tasks, for those whose bytes systemd counted",
+    )
+)
 def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Good:
     """Every task whose bytes were counted received and sent more than a task outside of a run would."""
     findings.wrong += [

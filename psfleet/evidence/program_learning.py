@@ -4,7 +4,8 @@ import math
 from dataclasses import replace
 
 from psfleet.evidence import convergence
-from psfleet.evidence.answer import Findings, Good, check
+from psfleet.evidence.answer import Findings, Good
+from psfleet.evidence.card import Card, Group, check
 from psfleet.evidence.loss_curve import change_of, losses_of, smoothed_loss
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
@@ -13,7 +14,17 @@ from psfleet.evidence.task_records import TaskRecords
 _FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
 
 
-@check
+@check(
+    Card(
+        Group.CONVERGENCE,
+        holds="the evaluation at the highest global step, of the last process of any task, is in range",
+        fails="it is out of range",
+        unknown="there is none, or it lacks a value",
+        advice="The last evaluation misses training_evidence_goals: train longer, or ask for less.",
+        models="",
+        programs="with `training_evidence_goals`",
+    )
+)
 def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """The last evaluation that any task recorded reaches every goal that the user set."""
     evaluated = convergence.last_evaluation(run)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from psfleet.evidence.answer import Findings, Good, check, counted, listed, size
+from psfleet.evidence.answer import Findings, Good, counted, listed, size
+from psfleet.evidence.card import Card, Group, check
 from psfleet.evidence.older_releases import PLACES, could_record
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
@@ -25,7 +26,24 @@ def was_observed(worker: TaskRecords) -> bool:
     return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "the workers train the same variables and move the same global step, under the same names and"
+            " each on the same task, a ps or a worker: a task gives one variable to all that use one "
+            "name. Variables that only some have are listed in `not_shown`"
+        ),
+        fails="a worker has none of the lead's, or on another task",
+        unknown="the places of a worker's variables were not recorded",
+        advice=(
+            "Workers keep parameters, or the global step, where other workers do not use them. Place them"
+            " with tf.compat.v1.train.replica_device_setter, under the same names in every worker."
+        ),
+        models="",
+        programs="if psfleet observed its sessions",
+    )
+)
 def parameters_shared(findings: Findings, run: Run) -> Good:
     """The workers train the same variables, and move the same global step, each on the same task.
 
@@ -72,7 +90,24 @@ def unproven_sharing(run: Run) -> dict[str, str]:
     return unknown
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "each worker took a step, trained a variable that another one trains, or computed in the "
+            "steps of another one (in-graph, by the devices of its graph). The workers of a coordinator "
+            "are judged by `fair_shares`"
+        ),
+        fails="a worker did none of these",
+        unknown="steps are missing that the worker may have taken",
+        advice=(
+            "A worker took no step: its log shows where it waited. Worker processes that only serve must "
+            "compute for another worker, by the devices of its graph."
+        ),
+        models="",
+        programs="if psfleet saw a worker train, and another one recorded no step",
+    )
+)
 def workers_trained(findings: Findings, run: Run) -> Good:
     """Each worker took a step, trained what another worker trains, or computed in the steps of another.
 

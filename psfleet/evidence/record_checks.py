@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 from itertools import pairwise
 
 from psfleet.evidence.absences import in_words as away_in_words
-from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.answer import Findings, Good, counted, listed
+from psfleet.evidence.card import DEPLOY, READ_THE_LOGS, TRAIN_ANEW, Card, Group, check
 from psfleet.evidence.early_end import check_early_end, early_end_of, has_ended_early
 from psfleet.evidence.endings import HOST, PLAYBOOK
 from psfleet.evidence.lost_workers import in_words, lost_workers
@@ -21,7 +22,26 @@ from trainer.contract.settings import PER_HOST
 _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "existing_servers"}
 
 
-@check
+@check(
+    Card(
+        Group.RECORDS,
+        holds="every task of the run left readable records of this run, and local steps count without a gap",
+        fails=(
+            "a file has records of another run or task, or of a task that the run does not have; local "
+            "steps are counted twice; a task finished after fewer steps than it recorded"
+        ),
+        unknown="a file is missing, a line cannot be read, a record appears twice, steps are missing",
+        advice=(
+            "Collect the run again while its hosts have the records: ansible-playbook train.yml -e "
+            "run_id=ID. Records that a host has lost cannot be recovered, and the run cannot be proven "
+            "without them."
+        ),
+        programs=(
+            "if it leaves records (`psfleet_records`), for the tasks that left records; they belong to "
+            "the program in `settings.json`"
+        ),
+    )
+)
 def records_complete(findings: Findings, run: Run) -> Good:
     """Every task of the run left readable, complete records, each of them once."""
     for task in run.tasks.values():
@@ -41,7 +61,19 @@ def records_complete(findings: Findings, run: Run) -> Good:
     return good, {"records": counts}
 
 
-@check
+@check(
+    Card(
+        Group.RECORDS,
+        holds="every record names the plan of `plan.json`; all tasks ended with the same release",
+        fails="a record names another plan; releases differ",
+        unknown="a task was started by hand and names none",
+        advice=DEPLOY,
+        programs=(
+            "if it leaves records, for the tasks that left records; they belong to the program in "
+            "`settings.json`"
+        ),
+    )
+)
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
     """Every record names the plan of plan.json, and all tasks ran the same release at the end."""
     releases: dict[str, str] = {}
@@ -73,7 +105,19 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     return f"plan {expected}, release {release}", {"plan_hash": expected, "releases": releases}
 
 
-@check
+@check(
+    Card(
+        Group.RECORDS,
+        holds=(
+            "every worker received the model and the replication of `settings.json`, and in its last "
+            "process all its other settings, except those that may differ by host; its steps have the "
+            "batches of its `push_every`"
+        ),
+        fails="a worker received other settings, or recorded other batches",
+        unknown="a worker's `started` is missing",
+        advice=f"A task trained something else, perhaps because it was started by hand. {TRAIN_ANEW}",
+    )
+)
 def same_settings(findings: Findings, run: Run) -> Good:
     """Every worker trained with the settings of the run."""
     model = str(run.training.get("model") or run.model)
@@ -118,7 +162,22 @@ def _batches_beside_settings(name: str, process: Process) -> list[str]:
     ][:1]
 
 
-@check
+@check(
+    Card(
+        Group.RECORDS,
+        holds=(
+            "every worker, or as many as `training_run_success` asks, ended with the last step of "
+            "`settings.json`, or before it where an evaluation met `stop_when`, and the global step "
+            "reached it"
+        ),
+        fails=(
+            "a task's last process failed; a worker was stopped; another last step was reached; the run "
+            "ended early, and no evaluation met `stop_when`"
+        ),
+        unknown="a task did not record its end: its file is incomplete",
+        advice=f"{READ_THE_LOGS} To resume a run that was stopped: ansible-playbook train.yml -e run_id=ID.",
+    )
+)
 def ended_well(findings: Findings, run: Run) -> Good:
     """Every worker ended by itself, no task failed for good, and the last global step was reached.
 
@@ -167,7 +226,21 @@ def ended_well(findings: Findings, run: Run) -> Good:
     }
 
 
-@check
+@check(
+    Card(
+        Group.RECORDS,
+        holds=(
+            "the model was initialised once, and a restored checkpoint explains each time that the global"
+            " step went back"
+        ),
+        fails="the model was initialised again after training had begun",
+        unknown="the chief did not record how it began",
+        advice=(
+            "The chief found no checkpoint when it started again. Check whether its disk is full, or "
+            f"whether its state directory was removed. {TRAIN_ANEW}"
+        ),
+    )
+)
 def no_restart_from_zero(findings: Findings, run: Run) -> Good:
     """Training began once: no progress was discarded without a checkpoint to restore."""
     began = False

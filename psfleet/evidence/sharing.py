@@ -5,7 +5,8 @@ from itertools import combinations, pairwise
 from statistics import median
 
 from psfleet.evidence.absences import absences, has_left, part_there
-from psfleet.evidence.answer import Findings, Good, check, counted, listed
+from psfleet.evidence.answer import Findings, Good, counted, listed
+from psfleet.evidence.card import DEPLOY, Card, Group, check
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.task_records import TaskRecords
@@ -21,7 +22,19 @@ _MOST_OF_ONE_PACE, _FEWEST_OF_A_PACE = 0.9, 3
 _PS_NAMED = 8
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "every worker with a session read on each ps the same nonce as the chief, and the one that "
+            "the ps itself recorded"
+        ),
+        fails="a worker read another nonce, or never met a ps",
+        unknown="a worker's `peers_ready` is missing",
+        advice=f"Workers used different parameter servers: each group trained a model of its own. {DEPLOY}",
+        programs="if psfleet observed its sessions, for the ps that it uses",
+    )
+)
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
     """Every worker with a session read, on each ps of the run, a nonce that the chief read there, too."""
     of_chief = _nonces(run.chief, "ps_nonces")
@@ -63,7 +76,16 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
             findings.add(f"{worker.name} met a {name} that is not the one of these records", certain=ps.whole)
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds="of each two workers, one read on the ps the nonce of the other",
+        fails="they read nonces of processes that are not in these records, or no nonce of each other",
+        unknown="a worker's `peers_ready` is missing",
+        advice=f"Workers did not find each other on the parameter servers. {DEPLOY}",
+        programs="if psfleet observed its sessions",
+    )
+)
 def workers_met(findings: Findings, run: Run) -> Good:
     """In each pair of workers, one read a nonce that only the other had; one client read those of all.
 
@@ -93,7 +115,16 @@ def workers_met(findings: Findings, run: Run) -> Good:
     return good, {"nonces": {name: sorted(nonces) for name, nonces in own.items()}}
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds="each client found on its server the nonce of this server",
+        fails="it found another nonce",
+        unknown="the client did not record it",
+        advice=f"A client used another server than its own. {DEPLOY}",
+        models="with `existing_servers`",
+    )
+)
 def servers_met(findings: Findings, run: Run) -> Good:
     """Each client that used a server of its own read from it the nonce that this server had drawn."""
     found: dict[str, list[int]] = {}
@@ -110,7 +141,19 @@ def servers_met(findings: Findings, run: Run) -> Good:
     return f"{listed(found)} used the server of these records", {"server_nonces": found}
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds="each worker contributed at least `minimum_share` of an equal share",
+        fails="a worker contributed less",
+        unknown="the counts are missing",
+        advice=(
+            "A worker did far less than the others. Look at its host's load and network, give it a "
+            "smaller trainer_batch_size, or accept it with training_evidence_minimum_share."
+        ),
+        programs="if every worker (and a chief) recorded steps, by these steps",
+    )
+)
 def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """No worker did almost nothing: each has `minimum_share` of an equal share of all contributions.
 
@@ -164,7 +207,16 @@ def _longest_away(worker: TaskRecords) -> float:
     return max([*within, *between], default=0.0)
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds="all workers were training during `minimum_overlap` of the global steps",
+        fails="they trained one after the other, or one joined late",
+        unknown="a worker's steps are missing",
+        advice="A worker joined late or left early: see the timeline. Raise trainer_steps for a short run.",
+        programs="if every worker (and a chief) recorded steps",
+    )
+)
 def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """All workers were training during at least `minimum_overlap` of the run's global steps.
 
@@ -206,7 +258,16 @@ def _steps_during(worker: TaskRecords) -> int:
     return sum(max(end - begin, 0) for begin, end in reaches)
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds="while each worker trained, more gradients went into the global step than its own",
+        fails="a worker moved the global step alone",
+        unknown="a worker's steps are missing",
+        advice=f"A worker moved the global step alone. {DEPLOY}",
+        programs="if every worker (and a chief) recorded steps",
+    )
+)
 def steps_interleave(findings: Findings, run: Run) -> Good:
     """While each worker trained, the global step also received gradients of others."""
     recorded = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]

@@ -3,12 +3,32 @@
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
-from psfleet.evidence.answer import Findings, Good, check, counted
+from psfleet.evidence.answer import Findings, Good, counted
+from psfleet.evidence.card import DEPLOY, Card, Group, check
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import Window
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "each recorded step can have its own global step among those of its window. Workers that each"
+            " move a global step of their own record more steps in some range than it has numbers"
+        ),
+        fails="there are more recorded steps in a range than global steps",
+        unknown="a worker's records are incomplete",
+        advice=(
+            "The workers recorded more steps than the global step counted: each worker moved its own "
+            f"global step. {DEPLOY}"
+        ),
+        models="",
+        programs=(
+            "if every worker recorded steps, the global step never fell, and no condition decides whether"
+            " a run is a step"
+        ),
+    )
+)
 def steps_numbered(findings: Findings, run: Run) -> Good:
     """Each recorded step has a global step of its own, among those that were made in its window.
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from psfleet.evidence.answer import Findings, Good, check, listed
+from psfleet.evidence.answer import Findings, Good, listed
+from psfleet.evidence.card import TRAIN_ANEW, Card, Group, check
 from psfleet.evidence.contributions import steps_of_broken_sessions, unrecorded_spans
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.sharing import has_steps
@@ -90,7 +91,18 @@ class _Comparison(NamedTuple):
     most: int
 
 
-@check
+@check(
+    Card(
+        Group.SHARING,
+        holds=(
+            "while each worker trained, the others recorded as many steps as moved the global step beside"
+            " its own"
+        ),
+        fails="the global step moved by more or fewer steps than the others recorded",
+        unknown="a worker's records are incomplete",
+        advice=f"The global step moved further than the workers' records account for. {TRAIN_ANEW}",
+    )
+)
 def steps_accounted(findings: Findings, run: Run) -> Good:
     """While a worker trained, others took as many steps as their own records show.
 

@@ -10,6 +10,7 @@ from typing import Any
 from psfleet.evidence import convergence, final_model, record_checks, sharing
 from psfleet.evidence.absences import in_words as away_in_words
 from psfleet.evidence.answer import Answer, counted
+from psfleet.evidence.card import Group, checks_of
 from psfleet.evidence.contributions import contributions_add_up
 from psfleet.evidence.early_end import early_end_of
 from psfleet.evidence.endings import HOST
@@ -35,22 +36,7 @@ PROVEN, COMPLETED, NOT_PROVEN, CANNOT_TELL = "proven", "completed", "not proven"
 EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
 FILE_NAME = "verdict.json"
 
-_SHARING = {
-    "same_parameter_servers",
-    "parameters_shared",
-    "workers_met",
-    "workers_trained",
-    "servers_met",
-    "contributions_add_up",
-    "fair_shares",
-    "workers_overlap",
-    "steps_interleave",
-    "steps_accounted",
-    "steps_numbered",
-    "fingerprints_agree",
-    "tasks_exchanged",
-}
-_CONVERGENCE = {"loss_finite", "loss_fell", "loss_settled", "model_converged"}
+_SHARING, _CONVERGENCE = checks_of(Group.SHARING), checks_of(Group.CONVERGENCE)
 # (checks, what the headline says if one of them fails), the gravest first.
 _Gravest = tuple[tuple[Set[str], str], ...]
 

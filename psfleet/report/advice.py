@@ -1,15 +1,14 @@
-"""The advice for each check that can fail, with the texts of advice.toml."""
+"""The advice for the checks that keep a run from being proven."""
 
 from collections.abc import Iterable
-from pathlib import Path
-
-import tomllib
 
 from psfleet.evidence.answer import Answer
+from psfleet.evidence.card import CARDS
 
-_TEXTS = tomllib.loads(Path(__file__).with_name("advice.toml").read_text(encoding="utf-8"))
-_ADVICE = {check: text.format(**_TEXTS["words"]) for check, text in _TEXTS["advice"].items()}
-_ELSEWHERE = "docs/verdict.md says what this check asks for."
+_UNREADABLE = (
+    "The run cannot be judged without it. Copy the whole folder again from where the run was collected, or "
+    "collect the run again while its hosts have it: ansible-playbook train.yml -e run_id=ID."
+)
 
 
 def next_steps(failing: Iterable[Answer], problem: str, most: int = 6) -> tuple[tuple[str, str], ...]:
@@ -18,8 +17,8 @@ def next_steps(failing: Iterable[Answer], problem: str, most: int = 6) -> tuple[
     If a `problem` keeps the whole run from being judged, return the advice about that.
     """
     if problem:
-        return ((problem, _TEXTS["words"]["unreadable"]),)
+        return ((problem, _UNREADABLE),)
     checks_of: dict[str, list[str]] = {}
     for answer in failing:
-        checks_of.setdefault(_ADVICE.get(answer.check, _ELSEWHERE), []).append(answer.check.replace("_", " "))
+        checks_of.setdefault(CARDS[answer.check].advice, []).append(answer.check.replace("_", " "))
     return tuple((", ".join(names), advice) for advice, names in checks_of.items())[:most]

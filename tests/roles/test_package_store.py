@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Path:
     show = {"debug": {"msg": message}, "run_once": True}
     role = "psfleet.cluster.package_store"
     told = {"psfleet_requirements": {"environment": "{{ its_environment }}"}, "cacheable": True}
-    variables = {"cluster_programs": []}
+    variables: dict[str, list[str]] = {"cluster_programs": []}
     written_play(tmp_path, show, roles=[role], pre_tasks=[{"set_fact": told}], vars=variables)
     return tmp_path
 

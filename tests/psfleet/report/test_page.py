@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from psfleet.evidence.answer import Answer
+from psfleet.evidence.card import CARDS
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import judge_run
@@ -130,22 +132,12 @@ def test_failed_checks_come_first_and_have_advice(run: Path) -> None:
     assert "Lower trainer_learning_rate" in page.text
 
 
-def test_every_check_has_its_own_advice(run: Path) -> None:
-    wanted = {"log_patterns": [{"tasks": "*", "pattern": "x"}], "goals": {"loss": {"maximum": 1}}}
-    settings = EvidenceSettings.from_mapping(wanted)
-    (run / "manifest.json").write_text('{"version": 1, "run_id": "night-1", "files": {}}')
-    ending = {"name": "ps0", "alive": False, "failed": False, "exit_code": 0}
-    (run / "tasks.json").write_text(json.dumps([ending | {"bytes_received": 1, "bytes_sent": 1}]))
-    checks = list(judge_run(read_run(run), settings).checks)
-    (run / "settings.json").write_text(json.dumps({"training": {}, "program": {"file": "train.py"}}))
-    checks += judge_run(read_run(run), settings).checks
-    assert {"goals_reached", "tasks_exchanged", "log_patterns"} <= {check.check for check in checks}
-    for check in checks:
-        ((names, advice),) = next_steps([check], problem="")
-        assert names == check.check.replace("_", " ")
-        assert "docs/verdict.md" not in advice, (
-            f"{check.check}: psfleet/report/advice.toml has nothing for it"
-        )
+def test_a_failing_check_is_named_with_the_advice_of_its_card() -> None:
+    answers = [Answer(name, False, "") for name in ("loss_fell", "loss_settled", "workers_met")]
+    assert next_steps(answers, problem="") == (
+        ("loss fell, loss settled", CARDS["loss_fell"].advice),
+        ("workers met", CARDS["workers_met"].advice),
+    )
 
 
 def test_the_page_needs_no_network_and_no_script(drawn: Path) -> None:

@@ -1,0 +1,88 @@
+"""A check of the verdict: a function, and a card that says in words what its answers mean."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from psfleet.evidence.answer import Answer, Findings, Good, listed
+
+Parameters = ParamSpec("Parameters")
+
+ALWAYS = "always"
+# Advice that several checks give.
+TRAIN_ANEW = "Train again under a new run id: ansible-playbook train.yml -e run_id=NAME."
+READ_THE_LOGS = "Read the end of the log of each task named here: logs/ in the run's folder, and below."
+DEPLOY = (
+    "Deploy to all hosts again, so that each has the same plan and release: ansible-playbook deploy.yml. "
+    "Then train under a new run id."
+)
+LOOK_AT_THE_LOSS = (
+    "Look at the loss: if it still falls, raise trainer_steps; if it jumps or rises, lower "
+    "trainer_learning_rate. Both are set in inventory/<name>/group_vars/tf_cluster.yml."
+)
+
+
+class Group(Enum):
+    """What a check is about. The headline of a verdict names the gravest group in which a check failed."""
+
+    RECORDS = "whether these are the run's records, and it ended well"
+    SHARING = "whether the workers trained one model together"
+    GRADIENTS = "whether the workers pushed the gradients of their loss"
+    CONVERGENCE = "whether the model learned"
+    EVALUATION = "whether somebody else finds the same model"
+    FILES = "whether the files are those that were collected"
+    LOGS = "whether the logs match"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What people read of a check: when its answer is true (`holds`), false (`fails`) or `unknown`.
+
+    `advice` says what to do if it is not true. `models` and `programs` say of which runs it is asked: ALWAYS,
+    a condition, or "" for never. docs/verdict.md and the report are made from it.
+    """
+
+    group: Group
+    holds: str
+    fails: str
+    unknown: str
+    advice: str
+    models: str = ALWAYS
+    programs: str = ""
+
+
+# The card of each check, by its name, in the order in which Python reads the checks.
+CARDS: dict[str, Card] = {}
+
+
+def check(
+    card: Card,
+) -> Callable[[Callable[Concatenate[Findings, Parameters], Good]], Callable[Parameters, Answer]]:
+    """Make a check, with the function's name, of a function that collects findings.
+
+    The answer is false with all contradictions, else unknown with all that is missing, else true with what
+    the function returns.
+    """
+
+    def with_card(
+        question: Callable[Concatenate[Findings, Parameters], Good],
+    ) -> Callable[Parameters, Answer]:
+        @wraps(question)
+        def answer(*arguments: Parameters.args, **by_name: Parameters.kwargs) -> Answer:
+            findings = Findings()
+            good, evidence = question(findings, *arguments, **by_name)
+            ok = False if findings.wrong else None if findings.lacking else True
+            detail = listed([*findings.wrong, *findings.lacking]) or good
+            return Answer(question.__name__, ok, detail, evidence)
+
+        CARDS[question.__name__] = card
+        return answer
+
+    return with_card
+
+
+def checks_of(group: Group) -> set[str]:
+    """Return the names of the checks of a group."""
+    return {name for name, card in CARDS.items() if card.group is group}
