@@ -15,7 +15,7 @@ import numpy as np
 from trainer.doctor import NO_GPU
 from trainer.host.check import Check
 from trainer.host.error_lines import error_in_short
-from trainer.host.gpu_checks import JIT_DRIVER
+from trainer.host.gpu_support import JIT_DRIVER
 from trainer.process import gpus
 from trainer.process.loading import loading_tensorflow
 

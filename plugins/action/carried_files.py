@@ -11,7 +11,7 @@ from ansible.utils.display import Display
 
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
 from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
-from trainer.host.disk_space import readable
+from trainer.host.wording import readable
 
 from ..plugin_utils.actions import HostAction
 

@@ -33,8 +33,7 @@ from ansible.utils.display import Display
 from psfleet.run import start, task_files  # noqa: F401
 from psfleet.watch import task_states  # noqa: F401
 from psfleet.watch.terminal import escape_all_messages
-from trainer.host.disk_space import readable
-from trainer.host.wording import first_of
+from trainer.host.wording import first_of, readable
 
 COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .host.check import Finding, failed, ok, warning
-from .host.disk_space import existing_parent, lacking_space, login_home, readable
+from .host.disk_space import existing_parent, lacking_space, login_home
+from .host.wording import readable
 
 # Enough for records, logs and checkpoints of small models; a tenth of it does not even suffice for records.
 BYTES_OF_RUNS = 1_000_000_000

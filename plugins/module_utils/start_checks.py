@@ -8,8 +8,9 @@ from typing import Any
 
 from .host.check import Check
 from .host.host_checks import data_check, memory_check
-from .host.host_facts import parse_memory, read_memory_limit, text_of
+from .host.memory import parse_memory, read_memory_limit
 from .host.port_checks import port_check, read_port_facts, running_units, task_ports
+from .host.whole_files import text_of
 from .metrics_timer import MEND_DIRECTORY, directory_problem
 
 

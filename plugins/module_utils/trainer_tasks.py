@@ -12,13 +12,7 @@ from typing import Any
 
 from .host.boots import boot_file, rebooted_since
 from .host.content_directory import HASH_DIGITS
-from .host.deployment import (
-    MOST_BYTES_OF_PLAN,
-    deployed_plan,
-    in_use,
-    installed_tensorflow,
-    lacks_cuda,
-)
+from .host.deployment import MOST_BYTES_OF_PLAN, deployed_plan, in_use, installed_tensorflow, lacks_cuda
 from .host.disk_space import LEAST_ROOM, lacking_space
 from .host.fence_state import fence_problem, forget_refused, refused_connections
 from .host.lease import FILE, time_of_reading

@@ -87,7 +87,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.name_checks import names_in, resolve_names
 from ..module_utils.host.peer_probes import Peer, bind, listen_apart, probe_all, this_machine
-from ..module_utils.host.port_checks import is_doctor, read_port_facts, running_units, task_ports
+from ..module_utils.host.port_checks import is_doctor, running_units, task_ports
+from ..module_utils.host.port_holders import read_holders
 from ..module_utils.module import made
 
 ARGUMENTS: dict[str, Any] = {
@@ -102,7 +103,7 @@ def listening(values: dict[str, Any]) -> dict[str, Any]:
     """Listen at the ports that are free and whose tasks do not run, since a task may be about to listen."""
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)
-    holders = read_port_facts([task.port for task in tasks]).holders
+    holders = read_holders([task.port for task in tasks])
     held = {holder.port for holder in holders if not is_doctor(holder)}
     idle = [task for task in tasks if task.port not in held and not running.keys() & set(task.units)]
     servers, listener = bind([task.port for task in idle]), {}

@@ -89,14 +89,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.builder import BUILDER, TRIER, lend, run_step, take_over
-from ..module_utils.host.content_directory import (
-    file_sha256,
-    locked,
-    point,
-    points_to,
-    sync_directory,
-    unpack,
-)
+from ..module_utils.host.content_directory import locked, point, points_to, sync_directory, unpack
 from ..module_utils.host.disk_space import lacking_space, login_home
 from ..module_utils.host.installation import (
     empty_command,
@@ -106,6 +99,7 @@ from ..module_utils.host.installation import (
     unpack_filled,
 )
 from ..module_utils.host.passed_archive import Archive, NoNeighbourError, by_login, take
+from ..module_utils.host.whole_files import file_sha256
 from ..module_utils.module import made
 
 ARGUMENTS: dict[str, Any] = {

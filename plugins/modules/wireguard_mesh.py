@@ -61,10 +61,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask, text_of
+from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask
 from ..module_utils.host.mesh import CONFIGURATION, Peer, configuration, dump, mesh_problem, of_interface
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import show_units, systemctl
+from ..module_utils.host.whole_files import text_of
 from ..module_utils.module import made
 
 ARGUMENTS: dict[str, Any] = {

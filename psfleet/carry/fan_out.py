@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainer.host.disk_space import readable
+from trainer.host.wording import readable
 
 # The states of a host. A host that takes the archive, or has all of it, passes it on.
 WAITS, IS_SENT, TAKES, HAS = "waits", "is sent", "takes", "has"

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
-from trainer.host.content_directory import file_sha256, files_below
+from trainer.host.content_directory import files_below
+from trainer.host.whole_files import file_sha256
 
 
 class CarriedFile(NamedTuple):

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainer.host.content_directory import file_sha256
+from trainer.host.whole_files import file_sha256
 
 # The space that the interpreter itself and uv's records need.
 SPARE_BYTES = 20_000_000

@@ -14,9 +14,11 @@ from psfleet.carry.long_step import MEGABYTE, report_progress
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
 from psfleet.carry.wheels import fitting, obtain, require_own_modules, size_below
-from trainer.host.content_directory import HASH_DIGITS, file_sha256, locked
-from trainer.host.disk_space import lacking_space, readable
+from trainer.host.content_directory import HASH_DIGITS, locked
+from trainer.host.disk_space import lacking_space
 from trainer.host.environment import HostEnvironment
+from trainer.host.whole_files import file_sha256
+from trainer.host.wording import readable
 
 # Another deployment may be downloading gigabytes. Its lock ends with its process.
 LOCK_TIMEOUT_SECONDS = 4 * 3600

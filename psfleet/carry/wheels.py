@@ -17,9 +17,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from psfleet.carry.locks import Pinned, lock_text
 from psfleet.carry.long_step import REPORT_SECONDS, report_progress
 from psfleet.carry.pip_settings import pip_environment, without_passwords
-from trainer.host.content_directory import file_sha256
-from trainer.host.disk_space import readable
 from trainer.host.environment import HostEnvironment
+from trainer.host.whole_files import file_sha256
+from trainer.host.wording import readable
 
 # Every supported host has a newer glibc than 2.28; a wheel may be built for any older one.
 NEWEST_GLIBC_MINOR = 28

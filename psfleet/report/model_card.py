@@ -5,7 +5,7 @@ from typing import Any
 
 from psfleet.evidence.exported_model import Exported
 from trainer.contract.export import SIGNATURE
-from trainer.host.disk_space import readable
+from trainer.host.wording import readable
 
 
 def model_card(exported: Exported, verdict: str, name: str, checkpoint: str) -> str:

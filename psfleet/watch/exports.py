@@ -17,10 +17,9 @@ from psfleet.run.going_on import RefusedError
 from psfleet.run.start import in_the_way
 from trainer.contract.export import EXPORT, PROGRAM, program_fingerprint, signature_name
 from trainer.contract.json_files import read_object
-from trainer.host.disk_space import readable
 from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.saved_places import SAVED
-from trainer.host.wording import first_of
+from trainer.host.wording import first_of, readable
 
 _SIGNS = "_.=,+@:/-"
 _NAMES, _NO_NAME = re.compile(rf"[A-Za-z0-9{_SIGNS}]{{1,1000}}"), re.compile(r"[^A-Za-z0-9_.-]")

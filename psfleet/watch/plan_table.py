@@ -5,7 +5,7 @@ from typing import Any
 
 from psfleet.run.held_tables import held_by_tasks
 from trainer.contract.plan import ClusterPlan
-from trainer.host.disk_space import readable
+from trainer.host.wording import readable
 
 MOST_TASKS = 40
 

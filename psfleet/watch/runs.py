@@ -11,9 +11,9 @@ from psfleet.run.folder import state_of, was_left_out
 from psfleet.watch.status import NO_ANSWER, NO_RUN, has_answered, silent_hosts
 from psfleet.watch.wording import in_a_line
 from trainer.contract.json_files import read_object
-from trainer.host.disk_space import readable, taken
+from trainer.host.disk_space import taken
 from trainer.host.task_traces import number
-from trainer.host.wording import counted, first_of
+from trainer.host.wording import counted, first_of, readable
 
 NOT_HERE = "not here"  # only hosts know of the run
 # Whether something was left out -> the word for it. An older psfleet did not record it.

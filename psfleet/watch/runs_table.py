@@ -8,8 +8,7 @@ from rich.console import RenderableType
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.runs import RunList
 from psfleet.watch.status_table import UNKNOWN, Columns, table_of
-from trainer.host.disk_space import readable
-from trainer.host.wording import first_of
+from trainer.host.wording import first_of, readable
 
 _COLUMNS: Columns = {
     "RUN": lambda row: row.run_id,

@@ -9,8 +9,7 @@ from rich.table import Table
 from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
 from psfleet.watch.status import ClusterStatus, TaskRow
 from psfleet.watch.wording import duration
-from trainer.host.disk_space import readable
-from trainer.host.wording import first_of, grouped
+from trainer.host.wording import first_of, grouped, readable
 
 SHORTEST_MESSAGE = 8
 REASONS_SHOWN = 10

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .whole_files import BLOCK_BYTES, add_content
+
 HASH_DIGITS = 12
 # Not part of a program's content: byte code; names that begin with a dot, such as .git; and the lock of the
 # program's requirements, which a deployment writes after it has computed the program's hash.
 BYTE_CODE = "__pycache__"
 LOCK_SUFFIX = ".psfleet.lock"
-BLOCK_BYTES = 1 << 20
 
 
 def files_below(root: Path, *, hidden: bool = True) -> dict[str, Path]:
@@ -77,21 +78,8 @@ def content_hash(root: Path) -> str:
     digest = hashlib.sha256()
     for name, path in content_files(root).items():
         digest.update(f"{name}\0{path.stat().st_size}\0".encode())
-        _add_content(digest, path)
+        add_content(digest, path)
     return digest.hexdigest()[:HASH_DIGITS]
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file of any size, in hex digits."""
-    digest = hashlib.sha256()
-    _add_content(digest, path)
-    return digest.hexdigest()
-
-
-def _add_content(digest: hashlib._Hash, path: Path) -> None:
-    with path.open("rb") as stream:
-        while block := stream.read(BLOCK_BYTES):
-            digest.update(block)
 
 
 def unpack(archive: Path, folder: Path) -> None:

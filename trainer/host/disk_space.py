@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from .wording import readable
+
 # The least free bytes with which a run can write its files.
 LEAST_ROOM = 1_000_000
-UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def existing_parent(path: Path) -> Path:
@@ -82,11 +83,3 @@ def _below(*folders: Path) -> Iterator[os.stat_result]:
             for name in (".", *files):
                 with suppress(FileNotFoundError):  # another process may change the folder meanwhile
                     yield os.lstat(os.path.join(parent, name))  # noqa: PTH118 - a Path takes much longer
-
-
-def readable(size: int) -> str:
-    """Return a number of bytes with a unit, such as "1.5 GB"."""
-    for factor, unit in UNITS:
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"

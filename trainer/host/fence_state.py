@@ -11,12 +11,13 @@ from pathlib import Path
 
 from .check import Finding, failed, ok, skipped
 from .deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
-from .host_facts import SECONDS_TO_ANSWER, ask, text_of
+from .host_facts import SECONDS_TO_ANSWER, ask
 from .mesh import CONFIGURATION, dump, mesh_problem
 from .name_checks import name_check, names_in, resolve_names
 from .peer_probes import source_address
 from .port_fence import IP, REFUSED_AT, Fence, ruleset, to_ip
 from .task_traces import object_in, read_object
+from .whole_files import text_of
 from .wording import first_of
 
 RULES, RECORD = "fence.nft", "fence.json"

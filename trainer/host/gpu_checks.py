@@ -6,17 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
+from .gpu_support import FIRST_UNSUPPORTED_CAPABILITY, JIT_DRIVER, OLDEST_CAPABILITY, OLDEST_DRIVER
 from .nvidia import Gpu, GpuFacts
 from .systems.system import System
 from .wording import dotted
 
 GPU_MACHINE = "x86_64"
-# The compute capabilities of the wheel of TensorFlow 2.21, and the oldest driver for its CUDA 12.
-OLDEST_CAPABILITY = (6, 0)
-FIRST_UNSUPPORTED_CAPABILITY = (10, 0)
-OLDEST_DRIVER = 525
-# The first driver of CUDA 12.5. Older drivers run code for CUDA 12, but may not compile its PTX.
-JIT_DRIVER = 555
 UVM_NODE = "/dev/nvidia-uvm"
 
 if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations

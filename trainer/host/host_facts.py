@@ -16,6 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .memory import parse_memory, read_memory_limit
+from .whole_files import text_of
+
 # The system's own directories; a unit does not see what a user puts before them in PATH.
 SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
@@ -24,8 +27,6 @@ PROGRAMS = ("systemctl", "sshd", "ssh", "ssh-keygen", "nft", "tail", "sleep", "c
 # Programs for WireGuard; if the kernel lacks WireGuard, wireguard-go is needed, too.
 MESH_PROGRAMS = ("wg", "wg-quick", "ip")
 SECONDS_TO_ANSWER = 20.0
-# cgroup v1 writes "no limit" as the largest number of pages, which is above this.
-NO_LIMIT_BYTES = 2**60
 
 
 @dataclass(frozen=True)
@@ -149,24 +150,6 @@ def parse_version(program: str, words: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups() if part) if match else ()
 
 
-def parse_memory(meminfo: str) -> int | None:
-    """Return MemTotal of /proc/meminfo in bytes; None if it is missing."""
-    kilobytes = first_value(meminfo, "MemTotal").rpartition(" kB")[0]
-    return int(kilobytes) * 1024 if kilobytes.isdigit() else None
-
-
-def read_memory_limit(root: Path) -> int | None:
-    """Return the memory limit in bytes of the host's root control group (v2, then v1); None without a limit.
-
-    Only a container has a limit there. Those of services and slices do not count.
-    """
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        text = text_of(root / "sys/fs/cgroup" / name).strip()
-        if text.isdigit() and int(text) < NO_LIMIT_BYTES:
-            return int(text)
-    return None
-
-
 def read_pythons(root: Path) -> tuple[Interpreter, ...]:
     """Return the system's Pythons that start and have the version in their names, the oldest first."""
     found: dict[str, Interpreter] = {}
@@ -215,14 +198,6 @@ def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
             process.communicate(timeout=1)
         return 124, "", f"{name} did not answer within {seconds:g} s"
     return process.returncode, printed, complaint
-
-
-def text_of(file: Path) -> str:
-    """Return the content of a file; "" if it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _missing(root: Path, programs: Sequence[str]) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""The memory that a host has, and what to do about a task for which that is too little."""
+"""The memory that a host has."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from .host_facts import parse_memory, read_memory_limit, text_of
+from .whole_files import text_of
 
-_GIB = 1 << 30
+# cgroup v1 writes "no limit" as the largest number of pages, which is above this.
+NO_LIMIT_BYTES = 2**60
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
@@ -15,8 +17,19 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
     return min((size for size in known if size is not None), default=None)
 
 
-def memory_remedy(root: Path = Path("/")) -> str:
-    """Return how much memory the host under `root` has for its tasks, and what helps, in a sentence."""
-    least = memory_bytes(root)
-    has = "its host has too little memory" if least is None else f"its host has {least / _GIB:.1f} GiB"
-    return f"{has}: a smaller batch or model, fewer tasks on this host, or more memory helps"
+def parse_memory(meminfo: str) -> int | None:
+    """Return MemTotal of /proc/meminfo in bytes; None if it is missing."""
+    match = re.search(r"^MemTotal[ \t]*:[ \t]*([0-9]+) kB", meminfo, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def read_memory_limit(root: Path) -> int | None:
+    """Return the memory limit in bytes of the host's root control group (v2, then v1); None without a limit.
+
+    Only a container has a limit there. Those of services and slices do not count.
+    """
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        text = text_of(root / "sys/fs/cgroup" / name).strip()
+        if text.isdigit() and int(text) < NO_LIMIT_BYTES:
+            return int(text)
+    return None

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .check import Finding, failed, ok, warning
-from .host_facts import ask, text_of
+from .host_facts import ask
+from .whole_files import text_of
 from .wording import counted, first_of
 
 # The sources of /etc/nsswitch.conf that work in a task's sandbox. Others, such as mdns4 and sss, ask a

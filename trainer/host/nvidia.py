@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .host_facts import ask, find_program, text_of
+from .host_facts import ask, find_program
+from .whole_files import text_of
 
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # PCI's class of VGA, 3D and other display controllers

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .host_facts import text_of
+from .whole_files import text_of
 from .wording import grouped
 
 ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN = "answered", "open", "refused", "no answer", "unknown name"

@@ -1,4 +1,4 @@
-"""Formatting of texts for people: groups, counts, versions, and shortened texts and lists."""
+"""Formatting of texts for people: groups, counts, sizes, versions, and shortened texts and lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
@@ -20,6 +21,14 @@ def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, such as "1 time" or "2 times"; the plural of "ps" is "ps"."""
     return f"{count} {noun}{'' if count == 1 or noun == 'ps' else 's'}"
+
+
+def readable(size: int) -> str:
+    """Return a number of bytes with a unit, such as "1.5 GB"."""
+    for factor, unit in UNITS:
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"
 
 
 def dotted(version: Iterable[int]) -> str:

@@ -22,11 +22,10 @@ import tensorflow as tf
 from trainer.contract.exit_codes import OUT_OF_MEMORY, PROGRAM
 from trainer.contract.export import CARD, EXPORT, SIGNATURE, VERSION
 from trainer.contract.json_files import write_json
-from trainer.host.content_directory import file_sha256
-from trainer.host.disk_space import readable
 from trainer.host.error_lines import last_words
 from trainer.host.memory import memory_bytes
-from trainer.host.wording import first_of
+from trainer.host.whole_files import file_sha256
+from trainer.host.wording import first_of, readable
 from trainer.model import served
 from trainer.model.checkpoint_parts import MOST_BYTES, bytes_of, parts_of
 from trainer.model.evaluation import EVALUATION_BATCH, FinalModel, values_for

@@ -2,12 +2,15 @@
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from trainer.contract.exit_codes import FAILURE_CLASSES, OUT_OF_MEMORY, PROGRAM
 from trainer.contract.records import RecordWriter
 from trainer.host.error_lines import error_in_short, is_out_of_memory
-from trainer.host.memory import memory_remedy
+from trainer.host.memory import memory_bytes
 from trainer.process.console import say
+
+_GIB = 1 << 30
 
 
 class _Ending(Exception):  # noqa: N818 - not every end is an error
@@ -36,6 +39,13 @@ def failure_of(error: Exception) -> TaskFailure:
     if isinstance(error, MemoryError) or is_out_of_memory(reason):
         return TaskFailure(OUT_OF_MEMORY, f"{reason}\n{memory_remedy()}")
     return TaskFailure(PROGRAM, reason)
+
+
+def memory_remedy(root: Path = Path("/")) -> str:
+    """Return how much memory the host under `root` has for its tasks, and what helps, in a sentence."""
+    least = memory_bytes(root)
+    has = "its host has too little memory" if least is None else f"its host has {least / _GIB:.1f} GiB"
+    return f"{has}: a smaller batch or model, fewer tasks on this host, or more memory helps"
 
 
 def with_failure_record(work: Callable[[], int], records: RecordWriter, task: str) -> int:

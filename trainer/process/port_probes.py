@@ -1,13 +1,14 @@
 """Probes whether other tasks' ports answer, and whether another user holds a task's own port."""
 
 import errno
+import os
 import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from trainer.contract.exit_codes import CLUSTER_BROKE
-from trainer.host.port_checks import stranger_at
+from trainer.host.port_holders import in_words, read_holders, user_of
 from trainer.process.cluster import split_address
 from trainer.process.failure import TaskFailure
 
@@ -69,3 +70,15 @@ def require_own(task: str, address: str) -> None:
     if stranger := stranger_at(port):
         remedy = f"stop that; as root `ss -ltnp sport = :{port}` on this host shows it"
         raise TaskFailure(CLUSTER_BROKE, f"{task} cannot listen on port {port}, held by {stranger}: {remedy}")
+
+
+def stranger_at(port: int) -> str:
+    """Return which other user holds a port, and by what; "" if it is free, root's, or this user's.
+
+    TensorFlow itself would still listen if another user holds the port only for one address or family.
+    """
+    trusted = {0, os.geteuid()}
+    strangers = [holder for holder in read_holders([port]) if holder.uid not in trusted]
+    if not strangers:
+        return ""
+    return f"user {user_of(strangers[0])}, by {in_words(strangers[0])}"

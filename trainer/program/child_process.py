@@ -20,8 +20,8 @@ from trainer.contract.exit_codes import (
     USAGE,
 )
 from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory, last_words
-from trainer.host.memory import memory_remedy
 from trainer.process.console import say
+from trainer.process.failure import memory_remedy
 from trainer.process.lost_connection import is_lost_connection
 from trainer.program.usage_errors import usage_alone_in, usage_error_in
 

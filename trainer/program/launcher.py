@@ -21,7 +21,7 @@ from trainer.contract.plan import JOBS
 from trainer.contract.program_arguments import filled, placeholders
 from trainer.contract.program_run import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
-from trainer.host.port_checks import read_port_facts
+from trainer.host.port_holders import read_holders
 from trainer.host.task_units import ONLY_SERVES
 from trainer.process import gpus
 from trainer.process.cluster import PROGRAM_CHIEF, split_address
@@ -245,7 +245,7 @@ class _Launcher:
 
         def tick() -> None:
             if self._ping() and not process.served:
-                process.served = bool(read_port_facts([self._port]).holders)
+                process.served = bool(read_holders([self._port]))
 
         try:
             return process.wait(self._stop, tick)

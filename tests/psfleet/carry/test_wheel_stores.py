@@ -21,8 +21,8 @@ from psfleet.carry.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, 
 from tests.psfleet.carry.long_steps import report_at_the_end
 from tests.psfleet.carry.made_wheels import lock_line, make_wheel
 from trainer.host.content_directory import locked
-from trainer.host.disk_space import readable
 from trainer.host.environment import DEVICES, HostEnvironment
+from trainer.host.wording import readable
 
 CPU = HostEnvironment("cpu", "3.11", "x86_64")
 

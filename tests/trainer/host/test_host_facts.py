@@ -20,8 +20,6 @@ from trainer.host.host_facts import (
     parse_os_release,
     parse_version,
     read_host_facts,
-    read_memory_limit,
-    text_of,
 )
 
 
@@ -130,26 +128,6 @@ def test_an_invalid_version_reads_as_empty() -> None:
     assert parse_version("systemd", "runit") == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "limit"),
-    [
-        ("memory.max", "1073741824\n", 2**30),
-        ("memory.max", "max\n", None),
-        ("memory/memory.limit_in_bytes", "536870912\n", 2**29),
-        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
-        ("memory.max", str(2**60), None),
-    ],
-)
-def test_the_limit_of_a_control_group_is_read(
-    tmp_path: Path, name: str, text: str, limit: int | None
-) -> None:
-    assert read_memory_limit(tmp_path) is None
-    file = tmp_path / "sys/fs/cgroup" / name
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    assert read_memory_limit(tmp_path) == limit
-
-
 def test_a_program_that_hangs_or_fails_gives_no_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,5 +152,3 @@ def test_a_program_runs_in_a_clean_environment_and_any_bytes_it_prints_are_read(
     told = dict(line.split("=", 1) for line in printed.splitlines())
     assert {name: told[name] for name in ENVIRONMENT} == ENVIRONMENT
     assert "LD_PRELOAD" not in told
-    (tmp_path / "file").write_bytes(b"\xff\xc3\xa9")
-    assert (text_of(tmp_path / "file"), text_of(tmp_path)) == ("\ufffd\u00e9", "")

@@ -1,22 +1,27 @@
-"""The memory that a host has for its tasks, and the remedy if that is too little."""
+"""The memory that a host has for its tasks."""
 
 from pathlib import Path
 
 import pytest
 
-from trainer.host.memory import memory_remedy
+from trainer.host.memory import read_memory_limit
 
 
 @pytest.mark.parametrize(
-    ("meminfo", "limit", "told"),
+    ("name", "text", "limit"),
     [
-        ("MemTotal: 8388608 kB\n", "", "its host has 8.0 GiB: "),
-        ("MemTotal: 8388608 kB\n", "1610612736", "its host has 1.5 GiB: "),
-        ("", "", "its host has too little memory: "),
+        ("memory.max", "1073741824\n", 2**30),
+        ("memory.max", "max\n", None),
+        ("memory/memory.limit_in_bytes", "536870912\n", 2**29),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+        ("memory.max", str(2**60), None),
     ],
 )
-def test_the_lowest_limit_of_memory_counts(tmp_path: Path, meminfo: str, limit: str, told: str) -> None:
-    for place, text in {"proc/meminfo": meminfo, "sys/fs/cgroup/memory.max": limit}.items():
-        (tmp_path / place).parent.mkdir(parents=True)
-        (tmp_path / place).write_text(text)
-    assert memory_remedy(tmp_path).startswith(told)
+def test_the_limit_of_a_control_group_is_read(
+    tmp_path: Path, name: str, text: str, limit: int | None
+) -> None:
+    assert read_memory_limit(tmp_path) is None
+    file = tmp_path / "sys/fs/cgroup" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert read_memory_limit(tmp_path) == limit

@@ -23,8 +23,8 @@ from trainer.contract.exit_codes import (
     USAGE,
 )
 from trainer.contract.settings import TrainingSettings
-from trainer.host.memory import memory_remedy
 from trainer.host.task_traces import written_exit_code
+from trainer.process.failure import memory_remedy
 from trainer.program import child_process, launcher
 from trainer.program.child_process import ProgramProcess
 
