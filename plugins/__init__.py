@@ -1,6 +1,6 @@
-"""Makes the packages `trainer` and `psfleet` importable: Ansible runs this before anything in plugins/.
+"""Makes `trainer`, `psfleet` and `plugins.module_utils` importable: Ansible runs this before anything here.
 
-Both lie beside this folder and are not installed.
+The packages are not installed: they lie in the same folder as `plugins`.
 """
 
 import sys

@@ -12,8 +12,8 @@ import pytest
 import tomllib
 import yaml
 
+from plugins.module_utils.content_directory import content_hash
 from tests.repository import ROOT
-from trainer.host.content_directory import content_hash
 
 SAFE = "inject_facts_as_vars = False\n"
 BIN = Path(sys.executable).parent

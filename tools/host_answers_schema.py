@@ -7,6 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from plugins.module_utils.environments.environment import every_environment
+from plugins.module_utils.people import BEGUN, PERSON
+from plugins.module_utils.systems import SYSTEMS
 from psfleet.run.host_answers import (
     ANSWERS,
     COMMON_FIELDS,
@@ -20,9 +23,6 @@ from psfleet.run.host_answers import (
     Fields,
 )
 from trainer.host.check import State
-from trainer.host.environment import every_environment
-from trainer.host.people import BEGUN, PERSON
-from trainer.host.systems import SYSTEMS
 from trainer.host.task_traces import MOST, RUN_ID
 
 Schema = Mapping[str, Any]

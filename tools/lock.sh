@@ -23,9 +23,9 @@ compile_for() {
     <<<"$requirement"
 }
 
-# environment EXPRESSION: print what trainer/host/environment.py says.
+# environment EXPRESSION: print what plugins/module_utils/environments/environment.py says.
 environment() {
-  .venv/bin/python -c "import trainer.host.environment as environment; print($1)"
+  .venv/bin/python -c "import plugins.module_utils.environments.environment as environment; print($1)"
 }
 
 lock_controller() {

@@ -21,7 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # mutmut signals processes by ids that another process may have got since, so it sees only its own.
 APART = ("/usr/bin/env", "unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-ROOMS = ("psfleet/evidence", "psfleet/inventory", "psfleet/carry", "trainer/host", "trainer/contract")
+ROOMS = (
+    "psfleet/evidence",
+    "psfleet/inventory",
+    "psfleet/carry",
+    "plugins/module_utils",
+    "trainer/host",
+    "trainer/contract",
+)
 # These start forty runs of TensorFlow.
 LEFT_OUT = "tests/psfleet/evidence/adversaries"
 NOTICED, UNNOTICED = {"killed", "timeout", "segfault"}, {"survived", "no tests", "suspicious"}
@@ -60,7 +67,7 @@ def copy_for(name: str, room: str) -> Path:
     if mark.exists() and mark.read_text() == digest.hexdigest():
         return copy
     shutil.rmtree(copy, ignore_errors=True)
-    packages = ["psfleet", "trainer"]
+    packages = ["psfleet", "trainer", "plugins"]
     for file in files:
         # mutmut copies these itself into the folder where it breaks and tests them.
         broken = file.split("/")[0] in {*packages, "tests", "pyproject.toml"}

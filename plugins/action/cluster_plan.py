@@ -13,8 +13,8 @@ from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
 from psfleet.run.held_tables import with_places
 from psfleet.run.person import person
-from trainer.host.content_directory import content_hash
 
+from ..module_utils.content_directory import content_hash
 from ..plugin_utils.actions import ControllerAction
 from ..plugin_utils.ansible_settings import settings_problem
 

@@ -9,8 +9,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from psfleet.carry.wheel_archive import plain
-from trainer.host.content_directory import content_files, content_hash
 
+from ..module_utils.content_directory import content_files, content_hash
 from ..plugin_utils.carrying import CarryingAction
 
 

@@ -10,8 +10,8 @@ from ansible.utils.display import Display
 from psfleet.carry.filled_environment import can_fill
 from psfleet.carry.own_cache import own_cache
 from psfleet.carry.wheel_stores import WheelStore
-from trainer.host.environment import HostEnvironment
 
+from ..module_utils.environments.environment import HostEnvironment
 from ..plugin_utils.actions import ControllerAction
 
 display = Display()

@@ -12,7 +12,8 @@ from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
 from psfleet.watch.task_states import failures
 from trainer.contract.exit_codes import UNIT_CODES
-from trainer.host.boots import write_boot_command
+
+from ..module_utils.tasks.boots import write_boot_command
 
 
 def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:

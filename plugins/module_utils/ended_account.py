@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from .host.host_facts import ask
+from .facts.host_facts import ask
 
 # The folders with cron's file for each account, and with a file for each job of `at`: on Debian, Red Hat,
 # SUSE.

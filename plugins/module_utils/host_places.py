@@ -11,12 +11,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .carried_record import PARTIAL, CarriedRecord
-from .host.content_directory import HASH_DIGITS
+from .content_directory import HASH_DIGITS
 from .host.safe_directory import opened
-from .host.saved_places import KEPT
-from .host.systems import SYSTEMS
 from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
+from .saved_places import KEPT
+from .systems import SYSTEMS
 
 _HASH = "[0-9a-f]" * HASH_DIGITS
 # Directory of the fact cluster_paths -> psfleet's files in it; anything else there is foreign.

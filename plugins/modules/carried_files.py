@@ -93,8 +93,8 @@ from typing import IO, Any, NamedTuple
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.carried_record import PARTIAL, CarriedRecord, RecordedFile
-from ..module_utils.host.content_directory import locked
-from ..module_utils.host.disk_space import lacking_space, login_home
+from ..module_utils.content_directory import locked
+from ..module_utils.disk_space import lacking_space, login_home
 from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, write
 from ..module_utils.host.task_traces import NO_LINK
 from ..module_utils.host.whole_files import BLOCK_BYTES

@@ -75,7 +75,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.content_directory import content_hash, locked, point, points_to, unpack
+from ..module_utils.content_directory import content_hash, locked, point, points_to, unpack
 from ..module_utils.module import made
 from ..module_utils.private_files import group_number, hide, is_private
 

@@ -131,10 +131,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.disk_check import disk_check
-from ..module_utils.doctor_units import ask_tensorflow, skipped
-from ..module_utils.host.check import Check, checks_of
-from ..module_utils.host.deployment import (
+from ..module_utils.checks.disk_check import disk_check
+from ..module_utils.checks.doctor_units import ask_tensorflow, skipped
+from ..module_utils.checks.gpu_checks import gpu_chain
+from ..module_utils.checks.host_checks import HostNeeds, data_check, host_chain, host_environment
+from ..module_utils.checks.name_checks import name_check, names_in, resolve_names
+from ..module_utils.checks.port_checks import port_check, read_port_facts, running_units, task_ports
+from ..module_utils.checks.ssh_checks import ssh_check
+from ..module_utils.deployment import (
     NOT_DEPLOYED,
     Deployment,
     Today,
@@ -142,17 +146,13 @@ from ..module_utils.host.deployment import (
     is_installed,
     read_deployment,
 )
-from ..module_utils.host.fence_state import fence_check
-from ..module_utils.host.gpu_checks import gpu_chain
-from ..module_utils.host.host_checks import HostNeeds, data_check, host_chain, host_environment
-from ..module_utils.host.host_facts import HostFacts, read_host_facts
-from ..module_utils.host.name_checks import name_check, names_in, resolve_names
-from ..module_utils.host.nvidia import read_gpu_facts
-from ..module_utils.host.peer_probes import end_listener
-from ..module_utils.host.port_checks import port_check, read_port_facts, running_units, task_ports
-from ..module_utils.host.ssh_checks import ssh_check
-from ..module_utils.host.systems import system_of
+from ..module_utils.facts.host_facts import HostFacts, read_host_facts
+from ..module_utils.facts.nvidia import read_gpu_facts
+from ..module_utils.host.check import Check, checks_of
 from ..module_utils.module import made
+from ..module_utils.network.fence_state import fence_check
+from ..module_utils.network.peer_probes import end_listener
+from ..module_utils.systems import system_of
 
 ARGUMENTS: dict[str, Any] = {
     "host": {"required": True},

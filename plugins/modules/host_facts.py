@@ -200,7 +200,7 @@ ansible_facts:
         system:
           returned: success
           type: dict
-          description: What roles take of its operating system, as `for_roles` of trainer/host/systems.
+          description: What roles take of its operating system, as `for_roles` of plugins/module_utils/systems.
     psfleet_gpus:
       description: The GPUs of its tasks, and NVIDIA's driver. It fails with what keeps the tasks
         from their GPUs.
@@ -210,7 +210,7 @@ ansible_facts:
         gpu_facts:
           returned: always
           type: dict
-          description: GpuFacts of trainer/host/nvidia.py or none.
+          description: GpuFacts of plugins/module_utils/facts/nvidia.py or none.
         checks:
           returned: always
           type: list
@@ -272,12 +272,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_look import look_at_gpus
+from ..module_utils.facts.gpu_look import look_at_gpus
+from ..module_utils.facts.host_requirements import look_at_requirements
+from ..module_utils.facts.ssh_identity import look_at_identity
 from ..module_utils.host.task_units import SystemdError
-from ..module_utils.host_requirements import look_at_requirements
 from ..module_utils.module import NOT_ROOT, made
-from ..module_utils.ssh_identity import look_at_identity
-from ..module_utils.trainer_tasks import LOOK, described
+from ..module_utils.tasks.trainer_tasks import LOOK, described
 
 ARGUMENTS: dict[str, Any] = {
     "found": {"type": "dict", "options": LOOK},

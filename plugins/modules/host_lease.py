@@ -69,7 +69,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.lease import LOST, Lease, give_back, read, renew, seconds_up, take, undo
+from ..module_utils.lease import LOST, Lease, give_back, read, renew, seconds_up, take, undo
 from ..module_utils.module import made
 
 ARGUMENTS: dict[str, Any] = {

@@ -77,7 +77,7 @@ names:
 probes:
   returned: if probed
   type: list
-  description: As trainer/host/peer_probes.py has it.
+  description: As plugins/module_utils/network/peer_probes.py has it.
   elements: dict
 """
 
@@ -85,11 +85,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.name_checks import names_in, resolve_names
-from ..module_utils.host.peer_probes import Peer, bind, listen_apart, probe_all, this_machine
-from ..module_utils.host.port_checks import is_doctor, running_units, task_ports
+from ..module_utils.checks.name_checks import names_in, resolve_names
+from ..module_utils.checks.port_checks import is_doctor, running_units, task_ports
 from ..module_utils.host.port_holders import read_holders
 from ..module_utils.module import made
+from ..module_utils.network.peer_probes import Peer, bind, listen_apart, probe_all, this_machine
 
 ARGUMENTS: dict[str, Any] = {
     "host": {"required": True},

@@ -73,19 +73,19 @@ from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.accounts import is_ours
 from ..module_utils.carried_record import CarriedRecord
 from ..module_utils.ended_account import end_all
-from ..module_utils.host.accounts import is_ours
-from ..module_utils.host.fence_state import listed, take_down
-from ..module_utils.host.host_facts import ask, read_distribution
-from ..module_utils.host.people import begun_by
-from ..module_utils.host.systems import system_of
+from ..module_utils.facts.host_facts import ask, read_distribution
 from ..module_utils.host.task_traces import run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, show_units, systemctl, task_of
 from ..module_utils.host.wording import first_of, grouped
 from ..module_utils.host_places import SSHD_FILE, HostPlaces, Removal, give_to_root, is_our_unit
-from ..module_utils.metrics_timer import WANTED, MetricsTimer
 from ..module_utils.module import made
+from ..module_utils.network.fence_state import listed, take_down
+from ..module_utils.people import begun_by
+from ..module_utils.systems import system_of
+from ..module_utils.tasks.metrics_timer import WANTED, MetricsTimer
 
 ARGUMENTS: dict[str, Any] = {
     "host": {"required": True},

@@ -74,11 +74,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.safe_directory import directories_in, opened
-from ..module_utils.host.saved_places import KEPT
 from ..module_utils.host.task_traces import RUN_ID, number, read_object, run_file, run_id_of
 from ..module_utils.host.task_units import parse_list, systemctl, task_of
 from ..module_utils.host_places import remove_tree
 from ..module_utils.module import made
+from ..module_utils.saved_places import KEPT
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"choices": ["listed", "removed"], "default": "listed"},

@@ -92,7 +92,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.fence_state import (
+from ..module_utils.host.safe_directory import opened, write
+from ..module_utils.host.task_units import RUN_JOBS, show_units, systemctl
+from ..module_utils.host_places import remove_tree
+from ..module_utils.module import made
+from ..module_utils.network.fence_state import (
     RECORD,
     RULES,
     FenceError,
@@ -103,12 +107,8 @@ from ..module_utils.host.fence_state import (
     survey,
     take_down,
 )
-from ..module_utils.host.mesh import CONFIGURATION, INTERFACE
-from ..module_utils.host.port_fence import Endpoint, Fence, ruleset, unit_drop_in
-from ..module_utils.host.safe_directory import opened, write
-from ..module_utils.host.task_units import RUN_JOBS, show_units, systemctl
-from ..module_utils.host_places import remove_tree
-from ..module_utils.module import made
+from ..module_utils.network.mesh import CONFIGURATION, INTERFACE
+from ..module_utils.network.port_fence import Endpoint, Fence, ruleset, unit_drop_in
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"choices": ["present", "absent"], "default": "present"},

@@ -104,10 +104,10 @@ from typing import IO, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.safe_directory import opened, opened_below
-from ..module_utils.host.saved_places import NOTES, SAVED, SavedPlace, noted_places
 from ..module_utils.host.task_traces import NO_LINK, bytes_of
 from ..module_utils.host.wording import readable
 from ..module_utils.module import made
+from ..module_utils.saved_places import NOTES, SAVED, SavedPlace, noted_places
 
 ARGUMENTS: dict[str, Any] = {
     "run_id": {"required": True},

@@ -99,9 +99,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.checks.ssh_checks import sshd_remedy
 from ..module_utils.ended_account import end_all, in_words, processes_of
 from ..module_utils.host.safe_directory import opened, write
-from ..module_utils.host.ssh_checks import sshd_remedy
 from ..module_utils.host.task_traces import bytes_of
 from ..module_utils.host.task_units import systemctl
 from ..module_utils.host.wording import first_of

@@ -179,7 +179,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.task_units import SystemdError
 from ..module_utils.module import made
-from ..module_utils.trainer_tasks import ARGUMENTS, described
+from ..module_utils.tasks.trainer_tasks import ARGUMENTS, described
 
 
 def run(module: AnsibleModule) -> None:

@@ -64,9 +64,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.task_units import parse_list, systemctl, systemctl_strictly, task_of
-from ..module_utils.metrics_timer import SERVICE, TIMER, MetricsTimer
 from ..module_utils.module import made
-from ..module_utils.run_links import RunLinks
+from ..module_utils.tasks.metrics_timer import SERVICE, TIMER, MetricsTimer
+from ..module_utils.tasks.run_links import RunLinks
 
 ARGUMENTS: dict[str, Any] = {
     "tasks": {"type": "list", "elements": "dict", "required": True},

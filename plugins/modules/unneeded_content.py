@@ -66,8 +66,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.content_directory import HASH_DIGITS, locked
-from ..module_utils.host.disk_space import taken
+from ..module_utils.content_directory import HASH_DIGITS, locked
+from ..module_utils.disk_space import taken
 from ..module_utils.host.safe_directory import directories_in, is_ours_alone, opened
 from ..module_utils.host.task_traces import bytes_of
 from ..module_utils.host_places import remove_tree

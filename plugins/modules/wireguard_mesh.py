@@ -61,12 +61,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.host_facts import SECONDS_TO_ANSWER, ask
-from ..module_utils.host.mesh import CONFIGURATION, Peer, configuration, dump, mesh_problem, of_interface
+from ..module_utils.facts.host_facts import SECONDS_TO_ANSWER, ask
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import show_units, systemctl
 from ..module_utils.host.whole_files import text_of
 from ..module_utils.module import made
+from ..module_utils.network.mesh import CONFIGURATION, Peer, configuration, dump, mesh_problem, of_interface
 
 ARGUMENTS: dict[str, Any] = {
     "configuration": {"type": "path", "required": True},

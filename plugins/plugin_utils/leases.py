@@ -11,8 +11,8 @@ from pathlib import Path
 from ansible import constants
 
 from trainer.contract.progress import printable
-from trainer.host.lease import LOST, SECONDS
 
+from ..module_utils.lease import LOST, SECONDS
 from .actions import HostAction
 from .asked_hosts import ANSWER_SECONDS, in_time, no_answer
 from .polled_hosts import action_on

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugins.module_utils.saved_places import NOTES, SAVED
 from psfleet.carry.earlier_files import put
 from trainer.contract.export import EXPORT, FILES
 from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
-from trainer.host.saved_places import NOTES, SAVED
 
 # No longer than file systems permit.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"

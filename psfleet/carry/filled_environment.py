@@ -10,16 +10,16 @@ from pathlib import Path
 
 import zstandard
 
-from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, plain
-from trainer.host.content_directory import unpack
-from trainer.host.environment import HostEnvironment
-from trainer.host.installation import (
+from plugins.module_utils.content_directory import unpack
+from plugins.module_utils.environments.environment import HostEnvironment
+from plugins.module_utils.environments.installation import (
     ELSEWHERE,
     empty_command,
     filling_commands,
     filling_settings,
     make_commands_own,
 )
+from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, plain
 
 
 def can_fill(environment: HostEnvironment) -> bool:

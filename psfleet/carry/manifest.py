@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from plugins.module_utils.content_directory import files_below
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
-from trainer.host.content_directory import files_below
 from trainer.host.whole_files import file_sha256
 
 

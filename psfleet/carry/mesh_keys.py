@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from plugins.module_utils.network.mesh import KEY
 from trainer.contract.rules import as_given
-from trainer.host.mesh import KEY
 from trainer.host.task_traces import read_object
 from trainer.host.wording import first_of, grouped
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from plugins.module_utils.content_directory import LOCK_SUFFIX, locked
+from plugins.module_utils.environments.environment import HostEnvironment, every_environment
 from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, without_comments
 from psfleet.carry.pip_settings import UV, uv_settings, without_passwords
-from trainer.host.content_directory import LOCK_SUFFIX, locked
-from trainer.host.environment import HostEnvironment, every_environment
 
 VARIABLE = "trainer_program_requirements or trainer_programs"
 HEAD = "# Resolved by psfleet"

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plugins.module_utils.content_directory import HASH_DIGITS, locked
+from plugins.module_utils.disk_space import lacking_space
+from plugins.module_utils.environments.environment import HostEnvironment
 from psfleet.carry.filled_environment import fill_and_pack
 from psfleet.carry.locks import Pinned, read_locks, without_comments
 from psfleet.carry.long_step import MEGABYTE, report_progress
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
 from psfleet.carry.wheels import fitting, obtain, require_own_modules, size_below
-from trainer.host.content_directory import HASH_DIGITS, locked
-from trainer.host.disk_space import lacking_space
-from trainer.host.environment import HostEnvironment
 from trainer.host.whole_files import file_sha256
 from trainer.host.wording import readable
 

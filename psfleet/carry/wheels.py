@@ -14,10 +14,10 @@ from pathlib import Path
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from plugins.module_utils.environments.environment import HostEnvironment
 from psfleet.carry.locks import Pinned, lock_text
 from psfleet.carry.long_step import REPORT_SECONDS, report_progress
 from psfleet.carry.pip_settings import pip_environment, without_passwords
-from trainer.host.environment import HostEnvironment
 from trainer.host.whole_files import file_sha256
 from trainer.host.wording import readable
 

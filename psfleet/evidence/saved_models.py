@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from psfleet.evidence.answer import listed, size
-from psfleet.evidence.checkpoint_steps import global_step_in
-from psfleet.evidence.untrusted_files import MOST_OF_JSON, read_bytes
-from trainer.contract.export import EXPORT
-from trainer.host.saved_places import (
+from plugins.module_utils.saved_places import (
     NOTES,
     SAVED,
     SAVED_MODEL_FILES,
@@ -19,6 +15,10 @@ from trainer.host.saved_places import (
     SavedPlace,
     noted_places,
 )
+from psfleet.evidence.answer import listed, size
+from psfleet.evidence.checkpoint_steps import global_step_in
+from psfleet.evidence.untrusted_files import MOST_OF_JSON, read_bytes
+from trainer.contract.export import EXPORT
 from trainer.host.wording import counted
 
 # Folders of a run's folder, in the order in which they are reported.

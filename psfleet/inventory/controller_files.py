@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plugins.module_utils.content_directory import content_files, content_hash
 from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
 from trainer.contract.data_files import first_problem
 from trainer.contract.rules import as_given
-from trainer.host.content_directory import content_files, content_hash
 
 PROGRAM_MEGABYTES = 100
 

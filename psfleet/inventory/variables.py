@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
+from plugins.module_utils.network.port_fence import to_reach
 from psfleet.inventory.named_programs import FLAGS, OPTION, VARIABLE, named_programs_rule
 from psfleet.inventory.requested_tasks import tasks_rule
 from psfleet.inventory.success_policy import POLICY_RULE
@@ -14,7 +15,6 @@ from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from trainer.contract.plan import JOBS
 from trainer.contract.rules import BOOLEAN, Rule, checked, integer, number, or_null, to_integer, to_text
 from trainer.contract.settings import PER_HOST, RULES
-from trainer.host.port_fence import to_reach
 
 PREFIX = "trainer_"
 PORT_RANGE = (1024, 65535)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from trainer.host.environment import HostEnvironment
+from plugins.module_utils.environments.environment import HostEnvironment
 
 # "nvidia-cuda-nvrtc-cu12==12.9.86" is a wheel whose files are in nvidia/cuda_nvrtc of site-packages.
 _LOCKED = re.compile(r"^nvidia-(?P<name>[a-z0-9-]+)-cu[0-9]+==", re.MULTILINE)

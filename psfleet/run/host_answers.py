@@ -10,15 +10,15 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
+from plugins.module_utils.content_directory import HASH_DIGITS
+from plugins.module_utils.environments.environment import every_environment
+from plugins.module_utils.facts.host_facts import SYSTEM_DIRECTORIES
+from plugins.module_utils.people import BEGUN, PERSON
+from plugins.module_utils.systems import SYSTEMS
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.rules import as_given
 from trainer.host.check import State
-from trainer.host.content_directory import HASH_DIGITS
-from trainer.host.environment import every_environment
 from trainer.host.error_lines import in_short
-from trainer.host.host_facts import SYSTEM_DIRECTORIES
-from trainer.host.people import BEGUN, PERSON
-from trainer.host.systems import SYSTEMS
 from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
 from trainer.host.task_units import UNIT_JOBS
 

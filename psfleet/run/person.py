@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from trainer.host.people import BEGUN
+from plugins.module_utils.people import BEGUN
 
 
 def person() -> str:

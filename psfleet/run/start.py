@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from psfleet.run.folder import FolderState, lead_of
 from psfleet.run.going_on import RefusedError, begun, checked_run_id, elsewhere, other_runs, tasks_on
 from trainer.contract.progress import printable
-from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.wording import cut, first_of, grouped
 
 _CHIEF = ("worker", 0)

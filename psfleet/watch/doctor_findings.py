@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from psfleet.watch.hints import remedies
 from psfleet.watch.peer_findings import PEERS, peer_checks
 from psfleet.watch.wording import in_a_line
 from trainer.host.check import Check, State
-from trainer.host.environment import TENSORFLOW_VERSION
 from trainer.host.wording import counted, first_of, grouped
 
 # The columns of the table, in groups: host, GPUs, and deployment.

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
+from plugins.module_utils.saved_places import SAVED
 from psfleet.evidence.exported_model import Exported, NotWholeError, last_saved
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
@@ -17,8 +19,6 @@ from psfleet.run.going_on import RefusedError
 from psfleet.run.start import in_the_way
 from trainer.contract.export import EXPORT, PROGRAM, program_fingerprint, signature_name
 from trainer.contract.json_files import read_object
-from trainer.host.environment import TENSORFLOW_VERSION
-from trainer.host.saved_places import SAVED
 from trainer.host.wording import first_of, readable
 
 _SIGNS = "_.=,+@:/-"

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from plugins.module_utils.tasks.boots import unless_going_down
 from psfleet.watch.notices import NOTICED_EVENTS
 from trainer.contract.progress import Progress, last_line_of
-from trainer.host.boots import unless_going_down
 from trainer.host.task_traces import LOG_END_BYTES, number, object_in
 from trainer.host.task_units import counted, is_alive, unit_name
 from trainer.host.wording import grouped

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import median
 
+from plugins.module_utils.disk_space import LEAST_ROOM
 from psfleet.watch.pace import Pace
 from psfleet.watch.wording import clock, in_a_line, rate_of
 from trainer.contract.progress import Progress
-from trainer.host.disk_space import LEAST_ROOM
 from trainer.host.error_lines import in_short
 from trainer.host.wording import counted
 

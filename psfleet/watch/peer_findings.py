@@ -8,9 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from plugins.module_utils.network.peer_probes import (
+    ANSWERED,
+    OPEN,
+    REFUSED,
+    SECONDS_TO_CONNECT,
+    SILENT,
+    UNKNOWN,
+    Reached,
+)
+from plugins.module_utils.network.port_fence import to_ip
 from trainer.host.check import Check
-from trainer.host.peer_probes import ANSWERED, OPEN, REFUSED, SECONDS_TO_CONNECT, SILENT, UNKNOWN, Reached
-from trainer.host.port_fence import to_ip
 from trainer.host.wording import counted, cut, first_of, grouped
 
 PEERS = "peers"

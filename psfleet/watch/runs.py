@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from plugins.module_utils.disk_space import taken
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.run.folder import state_of, was_left_out
 from psfleet.watch.status import NO_ANSWER, NO_RUN, has_answered, silent_hosts
 from psfleet.watch.wording import in_a_line
 from trainer.contract.json_files import read_object
-from trainer.host.disk_space import taken
 from trainer.host.task_traces import number
 from trainer.host.wording import counted, first_of, readable
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from plugins.module_utils.saved_places import COLLECTED, SavedPlace
 from psfleet.watch.notices import Notice
 from psfleet.watch.wording import in_a_line
-from trainer.host.saved_places import COLLECTED, SavedPlace
 
 # The most places of one task that are reported, because a host names them.
 _MOST_REPORTED = 5

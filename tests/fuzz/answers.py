@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
+from plugins.module_utils.checks.clock_checks import clock_check, clock_offset
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.evidence.packed_run import unpacked as unpacked_packed_run
@@ -39,7 +40,6 @@ from tests.psfleet.watch.test_status import TRAINING, stepping, task
 from trainer.contract.progress import Progress
 from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
-from trainer.host.clock_checks import clock_check, clock_offset
 
 RUN_ID = "night-1"
 PLAN = make_plan()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plugins.module_utils.trainer_tasks import Tasks
+from plugins.module_utils.tasks.trainer_tasks import Tasks
 from psfleet.evidence.checkpoint_steps import global_step_in
 from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.reading import read_run, read_settings

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.trainer.host.networks import enter
+from tests.networks import enter
 from trainer import __main__ as program
 
 if __name__ == "__main__":

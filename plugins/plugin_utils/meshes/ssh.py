@@ -18,8 +18,8 @@ from psfleet.carry.certificates import (
     stored_or_signed,
 )
 from psfleet.inventory.addresses import port_of_sshd
-from trainer.host.content_directory import locked
 
+from ...module_utils.content_directory import locked
 from ..actions import HostAction
 
 # Signing takes a moment for each host.

@@ -13,9 +13,9 @@ from psfleet.inventory.addresses import port_of_sshd
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
 from trainer.host.check import Check
-from trainer.host.clock_checks import clock_check, clock_offset
-from trainer.host.environment import every_environment
 
+from ...module_utils.checks.clock_checks import clock_check, clock_offset
+from ...module_utils.environments.environment import every_environment
 from ..actions import HostAction
 from ..asked_hosts import Asked, ask_hosts
 from ..reaching import ask

@@ -11,11 +11,11 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from plugins.module_utils import lease
+from plugins.module_utils.lease import FILE, Lease, read
 from plugins.modules import host_lease
 from plugins.plugin_utils.leases import Leases
 from tests.repository import HERE, played, written_play
-from trainer.host import lease
-from trainer.host.lease import FILE, Lease, read
 
 pytestmark = pytest.mark.slow
 HOSTS = ("-i", "node1,node2", *HERE)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.carried_record import PARTIAL
+from plugins.module_utils.host.safe_directory import opened
 from plugins.modules import carried_files as module
 from psfleet.carry.manifest import (
     batches,
@@ -21,7 +22,6 @@ from psfleet.carry.manifest import (
     write_index,
 )
 from tests.psfleet.carry.long_steps import report_at_the_end
-from trainer.host.safe_directory import opened
 
 LIMIT = 1000
 # Another group than root's: that of nobody's processes on Debian.

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.gpu_look import refusal
-from plugins.module_utils.host.gpu_checks import gpu_chain
-from plugins.module_utils.host.nvidia import GpuFacts
+from plugins.module_utils.checks.gpu_checks import gpu_chain
+from plugins.module_utils.facts.gpu_look import refusal
+from plugins.module_utils.facts.nvidia import GpuFacts
+from tests.plugins.module_utils.made_gpu_hosts import KERNEL
 from tests.plugins.modules.module_run import fact_of
-from tests.trainer.host.made_gpu_hosts import KERNEL
 
 TASK = {"job": "worker", "index": 0, "host": "node3"}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.host import peer_probes
-from plugins.module_utils.host.port_checks import TaskPort
+from plugins.module_utils.checks.port_checks import TaskPort
+from plugins.module_utils.network import peer_probes
 from plugins.modules import host_peers
 from psfleet.run.host_answers import checked
 from psfleet.watch.peer_findings import peer_checks
-from tests.trainer.host.networks import Networks
+from tests.networks import Networks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils import host_requirements
-from plugins.module_utils.host.host_checks import HostNeeds, host_chain
-from plugins.module_utils.host.host_facts import Interpreter, read_host_facts
-from plugins.module_utils.host_requirements import refusal
+from plugins.module_utils.checks.host_checks import HostNeeds, host_chain
+from plugins.module_utils.facts import host_requirements
+from plugins.module_utils.facts.host_facts import Interpreter, read_host_facts
+from plugins.module_utils.facts.host_requirements import refusal
+from tests.plugins.module_utils.recorded_hosts import DEBIAN_12, ROCKY_9
 from tests.plugins.modules.module_run import fact_of
-from tests.trainer.host.recorded_hosts import DEBIAN_12, ROCKY_9
 
 
 def test_a_refused_host_gets_all_reasons_and_the_supported_systems(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from plugins.module_utils.host.accounts import COMMENTS
+from plugins.module_utils.accounts import COMMENTS
+from plugins.module_utils.host.task_units import parse_show
 from plugins.module_utils.host_places import HostPlaces
 from plugins.modules import host_reset as module
 from tests.plugins.module_utils.test_host_places import carry, left, made, places
 from tests.plugins.modules.module_run import module_answer
 from tests.repository import ROOT
-from trainer.host.task_units import parse_show
 
 OTHERS = "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:psfleet fan,,,:/home/alice:/bin/bash\n"
 OURS = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils.builder import BUILDER, TRIER, take_over
+from plugins.module_utils.environments.builder import BUILDER, TRIER, take_over
 from tests.plugins.modules.made_environments import NAME, environment, install, make_archive
 from tests.repository import ROOT
 
@@ -235,7 +235,10 @@ def test_a_killed_installation_leaves_no_process(host: Path, spool: Path, tmp_pa
 
 
 def test_a_host_without_namespaces_for_root_is_refused_with_the_reason() -> None:
-    step = "from plugins.module_utils.builder import run_step; run_step(['true'], {'PATH': '/usr/bin'}, 0)"
+    step = (
+        "from plugins.module_utils.environments.builder import run_step; "
+        "run_step(['true'], {'PATH': '/usr/bin'}, 0)"
+    )
     command = ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", step]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "Operation not permitted. Packages are shut in while they are installed" in done.stderr

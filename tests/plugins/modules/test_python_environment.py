@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from plugins.module_utils.environments.environment import HostEnvironment
+from plugins.module_utils.environments.installation import ELSEWHERE
 from plugins.modules import python_environment
 from psfleet.carry.fan_out import parts_of
 from psfleet.carry.filled_environment import fill_and_pack
 from tests.plugins.modules.made_environments import NAME, environment, install, make_archive
 from tests.plugins.modules.module_run import module_answer
-from trainer.host.environment import HostEnvironment
-from trainer.host.installation import ELSEWHERE
 
 THIS = HostEnvironment("cpu", f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils import ssh_identity
+from plugins.module_utils.facts import ssh_identity
 from tests.plugins.modules.module_run import fact_of
 
 NAMES = {"user": "daemon", "name": "10.0.0.1"}

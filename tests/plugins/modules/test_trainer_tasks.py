@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils import task_details, unit_traffic
-from plugins.module_utils import trainer_tasks as tasks_of_host
+from plugins.module_utils.deployment import deployed_plan
+from plugins.module_utils.host.task_traces import exit_code, run_file, why_ended
+from plugins.module_utils.tasks import task_details, unit_traffic
+from plugins.module_utils.tasks import trainer_tasks as tasks_of_host
+from plugins.module_utils.tasks.boots import boot_of
 from plugins.modules import trainer_tasks
 from psfleet.run.host_answers import checked
 from tests.plugins.modules.module_run import module_answer
 from tests.trainer.step_record import STEP
-from trainer.host.boots import boot_of
-from trainer.host.deployment import deployed_plan
-from trainer.host.task_traces import exit_code, run_file, why_ended
 
 
 def test_details_of_a_forgotten_unit_come_from_its_records_and_log(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.content_directory import locked
+from plugins.module_utils.disk_space import taken
 from plugins.modules import unneeded_content
 from plugins.modules.unneeded_content import Content, older
 from tests.plugins.modules.module_run import module_answer
-from trainer.host.content_directory import locked
-from trainer.host.disk_space import taken
 
 A, B, C, D, E = (letter * 12 for letter in "abcde")
 

@@ -3,9 +3,13 @@
 import pytest
 import tomllib
 
+from plugins.module_utils.environments.environment import (
+    TENSORFLOW_VERSION,
+    HostEnvironment,
+    every_environment,
+)
 from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks
 from tests.repository import ROOT
-from trainer.host.environment import TENSORFLOW_VERSION, HostEnvironment, every_environment
 
 LOCKS = ROOT / "roles" / "package_store" / "files"
 ENVIRONMENTS = every_environment()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from plugins.module_utils.environments.environment import HostEnvironment
 from psfleet.carry.locks import read_locks
 from psfleet.carry.program_lock import VARIABLE, ProgramLock, logical_lines
 from psfleet.carry.wheel_stores import WheelStore
 from tests.psfleet.carry.made_wheels import make_package
-from trainer.host.environment import HostEnvironment
 
 CPU = HostEnvironment("cpu", "3.11", "x86_64")
 GPU = HostEnvironment("gpu", "3.11", "x86_64")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from plugins.module_utils.content_directory import locked
+from plugins.module_utils.environments.environment import DEVICES, HostEnvironment
 from psfleet.carry import wheel_stores, wheels
 from psfleet.carry.locks import read_locks
 from psfleet.carry.long_step import bytes_read, report_progress
@@ -20,8 +22,6 @@ from psfleet.carry.wheel_archive import installed_bytes
 from psfleet.carry.wheel_stores import USUAL_BYTES, USUAL_BYTES_OF_TENSORBOARD, WheelStore
 from tests.psfleet.carry.long_steps import report_at_the_end
 from tests.psfleet.carry.made_wheels import lock_line, make_wheel
-from trainer.host.content_directory import locked
-from trainer.host.environment import DEVICES, HostEnvironment
 from trainer.host.wording import readable
 
 CPU = HostEnvironment("cpu", "3.11", "x86_64")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
+from plugins.module_utils.environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
 from psfleet.carry.locks import Pinned
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
 from psfleet.carry.wheels import download_command, fitting, platforms, require_own_modules, supported_tags
 from tests.psfleet.carry.made_wheels import make_package, make_wheel
-from trainer.host.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
 
 # File names as on PyPI.
 GRPCIO = [

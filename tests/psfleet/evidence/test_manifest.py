@@ -166,8 +166,8 @@ def test_a_note_does_not_hide_that_the_settings_were_changed_before(collected: P
 
 
 def stranger(place: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Judge with only the two packages and the folder: without installed packages or Ansible."""
-    for package in ("psfleet", "trainer"):
+    """Judge with only the three packages and the folder: without installed packages or Ansible."""
+    for package in ("psfleet", "trainer", "plugins"):
         shutil.copytree(ROOT / package, place / package, dirs_exist_ok=True)
     program = [sys.executable, "-S", "-m", "psfleet.evidence", str(folder), *arguments]
     environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}

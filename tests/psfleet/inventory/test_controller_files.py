@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.content_directory import content_hash
 from tests.psfleet.inventory.checked import checked, facts, hosts_file, placed, written
 from tests.repository import ROOT
-from trainer.host.content_directory import content_hash
 
 GROUPS = hosts_file({"node1": {}}, {"node1": {}, "node2": {"trainer_data_dir": "/srv/data"}})
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.content_directory import content_hash
 from psfleet.inventory.named_programs import PROGRAM_KEYS
 from tests.psfleet.inventory.checked import checked, facts, hosts_file, written
 from tests.psfleet.inventory.inventories import RULES
-from trainer.host.content_directory import content_hash
 
 
 @pytest.fixture(autouse=True)

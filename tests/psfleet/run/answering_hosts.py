@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainer.host.environment import TENSORFLOW_VERSION
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 
 PLAN: dict[str, Any] = {
     "hash": "aaa",

@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 import yaml
 
+from plugins.module_utils.systems.debian import DEBIAN
 from psfleet.run.host_answers import ANSWERS as KEPT
 from psfleet.run.host_answers import FACTS, UnusableError, checked
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.watch.test_status import task
 from tests.repository import ROOT
 from trainer.host.error_lines import exception_in
-from trainer.host.systems.debian import DEBIAN
 
 PLAN = make_plan().to_json()
 ANA = "ana@desk, 2026-11-25 09:12 UTC"

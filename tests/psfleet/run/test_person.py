@@ -3,8 +3,8 @@ from datetime import datetime, timezone
 
 import pytest
 
+from plugins.module_utils.people import BEGUN, PERSON
 from psfleet.run.person import beginning, person
-from trainer.host.people import BEGUN, PERSON
 
 NOW = datetime(2026, 11, 25, 9, 12, 59, tzinfo=timezone.utc)
 ANA = "ana@desk, 2026-11-25 09:12 UTC"

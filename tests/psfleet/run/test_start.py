@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from ansible import constants
 
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from psfleet.run.folder import FolderState
 from psfleet.run.going_on import RUN_ID_RULE, RefusedError
 from psfleet.run.start import Folder, decide, deploy_problems, deployed_by_others
 from psfleet.watch.hints import with_inventory
 from tests.psfleet.run.answering_hosts import PLAN, TASKS, found
-from trainer.host.environment import TENSORFLOW_VERSION
 
 ANA, BOB = "ana@desk, 2026-11-25 09:12 UTC", "bob@ws, 2026-11-25 09:13 UTC"
 CHIEF = {"name": "chief0", "job": "chief", "index": 0, "host": "n3", "role": "client"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.people import begun_by
 from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.task_files import (
     environment_text,
@@ -20,7 +21,6 @@ from psfleet.run.task_files import (
 from tests.repository import ROOT
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.run_program import RunProgram
-from trainer.host.people import begun_by
 from trainer.host.task_traces import run_id_of
 
 # The parser of environment files, which systemd has for logins, too.

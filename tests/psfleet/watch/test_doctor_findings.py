@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 from ansible import constants
 
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
-from trainer.host.environment import TENSORFLOW_VERSION
 
 HOST = ("system", "processor", "libc", "python", "memory", "disk", "clock", "names", "ports")
 GPU = ("bus", "driver", "nvidia-smi", "uvm", "gpus")

@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.network.peer_probes import ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.peer_findings import peer_checks
 from tests.psfleet.watch.test_doctor_findings import answer as doctor_answer
-from trainer.host.peer_probes import ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN
 
 PORT = 2222
 Answers = dict[str, dict[str, Any]]

@@ -1,10 +1,10 @@
 """Notices about where a program saves."""
 
+from plugins.module_utils.saved_places import SavedPlace
 from psfleet.watch.saves import Saves
 from psfleet.watch.unit_states import unit_commands
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, unit
 from tests.psfleet.watch.test_lead_reading import PATHS
-from trainer.host.saved_places import SavedPlace
 
 
 def test_each_unusual_place_of_saves_is_reported_once() -> None:

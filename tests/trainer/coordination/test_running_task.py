@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.trainer.host.networks import socket_of
+from tests.networks import socket_of
 from trainer.contract.exit_codes import CLUSTER_BROKE
 from trainer.contract.records import RecordWriter
 from trainer.coordination.running_task import RunningTask

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.host.networks import socket_of
+from tests.networks import socket_of
 from trainer.process.port_probes import stranger_at
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.host.networks import socket_of
+from tests.networks import socket_of
 from tests.trainer.processes import until
 from tests.trainer.program.launched import AS_ON_HOSTS, PLAN_HASH, RUN_ID, Tasks, alive, program, run_alone
 from trainer.contract.exit_codes import (

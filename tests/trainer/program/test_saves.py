@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from plugins.module_utils.saved_places import SavedPlace, noted_places
 from tests.trainer.program.launched import Tasks, run_alone
-from trainer.host.saved_places import SavedPlace, noted_places
 
 SAVES = """
     import os, sys

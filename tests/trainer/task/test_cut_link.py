@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.networks import Networks
 from tests.repository import ROOT
-from tests.trainer.host.networks import Networks
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import STOPPED
 

@@ -1,0 +1,40 @@
+"""The accounts that psfleet makes on a host, told apart from those that it has not made."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Mapping
+from contextlib import suppress
+
+from .host.check import Finding, failed, joined, ok
+
+# The comments that the role ssh_mesh gives to its accounts; only root can write them.
+COMMENTS = ("psfleet trainer", "psfleet login")
+
+
+def is_ours(comment: str) -> bool:
+    """Return, by an account's comment, whether psfleet made it; what chfn adds follows a comma."""
+    return comment.partition(",")[0] in COMMENTS
+
+
+def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
+    """Return name -> account, for those of the names that this host or its directory service knows."""
+    found = {}
+    for name in names:
+        with suppress(KeyError):
+            found[name] = pwd.getpwnam(name)
+    return found
+
+
+def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
+    """Return whether the accounts are free or psfleet's own; `names` is name -> the variable with it."""
+    failures = [
+        failed(
+            f"{names[name]} is {name}, an account that psfleet did not create (uid {entry.pw_uid}, home "
+            f"{entry.pw_dir}); a deployment would disable its login",
+            f"give {names[name]} a name that no account of the host has",
+        )
+        for name, entry in found.items()
+        if not is_ours(entry.pw_gecos)
+    ]
+    return joined(failures) if failures else ok(", ".join(names))

@@ -1,0 +1,49 @@
+"""The check whether a host's clock agrees with the controller's, which signs the hosts' certificates."""
+
+from __future__ import annotations
+
+from ..host.check import Finding, failed, ok, warning
+
+# Certificates are valid from an hour before they are signed (psfleet/carry/certificates.py).
+ALLOWED_SECONDS = 3600.0
+# The records of tasks on several hosts are sorted by the hosts' clocks, so a larger difference shows.
+UNNOTICED_SECONDS = 2.0
+REMEDY = "let the hosts and the controller take the time from NTP: sudo timedatectl set-ntp true"
+
+
+def clock_offset(asked: float, began: float, ended: float, answered: float) -> tuple[float, float]:
+    """Return how far a host's clock is ahead of the controller's, and the uncertainty of that, in seconds.
+
+    All arguments are Unix times. The controller read its clock when it `asked` and when it was `answered`;
+    the host read its own when the step `began` and `ended` there. The two ways may take different times: the
+    uncertainty is half of both together.
+    """
+    on_the_way = max((answered - asked) - (ended - began), 0.0)
+    return ((began - asked) + (ended - answered)) / 2, on_the_way / 2
+
+
+def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
+    """Return the finding about the clock, for the result of `clock_offset`."""
+    least = abs(ahead_seconds) - uncertainty_seconds
+    side = "ahead of" if ahead_seconds > 0 else "behind"
+    given = f"(give or take {_seconds(uncertainty_seconds)})"
+    found = f"{_seconds(abs(ahead_seconds))} {side} the controller's clock {given}"
+    if least > ALLOWED_SECONDS:
+        return failed(
+            f"{found}: SSH certificates are signed for clocks that are at most an hour apart",
+            REMEDY,
+        )
+    if least > UNNOTICED_SECONDS:
+        return warning(f"{found}: records of its tasks are dated wrongly", REMEDY)
+    if abs(ahead_seconds) <= uncertainty_seconds:
+        return ok(f"as the controller's clock {given}")
+    return ok(found)
+
+
+def _seconds(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 10:
+        return f"{seconds:.1f} s"
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,254 @@
+"""The checks whether a host can be part of a cluster, by `host_facts`, and the environment that it gets.
+
+No check depends on an earlier one, so all problems are found at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
+from ..facts.host_facts import HostFacts, Interpreter
+from ..host.check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
+from ..host.wording import counted, dotted
+from ..systems import SUPPORTED, system_of
+
+PLATFORMS = "docs/platforms.md"
+# StandardOutput=truncate:, for the answer of the doctor's unit.
+OLDEST_SYSTEMD = 248
+# The wheels are manylinux_2_27.
+OLDEST_GLIBC = (2, 27)
+GIB = 2**30
+# A task needs a quarter of a GiB before it reads any data. TensorFlow's code needs as much again, but only
+# once for all tasks of a host.
+FEWEST_BYTES_OF_TASK = GIB // 4
+BYTES_OF_CODE = GIB // 4
+BYTES_OF_TASK = GIB // 2
+
+
+@dataclass(frozen=True)
+class HostNeeds:
+    """What the inventory needs of a host.
+
+    `python_version` is package_store_python_version ("" for the host's own). `gpus` says whether any of its
+    tasks has GPUs. `cuda_source` is nvidia_cuda_source. `tasks` is the number of its tasks in the plan.
+    `fence` is port_fence_enabled. `mesh` says whether trainer_encryption is wireguard. `tables` has the
+    `bytes` that its tasks will hold of a model, `what` they are for, and the `remedy` for too many; {} if
+    that is not known.
+    """
+
+    python_version: str = ""
+    gpus: bool = False
+    cuda_source: str = "wheels"
+    tasks: int = 1
+    fence: bool = True
+    mesh: bool = False
+    tables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        """The device of the environment: "cpu", "gpu" or "gpu-system"."""
+        return "cpu" if not self.gpus else "gpu-system" if self.cuda_source == "system" else "gpu"
+
+
+def host_chain(facts: HostFacts, needs: HostNeeds) -> list[Check]:
+    """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
+    return checks_of(
+        {
+            "system": _system(facts, needs),
+            "processor": _processor(facts, needs.device),
+            "libc": _libc(facts),
+            "python": _python(facts, needs.python_version),
+            "memory": memory_check(facts.memory_bytes, facts.memory_limit_bytes, needs.tasks, needs.tables),
+        }
+    )
+
+
+def data_check(directories: Sequence[str], *, carried: bool = False) -> Finding:
+    """Return the check `data`: whether the folders that the host's tasks read exist, and hold anything.
+
+    `carried` says that deploy.yml brings the data to the host.
+    """
+    if not directories:
+        return skipped("its tasks read no data of their own, or deploy.yml brings them")
+    for directory in directories:
+        there = Path(directory).is_dir()
+        if there and not _is_empty(Path(directory)):
+            continue
+        if carried:
+            what = (
+                f"there is {'nothing in' if there else 'no'} {directory}, where deploy.yml brings the data of"
+            )
+            return failed(f"{what} trainer_data_source", "run ansible-playbook deploy.yml")
+        remedy = "put the data there, mount them, or have deploy.yml bring them: trainer_data_source"
+        what = "an empty folder" if there else "no folder"
+        return failed(f"trainer_data_dir is {directory}, which is {what} here", remedy)
+    return ok(", ".join(directories))
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a folder holds nothing; False if root may not read it, as over NFS."""
+    try:
+        return not any(folder.iterdir())
+    except OSError:
+        return False
+
+
+def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironment, Interpreter]:
+    """Return the environment that a host gets, and the Python from which it is made.
+
+    Raises ValueError if there is none; the checks `processor` and `python` say why.
+    """
+    python = choose_python(facts, needs.python_version)
+    if python is None:
+        raise ValueError(_python(facts, needs.python_version).found)
+    return HostEnvironment(needs.device, python.version, facts.machine), python
+
+
+def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
+    """Return the Python from which a host's environment is made; None if the host has no suitable one.
+
+    It is the `wanted` version if there is one; else the host's python3, if TensorFlow has a wheel for it;
+    else the newest.
+    """
+    fitting = {
+        python.version: python for python in facts.pythons if not problems("cpu", python.version, MACHINES[0])
+    }
+    if wanted:
+        return fitting.get(wanted)
+    if facts.default_python in fitting:
+        return fitting[facts.default_python]
+    return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
+
+
+def _system(facts: HostFacts, needs: HostNeeds) -> Finding:
+    """Return whether distribution, systemd and programs are as roles and units need them."""
+    distribution = _distribution(facts)
+    failures = [distribution] if distribution.state == "failed" else []
+    if facts.systemd is None or not facts.booted:
+        remedy = "boot the host with systemd, which starts the tasks"
+        failures.append(failed("it was not booted with systemd", remedy))
+    elif facts.systemd < OLDEST_SYSTEMD:
+        remedy = f"the units need systemd {OLDEST_SYSTEMD} or newer: upgrade the system"
+        failures.append(failed(f"its systemd is {facts.systemd}", remedy))
+    lacking = [program for program in facts.missing_programs if needs.fence or program != "nft"]
+    lacking += facts.missing_for_mesh if needs.mesh else ()
+    if lacking:
+        failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking)))
+    return joined(failures) if failures else distribution
+
+
+def _distribution(facts: HostFacts) -> Finding:
+    """Say what is known of a distribution: tested, the same code, akin, or none of ours."""
+    found = facts.distribution
+    system = system_of(found)
+    if system is None:
+        remedy = f"use {SUPPORTED}; {PLATFORMS} says what another system takes"
+        return failed(f"{found.name} is not supported", remedy)
+    if not system.is_release(found):
+        return warning(
+            f"{found.name} is akin to the systems that psfleet knows, but none of them",
+            f"supported are {SUPPORTED} ({PLATFORMS}); psfleet was not tested on this one",
+        )
+    return ok(found.name if system.is_tested(found) else f"{found.name} (supported, but not tested)")
+
+
+def _how_to_install(facts: HostFacts, lacking: Sequence[str]) -> str:
+    system = system_of(facts.distribution)
+    if system is None:
+        return "install them there"
+    packages = sorted({system.programs[program] for program in lacking})
+    return f"on the host: sudo {system.packages.install} {' '.join(packages)}"
+
+
+def _processor(facts: HostFacts, device: str) -> Finding:
+    """Return whether TensorFlow has machine code for the processor."""
+    found = facts.processor or facts.machine
+    missing = problems(device, SUPPORTED_PYTHONS[0], facts.machine)
+    if missing:
+        remedy = "use a host with an x86_64 processor"
+        if facts.machine in MACHINES:
+            remedy = f"take the GPUs from this host's tasks (trainer_worker_gpus), or {remedy}"
+        return failed("; ".join(missing), remedy)
+    if facts.machine != MACHINES[0]:
+        return warning(
+            f"{facts.machine}, on which psfleet was never run",
+            f"TensorFlow has a wheel for its CPU; the rest was not tested ({PLATFORMS})",
+        )
+    if facts.avx is None:
+        return warning(
+            f"{found}; /proc/cpuinfo does not say whether it has AVX",
+            "look for avx in `lscpu`: without it TensorFlow dies with an illegal instruction (SIGILL)",
+        )
+    if not facts.avx:
+        return failed(
+            f"{found} has no AVX, without which TensorFlow dies with an illegal instruction (SIGILL)",
+            "use another host; a virtual machine may hide AVX: give it the host's processor model (cpu host)",
+        )
+    return ok(found)
+
+
+def _libc(facts: HostFacts) -> Finding:
+    """Return whether the C library fits the wheels."""
+    oldest = dotted(OLDEST_GLIBC)
+    if facts.libc != "glibc":
+        found = f"its C library is {facts.libc or 'not known'}"
+        return failed(found, f"use a system with glibc {oldest} or newer, such as {SUPPORTED}")
+    found = f"glibc {dotted(facts.libc_version)}"
+    if facts.libc_version < OLDEST_GLIBC:
+        return failed(found, f"TensorFlow's wheel needs {oldest} or newer: upgrade the system")
+    return ok(found)
+
+
+def _python(facts: HostFacts, wanted: str) -> Finding:
+    """Return the Python from which the environment is made, or those that the host has if none fits."""
+    chosen = choose_python(facts, wanted)
+    if chosen is not None:
+        return ok(f"Python {chosen.version} ({chosen.path})")
+    there = ", ".join(f"Python {python.version}" for python in facts.pythons) or "no Python 3"
+    found = f"it has {there}"
+    if wanted:
+        missing = problems("cpu", wanted, MACHINES[0])
+        remedy = "; ".join(missing) or (
+            f"install python{wanted} there, or leave package_store_python_version empty for the host's own"
+        )
+        return failed(f"package_store_python_version is {wanted}; {found}", remedy)
+    missing = problems("cpu", facts.pythons[-1].version, MACHINES[0]) if facts.pythons else []
+    span = f"{SUPPORTED_PYTHONS[0]} to {SUPPORTED_PYTHONS[-1]}"
+    remedy = "; ".join([*missing, f"install one of Python {span} beside it, or use {SUPPORTED}"])
+    return failed(found, remedy)
+
+
+def memory_check(
+    memory_bytes: int | None, limit_bytes: int | None, tasks: int, tables: Mapping[str, Any]
+) -> Finding:
+    """Return the check `memory`: whether a host's tasks fit into it, with room to train.
+
+    The sizes are of HostFacts, `tables` is of HostNeeds.
+    """
+    known = [size for size in (memory_bytes, limit_bytes) if size is not None]
+    held = tables.get("bytes", 0)
+    fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK + held, tasks * BYTES_OF_TASK + held
+    for_tasks = f"for {counted(tasks, 'task')}"
+    for_tasks += f", of these {_gib(held)} {tables['what']}," if held else ""
+    if not known:
+        remedy = f"see that there are {_gib(usual)} {for_tasks}"
+        return warning("/proc/meminfo does not show the memory", remedy)
+    there = _gib(min(known))
+    if limit_bytes == min(known):
+        there += " (the limit of its control group)"
+    remedy = "put fewer tasks there (trainer_ps_tasks, trainer_worker_tasks), or give it more memory"
+    remedy = tables.get("remedy", remedy)
+    if min(known) < fewest:
+        return failed(f"{there} of memory; {_gib(fewest)} {for_tasks} are needed", remedy)
+    if min(known) < usual:
+        found = f"{there} of memory, which is little: {_gib(usual)} {for_tasks} leave room to train"
+        return warning(found, remedy)
+    return ok(f"{there}; {_gib(held)} {tables['what']}" if held else there)
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f} GiB"

@@ -1,0 +1,120 @@
+"""The deployment of a host: its environment, the release of the trainer, and the plan."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .content_directory import HASH_DIGITS
+from .environments.environment import TENSORFLOW_VERSION
+from .host.check import Finding, failed, ok, skipped, warning
+from .host.task_traces import bytes_of, read_object
+
+NOT_DEPLOYED = "not deployed"
+MARKER = ".complete"
+# Enough for a plan with thousands of tasks. The file is root's, so its size is no attack.
+MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The deployment in use: `plan` is the plan's hash, "" if nothing is deployed.
+
+    `environment` and `release` are the hashes in the links `environment` and `current`, "" without the link.
+    `tensorflow` is the version in the environment, "" if the environment is not complete.
+    """
+
+    plan: str = ""
+    environment: str = ""
+    tensorflow: str = ""
+    release: str = ""
+
+
+@dataclass(frozen=True)
+class Today:
+    """The deployment that deploy.yml would make today: the hashes of plan, trainer's release and host's lock.
+
+    `lock` is "" if the host is not supported.
+    """
+
+    plan: str
+    release: str
+    lock: str
+
+
+def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
+    """Return the plan in a file; only its hash if that is `plan_hash`; {} if `plan_hash` is ""."""
+    plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
+    return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
+
+
+def is_installed(install_directory: Path, lock: str) -> bool:
+    """Return whether the environment of a lock is complete; a program's own environment builds on it."""
+    return bool(lock) and (install_directory / "environments" / lock / MARKER).is_file()
+
+
+def read_deployment(install_directory: Path, configuration_directory: Path) -> Deployment:
+    """Return the deployment of this host."""
+    plan = read_object(configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
+    return Deployment(
+        plan=str(plan.get("hash") or ""),
+        environment=in_use(install_directory, "environment"),
+        tensorflow=installed_tensorflow(install_directory),
+        release=in_use(install_directory, "current"),
+    )
+
+
+def installed_tensorflow(install_directory: Path) -> str:
+    """Return the version of TensorFlow in the environment in use; "" if none is complete."""
+    marker = bytes_of(_target(install_directory / "environment") / MARKER).decode("utf-8", "replace")
+    words = marker.split()
+    return words[1] if len(words) == 2 and words[0] == "tensorflow" else ""
+
+
+def lacks_cuda(install_directory: Path) -> bool:
+    """Return whether the environment in use has the TensorFlow that was built without CUDA."""
+    packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
+    return any(packages)
+
+
+def in_use(install_directory: Path, link: str) -> str:
+    """Return the hash in a link (`environment` or `current`); "" if there is no such link."""
+    return _target(install_directory / link).name
+
+
+def _target(link: Path) -> Path:
+    """Return the target of a link; an empty path if it is no link."""
+    try:
+        return link.parent / os.readlink(link)  # noqa: PTH115 - Python 3.8 has no other
+    except OSError:
+        return Path()
+
+
+def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -> Finding:
+    """Return the check `environment`; `installed` is whether the environment of today's lock is there."""
+    if not deployment.plan:
+        return skipped(NOT_DEPLOYED)
+    found = (
+        f"TensorFlow {deployment.tensorflow}, lock {deployment.environment[:HASH_DIGITS]}, "
+        f"release {deployment.release}"
+    )
+    if not deployment.tensorflow or not deployment.release:
+        lacking = "Python environment" if not deployment.tensorflow else "trainer"
+        return failed(
+            f"it has a plan, but no {lacking} that is complete: a deployment was interrupted",
+            "`ansible-playbook deploy.yml` finishes it",
+        )
+    other = []
+    if deployment.tensorflow != TENSORFLOW_VERSION:
+        other.append(f"psfleet deploys TensorFlow {TENSORFLOW_VERSION} today")
+    elif today.lock and not installed:
+        other.append(f"the lock is {today.lock} today")
+    if deployment.release != today.release:
+        other.append(f"the trainer's release is {today.release} today")
+    if deployment.plan != today.plan:
+        other.append("the inventory has another plan today")
+    if other:
+        return warning(f"{found}; {', '.join(other)}", "run `ansible-playbook deploy.yml` between runs")
+    return ok(found)

@@ -1,0 +1,85 @@
+"""The free disk space of a host, compared with what a step needs before the step begins."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from .host.wording import readable
+
+# The least free bytes with which a run can write its files.
+LEAST_ROOM = 1_000_000
+
+
+def existing_parent(path: Path) -> Path:
+    """Return `path` if it is an existing directory, else its nearest existing parent."""
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
+def login_home() -> Path:
+    """Return the home of the user that Ansible logged in as: it copies files there first."""
+    return existing_parent(Path(pwd.getpwuid(login_user()).pw_dir))
+
+
+def login_user() -> int:
+    """Return the uid of the user that logged in, even if Ansible became root since.
+
+    It is the owner of the nearest parent process that is not root's. sudo, su and doas leave different
+    variables in the environment, but all of them leave this process.
+    """
+    process, user = os.getpid(), os.getuid()
+    while process > 1 and not user:
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8", errors="replace")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        process, user = int(fields["PPid"]), int(fields["Uid"].split()[0])
+    return user
+
+
+def lacking_space(*needed: tuple[Path, int]) -> str:
+    """Return in words where fewer bytes are free than needed; "" if there are enough everywhere.
+
+    The paths need not exist yet. Paths on the same file system share its free space.
+    """
+    together: dict[int, tuple[Path, int]] = {}
+    for path, size in ((path, size) for path, size in needed if size):
+        here = existing_parent(path)
+        first, sum_so_far = together.get(here.stat().st_dev, (here, 0))
+        together[here.stat().st_dev] = (first, sum_so_far + size)
+    return "; ".join(
+        f"{path} has {readable(free)} free, {readable(size)} are needed"
+        for path, size in together.values()
+        if (free := shutil.disk_usage(path).free) < size
+    )
+
+
+def taken(*folders: Path) -> int:
+    """Return the bytes of disk that removing these folders would free.
+
+    A file with another hard link elsewhere frees none, because environments may share files.
+    """
+    names: Counter[tuple[int, int]] = Counter()
+    found = {}
+    for its in _below(*folders):
+        names[its.st_dev, its.st_ino] += 1
+        found[its.st_dev, its.st_ino] = its
+    return sum(
+        its.st_blocks * 512
+        for key, its in found.items()
+        if stat.S_ISDIR(its.st_mode) or names[key] >= its.st_nlink
+    )
+
+
+def _below(*folders: Path) -> Iterator[os.stat_result]:
+    for folder in folders:
+        for parent, _, files in os.walk(folder):
+            for name in (".", *files):
+                with suppress(FileNotFoundError):  # another process may change the folder meanwhile
+                    yield os.lstat(os.path.join(parent, name))  # noqa: PTH118 - a Path takes much longer

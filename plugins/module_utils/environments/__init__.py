@@ -1,0 +1,1 @@
+"""Python environments on hosts: their names and locks, and their installation."""

@@ -1,0 +1,81 @@
+"""Describes a host's NVIDIA hardware and driver, and whether its tasks can compute on their GPUs.
+
+It runs nvidia-smi, which loads the driver and creates its device nodes; nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..checks.gpu_checks import gpu_chain
+from ..host.check import Check, reasons_of
+from ..systems import system_of
+from .driver_packages import plan_installation
+from .host_facts import read_distribution
+from .nvidia import GpuFacts, read_gpu_facts
+
+# The checks that an installed and loaded driver fixes.
+OF_THE_DRIVER = ("driver", "nvidia-smi", "uvm")
+UNTOUCHED = "Nothing was changed there."
+
+
+def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
+    """Return why a host's tasks cannot compute on their GPUs, in one message; "" if they can.
+
+    `installed` are the driver's packages that were just installed, () if none were.
+    """
+    if installed and not (facts.driver or facts.module_kernels):
+        return (
+            f"{host}: {', '.join(installed)} are installed, and no kernel has a module of NVIDIA's driver: "
+            "`dkms status` says whether one was compiled; or name other packages in "
+            f"nvidia_cuda_driver_packages (host_vars/{host}.yml, or its group's)"
+        )
+    reasons = reasons_of(checks)
+    if reasons and installed:
+        packages = ", ".join(installed)
+        return f"{host}: {packages} are installed, and its tasks cannot have their GPUs yet:\n{reasons}"
+    if reasons:
+        return f"{host} cannot give its tasks the GPUs that the inventory says:\n{reasons}\n{UNTOUCHED}"
+    return ""
+
+
+def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
+    """Return what the part `gpus` of `host_facts` answers. Raises ValueError with what the host lacks."""
+    host, driver = values["host"], values["driver"]
+    tasks = [task for task in values["tasks"] if task["gpus"]]
+    if not tasks:
+        return {"gpu_facts": {}, "checks": [], "installation": {}, "broken": []}
+    facts, found = read_gpu_facts(), read_distribution()
+    system = system_of(found)
+    checks = gpu_chain(facts, tasks, os.uname().machine, system)
+    failed = [check for check in checks if check.state == "failed"]
+    broken = [check.name for check in failed if check.name in OF_THE_DRIVER]
+    installation = {}
+    if driver == "present" and broken:
+        if system is None:
+            raise ValueError(f"{host}: psfleet does not know {found.name}. {UNTOUCHED}")
+        try:
+            planned = plan_installation(facts, found, system, values["packages"])
+        except OSError as error:
+            raise ValueError(f"{host}: its packages cannot be looked at: {error}. {UNTOUCHED}") from error
+        if planned.refusal:
+            raise ValueError(
+                f"{host}: {failed[0].found}, and nvidia_cuda_driver is present. The driver cannot be "
+                f"installed: {planned.refusal}. {UNTOUCHED}"
+            )
+        installation = asdict(planned)
+    elif driver != "look" and failed:
+        installed = values["packages"] if driver == "installed" else ()
+        raise ValueError(refusal(host, facts, checks, installed))
+    for check in checks:
+        if check.state == "warning":
+            warn(f"{host}: {check.found}. {check.remedy}")
+    return {
+        "gpu_facts": asdict(facts),
+        "checks": [check.to_json() for check in checks],
+        "installation": installation,
+        "broken": broken,
+    }

@@ -1,0 +1,49 @@
+"""Checks whether one host can become part of the cluster, before anything is changed on it.
+
+It changes nothing, and fails with all problems at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..accounts import account_finding, read_accounts
+from ..checks.clock_checks import clock_check
+from ..checks.host_checks import PLATFORMS, HostNeeds, data_check, host_chain, host_environment
+from ..host.check import Check, checks_of, reasons_of
+from ..systems import SUPPORTED, system_of
+from .host_facts import read_host_facts
+
+
+def refusal(host: str, system: str, checks: list[Check]) -> str:
+    """Return why a host cannot be part of the cluster, in one message; "" if it can."""
+    reasons = reasons_of(checks)
+    return reasons and (
+        f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
+        "Nothing was changed there. Mend the host or take it out of the inventory. Supported are "
+        f"{SUPPORTED} on x86_64, without GPUs also on aarch64 ({PLATFORMS})."
+    )
+
+
+def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
+    """Return what the part `requirements` of `host_facts` answers. Raises ValueError with all problems."""
+    host = values["host"]
+    of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
+    required = HostNeeds(**{name: values[name] for name in of_inventory})
+    facts = read_host_facts()
+    accounts = values["accounts"]
+    checks = host_chain(facts, required)
+    clock = clock_check(time.time() - values["now"], 60.0)  # the time that the module may take to get here
+    found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
+    checks += checks_of({**found, "data": data_check(values["data_directories"])})
+    if reason := refusal(host, facts.distribution.name, checks):
+        raise ValueError(reason)
+    for check in checks:
+        if check.state == "warning":
+            warn(f"{host}: {check.found}; {check.remedy}")
+    environment, python = host_environment(facts, required)
+    system = system_of(facts.distribution)
+    for_roles = system.for_roles if system else {}  # without one it was refused
+    return {"environment": environment.name, "python": python.path, "system": for_roles}

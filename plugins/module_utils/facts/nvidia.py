@@ -1,0 +1,186 @@
+"""A host's NVIDIA hardware and driver: devices on the bus, driver, GPUs by nvidia-smi, device nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..host.whole_files import text_of
+from .host_facts import ask, find_program
+
+VENDOR = "0x10de"
+DISPLAY_CLASS = "0x03"  # PCI's class of VGA, 3D and other display controllers
+FIELDS = ("index", "name", "uuid", "compute_cap", "driver_version")
+MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
+# Driver 470 does not have the field for the capability, older ones lack that for MIG, most that for a fabric.
+OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
+# Without nvidia-persistenced, nvidia-smi wakes each GPU first, which takes seconds for each GPU.
+SMI_SECONDS = 60.0
+# If the infoROM of a GPU is corrupted, which still computes, nvidia-smi warns and ends with this status.
+WARNED, WARNING = 14, "WARNING:"
+
+_VERSION = re.compile(r"NVRM version:.*?\sModule\s+(?:for\s+\S+\s+)?(?P<version>[0-9][0-9.]*)")
+_UNKNOWN_FIELD = re.compile(r'Field "(?P<field>[^"]+)" is not a valid field to query')
+_CAPABILITY = re.compile(r"(?P<major>[0-9]+)\.(?P<minor>[0-9]+)")
+# nvidia-current.ko and nvidia-tesla-535.ko are Debian's. Other modules named nvidia* are not the driver.
+_MODULE = re.compile(r"nvidia(-current|-tesla)?(-[0-9]+)?(-open)?\.ko(\.(xz|gz|zst))?")
+_SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as nvidia-smi lists it.
+
+    `index` is nvidia-smi's number. `compute_capability` is such as (9, 0), or None if the driver does not
+    report it. `driver` is the driver's version, such as "550.54.15". `mig` says that the GPU is split into
+    MIG devices, which CUDA numbers differently than nvidia-smi. `fabric` is its state in a fabric of
+    NVSwitches, such as "Completed", or "" if it is in none.
+    """
+
+    index: int
+    name: str
+    compute_capability: tuple[int, int] | None
+    driver: str
+    mig: bool = False
+    fabric: str = ""
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """The facts about a host's NVIDIA hardware and driver.
+
+    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each of these,
+    "" for none. `driver`: version of the loaded kernel module, "" if none is loaded. `smi`: why nvidia-smi
+    failed, "" if it did not. `gpus`: the GPUs that it listed. `nodes`: paths below /dev. `secure_boot`: None
+    if unknown. `kernel`: the running kernel. `module_kernels`: the kernels with an NVIDIA module.
+    `nvidia_modprobe`: whether the program that makes the nodes is installed.
+    """
+
+    bus: tuple[str, ...] = ()
+    bus_drivers: tuple[str, ...] = ()
+    driver: str = ""
+    smi: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    nodes: tuple[str, ...] = ()
+    secure_boot: bool | None = None
+    kernel: str = ""
+    module_kernels: tuple[str, ...] = ()
+    nvidia_modprobe: bool = False
+
+
+def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
+    """Return the facts of this host, or of a copy of a host below `root`.
+
+    nvidia-smi runs first, because it loads an installed driver and makes its device nodes.
+    """
+    gpus, smi = _ask_smi(root)
+    devices = [
+        device
+        for device in sorted((root / "sys/bus/pci/devices").glob("*"))
+        if _line(device / "vendor") == VENDOR and _line(device / "class").startswith(DISPLAY_CLASS)
+    ]
+    return GpuFacts(
+        bus=tuple(device.name for device in devices),
+        bus_drivers=tuple(_driver_of(device) for device in devices),
+        driver=parse_driver_version(text_of(root / "proc/driver/nvidia/version")),
+        smi=smi,
+        gpus=gpus,
+        nodes=tuple(sorted(f"/dev/{path.name}" for path in (root / "dev").glob("nvidia*"))),
+        secure_boot=_secure_boot(root),
+        kernel=_line(root / "proc/sys/kernel/osrelease"),
+        module_kernels=_module_kernels(root / "lib/modules"),
+        nvidia_modprobe=find_program(root, "nvidia-modprobe") is not None,
+    )
+
+
+def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
+    """Return the GPUs in the output of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits`.
+
+    Raises ValueError with nvidia-smi's words if they are not such a list, or if a GPU does not answer.
+    """
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in printed if not line.startswith(WARNING)]
+    if not lines:
+        raise ValueError("; ".join(printed) or "nvidia-smi listed no GPU")
+    return tuple(_gpu(line, fields) for line in lines)
+
+
+def _gpu(line: str, fields: Sequence[str]) -> Gpu:
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) != len(fields):
+        raise ValueError(line)
+    values = dict(zip(fields, cells))  # noqa: B905 - hosts may run Ansible's modules by Python 3.8
+    # A GPU that fell off the bus stays in the list, with words such as [GPU is lost] in its cells.
+    if not values["index"].isdigit() or not values["uuid"].startswith("GPU-"):
+        raise ValueError(line)
+    capability = _CAPABILITY.fullmatch(values.get("compute_cap", ""))
+    fabric = values.get(FABRIC_FIELD, "")
+    return Gpu(
+        index=int(values["index"]),
+        name=values["name"],
+        compute_capability=(int(capability["major"]), int(capability["minor"])) if capability else None,
+        driver=values["driver_version"],
+        mig=values.get(MIG_FIELD) == "Enabled",
+        fabric="" if fabric.strip("[]") in {"N/A", "Not Supported"} else fabric,
+    )
+
+
+def parse_driver_version(text: str) -> str:
+    """Return the driver's version in /proc/driver/nvidia/version; "" if there is none."""
+    found = _VERSION.search(text)
+    return found["version"] if found else ""
+
+
+def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
+    """Return the GPUs, or why nvidia-smi did not list them."""
+    program = find_program(root, "nvidia-smi")
+    if program is None:
+        return (), "nvidia-smi is not installed"
+    fields = [*FIELDS, MIG_FIELD, FABRIC_FIELD]
+    while True:
+        command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+        status, *printed = ask(command, SMI_SECONDS)
+        text = "\n".join(printed)  # nvidia-smi may print errors to either stream
+        unknown = _UNKNOWN_FIELD.search(text)
+        if unknown is None or unknown["field"] not in set(fields) & set(OPTIONAL_FIELDS):
+            break
+        fields.remove(unknown["field"])
+    words = "; ".join(line.strip() for line in text.splitlines() if line.strip())
+    if status not in {0, WARNED}:
+        return (), words or f"nvidia-smi ended with exit status {status}"
+    try:
+        return parse_smi(text, fields), ""
+    except ValueError as error:
+        return (), str(error)
+
+
+def _secure_boot(root: Path) -> bool | None:
+    if not (root / "sys/firmware/efi").is_dir():
+        return False
+    try:
+        # The file has four bytes of attributes, and then the value.
+        return (root / _SECURE_BOOT).read_bytes()[-1:] == b"\1"
+    except OSError:
+        return None
+
+
+def _module_kernels(folder: Path) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            kernel.name
+            for kernel in folder.glob("*")
+            if any(_MODULE.fullmatch(file) for _, _, files in os.walk(kernel) for file in files)
+        )
+    )
+
+
+def _driver_of(device: Path) -> str:
+    link = device / "driver"
+    return Path(os.readlink(link)).name if link.is_symlink() else ""  # noqa: PTH115 - Python 3.8 has no other
+
+
+def _line(file: Path) -> str:
+    return text_of(file).strip()

@@ -1,0 +1,1 @@
+../../../trainer/host/__init__.py

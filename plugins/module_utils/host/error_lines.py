@@ -1,0 +1,1 @@
+../../../trainer/host/error_lines.py

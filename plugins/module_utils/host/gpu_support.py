@@ -1,0 +1,1 @@
+../../../trainer/host/gpu_support.py

@@ -1,0 +1,1 @@
+../../../trainer/host/memory.py

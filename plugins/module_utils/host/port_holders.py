@@ -1,0 +1,1 @@
+../../../trainer/host/port_holders.py

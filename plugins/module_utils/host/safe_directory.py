@@ -1,0 +1,1 @@
+../../../trainer/host/safe_directory.py

@@ -1,0 +1,1 @@
+../../../trainer/host/task_traces.py

@@ -1,0 +1,1 @@
+../../../trainer/host/task_units.py

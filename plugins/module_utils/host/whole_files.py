@@ -1,0 +1,1 @@
+../../../trainer/host/whole_files.py

@@ -1,0 +1,214 @@
+"""The fence of this host: what the host adds to its rules, and whether it is as deploy.yml left it."""
+
+from __future__ import annotations
+
+import pwd
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import unified_diff
+from pathlib import Path
+
+from ..checks.name_checks import name_check, names_in, resolve_names
+from ..deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
+from ..facts.host_facts import SECONDS_TO_ANSWER, ask
+from ..host.check import Finding, failed, ok, skipped
+from ..host.task_traces import object_in, read_object
+from ..host.whole_files import text_of
+from ..host.wording import first_of
+from .mesh import CONFIGURATION, dump, mesh_problem
+from .peer_probes import source_address
+from .port_fence import IP, REFUSED_AT, Fence, ruleset, to_ip
+
+RULES, RECORD = "fence.nft", "fence.json"
+DEPLOY = "ansible-playbook deploy.yml"
+_TABLE = ("table", "inet", "psfleet")
+# Loads rules in an empty network namespace, where they have no effect, and lists them as nft prints them.
+_APART = ("unshare", "--net", "sh", "-c", 'nft --file "$1" && nft --stateless list table inet psfleet', "sh")
+
+
+class FenceError(ValueError):
+    """A reason why the fence cannot be built as the inventory wants it."""
+
+
+class UnknownUserError(FenceError):
+    """The tasks' user does not exist yet."""
+
+
+def survey(fence: Fence, *, strict: bool = True) -> Fence:
+    """Return the fence with this host's current uid, addresses of names, resolvers, and own addresses.
+
+    Raises FenceError if the host has no such user or, if `strict`, if a name does not resolve or if no other
+    host can reach this one.
+    """
+    try:
+        uid = pwd.getpwnam(fence.user).pw_uid
+    except KeyError:
+        raise UnknownUserError(f"this host has no user {fence.user}") from None
+    beside = [name for _, name, _ in fence.entries if name]
+    resolved = resolve_names(names_in({place: place for place in (*fence.addresses.values(), *beside)}))
+    if strict:
+        finding = name_check(fence.host, fence.addresses, resolved)
+        unknown = [name for name in beside if not resolved[name].addresses]
+        if finding.state == "failed":
+            raise FenceError(f"{finding.found}: {finding.remedy}")
+        if unknown:
+            what = f"trainer_program_may_reach names {', '.join(unknown)}, which this host cannot resolve"
+            raise FenceError(f"{what}; expected names that it can resolve, or addresses")
+    found = replace(
+        fence,
+        uid=uid,
+        names={name: tuple(sorted(map(_plain, found.addresses))) for name, found in resolved.items()},
+        resolvers=read_resolvers() if resolved else (),
+    )
+    own = own_addresses(found)
+    if strict and not own and len(found.addresses) > 1:
+        raise FenceError(
+            f"its address in the plan is {found.addresses[found.host]}, a loopback address here, and it has "
+            "no route to the other hosts; expected trainer_address to be an address that they reach"
+        )
+    return replace(found, own=own)
+
+
+def own_addresses(fence: Fence) -> tuple[str, ...]:
+    """Return the addresses to which other hosts send what is for this one; `names` must be resolved.
+
+    They are usually the plan's address. But a host may know only a loopback address for its own name, all
+    its addresses (nss-myhostname), or none of them (if a router translates the plan's address). Then they are
+    the addresses from which it sends to the others, since these accept no others.
+    """
+    address = fence.addresses.get(fence.host, "")
+    planned = set(fence.ips(address))
+    if fence.mesh:  # its interface may not be there
+        return _sorted(planned)
+    others = {ip for host, other in fence.addresses.items() if host != fence.host for ip in fence.ips(other)}
+    sources = {ip for other in others if (ip := _source(other))}
+    local = {ip for ip in planned if _source(ip) == ip}
+    found = planned - local
+    for version in {ip.version for ip in fence.resolved(address) if ip.is_loopback or ip in planned}:
+        here, used = ({ip for ip in ips if ip.version == version} for ips in (local, sources))
+        found |= here & used or here or used
+    return _sorted(found)
+
+
+def _source(ip: IP) -> IP | None:
+    """Return the address from which this host sends to another: for an own one, that itself."""
+    return to_ip(source_address(str(ip), 9))
+
+
+def _sorted(ips: Iterable[IP]) -> tuple[str, ...]:
+    return tuple(sorted(map(str, ips)))
+
+
+def _plain(address: str) -> str:
+    return str(to_ip(address) or address)
+
+
+def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
+    """Return the name servers in this host's /etc/resolv.conf."""
+    lines = [line.split() for line in text_of(root / "etc/resolv.conf").splitlines()]
+    found = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:] and to_ip(words[1])]
+    return tuple(sorted(map(_plain, found))) or ("127.0.0.1",)  # as resolv.conf(5) has it
+
+
+def listed_apart(rules: Path) -> str:
+    """Return nft's listing of the table that a file makes. Raises FenceError with nft's words on an error."""
+    status, printed, complaint = ask([*_APART, str(rules)], SECONDS_TO_ANSWER)
+    if status:
+        raise FenceError(f"nft rejects {rules}: {complaint.strip()}")
+    return printed
+
+
+def listed() -> str:
+    """Return nft's listing of the live table; "" if there is none."""
+    return ask(["nft", "--stateless", "list", *_TABLE], SECONDS_TO_ANSWER)[1]
+
+
+def refused_connections() -> dict[int, int]:
+    """Return port -> the connections to this host's task there that the live table refused; {} if unknown.
+
+    They count from the last `forget_refused`, or from the moment when the table was loaded.
+    """
+    printed = ask(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
+    listed_objects = object_in(printed).get("nftables", [])
+    counters = [each["counter"] for each in listed_objects if "counter" in each]
+    return {
+        int(counter["name"][len(REFUSED_AT) :]): int(counter["packets"])
+        for counter in counters
+        if counter["name"].startswith(REFUSED_AT)
+    }
+
+
+def forget_refused() -> None:
+    """Count refused connections from now on."""
+    ask(["nft", "reset", "counters", *_TABLE], SECONDS_TO_ANSWER)
+
+
+def take_down() -> None:
+    """Remove the live table, if there is one."""
+    if listed():
+        ask(["nft", "delete", *_TABLE], SECONDS_TO_ANSWER)
+
+
+def fence_problem(configuration: Path) -> str:
+    """Return why this host's fence is not the one that deploy.yml wrote to `configuration`; "" if it is."""
+    rules = configuration / RULES
+    try:
+        fence = Fence.from_json(read_object(configuration / RECORD, most=MOST_BYTES_OF_PLAN))
+        then = ruleset(fence)
+    except (KeyError, TypeError, ValueError):
+        return "deploy.yml has set up no fence there"
+    if text_of(rules) != then:
+        return f"{rules} is not what deploy.yml wrote"
+    try:
+        found = changes(fence, survey(fence, strict=False)) or difference(listed_apart(rules), listed())
+        return found or (mesh_problem(text_of(configuration / CONFIGURATION), dump()) if fence.mesh else "")
+    except FenceError as error:
+        return str(error)
+
+
+def changes(then: Fence, now: Fence) -> str:
+    """Return what the host resolves differently than at its deployment; "" if nothing differs."""
+    found = [
+        f"{name} was {_shown(addresses)} when deploy.yml ran, and is {_shown(now.names.get(name, ()))} now"
+        for name, addresses in then.names.items()
+        if now.names.get(name) != addresses
+    ]
+    if then.resolvers != now.resolvers:
+        found.append(f"its name servers were {_shown(then.resolvers)}, and are {_shown(now.resolvers)} now")
+    if then.own != now.own:
+        before = f"the other hosts reached it at {_shown(then.own)} when deploy.yml ran"
+        found.append(f"{before}, and reach it at {_shown(now.own)} now")
+    if then.uid != now.uid:
+        found.append(f"user {then.user} had the number {then.uid}, and has {now.uid} now")
+    return first_of(found, 5, "; ")
+
+
+def _shown(addresses: Sequence[str]) -> str:
+    return ", ".join(addresses) or "not known"
+
+
+def difference(wanted: str, live: str) -> str:
+    """Return what the live table lacks, and what it has in addition; "" if it is as wanted."""
+    if not live:
+        return "the table inet psfleet is not there"
+    # nft breaks the lines of what a set holds.
+    then, now = (re.sub(r",\s+", ", ", text).splitlines() for text in (wanted, live))
+    lines = list(unified_diff(then, now, n=0, lineterm=""))[2:]
+    missing, more = (
+        [line[1:].strip() for line in lines if line.startswith(sign) and line[1:].strip()] for sign in "-+"
+    )
+    words = [f"lacks {first_of(missing, 3, '; ')}"] if missing else []
+    words += [f"has {first_of(more, 3, '; ')}, which deploy.yml did not write"] if more else []
+    return f"the table inet psfleet {' and '.join(words)}" if words else ""
+
+
+def fence_check(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
+    """Return the check `fence`; `wanted` is port_fence_enabled, `deployed` whether the host has a plan."""
+    if not deployed:
+        return skipped(NOT_DEPLOYED)
+    if not wanted:
+        return skipped("port_fence_enabled is false")
+    if problem := fence_problem(configuration):
+        return failed(f"the ports of its tasks are not fenced as deployed: {problem}", f"run `{DEPLOY}`")
+    return ok("it is in force as deployed")

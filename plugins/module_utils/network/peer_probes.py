@@ -1,0 +1,192 @@
+"""Probes whether the hosts of a plan reach each other's ports, and the listener that answers them meanwhile.
+
+The listener runs as root, because the fence lets connections to root pass. It never reads what others send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..host.whole_files import text_of
+from ..host.wording import grouped
+
+ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN = "answered", "open", "refused", "no answer", "unknown name"
+# The name of the listener's process, by which another doctor.yml at the same time recognises it.
+LISTENER = "psfleet-doctor"
+SECONDS_TO_CONNECT = 5.0
+SECONDS_TO_GREET = 2.0
+SECONDS_TO_END = 2.0
+LONGEST_GREETING = 1000
+MOST_PROBES_AT_ONCE = 256
+
+
+class Peer(NamedTuple):
+    """A port of another host of the plan."""
+
+    host: str
+    address: str
+    port: int
+
+
+class Reached(NamedTuple):
+    """The result of a connection: `outcome` is one of the constants above or the kernel's error.
+
+    If a doctor's listener answered, `name` and `machine` are its host's, and `source` is the address from
+    which the connection reached it. Otherwise `source` is the address from which this host sends there, or ""
+    if it cannot.
+    """
+
+    outcome: str
+    source: str = ""
+    name: str = ""
+    machine: str = ""
+
+
+def this_machine() -> str:
+    """Return an identifier of this machine, or of this container if it has its own network."""
+    boot = text_of(Path("/proc/sys/kernel/random/boot_id"))
+    network = os.stat("/proc/self/ns/net")  # noqa: PTH116 - it is no file
+    return hashlib.sha256(f"{boot}{network.st_dev} {network.st_ino}".encode()).hexdigest()[:16]
+
+
+def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
+    """Listen on the free ones of these ports, on every address; return port -> socket.
+
+    Several runs of doctor.yml at the same time share the ports. Only root can join in.
+    """
+    servers = {}
+    dual = socket.has_dualstack_ipv6()
+    family, address = (socket.AF_INET6, "::") if dual else (socket.AF_INET, "0.0.0.0")  # noqa: S104 - as tasks
+    for port in ports:
+        with suppress(OSError):
+            servers[port] = socket.create_server(
+                (address, port), family=family, backlog=1024, reuse_port=True, dualstack_ipv6=dual
+            )
+    return servers
+
+
+def listen_apart(
+    servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
+) -> dict[str, Any]:
+    """Fork a process that greets each connection; return the arguments for `end_listener`.
+
+    The process ends after `seconds` in any case, and earlier once `is_over` returns true, which it calls
+    every second.
+    """
+    machine = this_machine()
+    if not (pid := os.fork()):
+        try:
+            for end in (signal.SIGALRM, signal.SIGTERM):
+                signal.signal(end, signal.SIG_DFL)
+            signal.alarm(seconds)
+            os.setsid()
+            os.nice(10)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(nothing, stream)
+            with suppress(OSError):
+                Path("/proc/self/comm").write_text(LISTENER)
+                Path("/proc/self/oom_score_adj").write_text("1000")
+            _greet_all(servers, name, machine, is_over)
+        finally:
+            os._exit(0)
+    for server in servers:
+        server.close()
+    return {"pid": pid, "born": _born(pid)}
+
+
+def _greet_all(
+    servers: Collection[socket.socket], name: str, machine: str, is_over: Callable[[], bool]
+) -> None:
+    # The other side hangs up first, so that no port is busy (TIME_WAIT) after the end.
+    greeted: deque[socket.socket] = deque(maxlen=256)
+    asked_at = time.monotonic()
+    while True:
+        for server in select.select(servers, [], [], 1.0)[0]:
+            with suppress(OSError):
+                connection, source = server.accept()
+                greeted.append(connection)
+                greeting = {"name": name, "machine": machine, "source": source[0]}
+                connection.sendall(json.dumps(greeting).encode() + b"\n")
+        if time.monotonic() > asked_at + 1.0:
+            if is_over():
+                return
+            asked_at = time.monotonic()
+
+
+def end_listener(pid: int, born: str) -> bool:
+    """End a listener, wait for its end, and return whether it was still running."""
+    if not born or _born(pid) != born:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + SECONDS_TO_END
+    while _born(pid) == born and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return True
+
+
+def _born(pid: int) -> str:
+    """Return the start time of a process, which tells it from a later one of the same pid; "" if it ended."""
+    state, *fields = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() or ["Z"]
+    return "" if state == "Z" else fields[18]
+
+
+def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
+    """Connect to all peers and return the results; ports of a host with equal results are one, in `ports`."""
+    with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
+        reached = list(pool.map(probe, peers))
+    alike = grouped(((peer.host, found), peer.port) for peer, found in zip(peers, reached))  # noqa: B905
+    return [{"host": host, "ports": ports, **found._asdict()} for (host, found), ports in alike.items()]
+
+
+def probe(peer: Peer) -> Reached:
+    """Connect to a port, read its greeting, hang up, and return the result."""
+    place = (peer.address.strip("[]"), peer.port)
+    try:
+        with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
+            return _greeted(connection)
+    except (socket.gaierror, UnicodeError):
+        return Reached(UNKNOWN)
+    except socket.timeout:  # noqa: UP041 - Python 3.8 has no other
+        outcome = SILENT
+    except (ConnectionRefusedError, ConnectionResetError):
+        outcome = REFUSED
+    except OSError as error:
+        outcome = (error.strerror or str(error)).lower()
+    return Reached(outcome, source_address(*place))
+
+
+def _greeted(connection: socket.socket) -> Reached:
+    source = connection.getsockname()[0]
+    connection.settimeout(SECONDS_TO_GREET)
+    text = b""
+    try:
+        while not text.endswith(b"\n") and len(text) < LONGEST_GREETING and (part := connection.recv(1000)):
+            text += part
+        greeting = json.loads(text)
+        return Reached(ANSWERED, *(str(greeting[field]) for field in ("source", "name", "machine")))
+    except (socket.timeout, ValueError, KeyError, TypeError, RecursionError):  # noqa: UP041 - as above
+        return Reached(OPEN, source)
+
+
+def source_address(address: str, port: int) -> str:
+    """Return the address from which this host would send to another, "" if it cannot; nothing is sent."""
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as sender:
+            sender.connect(place)
+            return str(sender.getsockname()[0])
+    except OSError:
+        return ""

@@ -1,0 +1,28 @@
+"""The people who deployed to this host and who began a task's run, as the controller wrote them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .host.task_traces import bytes_of, run_settings
+
+# A user at a machine. No character of it steers a terminal or ends a value in an environment file.
+_PERSON = r"[\w.+ -]{1,80}@[\w.-]{1,80}"
+PERSON = re.compile(_PERSON, re.ASCII)
+# A person and the time.
+BEGUN = re.compile(rf"{_PERSON}, [0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}} UTC", re.ASCII)
+DEPLOYED_BY = "deployed_by"
+
+
+def deployed_by(configuration: Path) -> str:
+    """Return the person who deployed here last; "" if unknown."""
+    person = bytes_of(configuration / DEPLOYED_BY).decode("utf-8", "replace").strip()
+    return person if PERSON.fullmatch(person) else ""
+
+
+def begun_by(run_file: Path, run_id: str) -> str:
+    """Return who began a run and when, by a task's environment file; "" if that is of another run."""
+    settings = run_settings(run_file)
+    begun = settings.get("PSFLEET_RUN_BEGUN", "")
+    return begun if settings.get("PSFLEET_RUN_ID") == run_id and BEGUN.fullmatch(begun) else ""

@@ -1,0 +1,1 @@
+"""The tasks of a host: their units, their runs, their metrics."""

@@ -1,0 +1,96 @@
+"""The timer that makes a host write its tasks' metrics: on for a directory, or off without any trace."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ..host.safe_directory import opened
+
+TIMER, SERVICE = "psfleet-metrics.timer", "psfleet-metrics.service"
+FILES = ("psfleet.prom", "psfleet.prom.new")
+WANTED = Path("/etc/systemd/system/timers.target.wants") / TIMER
+VARIABLE = "trainer_metrics_directory"
+
+MEND_DIRECTORY = (
+    "make it (the one of its --collector.textfile.directory), or install prometheus-node-exporter, or set "
+    "the variable in group_vars/tf_cluster.yml"
+)
+
+# Runs systemctl with these arguments and returns its output; fails the step with its error message.
+Systemctl = Callable[..., str]
+
+
+def directory_problem(directory: str) -> str:
+    """Return why metrics cannot be written into a directory; "" if they can, or if there is no directory."""
+    if not directory:
+        return ""
+    given, expected = f"{VARIABLE} is {directory!r}", "expected a directory of root that node_exporter reads"
+    try:
+        owner = Path(directory).stat().st_uid if Path(directory).is_dir() else None
+    except OSError as error:
+        return f"{given}: {error.strerror}"
+    if owner is None:
+        return f"{given}, and this host has no such directory; {expected}"
+    return f"{given}, which belongs to {_name(owner)}; {expected}" if owner else ""
+
+
+class MetricsTimer:
+    """The metrics in a `directory`, "" for none. `record` holds the path of an earlier directory."""
+
+    def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
+        self.directory, self.record = directory, record
+        self._systemctl, self._wanted = systemctl, wanted
+        self.written_to = record.read_text(encoding="utf-8").strip() if record.is_file() else ""
+
+    def problem(self) -> str:
+        """Return why metrics cannot be written into the directory, with the remedy; "" if they can."""
+        found = directory_problem(self.directory)
+        return f"{found}: {MEND_DIRECTORY}" if found else ""
+
+    def is_fulfilled(self) -> bool:
+        """Return whether the host is already in this state."""
+        if not self.directory:
+            return not self.written_to and not self._wanted.is_symlink()
+        running = self._state(TIMER) == "active"
+        return self.written_to == self.directory and running and self._wanted.is_symlink()
+
+    def apply(self) -> None:
+        """Change the host to this state."""
+        if self.written_to and self.written_to != self.directory:
+            self._stop()
+            with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:
+                for name in FILES:
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+        if self.directory:
+            # Record the directory before it is used, so that an interrupted deployment can be undone.
+            self.record.write_text(f"{self.directory}\n", encoding="utf-8")
+            self._systemctl("enable", "--quiet", TIMER)
+            self._systemctl("restart", TIMER)
+            self._systemctl("start", SERVICE)
+        else:
+            self._stop()
+            self._wanted.unlink(missing_ok=True)
+            self.record.unlink(missing_ok=True)
+            self._systemctl("daemon-reload")
+
+    def _stop(self) -> None:
+        for unit in (TIMER, SERVICE):
+            if self._state(unit) not in {"inactive", "failed"}:
+                self._systemctl("stop", unit)
+            if self._state(unit) == "failed":  # otherwise systemd would remember the failure for ever
+                self._systemctl("reset-failed", unit)
+
+    def _state(self, unit: str) -> str:
+        return self._systemctl("show", "--property=ActiveState", "--value", unit).strip()
+
+
+def _name(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"

@@ -1,0 +1,46 @@
+"""The links by which a host's units find the directory and the logs of the present run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..content_directory import point, points_to
+from ..host.task_traces import RUN_ID, run_file, run_id_of
+from ..host.task_units import is_alive, show_units, task_of
+
+_NAME = "current"
+
+
+class RunLinks:
+    """The links on one host, by the fact C(cluster_paths)."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.configuration = Path(paths["configuration_directory"])
+        self.state, self.logs = Path(paths["state_directory"]), Path(paths["log_directory"])
+
+    def run_of(self, loaded: Sequence[str]) -> str:
+        """Return the run whose tasks are alive among these units, "" unless there is exactly one."""
+        tasks = [unit for unit in loaded if task_of(unit)]
+        shown = zip(tasks, show_units(tasks, ("ActiveState", "Job")) if tasks else [], strict=True)
+        alive = [task for unit, values in shown if is_alive(values) and (task := task_of(unit))]
+        return self.of({run_id_of(run_file(self.configuration, *task)) for task in alive})
+
+    def of(self, runs: set[str]) -> str:
+        """Return the only one of these runs, or "", also if its place is a link, as tasks once could make."""
+        run_id = next(iter(runs)) if len(runs) == 1 else ""
+        place = self.state / "runs" / run_id
+        return run_id if RUN_ID.fullmatch(run_id) and place.is_dir() and not place.is_symlink() else ""
+
+    def all_point_to(self, run_id: str) -> bool:
+        """Return whether the links point to this run."""
+        return all(points_to(link, target) for link, target in self._links(run_id))
+
+    def point_to(self, run_id: str) -> None:
+        """Make the links point to this run. Raises ValueError if something other than a link is there."""
+        for link, target in self._links(run_id):
+            if not points_to(link, target):
+                point(link, target)
+
+    def _links(self, run_id: str) -> list[tuple[Path, str]]:
+        return [(self.logs / _NAME, run_id), (self.state / _NAME, f"runs/{run_id}")]

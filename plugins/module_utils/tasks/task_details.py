@@ -1,0 +1,52 @@
+"""Details of a task beside its state, for people: since when, its progress, its size, and its last output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..host.task_traces import LOG_END_BYTES, bytes_of, last_record, last_step, number
+from ..host.task_units import counted
+
+# Properties of a unit that `task_details` reads, beside MainPID and Result.
+DETAIL_PROPERTIES = (
+    *("StateChangeTimestampMonotonic", "WatchdogTimestampMonotonic"),
+    *("MemoryCurrent", "CPUUsageNSec"),
+)
+
+
+def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
+    """Return what is known of a task now; figures that systemd or the task do not provide are None.
+
+    `shown` has the unit's properties as `systemctl show` prints them. Only the end of the log is read.
+    """
+    step, last = last_step(events), last_record(events)
+    now = time.time()
+    cpu = counted(shown.get("CPUUsageNSec"))
+    finished = str(last.get("reason")) if last.get("event") == "finished" else ""
+    return {
+        "result": shown.get("Result", ""),
+        # systemd forgets a unit that ended successfully; its last record says when and how it ended.
+        "since_seconds": _since(shown.get("StateChangeTimestampMonotonic")) or _age(last.get("wall"), now),
+        "sign_of_life_age_seconds": _since(shown.get("WatchdogTimestampMonotonic")),
+        "finished": finished,
+        "memory_bytes": counted(shown.get("MemoryCurrent")),
+        "cpu_seconds": None if cpu is None else cpu / 1e9,
+        "log": str(log),
+        "log_end": bytes_of(log, most=LOG_END_BYTES, last=True).decode("utf-8", "replace"),
+        "last_step": step,
+        "last_step_age_seconds": _age(step.get("wall"), now),
+    }
+
+
+def _since(microseconds: str | None) -> float | None:
+    """Return the seconds since a moment of the monotonic clock; None if systemd gives 0 or none."""
+    moment = counted(microseconds)
+    return time.monotonic() - moment / 1e6 if moment else None
+
+
+def _age(wall: object, now: float) -> float | None:
+    since = number(wall)
+    return None if since is None else now - since

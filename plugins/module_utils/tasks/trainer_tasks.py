@@ -1,0 +1,294 @@
+"""Starts, stops or describes the trainer tasks of one host, in one round trip.
+
+A task that fails to start does not fail the step. Its state and its reason are returned, so that the run can
+be ended everywhere before the playbook fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..checks.port_checks import task_ports
+from ..checks.start_checks import failed_checks
+from ..content_directory import HASH_DIGITS
+from ..deployment import MOST_BYTES_OF_PLAN, deployed_plan, in_use, installed_tensorflow, lacks_cuda
+from ..disk_space import LEAST_ROOM, lacking_space
+from ..host.task_traces import (
+    RUN_ID,
+    exit_code,
+    holds,
+    last_lines_of,
+    last_step,
+    read_object,
+    run_file,
+    run_id_of,
+    why_ended,
+    why_failed,
+    written_exit_code,
+)
+from ..host.task_units import (
+    BOOTED,
+    RUN_JOBS,
+    SystemdError,
+    is_alive,
+    parse_list,
+    show_units,
+    systemctl,
+    systemctl_strictly,
+    task_of,
+    unit_name,
+)
+from ..host.wording import cut
+from ..lease import FILE, time_of_reading
+from ..network.fence_state import fence_problem, forget_refused, refused_connections
+from ..people import begun_by, deployed_by
+from ..saved_places import KEPT
+from .boots import boot_file, rebooted_since
+from .run_links import RunLinks
+from .task_details import DETAIL_PROPERTIES, task_details
+from .unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
+
+# A task writes its phase, and the controller takes no longer words.
+MOST_OF_PHASE = 100
+# The arguments of the module `trainer_tasks`, and those of them by which `host_facts` looks at a host.
+ARGUMENTS: dict[str, Any] = {
+    "tasks": {"type": "list", "elements": "dict", "required": True},
+    "others": {"type": "bool", "default": False},
+    "state": {"choices": ["queried", "started", "stopped"], "default": "queried"},
+    "patience": {"type": "float", "default": 0},
+    "stopped": {"type": "dict", "default": {}},
+    "traffic": {"type": "bool", "default": False},
+    "fence": {"type": "bool", "default": False},
+    "starting": {"type": "list", "elements": "dict", "default": []},
+    "data_directories": {"type": "list", "elements": "str", "default": []},
+    "data_carried": {"type": "bool", "default": False},
+    "tables": {"type": "dict", "default": {}},
+    "metrics_directory": {"default": ""},
+    "details": {"type": "bool", "default": False},
+    "run_id": {"default": ""},
+    "plan_hash": {"default": ""},
+    "paths": {"type": "dict", "required": True},
+}
+LOOK = {
+    name: ARGUMENTS[name]
+    for name in (
+        "tasks",
+        "others",
+        "patience",
+        "starting",
+        "tables",
+        "metrics_directory",
+        "plan_hash",
+        "paths",
+    )
+}
+DEFAULTS = {name: argument["default"] for name, argument in ARGUMENTS.items() if "default" in argument}
+STATE_PROPERTIES = (
+    *("ActiveState", "SubState", "Result", "ExecMainPID", "ExecMainStatus", "NRestarts"),
+    *("LoadState", "Job"),
+)
+PROPERTIES = ("MainPID", *STATE_PROPERTIES, *TRAFFIC_PROPERTIES, *DETAIL_PROPERTIES)
+# As in the units' SuccessExitStatus=; None if the code is unknown.
+GOOD_ENDS = (None, 0, 143)
+# systemd sent SIGTERM, or had no time for it.
+ENDS_BY_HOST = (None, 143)
+
+
+class Tasks:
+    """The tasks of this host, seen through systemd; `ended` maps each stopped task to its restarts."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        paths = {name: Path(path) for name, path in parameters["paths"].items()}
+        self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
+        self.runs = paths["state_directory"] / "runs"
+        self.places = (self.runs, self.runs / KEPT)
+        self.links = RunLinks(parameters["paths"])
+        self.ended: dict[str, int] = dict(parameters["stopped"])
+        self.details = bool(parameters["details"])
+        self.requested = run_id if RUN_ID.fullmatch(run_id := str(parameters["run_id"])) else ""
+        self.past = self.requested if self.requested and (self.runs / self.requested).is_dir() else ""
+        tasks = [(str(task["job"]), int(task["index"])) for task in parameters["tasks"]]
+        if parameters["others"]:
+            tasks += sorted(self._tasks_on_host() - set(tasks))
+        self.units = {unit_name(job, index): (job, index) for job, index in tasks}
+
+    def _tasks_on_host(self) -> set[tuple[str, int]]:
+        prepared = [path.name for path in (self.configuration / "run").glob("*.env")]
+        query = ("list-units", "--all", "--plain", "--no-legend", "psfleet-*@*.service")
+        listed = systemctl_strictly(*query) if BOOTED.is_dir() else ""
+        return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
+
+    def show(self) -> dict[str, dict[str, str]]:
+        """Return systemd's properties of each unit. Raises SystemdError if systemd does not return them."""
+        if not self.units:
+            return {}
+        return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
+
+    def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
+        """Return the state of each task, with `traffic` also the bytes that it received and sent."""
+        shown = self.show()
+        files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
+        began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
+        counted = unit_traffic(shown, began) if traffic else {}
+        refused = self._refused() if traffic or self.details else {}
+        described = []
+        for unit, values in shown.items():
+            of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
+            if self.past not in {"", run_id} and not is_alive(values):
+                # systemd's state belongs to the later run.
+                of_run, run_id, moved = self._of_the_past(unit, self.past), self.past, (None, None)
+            elif self._rebooted(unit, values):
+                of_run = self._of_the_past(unit, run_id, rebooted=True)
+            traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
+            traffic_of["refused"] = refused.get(unit)
+            described.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
+        return described
+
+    def _refused(self) -> dict[str, int]:
+        """Return unit -> the connections to its port that the fence refused."""
+        plan = read_object(self.configuration / "plan.json", most=MOST_BYTES_OF_PLAN)
+        ports, counts = task_ports(plan.get("tasks", ())), refused_connections()
+        return {unit_name(of.job, of.index): counts[of.port] for of in ports if of.port in counts}
+
+    def _rebooted(self, unit: str, values: Mapping[str, str]) -> bool:
+        """Return whether a task is gone that was started before its host was booted."""
+        known = is_alive(values) or int(values.get("ExecMainPID") or 0)
+        return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
+
+    def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
+        """Return systemd's properties of a task after its end in a run, from what the task recorded."""
+        job, index = self.units[unit]
+        code = written_exit_code(self.runs / run_id, f"{job}{index}")
+        ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
+        if rebooted and code in ENDS_BY_HOST:
+            return {**ended, "Result": "reboot"}
+        return {**ended, "Result": "success" if code in GOOD_ENDS else "exit-code"}
+
+    def _describe(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
+        name = f"{job}{index}"
+        alive = is_alive(values)
+        was_stopped = name in self.ended
+        result = values.get("Result", "success")
+        failed = not alive and result != "success" and not was_stopped
+        went_down = failed and result == "reboot"
+        events, log = self.runs / run_id / "events" / f"{name}.jsonl", self.logs / run_id / f"{name}.out"
+        progress = read_object(self.runs / run_id / "progress.json")
+        reason = ""
+        if values.get("LoadState") != "loaded":
+            failed, reason = True, f"its unit is {values.get('LoadState')}"
+        elif went_down:
+            step = last_step(events).get("global_step")
+            reason = "its host went down, and was booted since"
+            reason += "" if step is None else f"; the last step that it recorded is {int(step)}"
+        elif failed:
+            lines = last_lines_of(log)
+            reason = why_failed(events, name, lines) or why_ended(name, result, lines)
+            if lacks := lacking_space((self.runs / run_id, LEAST_ROOM)):
+                reason = f"{reason}\nNo space left on its host: {lacks}".strip()
+        ended_by = "host" if went_down else "itself"
+        return {
+            "name": name,
+            "job": job,
+            "index": index,
+            "state": f"{values.get('ActiveState')} ({values.get('SubState')})",
+            "alive": alive,
+            "failed": failed,
+            "ended_by": "" if alive else "psfleet" if was_stopped else ended_by,
+            "exit_code": exit_code(values, self.runs / run_id, name),
+            "restarts": max(int(values.get("NRestarts") or 0), self.ended.get(name, 0)),
+            "pid": int(values.get("MainPID") or 0),
+            "run_id": run_id,
+            "begun": begun_by(run_file(self.configuration, job, index), run_id),
+            "phase": cut(str(progress.get("phase", "")), MOST_OF_PHASE),
+            "reason": reason,
+            **(task_details(values, events, log) | {"progress": progress} if self.details else {}),
+        }
+
+    def start(self) -> None:
+        """Start the tasks that are not alive, after clearing the failures of earlier runs.
+
+        Afterwards each task listens (READY=1), has failed or, if it is oneshot, ended. This also joins the
+        job of a task that is already starting.
+        """
+        idle = [unit for unit, values in self.show().items() if not is_alive(values)]
+        if idle:
+            self.links.point_to(self._run_to_start())
+            systemctl("reset-failed", *idle)
+            if any(self.units[unit][0] in RUN_JOBS for unit in idle):
+                forget_refused()
+        if of_run := [unit for unit, (job, _) in self.units.items() if job in RUN_JOBS]:
+            # Until a task has ended or is stopped, it starts again when its host is booted.
+            systemctl("--no-reload", "enable", *of_run)
+        systemctl("start", *self.units)
+
+    def _run_to_start(self) -> str:
+        """Return the run of all tasks. Raises SystemdError if they belong to several, or to none."""
+        runs_of_tasks = {
+            f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
+            for job, index in self.units.values()
+        }
+        if len(runs := set(runs_of_tasks.values())) != 1 or "" in runs:
+            each = ", ".join(f"{name} of {run_id or 'none'}" for name, run_id in runs_of_tasks.items())
+            raise SystemdError(
+                f"the tasks to be started do not belong to one run: {each}. Nothing was started: "
+                "`ansible-playbook train.yml` assigns them one"
+            )
+        return runs.pop()
+
+    def stop(self) -> None:
+        """Stop every task and wait until its process is gone. Raises SystemdError if one remains."""
+        lost = set()
+        for unit, values in self.show().items():
+            if self._rebooted(unit, values):
+                lost.add(unit)
+            # A task that has just failed and waits for its restart has already ended by itself.
+            if is_alive(values) and values.get("SubState") != "auto-restart":
+                job, index = self.units[unit]
+                self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
+        try:
+            systemctl_strictly("stop", *self.units)
+        except SystemdError as error:  # systemd also complains about units that it has forgotten
+            left = [f"{job}{index}" for job, index in self._alive()]
+            if left:
+                raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
+        # Those that are running have done so themselves.
+        systemctl("--no-reload", "disable", *self.units)
+        # A reboot does not end a task that has ended by now.
+        for unit in self.units.keys() - lost:
+            boot_file(self.configuration, *self.units[unit]).unlink(missing_ok=True)
+
+    def _alive(self) -> list[tuple[str, int]]:
+        return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
+
+
+def described(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Return the answer of the module `trainer_tasks`; `values` may lack arguments. Raises SystemdError."""
+    values = {**DEFAULTS, **values}
+    wanted, install = values["state"], Path(values["paths"]["install_directory"])
+    patience = 0.0 if check_mode else values["patience"]
+    deployed = Path(values["paths"]["configuration_directory"]).is_dir()
+    looked = time_of_reading(FILE, patience, deployed=deployed and not check_mode)
+    tasks = Tasks(values)
+    alive = [is_alive(of_unit) for of_unit in tasks.show().values()]
+    actions = {"started": tasks.start, "stopped": tasks.stop}
+    if not check_mode and wanted in actions:
+        actions[wanted]()
+    of_tasks = tasks.describe(traffic=values["traffic"] and not check_mode)
+    return {
+        "changed": (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive)),
+        "deployed": deployed_plan(tasks.configuration / "plan.json", values["plan_hash"]),
+        "deployed_by": deployed_by(tasks.configuration),
+        "tensorflow": installed_tensorflow(install),
+        "release": in_use(install, "current"),
+        "environment": in_use(install, "environment"),
+        "programs": sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
+        "lacks_cuda": lacks_cuda(install),
+        "checks": failed_checks(values),
+        "holds_run": bool(tasks.requested) and any(holds(place / tasks.requested) for place in tasks.places),
+        "unfenced": fence_problem(tasks.configuration) if values["fence"] else "",
+        "tasks": of_tasks,
+        "looked": looked,
+        "stopped": tasks.ended,
+    }

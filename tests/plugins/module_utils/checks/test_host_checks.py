@@ -1,0 +1,122 @@
+"""Which hosts can be part of a cluster, with which environment, and why others cannot."""
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.module_utils.checks.host_checks import HostNeeds, data_check, host_chain, host_environment
+from plugins.module_utils.facts.host_facts import HostFacts, read_host_facts
+from plugins.module_utils.host.check import Check
+from tests.plugins.module_utils import recorded_hosts
+from tests.plugins.module_utils.recorded_findings import cases
+from tests.plugins.module_utils.recorded_hosts import (
+    DEBIAN_11,
+    DEBIAN_12,
+    DEBIAN_13,
+    ROCKY_9,
+    UBUNTU_2204,
+    UBUNTU_2404,
+    RecordedHost,
+)
+from tests.repository import ROOT
+
+FILES = [
+    "checks/host_checks",
+    "environments/environment",
+    "facts/host_facts",
+    *(f"host/{name}" for name in ("check", "memory", "whole_files", "wording")),
+]
+SYSTEM_FILES = [f"systems/{path.stem}" for path in (ROOT / "plugins/module_utils/systems").glob("*.py")]
+NAMES = ["system", "processor", "libc", "python", "memory"]
+
+
+def facts_of(host: RecordedHost, root: Path) -> HostFacts:
+    return read_host_facts(host.lay_out(root), host.machine)
+
+
+def chain_of(case: dict[str, Any], root: Path) -> list[Check]:
+    """Return the checks of a recorded host that was changed."""
+    host: RecordedHost = replace(getattr(recorded_hosts, case["host"]), **case.get("change", {}))
+    return host_chain(facts_of(host, root), HostNeeds(**case.get("asked", {})))
+
+
+@cases("hosts")
+def test_each_recorded_host_gets_its_expected_check_and_remedy(case: dict[str, Any], tmp_path: Path) -> None:
+    checks = {check.name: check for check in chain_of(case, tmp_path)}
+    assert [*checks] == NAMES
+    name, state = case["check"].split()
+    found, remedy = checks[name].found.replace(str(tmp_path), ""), checks[name].remedy
+    assert (checks[name].state, found, remedy) == (state, case["found"], case.get("remedy", ""))
+    assert not [check.name for check in checks.values() if bool(check.remedy) != (check.state != "ok")]
+
+
+SEVERAL = replace(DEBIAN_11, pythons=["3.9", "3.10", "3.12", "3.14"])  # its own, the first, does not fit
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "environment"),
+    [
+        (DEBIAN_12, HostNeeds(), "cpu-python3.11-x86_64"),
+        (DEBIAN_12, HostNeeds(cuda_source="system"), "cpu-python3.11-x86_64"),
+        (DEBIAN_13, HostNeeds(gpus=True), "gpu-python3.13-x86_64"),
+        (UBUNTU_2204, HostNeeds(gpus=True, cuda_source="system"), "gpu-system-python3.10-x86_64"),
+        (UBUNTU_2404, HostNeeds(), "cpu-python3.12-x86_64"),
+        (replace(DEBIAN_12, machine="aarch64"), HostNeeds(), "cpu-python3.11-aarch64"),
+        (replace(DEBIAN_12, pythons=["3.11", "3.12"]), HostNeeds(), "cpu-python3.11-x86_64"),
+        (SEVERAL, HostNeeds(), "cpu-python3.12-x86_64"),
+        (SEVERAL, HostNeeds("3.10"), "cpu-python3.10-x86_64"),
+    ],
+)
+def test_the_environment_matches_the_hosts_python_processor_and_gpus(
+    host: RecordedHost, asked: HostNeeds, environment: str, tmp_path: Path
+) -> None:
+    facts = facts_of(host, tmp_path)
+    found, python = host_environment(facts, asked)
+    assert found.name == environment
+    assert python.path == f"{tmp_path}/usr/bin/python{found.python}"
+    if host in (DEBIAN_13, UBUNTU_2204, UBUNTU_2404):
+        assert {check.state for check in host_chain(facts, asked)} == {"ok"}
+    with pytest.raises(ValueError, match=r"^package_store_python_version is 3.9; it has Python "):
+        host_environment(facts, replace(asked, python_version="3.9"))
+
+
+def test_a_systemd_that_the_host_was_not_booted_with_does_not_count(tmp_path: Path) -> None:
+    root = DEBIAN_12.lay_out(tmp_path)
+    (root / "run/systemd/system").rmdir()
+    check = host_chain(read_host_facts(root, "x86_64"), HostNeeds())[NAMES.index("system")]
+    assert (check.state, check.found) == ("failed", "it was not booted with systemd")
+
+
+def test_all_problems_of_a_host_are_reported_at_once(tmp_path: Path) -> None:
+    host = replace(ROCKY_9, cpuinfo="pentium", glibc="2.17", mem_total_kb=1000)
+    assert {check.state for check in host_chain(facts_of(host, tmp_path), HostNeeds())} == {"failed"}
+
+
+@pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])
+def test_the_code_of_host_checks_parses_with_python_3_8(name: str) -> None:
+    """The message for a host with Python 3.8 must name what the host lacks, not a syntax error in `match`."""
+    text = (ROOT / "plugins/module_utils" / f"{name}.py").read_text()
+    ast.parse(text, feature_version=(3, 8))
+    assert "from __future__ import annotations" in text
+    assert "strict=" not in text
+    assert "removeprefix" not in text
+
+
+def test_a_data_folder_that_is_missing_or_empty_fails_the_check(tmp_path: Path) -> None:
+    assert data_check([]).state == "skipped"
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    assert data_check([str(tmp_path)]).state == "ok"
+    for lacking, what in (("nowhere", "no"), ("file", "no"), ("empty", "an empty")):
+        place = tmp_path / lacking
+        found = data_check([str(tmp_path), str(place)])
+        assert (found.state, found.found) == (
+            "failed",
+            f"trainer_data_dir is {place}, which is {what} folder here",
+        )
+        assert "trainer_data_source" in found.remedy
+    carried = data_check([str(tmp_path / "empty")], carried=True)
+    assert carried.found.startswith(f"there is nothing in {tmp_path}/empty, where deploy.yml brings")
