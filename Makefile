@@ -10,7 +10,7 @@ CACHE := $(or $(PSFLEET_CACHE),$(HOME)/.cache/psfleet)
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PRACTICE := ansible-playbook -i localhost,
 
-.PHONY: help setup setup-dev lock docs demo demo-down adversaries references mutants fuzz test lint sanity unit molecule kinds cuda security scale matrix bench bench-scale bench-deploy chaos faults soak clean
+.PHONY: help setup setup-dev lock docs demo demo-down adversaries mutants fuzz test lint sanity unit molecule slow matrix bench bench-scale bench-deploy chaos faults soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target what; do \
@@ -50,17 +50,8 @@ unit: setup-dev ## Run pytest
 molecule: setup-dev ## Run the Molecule scenarios on container hosts
 	@tools/run_tests.py molecule
 
-cuda: setup-dev ## Run the slow scenario, which `make test` leaves out: 3.4 GB of CUDA libraries on a host without a GPU
-	@tools/run_tests.py cuda
-
-kinds: setup-dev ## Run the slow scenarios of more kinds of runs, which `make test` leaves out: other replications, TensorFlow 2, one process
-	@tools/run_tests.py replication kinds
-
-security: setup-dev ## Run the slow scenario of attacks, which `make test` leaves out: on the network, by a compromised host, with revoked keys
-	@tools/run_tests.py security
-
-scale: setup-dev ## Run the slow scenario of 24 hosts on one machine, which `make test` leaves out: 40 GB of disk
-	@tools/run_tests.py scale
+slow: setup-dev ## Run the scenarios that `make test` leaves out: WHAT="replication kinds security", scale (40 GB of disk), cuda (3.4 GB of libraries)
+	@tools/run_tests.py $(or $(WHAT),replication kinds security)
 
 matrix: setup-dev ## Deploy and train with each ansible-core that is accepted (2.19, 2.20, 2.21), which `make test` leaves out
 	@python tools/matrix.py $(VERSIONS)
@@ -94,9 +85,6 @@ fuzz: setup-dev ## Damage hosts' answers and read them, for SECONDS (600); input
 
 adversaries: setup-dev ## Train and damage the runs that try to fool the verdict, and print the verdict on each
 	@python -m tests.psfleet.evidence.adversaries
-
-references: setup-dev ## Train the reference runs for a run's pace again, with one process and with several workers (some 16 minutes)
-	@python -m tests.psfleet.evidence.references
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
 	rm -rf .venv .state/molecule .state/matrix .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache
