@@ -1,20 +1,30 @@
 """When a run reached a training loss, by the records of steps that its tasks wrote.
 
-The loss is smoothed as for a run's pace: a mean over all workers' steps between successive powers of 1.15 of
+The loss is smoothed: a mean over all workers' steps between successive powers of 1.15 of
 the examples, with straight lines in between. Time counts from the end of the first step of any worker.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
-from psfleet.evidence.learning_pace import curve_of, examples_until
+from psfleet.evidence.convergence import MOST_LOSS
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record, read_records
 from trainer.contract.run_tasks import RunTask
+
+# Losses are averaged over the examples between successive powers of this number.
+_BIN = 1.15
+_WIDEST = 0.3  # share of the examples before it; a longer window is too vague about where the loss fell
+
+Curve = Sequence[tuple[float, float]]  # (examples, mean loss), by examples
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ def reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> R
 
     The last mean counts only once the next one has begun.
     """
-    # The pace calls every task that records steps a worker, and a coordinator is one here, too.
+    # Every task that records steps is a worker here, a coordinator too.
     tasks = {f"worker{index}": own for index, own in enumerate(filter(None, steps.values()))}
     run = Run(
         Path(),
@@ -60,3 +70,28 @@ def reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> R
     )
     counts, walls = np.array(marks).T
     return Reached(examples, float(np.interp(examples, counts, walls) - walls.min()))
+
+
+def curve_of(run: Run, batch: int) -> Curve:
+    """Return the mean loss of all workers by examples, with `batch` examples per global step."""
+    bins = defaultdict[int, list[tuple[float, float, int]]](list)
+    for window in run.windows:
+        examples, width = (window.before + window.after) / 2 * batch, (window.after - window.before) * batch
+        loss = window.loss_mean
+        usable = loss is not None and abs(loss) <= MOST_LOSS and window.steps > 0
+        if loss is not None and usable and 0 < width <= _WIDEST * examples:
+            bins[math.floor(math.log(examples, _BIN))].append((math.log(examples), loss, window.steps))
+    curve = []
+    for _, inside in sorted(bins.items()):
+        steps = [count for *_, count in inside]
+        middle = fmean([examples for examples, *_ in inside], steps)
+        curve.append((math.exp(middle), fmean([loss for _, loss, _ in inside], steps)))
+    return curve
+
+
+def examples_until(loss: float, curve: Curve) -> float | None:
+    """Return the examples at which a curve first reached `loss`, None if it never did or began there."""
+    for (before, above), (after, below) in pairwise(curve):
+        if above > loss >= below:
+            return math.exp(math.log(before) + math.log(after / before) * (above - loss) / (above - below))
+    return None

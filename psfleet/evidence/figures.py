@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from itertools import zip_longest
 from statistics import median
 from typing import Any, Literal
@@ -10,7 +9,6 @@ from typing import Any, Literal
 from psfleet.evidence import convergence
 from psfleet.evidence.early_end import early_end_of
 from psfleet.evidence.held_back import held_back
-from psfleet.evidence.learning_pace import pace_of
 from psfleet.evidence.loss_curve import smoothed_loss
 from psfleet.evidence.lost_workers import lost_workers
 from psfleet.evidence.price_of_faults import price_of
@@ -28,11 +26,11 @@ _OF_AN_ENDING = ("exit_code", "restarts", "bytes_received", "bytes_sent")
 def figures_of(run: Run) -> dict[str, Any]:
     """Return the figures; `seconds` is how long the busiest worker trained, rates are over all workers.
 
-    `replication` is None for a user's program. Bytes are None if systemd did not count them. `pace` is None
-    if there is no reference to compare with (learning_pace.py). `staleness` is None if it is unknown; its
-    `histogram` is as in `Window.staleness`. `ps` has the saved variables that each ps held, as the chief
-    recorded them. `early_end` says what ended the run before its last step (early_end.py). `faults` is
-    described in price_of_faults.py, `held_back` in held_back.py, `lost` in lost_workers.py.
+    `replication` is None for a user's program. Bytes are None if systemd did not count them. `staleness` is
+    None if it is unknown; its `histogram` is as in `Window.staleness`. `ps` has the saved variables that each
+    ps held, as the chief recorded them. `early_end` says what ended the run before its last step
+    (early_end.py). `faults` is described in price_of_faults.py, `held_back` in held_back.py, `lost` in
+    lost_workers.py.
     """
     seconds = max((seconds_of(worker) for worker in run.with_lost), default=0.0)
     examples = sum(_applied(run, worker, "examples") for worker in run.with_lost)
@@ -40,7 +38,7 @@ def figures_of(run: Run) -> dict[str, Any]:
     counts = {**run.contributions, **run.applied}
     steps = {worker.name: counts.get(worker.name, 0) for worker in run.with_lost}
     total = sum(steps.values())
-    speeds, pace, faults = speeds_of(run), pace_of(run), price_of(run)
+    speeds, faults = speeds_of(run), price_of(run)
     return {
         "model": run.model,
         "replication": None if run.program is not None else str(run.rules),
@@ -54,11 +52,10 @@ def figures_of(run: Run) -> dict[str, Any]:
         "loss_first": None if math.isnan(first) else first,
         "loss_last": None if math.isnan(last) else last,
         "metrics": finite(convergence.metrics_of(convergence.last_evaluation(run))),
-        "pace": asdict(pace) if pace else None,
         "staleness": _staleness(run),
         "stragglers": stragglers_in(speeds),
         "faults": faults,
-        "held_back": held_back(run, speeds, pace, faults).as_dict(),
+        "held_back": held_back(run, speeds, faults).as_dict(),
         "parts": [_part(part) for part in run.parts],
         "lost": [worker.as_dict() for worker in lost_workers(run)],
         "ps": _ps(run),

@@ -1,7 +1,7 @@
 """What held a run back, by its own records: the causes, with their figures, and what helps against each.
 
-A cause has a share: the part of the workers' time that it took, or of their examples. Causes are comparable
-by it, since without one of share s the run would need 1 - s of its time. docs/performance.md explains each.
+A cause has a share: the part of the workers' time that it took. Causes are comparable by it, since without
+one of share s the run would need 1 - s of its time. docs/performance.md explains each.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from psfleet.evidence.answer import size
-from psfleet.evidence.learning_pace import LearningPace
 from psfleet.evidence.price_of_faults import saving_seconds
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
@@ -70,7 +69,6 @@ class HeldBack:
 def held_back(
     run: Run,
     speeds: Mapping[str, Mapping[str, float | None]],
-    pace: LearningPace | None,
     faults: Mapping[str, Any],
 ) -> HeldBack:
     """Return what held a run back, by its records and its figures."""
@@ -78,7 +76,7 @@ def held_back(
     if seconds < SHORTEST_SECONDS:
         return HeldBack((), f"training took {seconds:.1f} s, too short to tell", None)
     time = None if run.program is not None else time_spent(run)
-    found = [*_of_others(run, speeds), *_of_faults(run, faults, seconds), *_of_staleness(run, pace)]
+    found = [*_of_others(run, speeds), *_of_faults(run, faults, seconds)]
     unknown = "programs do not record what their processes use"
     if run.program is None:
         unknown = "the tasks recorded too little of what their processes used"
@@ -177,18 +175,6 @@ def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[
         yield Cause("saves", share, f"saves: {price} ({what})", helps)
     else:
         yield Cause("pauses", share, f"pauses: {price}, for no recorded reason", "the timeline and the logs")
-
-
-def _of_staleness(run: Run, pace: LearningPace | None) -> Iterator[Cause]:
-    """Yield the staleness of an asynchronous run, if it needed more examples than any single process."""
-    if pace is None or pace.examples <= pace.most or run.rules.replication != "async":
-        return
-    times = pace.examples / pace.one_process
-    finding = f"stale gradients: {times:.2f} times the examples of one process until loss {pace.loss:.2g}"
-    others = "trainer_replication: sync, or fewer workers"
-    damped = "trainer_staleness: damped (with momentum or adam)"
-    helps = others if run.training.get("staleness") == "damped" else f"{damped}, {others}"
-    yield Cause("staleness", 1 - 1 / times, finding, helps)
 
 
 def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:

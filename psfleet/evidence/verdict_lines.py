@@ -105,8 +105,6 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "examples per second", f"{figures['examples_per_second']:,.0f}"
     if figures["loss_first"] is not None:
         yield "training loss", f"{figures['loss_first']:.4g} -> {figures['loss_last']:.4g}"
-    if figures["pace"]:
-        yield "pace of learning", _pace(figures["pace"], figures["replication"])
     for name, value in figures["metrics"].items():
         yield f"test {name.replace('_', ' ')}", _metric(value)
     stale = figures["staleness"]
@@ -172,17 +170,6 @@ def _worker_lines(
     slow = listed(f"{name} {workers[name]['slowdown']:.1f} times slower" for name in stragglers)
     if slow:
         yield "stragglers", slow
-
-
-def _pace(pace: Mapping[str, Any], replication: str) -> str:
-    """Return how many examples were needed, compared to one process and to the usual number."""
-    times = pace["examples"] / pace["one_process"]
-    words = f"loss {pace['loss']:.2g} after {pace['examples']:,} examples, "
-    if pace["examples"] <= pace["most"]:
-        return f"{words}as fast as one process ({pace['one_process']:,}, at most {pace['most']:,})"
-    cost = ", which staleness costs" if replication.startswith("async") else ""
-    words += f"{times:.2f} times as many as one process ({pace['one_process']:,}){cost}"
-    return words + (f"; usual: {pace['usual'] / pace['one_process']:.2f} times" if pace["usual"] else "")
 
 
 def _rate(per_second: float) -> str:

@@ -42,16 +42,9 @@ def loss_chart(
     restored: Sequence[int],
     not_finite: Sequence[float],
     target: float | None,
-    one_process: Sequence[Sequence[tuple[float, float]]] = (),
 ) -> Figure:
-    """Draw the loss over the global step, on a logarithmic scale if the loss falls far.
-
-    `one_process` are curves of runs to compare with, drawn as thin lines behind the others.
-    """
-    figure, axes = _of_curves(curves, more=bool(target or restored or not_finite or one_process))
-    for place, points in enumerate(curve for curve in one_process if curve):
-        words = None if place else f"one process, {len(one_process)} seeds"
-        axes.plot(*zip(*points, strict=True), color=SOFT, linewidth=0.5, zorder=1, label=words)
+    """Draw the loss over the global step, on a logarithmic scale if the loss falls far."""
+    figure, axes = _of_curves(curves, more=bool(target or restored or not_finite))
     values = curves.values
     logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
     if logarithmic:

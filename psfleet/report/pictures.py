@@ -96,8 +96,7 @@ def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
     targets = [answer.evidence.get("target_loss") for answer in verdict.checks]
     known = [float(target) for target in targets if isinstance(target, int | float)]
     restored, not_finite = series.restored_steps(run), series.losses_not_finite(run)
-    others = series.one_process_curves(run)
-    return charts.loss_chart(curves, restored, not_finite, next(iter(known), None), others)
+    return charts.loss_chart(curves, restored, not_finite, next(iter(known), None))
 
 
 def _evaluations(run: Run, verdict: Verdict) -> tuple[Picture, ...]:

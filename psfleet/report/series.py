@@ -9,7 +9,6 @@ from typing import Any
 
 from psfleet.evidence.clocks import LARGEST, own_seconds
 from psfleet.evidence.convergence import metrics_of
-from psfleet.evidence.learning_pace import of_one_process
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords, Window
 
@@ -79,13 +78,6 @@ def loss_curves(run: Run, named: Sequence[str]) -> Curves:
     (`losses_not_finite` has them).
     """
     return _curves([Line(worker.name, _loss_points(worker)) for worker in run.with_lost], named)
-
-
-def one_process_curves(run: Run) -> list[list[Point]]:
-    """Return the loss curves of runs of one process, up to the global steps of this run."""
-    batch, curves = of_one_process(run)
-    steps = ([(examples / batch, loss) for examples, loss in curve] for curve in curves)
-    return [[point for point in curve if point[0] <= run.global_steps] for curve in steps]
 
 
 def evaluations(run: Run) -> dict[str, Line]:
