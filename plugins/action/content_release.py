@@ -1,4 +1,4 @@
-"""Puts a release on a host, and carries its files if the host lacks them."""
+"""Puts a release on a host, and carries its files if the host lacks them; or removes unneeded ones there."""
 
 import tarfile
 import tempfile
@@ -15,16 +15,15 @@ from ..plugin_utils.carrying import CarryingAction
 
 
 class ActionModule(CarryingAction):
-    """Takes the arguments of the module, and `source`: a file or folder on the controller.
+    """Takes the arguments of the module, and for a release `source`: a file or folder on the controller.
 
     The default of the `release` is the hash of the source.
     """
 
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         sent = dict(arguments)
-        source = Path(sent.pop("source"))
-        if "release" not in sent:
-            sent["release"] = content_hash(source)
+        if source := sent.pop("source", ""):
+            sent.setdefault("release", content_hash(Path(source)))
         return sent
 
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -11,12 +11,39 @@ from ansible.module_utils.basic import AnsibleModule
 # The oldest version on hosts; Ansible itself would accept an older one.
 OLDEST_PYTHON = (3, 10)
 NOT_ROOT = "the user that becomes root there has the number"
+# State of a module -> names of arguments.
+States = Mapping[str, Collection[str]]
 TOO_OLD = f"psfleet needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer there"
 
 
 def made(arguments: Mapping[str, Any]) -> AnsibleModule:
     """Return the module with these arguments, an `argument_spec`; it fails on a host with an old Python."""
-    module = AnsibleModule(dict(arguments), supports_check_mode=True)
+    return _on_new_python(AnsibleModule(dict(arguments), supports_check_mode=True))
+
+
+def made_with_states(arguments: Mapping[str, Any], required: States, optional: States) -> AnsibleModule:
+    """Return a module whose argument `state` decides which other arguments it takes.
+
+    It fails if an argument is missing, or belongs to another state.
+
+    Args:
+        arguments: the `argument_spec`. Arguments that neither table below names belong to all states.
+        required: state -> the arguments that it requires.
+        optional: state -> the further arguments that it takes.
+
+    """
+    rules = [("state", state, list(names)) for state, names in required.items()]
+    module = AnsibleModule(dict(arguments), supports_check_mode=True, required_if=rules)
+    state = module.params["state"]
+    own = {*required.get(state, ()), *optional.get(state, ())}
+    of_others = {name for table in (required, optional) for names in table.values() for name in names} - own
+    given = [name for name in of_others if module.params[name] != arguments[name].get("default")]
+    if given:
+        module.fail_json(msg=f"state is {state}, which takes no {' and no '.join(sorted(given))}")
+    return _on_new_python(module)
+
+
+def _on_new_python(module: AnsibleModule) -> AnsibleModule:
     if problem := python_problem(sys.version_info[:3]):
         module.fail_json(msg=problem)
     return module

@@ -1,36 +1,41 @@
-"""Puts a release of a program on one host, under the hash of its content.
-
-A release whose files do not fit its name is replaced. With `group`, only root and this group may read it.
-Running tasks keep the release that they were started from. Without `archive` the module only returns whether
-it needs one.
-"""
+"""Puts a release of a program on one host, or removes the releases and environments that nothing needs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: content_release
-short_description: Puts a release of a program on one host, under the hash of its content
+short_description: Puts a release of a program on one host, or removes what nothing needs any more
 description:
-  - A release whose files do not fit its name is replaced.
-  - With V(group), only root and this group may read it.
-  - Running tasks keep the release that they were started from.
-  - Without V(archive) the module only returns whether it needs one.
+  - V(state=present) puts a release under the hash of its content. A release whose files do not fit its name is replaced.
+    With O(group), only root and this group may read it. Running tasks keep the release that they were started from.
+  - V(state=pruned) removes the releases and environments that nothing needs any more; the newest stay.
+    What this deployment wants gets the present time, which later shows when it was last wanted.
+    Other content stays if a link beside its folder, a file of a task's last run, or the command line
+    of a process names it.
+  - An option of the other state is refused.
+  - With V(state=present), the action takes C(source), too, a file or folder on the controller, and carries it
+    to hosts that lack the release.
 author: psfleet (@psfleet)
 options:
-  release:
-    description: The release's name, which is the hash of its content.
+  state:
+    description: What to do.
     type: str
-    required: true
+    choices:
+      - present
+      - pruned
+    default: present
+  release:
+    description: The release's name, which is the hash of its content. By default it is the hash of C(source).
+    type: str
   folder:
-    description: Where the releases are.
+    description: Where the releases are. V(state=present) requires it.
     type: path
-    required: true
   package:
     description: Folder within the release that has its content.
     type: str
     default: ''
   link:
-    description: Link beside V(folder) to the release in use.
+    description: Link beside O(folder) to the release in use.
     type: path
     default: ''
   group:
@@ -38,8 +43,20 @@ options:
     type: str
     default: ''
   archive:
-    description: A tar archive of the content, below V(package).
+    description:
+      - A tar archive of the content, below O(package). The action brings it from C(source).
+      - Without it, the module only returns whether it needs one.
     type: path
+  wanted:
+    description: Names of what this deployment needs, of any kind. V(state=pruned) requires it.
+    type: list
+    elements: str
+  keep:
+    description: How many of each kind stay, those that are wanted now included. V(state=pruned) requires it.
+    type: int
+  paths:
+    description: The fact V(cluster_paths). V(state=pruned) requires it.
+    type: dict
 attributes:
   check_mode:
     support: full
@@ -52,123 +69,67 @@ EXAMPLES = r"""
     source: ~/models/train.py
     folder: /opt/psfleet/programs
     group: psfleet
+
+- name: Remove the releases and environments that nothing needs any more
+  psfleet.cluster.content_release:
+    state: pruned
+    wanted: ["{{ cluster_release }}"]
+    keep: 2
+    paths: "{{ cluster_paths }}"
 """
 
 RETURN = r"""
 needs_archive:
-  returned: always
+  returned: if present
   type: bool
   description: Whether this host lacks the release.
 release:
-  returned: always
+  returned: if present
   type: str
   description: The release.
+removed:
+  returned: if pruned
+  type: list
+  description: The removed directories.
+  elements: str
+freed_bytes:
+  returned: if pruned
+  type: int
+  description: Their disk space.
 """
 
-import shutil
 import tarfile
-import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.content_directory import content_hash, locked, point, points_to, unpack
-from ..module_utils.module import made
-from ..module_utils.private_files import group_number, hide, is_private
+from ..module_utils.content_directory import locked
+from ..module_utils.disk_space import taken
+from ..module_utils.module import made_with_states
+from ..module_utils.private_files import group_number, hide
+from ..module_utils.releases import Release
+from ..module_utils.unneeded_content import KINDS, LOCK_TIMEOUT_SECONDS, Content, remove
 
 ARGUMENTS: dict[str, Any] = {
-    "release": {"required": True},
-    "folder": {"type": "path", "required": True},
+    "state": {"choices": ["present", "pruned"], "default": "present"},
+    "release": {},
+    "folder": {"type": "path"},
     "package": {"default": ""},
     "link": {"type": "path", "default": ""},
     "group": {"default": ""},
     "archive": {"type": "path"},
+    "wanted": {"type": "list", "elements": "str"},
+    "keep": {"type": "int"},
+    "paths": {"type": "dict"},
 }
+REQUIRED = {"present": ("release", "folder"), "pruned": ("wanted", "keep", "paths")}
+OPTIONAL = {"present": ("package", "link", "group", "archive")}
 
 
-LOCK_TIMEOUT_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Release:
-    """One release among the others in `folder`; without a `link`, several are in use side by side.
-
-    Only root and the group with the number `group` may read it, or everybody if `group` is None.
-    """
-
-    folder: Path
-    name: str
-    package: str = ""
-    link: Path | None = None
-    group: int | None = None
-
-    @property
-    def place(self) -> Path:
-        """The path of the release."""
-        return self.folder / self.name
-
-    @property
-    def target(self) -> str:
-        """The target of the link, relative to the link's folder."""
-        return f"{self.folder.name}/{self.name}"
-
-    def is_present(self) -> bool:
-        """Return whether the release exists, with the content that its name stands for."""
-        content = self.place / self.package
-        return content.is_dir() and content_hash(content) == self.name
-
-    def public(self) -> list[Path]:
-        """Return what others may read, as earlier releases of psfleet left it."""
-        if self.group is None or not self.place.exists():
-            return []
-        paths = (self.folder, self.place, *self.place.rglob("*"))
-        return [path for path in paths if not is_private(path.lstat(), self.group)]
-
-    def is_current(self) -> bool:
-        """Return whether the link points to the release, or whether there is no link."""
-        return self.link is None or bool(points_to(self.link, self.target))
-
-    def unpack(self, archive: Path) -> None:
-        """Unpack the archive beside its place, check it, and rename it to its place.
-
-        Raises ValueError if the archive contains anything but the release.
-        """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._set_modes([self.folder])
-        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
-            for leftover in self.folder.glob(".partial-*"):
-                shutil.rmtree(leftover)
-            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
-            unpack(archive, partial)
-            found = content_hash(partial / self.package)
-            if found != self.name:
-                shutil.rmtree(partial)
-                raise ValueError(f"{archive} holds the release {found}; expected {self.name}")
-            self._set_modes([*partial.rglob("*"), partial])
-            if self.place.exists():
-                self.place.rename(self.folder / f".partial-damaged-{self.name}")
-            partial.rename(self.place)
-            shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
-
-    def _set_modes(self, paths: Sequence[Path]) -> None:
-        if self.group is not None:
-            hide(paths, self.group)
-            return
-        for path in paths:
-            if path.is_dir():
-                path.chmod(0o755)  # regardless of the host's umask
-
-    def use(self) -> None:
-        """Make the link point to the release."""
-        if self.link is not None and not self.is_current():
-            point(self.link, self.target)
-
-
-def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+def put(module: AnsibleModule) -> None:
+    """Put the release in place if there is an archive or it is there already, and answer."""
     values = module.params
     try:
         group = group_number(values["group"], check_mode=module.check_mode) if values["group"] else None
@@ -207,9 +168,36 @@ def run(module: AnsibleModule) -> None:
     )
 
 
+def prune(module: AnsibleModule) -> None:
+    """Remove what nothing needs any more, and answer."""
+    values = module.params
+    paths = {name: Path(path) for name, path in values["paths"].items()}
+    content = Content(paths["install_directory"], paths["configuration_directory"] / "run")
+    try:
+        with ExitStack() as stack:
+            for kind in KINDS if not module.check_mode else ():
+                if (content.install_directory / kind).is_dir():
+                    lock = content.install_directory / kind / ".lock"
+                    stack.enter_context(locked(lock, LOCK_TIMEOUT_SECONDS))
+            going = content.unneeded(values["wanted"], values["keep"])
+            freed = taken(*going)
+            if not module.check_mode:
+                content.mark_wanted(values["wanted"])
+                for path in going:
+                    remove(path)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"Unneeded content could not be removed: {error}")
+    removed = [str(path) for path in going]
+    before = "".join(f"{path}\n" for path in removed)
+    module.exit_json(
+        changed=bool(going), removed=removed, freed_bytes=freed, diff={"before": before, "after": ""}
+    )
+
+
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    module = made_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
+    (put if module.params["state"] == "present" else prune)(module)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
+    "content_release pruned": {"texts": "removed", "count": "freed_bytes"},
     "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
     "host_facts": {"object": "ansible_facts"},
     "host_doctor": {
@@ -123,7 +124,6 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "ssh_login": {"switch": "proven"},
     "trainer_units": {"texts": "stopped"},
-    "unneeded_content": {"texts": "removed", "count": "freed_bytes"},
     "wireguard_mesh": {"text": "public_key"},
 }
 # List of objects -> the fields of each object.

@@ -7,7 +7,7 @@ import pytest
 from plugins.action.content_release import pack
 from plugins.module_utils.content_directory import content_hash, points_to
 from plugins.module_utils.private_files import hide
-from plugins.modules.content_release import Release
+from plugins.module_utils.releases import Release
 
 
 @pytest.fixture

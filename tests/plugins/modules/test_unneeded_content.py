@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils import unneeded_content
 from plugins.module_utils.content_directory import locked
 from plugins.module_utils.disk_space import taken
-from plugins.modules import unneeded_content
-from plugins.modules.unneeded_content import Content, older
+from plugins.module_utils.unneeded_content import Content, older
+from plugins.modules import content_release
 from tests.plugins.modules.module_run import module_answer
 
 A, B, C, D, E = (letter * 12 for letter in "abcde")
@@ -31,7 +32,8 @@ def host(tmp_path: Path) -> Path:
 
 def asked(host: Path, *wanted: str, keep: int = 2, check: bool = False) -> dict[str, Any]:
     paths = {"install_directory": str(host / "opt"), "configuration_directory": str(host / "etc")}
-    return module_answer(unneeded_content, check=check, wanted=list(wanted or [D]), keep=keep, paths=paths)
+    asked = {"state": "pruned", "wanted": list(wanted or [D]), "keep": keep, "paths": paths}
+    return module_answer(content_release, check=check, **asked)
 
 
 def left(host: Path, kind: str) -> set[str]:
@@ -147,7 +149,7 @@ def test_disk_space_shared_with_another_environment_does_not_count_as_freed(host
 def test_a_lock_held_by_an_installation_is_waited_for_and_reported(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unneeded_content, "LOCK_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(content_release, "LOCK_TIMEOUT_SECONDS", 0)
     with locked(host / "opt/environments/.lock", 0):
         assert "has been locked" in asked(host)["msg"]
         assert asked(host, check=True)["changed"]

@@ -41,6 +41,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "carried_files": {"needs_manifest": False, "lacking": [0, 7]},
     "content_release": {"needs_archive": True, "release": "0123456789ab"},
+    "content_release pruned": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
     "gpu_facts": {"gpu_facts": {}, "checks": [CHECK], "installation": {}, "broken": ["driver"]},
     "host_doctor": {
         "checks": [CHECK],
@@ -66,7 +67,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "ssh_login": {"proven": True},
     "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
-    "unneeded_content": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
     "wireguard_mesh": {"public_key": ""},
 }
 OF_ALL: dict[str, Any] = {
@@ -252,7 +252,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("host_runs", {"runs": [RUN | {"changed": None}]}, "changed is None, which is invalid"),
     ("host_runs", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which is invalid"),
     ("host_runs removed", {"freed_bytes": 10**400}, "which is invalid"),
-    ("unneeded_content", {"freed_bytes": "all"}, "freed_bytes is 'all', which is invalid"),
+    ("content_release pruned", {"freed_bytes": "all"}, "freed_bytes is 'all', which is invalid"),
     ("carried_files", {"lacking": [-1]}, "lacking is [-1], which is invalid"),
     ("files", {"failed": "no"}, "failed is 'no', which is invalid"),
     ("files", {"changed": 1}, "changed is 1, which is invalid"),

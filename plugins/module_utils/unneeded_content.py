@@ -1,84 +1,19 @@
-"""Removes releases and environments of one host that nothing needs any more; the newest stay.
-
-What this deployment wants gets the present time, which later shows when it was last wanted. Other content
-stays if a link beside its folder, a file of a task's last run, or the command line of a process names it.
-"""
+"""Releases and environments of one host that nothing needs any more."""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: unneeded_content
-short_description: Removes releases and environments of one host that nothing needs any more; the
-  newest stay
-description:
-  - What this deployment wants gets the present time, which later shows when it was last wanted.
-  - Other content stays if a link beside its folder, a file of a task's last run, or the command line
-    of a process names it.
-author: psfleet (@psfleet)
-options:
-  wanted:
-    description: Names, of any kind.
-    type: list
-    elements: str
-    required: true
-  keep:
-    description: How many of each kind stay, those that are wanted now included.
-    type: int
-    required: true
-  paths:
-    description: The fact V(cluster_paths).
-    type: dict
-    required: true
-attributes:
-  check_mode:
-    support: full
-    description: It changes nothing, and says what it would change.
-"""
-
-EXAMPLES = r"""
-- name: Remove the releases and environments that nothing needs any more
-  psfleet.cluster.unneeded_content:
-    wanted: ["{{ cluster_release }}"]
-    keep: 2
-    paths: "{{ cluster_paths }}"
-"""
-
-RETURN = r"""
-removed:
-  returned: always
-  type: list
-  description: The removed directories.
-  elements: str
-freed_bytes:
-  returned: always
-  type: int
-  description: Their disk space.
-"""
 
 import os
 import re
 import time
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.content_directory import HASH_DIGITS, locked
-from ..module_utils.disk_space import taken
-from ..module_utils.host.safe_directory import directories_in, is_ours_alone, opened
-from ..module_utils.host.task_traces import bytes_of
-from ..module_utils.host_places import remove_tree
-from ..module_utils.module import made
-
-ARGUMENTS: dict[str, Any] = {
-    "wanted": {"type": "list", "elements": "str", "required": True},
-    "keep": {"type": "int", "required": True},
-    "paths": {"type": "dict", "required": True},
-}
-
+from .content_directory import HASH_DIGITS
+from .host.safe_directory import directories_in, is_ours_alone, opened
+from .host.task_traces import bytes_of
+from .host_places import remove_tree
 
 KINDS = ("releases", "programs", "environments")
 HASH = re.compile(rf"[0-9a-f]{{{HASH_DIGITS}}}")
@@ -161,38 +96,3 @@ def remove(path: Path) -> None:
         with opened(path.parent) as folder:
             os.rename(path.name, aside.name, src_dir_fd=folder, dst_dir_fd=folder)
     remove_tree(aside)
-
-
-def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
-    values = module.params
-    paths = {name: Path(path) for name, path in values["paths"].items()}
-    content = Content(paths["install_directory"], paths["configuration_directory"] / "run")
-    try:
-        with ExitStack() as stack:
-            for kind in KINDS if not module.check_mode else ():
-                if (content.install_directory / kind).is_dir():
-                    lock = content.install_directory / kind / ".lock"
-                    stack.enter_context(locked(lock, LOCK_TIMEOUT_SECONDS))
-            going = content.unneeded(values["wanted"], values["keep"])
-            freed = taken(*going)
-            if not module.check_mode:
-                content.mark_wanted(values["wanted"])
-                for path in going:
-                    remove(path)
-    except (OSError, ValueError) as error:
-        module.fail_json(msg=f"Unneeded content could not be removed: {error}")
-    removed = [str(path) for path in going]
-    before = "".join(f"{path}\n" for path in removed)
-    module.exit_json(
-        changed=bool(going), removed=removed, freed_bytes=freed, diff={"before": before, "after": ""}
-    )
-
-
-def main() -> None:
-    """Run the module."""
-    run(made(ARGUMENTS))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,89 @@
+"""Releases of a program on one host, each under the hash of its content."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .content_directory import content_hash, locked, point, points_to, unpack
+from .private_files import hide, is_private
+
+LOCK_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release among the others in `folder`; without a `link`, several are in use side by side.
+
+    Only root and the group with the number `group` may read it, or everybody if `group` is None.
+    """
+
+    folder: Path
+    name: str
+    package: str = ""
+    link: Path | None = None
+    group: int | None = None
+
+    @property
+    def place(self) -> Path:
+        """The path of the release."""
+        return self.folder / self.name
+
+    @property
+    def target(self) -> str:
+        """The target of the link, relative to the link's folder."""
+        return f"{self.folder.name}/{self.name}"
+
+    def is_present(self) -> bool:
+        """Return whether the release exists, with the content that its name stands for."""
+        content = self.place / self.package
+        return content.is_dir() and content_hash(content) == self.name
+
+    def public(self) -> list[Path]:
+        """Return what others may read, as earlier releases of psfleet left it."""
+        if self.group is None or not self.place.exists():
+            return []
+        paths = (self.folder, self.place, *self.place.rglob("*"))
+        return [path for path in paths if not is_private(path.lstat(), self.group)]
+
+    def is_current(self) -> bool:
+        """Return whether the link points to the release, or whether there is no link."""
+        return self.link is None or bool(points_to(self.link, self.target))
+
+    def unpack(self, archive: Path) -> None:
+        """Unpack the archive beside its place, check it, and rename it to its place.
+
+        Raises ValueError if the archive contains anything but the release.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._set_modes([self.folder])
+        with locked(self.folder / ".lock", LOCK_TIMEOUT_SECONDS):
+            for leftover in self.folder.glob(".partial-*"):
+                shutil.rmtree(leftover)
+            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
+            unpack(archive, partial)
+            found = content_hash(partial / self.package)
+            if found != self.name:
+                shutil.rmtree(partial)
+                raise ValueError(f"{archive} holds the release {found}; expected {self.name}")
+            self._set_modes([*partial.rglob("*"), partial])
+            if self.place.exists():
+                self.place.rename(self.folder / f".partial-damaged-{self.name}")
+            partial.rename(self.place)
+            shutil.rmtree(self.folder / f".partial-damaged-{self.name}", ignore_errors=True)
+
+    def _set_modes(self, paths: Sequence[Path]) -> None:
+        if self.group is not None:
+            hide(paths, self.group)
+            return
+        for path in paths:
+            if path.is_dir():
+                path.chmod(0o755)  # regardless of the host's umask
+
+    def use(self) -> None:
+        """Make the link point to the release."""
+        if self.link is not None and not self.is_current():
+            point(self.link, self.target)
