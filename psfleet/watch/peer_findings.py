@@ -99,8 +99,8 @@ class Fault(NamedTuple):
 def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
     """Return the checks of each host that was asked to probe its peers, one for each kind of fault.
 
-    `answers` is as for `Findings.of`; its `peers` is the answer of the step host_peers, `fence` the value of
-    port_fence_enabled.
+    `answers` is as for `Findings.of`; its `peers` are the answers of the module `host_doctor` about peers,
+    `fence` the value of port_fence_enabled.
     """
     given = {host: PeerAnswer.of(answer) for host, answer in answers.items() if answer.get("peers")}
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}

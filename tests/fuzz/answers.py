@@ -202,7 +202,7 @@ def shown_peers(answers: Mapping[str, Any]) -> None:
     for host, of in peers.cluster(2).items():
         with suppress(UnusableError):
             said = {
-                state: checked("host_peers", answers.get(f"{host} {state}", {}), {"state": state})
+                state: checked("host_doctor", answers.get(f"{host} {state}", {}), {"state": state})
                 for state in of["peers"]
             }
             told[host] = answer_of_doctor(**of | {"peers": said})

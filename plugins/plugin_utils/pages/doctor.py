@@ -60,15 +60,16 @@ def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, An
     own = {host: [task for task in tasks if task["host"] == host] for host in hosts}
     of_hosts = [task for task in tasks if task["host"] in hosts]
 
-    def ask_all(state: str, tasks_for: Mapping[str, Sequence[object]]) -> dict[str, dict[str, Any]]:
-        given = {"state": state, "seconds": seconds}
+    def ask_all(
+        state: str, tasks_for: Mapping[str, Sequence[object]], **more: int
+    ) -> dict[str, dict[str, Any]]:
         return ask_hosts(
             action,
-            "host_peers",
-            {host: {**given, "host": host, "tasks": tasks_for[host]} for host in tasks_for},
+            "host_doctor",
+            {host: {"state": state, **more, "host": host, "tasks": tasks_for[host]} for host in tasks_for},
         )
 
-    listening = ask_all("listening", own)
+    listening = ask_all("listening", own, seconds=seconds)
     answered = [host for host in hosts if not listening[host]["problem"]]
     probed = ask_all("probed", dict.fromkeys(answered, of_hosts))
     return {

@@ -1,28 +1,34 @@
 """An argument that the state of a module does not take is refused, as is one that is missing."""
 
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from plugins.modules import content_release
+from plugins.modules import content_release, host_doctor
 from tests.plugins.modules.module_run import module_answer
 
+MISSING = "all of the following are missing"
 PRESENT: dict[str, Any] = {"release": "0" * 12, "folder": "/nowhere"}
 PRUNED: dict[str, Any] = {"state": "pruned", "wanted": [], "keep": 2, "paths": {}}
+PROBED: dict[str, Any] = {"state": "probed", "host": "node1", "tasks": []}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("module", "arguments", "says"),
     [
-        ({"folder": "/nowhere"}, "state is present but all of the following are missing: release"),
-        ({"state": "pruned"}, "state is pruned but all of the following are missing: wanted, keep, paths"),
-        (PRESENT | {"keep": 2}, "state is present, which takes no keep"),
-        (PRUNED | PRESENT, "state is pruned, which takes no folder and no release"),
-        (PRUNED | {"group": "psfleet"}, "state is pruned, which takes no group"),
+        (content_release, {"folder": "/nowhere"}, f"present but {MISSING}: release"),
+        (content_release, {"state": "pruned"}, f"pruned but {MISSING}: wanted, keep, paths"),
+        (content_release, PRESENT | {"keep": 2}, "present, which takes no keep"),
+        (content_release, PRUNED | PRESENT, "pruned, which takes no folder and no release"),
+        (content_release, PRUNED | {"group": "psfleet"}, "pruned, which takes no group"),
+        (host_doctor, PROBED | {"fence": False}, "probed, which takes no fence"),
+        (host_doctor, PROBED | {"plan": ""}, "probed, which takes no plan"),
+        (host_doctor, PROBED | {"state": "listening"}, f"listening but {MISSING}: seconds"),
     ],
 )
 def test_an_argument_that_the_state_lacks_or_does_not_take_is_named(
-    arguments: dict[str, Any], says: str
+    module: ModuleType, arguments: dict[str, Any], says: str
 ) -> None:
-    answer = module_answer(content_release, **arguments)
-    assert (answer["failed"], answer["msg"]) == (True, says)
+    answer = module_answer(module, **arguments)
+    assert (answer["failed"], answer["msg"]) == (True, f"state is {says}")

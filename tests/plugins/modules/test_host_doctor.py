@@ -3,12 +3,12 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.checks.doctor import environment_today, tensorflow_checks, tried_tasks
 from plugins.module_utils.checks.host_checks import HostNeeds
 from plugins.module_utils.checks.port_checks import running_units, task_ports
 from plugins.module_utils.deployment import Deployment
 from plugins.module_utils.environments.environment import HostEnvironment
 from plugins.module_utils.facts.host_facts import read_host_facts
-from plugins.modules.host_doctor import environment_today, tensorflow_checks, tried_tasks
 from plugins.plugin_utils.pages.doctor import environments
 from tests.repository import ROOT
 

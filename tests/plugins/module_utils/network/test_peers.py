@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.checks.port_checks import TaskPort
-from plugins.module_utils.network import peer_probes
-from plugins.modules import host_peers
+from plugins.module_utils.network import peer_probes, peers
 from psfleet.run.host_answers import checked
 from psfleet.watch.peer_findings import peer_checks
 from tests.networks import Networks
@@ -44,7 +43,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Networks]:
 
 def taken(state: str, answer: dict[str, Any]) -> dict[str, Any]:
     """The answer as Ansible brings it to the controller."""
-    return checked("host_peers", json.loads(json.dumps(answer)), {"state": state})
+    return checked("host_doctor", json.loads(json.dumps(answer)), {"state": state})
 
 
 def end(listener: dict[str, Any]) -> None:
@@ -62,10 +61,10 @@ def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
     answers: dict[str, dict[str, Any]] = {}
     for host in ADDRESSES:
         with networks.inside(host):
-            listening[host] = taken("listening", host_peers.listening(values[host]))
+            listening[host] = taken("listening", peers.listening(values[host]))
     for host in ADDRESSES:
         with networks.inside(host):
-            probed = taken("probed", host_peers.probed(values[host]))
+            probed = taken("probed", peers.probed(values[host]))
             answers[host] = {"listening": listening[host], "probed": probed}
     for host, answer in answers.items():
         end(answer["listening"]["listener"])
@@ -105,7 +104,7 @@ def test_the_doctor_does_not_listen_at_the_port_of_a_running_task(
     def running(ports: Sequence[TaskPort]) -> dict[str, int]:
         return {unit: 0 for port in ports for unit in port.units if unit == "psfleet-ps@0.service"}
 
-    monkeypatch.setattr(host_peers, "running_units", running)
+    monkeypatch.setattr(peers, "running_units", running)
     found = doctor(networks)
     assert found["two"] == [("ok", "reaches 2 of 2 ports of 2 other hosts, and is reached")], "not up yet"
     with networks.listen("one", 2222):
@@ -115,7 +114,7 @@ def test_the_doctor_does_not_listen_at_the_port_of_a_running_task(
 
 def test_a_port_that_another_process_would_share_counts_as_held(networks: Networks) -> None:
     with networks.inside("one"), socket.create_server(("", 2222), reuse_port=True):
-        found = host_peers.listening({"host": "one", "tasks": TASKS, "seconds": 60})
+        found = peers.listening({"host": "one", "tasks": TASKS, "seconds": 60})
     end(found["listener"])
     assert (found["free"], found["held"]) == ([2223], [2222])
 
@@ -127,9 +126,9 @@ def test_a_listener_ends_when_a_run_starts(networks: Networks, monkeypatch: pyte
         looks.append(None)
         return {} if len(looks) == 1 else {unit: 0 for port in ports for unit in port.units}
 
-    monkeypatch.setattr(host_peers, "running_units", running)
+    monkeypatch.setattr(peers, "running_units", running)
     with networks.inside("one"):
-        listener = host_peers.listening({"host": "one", "tasks": TASKS, "seconds": 9})["listener"]
+        listener = peers.listening({"host": "one", "tasks": TASKS, "seconds": 9})["listener"]
     _, status = os.waitpid(listener["pid"], 0)
     assert not os.WIFSIGNALED(status), "it has not waited for its own end"
     assert networks.tried("two", "10.79.0.1", 2222) == "ConnectionRefusedError"

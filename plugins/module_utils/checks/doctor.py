@@ -1,0 +1,123 @@
+"""All checks of doctor.yml on one host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..deployment import (
+    NOT_DEPLOYED,
+    Deployment,
+    Today,
+    deployment_check,
+    is_installed,
+    read_deployment,
+)
+from ..facts.host_facts import HostFacts, read_host_facts
+from ..facts.nvidia import read_gpu_facts
+from ..host.check import Check, checks_of
+from ..network.fence_state import fence_check
+from ..network.peer_probes import end_listener
+from ..systems import system_of
+from .disk_check import disk_check
+from .doctor_units import ask_tensorflow, skipped
+from .gpu_checks import gpu_chain
+from .host_checks import HostNeeds, data_check, host_chain, host_environment
+from .name_checks import name_check, names_in, resolve_names
+from .port_checks import port_check, read_port_facts, running_units, task_ports
+from .ssh_checks import ssh_check
+
+
+def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Return the answer of the module `host_doctor` to its arguments; end the host's listener first."""
+    began = time.time()
+    listened = bool(values["listener"]) and end_listener(**values["listener"])
+    tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
+    gpus = any(task["gpus"] for task in tasks)
+    of_inventory = ("python_version", "cuda_source", "fence", "mesh", "tables")
+    required = HostNeeds(gpus=gpus, tasks=len(tasks), **{name: values[name] for name in of_inventory})
+    facts = read_host_facts()
+    deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
+    ports = task_ports(tasks)
+    running = running_units(ports)
+    checks = host_chain(facts, required)
+    checks += own_checks(values, environment_today(values, required, facts), paths, deployment, running)
+    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine, system_of(facts.distribution)) if gpus else []
+    checks += tensorflow_checks(values, paths, deployment, check_mode=check_mode)
+    return {
+        "checks": [check.to_json() for check in checks],
+        "deployed": deployment.tensorflow if deployment.plan else "",
+        "alive": [port.name for port in ports if running.keys() & set(port.units)],
+        "listened": listened,
+        "began": began,
+        "ended": time.time(),
+    }
+
+
+def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
+    """Return the tasks ("worker-0") in whose place TensorFlow is tried: all with GPUs, or else one.
+
+    Only tasks that deploy.yml has deployed on this host count, not those added to the inventory since.
+    """
+    names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
+    deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
+    return [name for name in deployed if names[name]] or deployed[:1]
+
+
+def own_checks(
+    values: Mapping[str, Any],
+    today: Mapping[str, Any],
+    paths: Mapping[str, Path],
+    deployment: Deployment,
+    running: Mapping[str, int],
+) -> list[Check]:
+    """Return the checks of the host's disk, names, sshd, ports and fence, and of what is deployed there.
+
+    `today` is the environment that a deployment would install; `running` is as of `running_units`.
+    """
+    installed = is_installed(paths["install_directory"], today["lock_hash"])
+    archive_bytes, environment_bytes = (
+        0 if installed else today[name] for name in ("archive_bytes", "environment_bytes")
+    )
+    runs = [paths["state_directory"], paths["log_directory"]]
+    ports, addresses = task_ports(values["tasks"]), values["addresses"]
+    plan = Today(values["plan"], values["release"], today["lock_hash"])
+    findings = {
+        "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
+        "data": data_check(values["data_directories"]),
+        "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
+        "ssh": ssh_check(values["host"], addresses[values["host"]], values["sshd_port"]),
+        "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
+        "environment": deployment_check(deployment, plan, installed=installed),
+        "fence": fence_check(
+            paths["configuration_directory"], wanted=values["fence"], deployed=bool(deployment.plan)
+        ),
+    }
+    return list(checks_of(findings))
+
+
+def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: HostFacts) -> Mapping[str, Any]:
+    """Return the environment that a deployment would install, without a hash if the host is unsupported."""
+    try:
+        environment, _ = host_environment(facts, required)
+    except ValueError:
+        return {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
+    return dict(values["environments"][environment.name])
+
+
+def tensorflow_checks(
+    values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
+) -> list[Check]:
+    """Return the checks of TensorFlow in the sandbox of the host's tasks."""
+    if not deployment.plan:
+        return skipped(NOT_DEPLOYED)
+    if not (deployment.tensorflow and deployment.release):
+        return skipped("environment failed")
+    if check_mode:
+        return skipped("check mode starts no unit")
+    tasks = tried_tasks(values["tasks"], paths["configuration_directory"])
+    if not tasks:
+        return skipped("none of its tasks is deployed")
+    return ask_tensorflow(tasks, paths["log_directory"])

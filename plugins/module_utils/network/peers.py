@@ -1,0 +1,33 @@
+"""Listening at the ports of this host's tasks for doctor.yml, and connecting to the ports of other hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..checks.name_checks import names_in, resolve_names
+from ..checks.port_checks import is_doctor, running_units, task_ports
+from ..host.port_holders import read_holders
+from .peer_probes import Peer, bind, listen_apart, probe_all, this_machine
+
+
+def listening(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Listen at the ports that are free and whose tasks do not run, since a task may be about to listen."""
+    tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
+    running = running_units(tasks)
+    holders = read_holders([task.port for task in tasks])
+    held = {holder.port for holder in holders if not is_doctor(holder)}
+    idle = [task for task in tasks if task.port not in held and not running.keys() & set(task.units)]
+    servers, listener = bind([task.port for task in idle]), {}
+    if servers:
+        name, seconds = values["host"], values["seconds"]
+        listener = listen_apart(servers.values(), name, seconds, lambda: bool(running_units(idle)))
+    return {"machine": this_machine(), "free": [*servers], "held": sorted(held), "listener": listener}
+
+
+def probed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Connect to the other hosts' ports, and return the results."""
+    tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
+    names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
+    peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]
+    return {"names": {name: found.addresses for name, found in names.items()}, "probes": probe_all(peers)}
