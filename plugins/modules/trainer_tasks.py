@@ -1,14 +1,18 @@
-"""Starts, stops or describes the trainer tasks of one host."""
+"""Starts, stops or describes the trainer tasks of one host, or reloads their units."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: trainer_tasks
-short_description: Starts, stops or describes the trainer tasks of one host
+short_description: Starts, stops or describes the trainer tasks of one host, or reloads their units
 description:
   - A task that fails to start does not fail the module.
   - Its state and its reason are returned, so that the run can be ended everywhere before the playbook
     fails.
+  - V(state=reloaded) keeps systemd in step with the plan. It stops tasks that left the plan, and has systemd read changed
+    units. Units of another release than that of the present run find this run, too. It examines what systemd has loaded
+    rather than what a deployment changed, and so finishes an interrupted one. It never starts or restarts a task.
+  - An option of another state is refused.
 author: psfleet (@psfleet)
 options:
   tasks:
@@ -24,11 +28,13 @@ options:
     description:
       - V(queried) changes nothing. V(started) starts, and waits until each task's server listens;
         for the evaluator, which has none, until it has ended. V(stopped) waits for the end.
+      - V(reloaded) stops all tasks but O(tasks), which are those that stay in the plan.
     type: str
     choices:
       - queried
       - started
       - stopped
+      - reloaded
     default: queried
   patience:
     description: Seconds to wait first for another command that holds V(host_lease).
@@ -65,9 +71,12 @@ options:
     type: dict
     default: {}
   metrics_directory:
-    description: Directory of the metrics; empty for none.
+    description: node_exporter's directory for the metrics; empty for none.
     type: str
     default: ''
+  metrics_record:
+    description: File that has their directory. V(state=reloaded) requires it.
+    type: path
   details:
     description: Return also details for people.
     type: bool
@@ -102,53 +111,60 @@ EXAMPLES = r"""
     tasks: []
     others: true
     paths: "{{ cluster_paths }}"
+
+- name: Have systemd read what a deployment has written
+  psfleet.cluster.trainer_tasks:
+    tasks: "{{ cluster_tasks[inventory_hostname] | psfleet.cluster.known_tasks }}"
+    state: reloaded
+    metrics_record: /etc/psfleet/metrics_directory
+    paths: "{{ cluster_paths }}"
 """
 
 RETURN = r"""
 deployed:
-  returned: always
+  returned: unless reloaded
   type: dict
   description: The plan that deploy.yml left on this host; only its `hash` if that is `plan_hash`.
 deployed_by:
-  returned: always
+  returned: unless reloaded
   type: str
   description: Who deployed here last, empty if unknown.
 tensorflow:
-  returned: always
+  returned: unless reloaded
   type: str
   description: The version of TensorFlow in use, empty for none.
 release:
-  returned: always
+  returned: unless reloaded
   type: str
   description: The trainer's release in use, empty for none.
 environment:
-  returned: always
+  returned: unless reloaded
   type: str
   description: The hash of the environment in use, empty for none.
 programs:
-  returned: always
+  returned: unless reloaded
   type: list
   description: The releases of programs on this host.
   elements: str
 lacks_cuda:
-  returned: always
+  returned: unless reloaded
   type: bool
   description: Whether TensorFlow was built without CUDA.
 unfenced:
-  returned: always
+  returned: unless reloaded
   type: str
   description: Why its fence is not in force, or empty.
 checks:
-  returned: always
+  returned: unless reloaded
   type: list
   description: Those of `ports`, `data` and `metrics` that failed.
   elements: dict
 holds_run:
-  returned: always
+  returned: unless reloaded
   type: bool
   description: Whether the directory of `run_id` has anything in it.
 tasks:
-  returned: always
+  returned: unless reloaded
   type: list
   description:
     - Each task's `name`, `job`, `index`, `state`, `exit_code`, `restarts`, `run_id`, `phase`, `begun`
@@ -166,34 +182,58 @@ tasks:
       (since systemd's watchdog last heard of it; null if it never did) and `progress`.
   elements: dict
 looked:
-  returned: always
+  returned: unless reloaded
   type: float
   description: The moment of the query, for `host_lease`.
 stopped:
-  returned: always
+  returned: unless reloaded
   type: dict
   description: Each task that was stopped, now or by `stopped` before -> its restarts.
+departed:
+  returned: if reloaded
+  type: list
+  description: Units of tasks that left the plan.
+  elements: str
 """
+
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.task_units import SystemdError
-from ..module_utils.module import made
-from ..module_utils.tasks.trainer_tasks import ARGUMENTS, described
+from ..module_utils.module import made_with_states
+from ..module_utils.tasks.reloaded_units import reloaded
+from ..module_utils.tasks.trainer_tasks import ARGUMENTS as OF_TASKS
+from ..module_utils.tasks.trainer_tasks import described
+
+ARGUMENTS: dict[str, Any] = {
+    **OF_TASKS,
+    "state": {"choices": ["queried", "started", "stopped", "reloaded"], "default": "queried"},
+    "metrics_record": {"type": "path"},
+}
+OF_QUERY = OF_TASKS.keys() - {"tasks", "state", "paths"}
+REQUIRED = {"reloaded": ("metrics_record",)}
+OPTIONAL = {
+    **dict.fromkeys(("queried", "started", "stopped"), OF_QUERY),
+    "reloaded": {"metrics_directory"},
+}
 
 
 def run(module: AnsibleModule) -> None:
     """Do it, and answer."""
+    values, check_mode = module.params, module.check_mode
+    reloads = values["state"] == "reloaded"
+    problems = (OSError, ValueError) if reloads else (SystemdError,)
     try:
-        answer = described(module.params, check_mode=module.check_mode)
-    except SystemdError as error:
+        answer = (reloaded if reloads else described)(values, check_mode=check_mode)
+    except problems as error:
         module.fail_json(msg=str(error))
     module.exit_json(**answer)
 
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(made_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
 
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ ANSWERS: Mapping[str, Fields] = {
         **{"switch": "lacks_cuda holds_run", "hashes": "programs", "moment": "looked"},
         **{"objects": "tasks checks", "named counts": "stopped", "person": "deployed_by"},
     },
+    "trainer_tasks reloaded": {"texts": "departed"},
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
     "content_release pruned": {"texts": "removed", "count": "freed_bytes"},
@@ -123,7 +124,6 @@ ANSWERS: Mapping[str, Fields] = {
         **{"texts": "addresses", "person": "deployed_by"},
     },
     "ssh_login": {"switch": "proven"},
-    "trainer_units": {"texts": "stopped"},
     "wireguard_mesh": {"text": "public_key"},
 }
 # List of objects -> the fields of each object.

@@ -11,8 +11,8 @@ import pytest
 from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
 from plugins.module_utils.network.port_fence import Endpoint, Fence, unit_drop_in
 from plugins.module_utils.tasks.boots import SHUTDOWN
+from plugins.module_utils.tasks.reloaded_units import departed
 from plugins.modules.port_fence import PortFence
-from plugins.modules.trainer_units import departed
 from tests.roles.rendered import files_of, template_of
 from trainer.contract.exit_codes import NO_RESTART
 from trainer.contract.plan import ClusterPlan, PlannedTask

@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from plugins.modules import content_release, host_doctor
+from plugins.modules import content_release, host_doctor, trainer_tasks
 from tests.plugins.modules.module_run import module_answer
 
 MISSING = "all of the following are missing"
 PRESENT: dict[str, Any] = {"release": "0" * 12, "folder": "/nowhere"}
 PRUNED: dict[str, Any] = {"state": "pruned", "wanted": [], "keep": 2, "paths": {}}
 PROBED: dict[str, Any] = {"state": "probed", "host": "node1", "tasks": []}
+RELOADED: dict[str, Any] = {"state": "reloaded", "tasks": [], "paths": {}, "metrics_record": "/nowhere"}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,8 @@ PROBED: dict[str, Any] = {"state": "probed", "host": "node1", "tasks": []}
         (host_doctor, PROBED | {"fence": False}, "probed, which takes no fence"),
         (host_doctor, PROBED | {"plan": ""}, "probed, which takes no plan"),
         (host_doctor, PROBED | {"state": "listening"}, f"listening but {MISSING}: seconds"),
+        (trainer_tasks, RELOADED | {"others": True}, "reloaded, which takes no others"),
+        (trainer_tasks, RELOADED | {"state": "stopped"}, "stopped, which takes no metrics_record"),
     ],
 )
 def test_an_argument_that_the_state_lacks_or_does_not_take_is_named(

@@ -39,6 +39,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
         **{"looked": 3.5, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
+    "trainer_tasks reloaded": {"departed": ["psfleet-ps@0.service"]},
     "carried_files": {"needs_manifest": False, "lacking": [0, 7]},
     "content_release": {"needs_archive": True, "release": "0123456789ab"},
     "content_release pruned": {"removed": ["/opt/psfleet/releases/0123456789ab"], "freed_bytes": 0},
@@ -66,7 +67,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
     },
     "ssh_login": {"proven": True},
-    "trainer_units": {"stopped": ["psfleet-ps@0.service"]},
     "wireguard_mesh": {"public_key": ""},
 }
 OF_ALL: dict[str, Any] = {
