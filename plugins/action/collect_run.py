@@ -42,7 +42,7 @@ class ActionModule(HostAction):
     """Packs on the host, fetches as the connecting user, unpacks, and removes the archive from the host.
 
     Arguments: `run` (of decide_run), `tasks` of the host, `patience_seconds`, and other arguments of
-    `run_archive`. Returns `files`, and `left_out`: what stays on the host, each with the reason. With
+    `host_runs`. Returns `files`, and `left_out`: what stays on the host, each with the reason. With
     `exported`, only the export of the model is collected, into a folder where it waits for `run_folder`.
     """
 
@@ -104,10 +104,10 @@ class ActionModule(HostAction):
         return int(found[0])
 
     def _pack_on_host(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the step's answer, or only `msg` if that is unusable."""
+        """Return the module's answer, or only `msg` if the answer is unusable."""
         try:
-            owned = {**arguments, "owner": self._login()}
-            answer = self._take("run_archive", owned)
+            owned = {**arguments, "state": "packed", "owner": self._login()}
+            answer = self._take("host_runs", owned)
         except (AnswerError, NotRunError) as error:
             return {"msg": str(error)}
         return {"msg": answer.get("msg")} if answer.get("failed") else answer

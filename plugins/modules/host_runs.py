@@ -1,18 +1,17 @@
-"""Lists the runs that one host still has, or removes older ones that the controller has collected.
-
-A run is what its tasks have left in the directories of state and of logs. A run with a task that is alive is
-never removed.
-"""
+"""Lists the runs that one host still has, packs the files of one, or removes those that are collected."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_runs
-short_description: Lists the runs that one host still has, or removes older ones that the controller
-  has collected
+short_description: Lists the runs that one host still has, packs the files of one, or removes those that are collected
 description:
   - A run is what its tasks have left in the directories of state and of logs.
-  - A run with a task that is alive is never removed.
+  - V(state=removed) removes older runs that the controller has collected. A run with a task that is alive is never
+    removed.
+  - V(state=packed) packs the files of a run into one archive that the connecting user may fetch. No link is followed in
+    any part of a path, because tasks wrote what is there.
+  - An option of another state is refused.
 author: psfleet (@psfleet)
 options:
   state:
@@ -21,16 +20,47 @@ options:
     choices:
       - listed
       - removed
+      - packed
     default: listed
   collected:
-    description: Runs that were collected completely, newest first. Only they may be removed.
+    description: Runs that were collected completely, newest first. Only they may be removed. V(state=removed) requires it.
+    type: list
+    elements: str
+  stay:
+    description: How many of the newest of these stay. V(state=removed) requires it.
+    type: int
+  run_id:
+    description: The run to pack. V(state=packed) requires it.
+    type: str
+  limit_megabytes:
+    description: Limit of all files; others stay. V(state=packed) requires it.
+    type: int
+  limit_of:
+    description: The variable with that limit.
+    type: str
+    default: training_run_collect_megabytes
+  folders:
+    description: Folders to pack, by default all.
     type: list
     elements: str
     default: []
-  stay:
-    description: How many of the newest of these stay.
+  only:
+    description: Pack only files with this in their names.
+    type: str
+    default: ''
+  names:
+    description: Tasks of this host with a program that may save in other places.
+    type: list
+    elements: str
+    default: []
+  collect:
+    description: 'Further paths to pack: below each task''s V(/tmp), or in the run''s directory.'
+    type: list
+    elements: str
+    default: []
+  owner:
+    description: Number of the user that fetches the archive. V(state=packed) requires it.
     type: int
-    default: 0
   paths:
     description: The fact V(cluster_paths).
     type: dict
@@ -45,137 +75,95 @@ EXAMPLES = r"""
 - name: List the runs that the host still has
   psfleet.cluster.host_runs:
     paths: "{{ cluster_paths }}"
+
+- name: Pack what a run has recorded on this host
+  psfleet.cluster.host_runs:
+    state: packed
+    run_id: night-1
+    folders: [events, logs]
+    limit_megabytes: 100
+    paths: "{{ cluster_paths }}"
+    owner: 1000
 """
 
 RETURN = r"""
 runs:
-  returned: where they are listed
+  returned: if listed
   type: list
   description: Each with `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or
     null.
   elements: dict
 removed:
-  returned: where they are removed
+  returned: if removed
   type: list
   description: The removed runs.
   elements: str
 freed_bytes:
-  returned: where they are removed
+  returned: if removed
   type: int
   description: Their disk space.
+path:
+  returned: if packed
+  type: str
+  description: The archive, readable by its owner alone. Remove it when it is fetched.
+size:
+  returned: if packed
+  type: int
+  description: The bytes of the archive.
+files:
+  returned: if packed
+  type: int
+  description: How many files it holds.
+left_out:
+  returned: if packed
+  type: list
+  description: What stays on the host or changed, with the reason.
+  elements: str
 """
 
-import subprocess
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.safe_directory import directories_in, opened
-from ..module_utils.host.task_traces import RUN_ID, number, read_object, run_file, run_id_of
-from ..module_utils.host.task_units import parse_list, systemctl, task_of
-from ..module_utils.host_places import remove_tree
-from ..module_utils.module import made
-from ..module_utils.saved_places import KEPT
+from ..module_utils.module import made_with_states
+from ..module_utils.tasks.kept_runs import Runs
+from ..module_utils.tasks.run_archive import packed
 
 ARGUMENTS: dict[str, Any] = {
-    "state": {"choices": ["listed", "removed"], "default": "listed"},
-    "collected": {"type": "list", "elements": "str", "default": []},
-    "stay": {"type": "int", "default": 0},
+    "state": {"choices": ["listed", "removed", "packed"], "default": "listed"},
+    "collected": {"type": "list", "elements": "str"},
+    "stay": {"type": "int"},
+    "run_id": {},
+    "limit_megabytes": {"type": "int"},
+    "limit_of": {"default": "training_run_collect_megabytes"},
+    "folders": {"type": "list", "elements": "str", "default": []},
+    "only": {"default": ""},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "collect": {"type": "list", "elements": "str", "default": []},
+    "owner": {"type": "int"},
     "paths": {"type": "dict", "required": True},
 }
+REQUIRED = {"removed": ("collected", "stay"), "packed": ("run_id", "limit_megabytes", "owner")}
+OPTIONAL = {"packed": ("limit_of", "folders", "only", "names", "collect")}
 
 
-MOST_RUNS = 4000
-DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
+def pack(module: AnsibleModule) -> None:
+    """Pack the files of a run, and answer."""
+    if module.check_mode:
+        module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
+    try:
+        answer, full = packed(module.params)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    if full:
+        place = Path(answer["path"]).parent
+        module.warn(f"{'; '.join(full)}: packed in {place} instead, its records before all else")
+    module.exit_json(changed=False, **answer)
 
 
-class Runs:
-    """The runs of this host, by the directories that their tasks wrote to."""
-
-    def __init__(self, paths: Mapping[str, str]) -> None:
-        self.configuration = Path(paths["configuration_directory"])
-        self.state = Path(paths["state_directory"], "runs")
-        # The second place has the /tmp of each task.
-        places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
-        self.directories = {place: runs_in(place) for place in places}
-        self.changed: dict[str, float] = {}
-        for found in self.directories.values():
-            for name, moment in found.items():
-                self.changed[name] = max(moment, self.changed.get(name, moment))
-
-    def listed(self) -> list[dict[str, Any]]:
-        """Return descriptions of the newest runs."""
-        names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
-        sizes = self.sizes(names)
-        return [
-            {
-                "run_id": name,
-                "size": sizes[name],
-                "changed": self.changed[name],
-                "global_step": number(read_object(self.state / name / "progress.json").get("global_step")),
-            }
-            for name in names
-        ]
-
-    def sizes(self, names: Collection[str]) -> dict[str, int]:
-        """Return the disk space of each run in bytes."""
-        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
-        return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
-
-    def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
-        """Return the runs in `collected` to remove: all beyond the newest `stay` that have no task alive."""
-        present = [name for name in collected if name in self.changed]
-        alive = self._alive()
-        return [name for name in present[stay:] if name not in alive]
-
-    def _alive(self) -> set[str]:
-        states = "--state=active,reloading,activating,deactivating"
-        units = parse_list(systemctl("list-units", states, "--plain", "--no-legend", "psfleet-*@*.service"))
-        return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
-
-    def remove(self, name: str) -> str:
-        """Remove the files of a run; return the problem, "" if there is none."""
-        try:
-            for place, found in self.directories.items():
-                if name in found:
-                    remove_tree(place / name)
-        except (OSError, ValueError) as error:
-            return f"run {name} could not be removed: {error}"
-        return ""
-
-
-def runs_in(place: Path) -> dict[str, float]:
-    """Return the directories in `place` with names of runs, and the times of their last change."""
-    with suppress(FileNotFoundError), opened(place) as folder:
-        return {name: its.st_mtime for name, its in directories_in(folder).items() if RUN_ID.fullmatch(name)}
-    return {}
-
-
-def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
-    """Return the disk space of directories in `place` in bytes, however deep they are.
-
-    The tasks' user owns them and may change them meanwhile, so no link is followed.
-    """
-    if not names:
-        return {}
-    with opened(place) as folder:
-        done = subprocess.run(
-            [*DISK_USAGE, "--summarize", "--one-file-system", "--block-size=1", "--", *names],
-            cwd=f"/proc/self/fd/{folder}",
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,  # a task may have removed a file, or add some faster than they are counted
-        )
-    lines = (line.partition("\t") for line in done.stdout.splitlines())
-    return {name: int(size) for size, _, name in lines}
-
-
-def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+def list_or_remove(module: AnsibleModule) -> None:
+    """List the runs, or remove those that are collected, and answer."""
     values = module.params
     try:
         runs = Runs(values["paths"])
@@ -193,7 +181,8 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    module = made_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
+    (pack if module.params["state"] == "packed" else list_or_remove)(module)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from psfleet.carry.collected_files import Places
 from psfleet.carry.earlier_files import CHECKPOINT_STATE, MOST_OF_A_STATE
 from psfleet.carry.untrusted_archive import BYTES_OF_HEADERS, PIECE, ArchiveError, Content, members
 
-# `run_archive` packs at most this many.
+# `host_runs` packs at most this many.
 MOST_MEMBERS = 10_000
 # The most texts from a host that are shown, and the most characters of each.
 MOST_SHOWN = 21

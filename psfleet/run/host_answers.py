@@ -115,10 +115,10 @@ ANSWERS: Mapping[str, Fields] = {
     "host_reset": {"texts": "removed stays"},
     "host_runs": {"objects": "runs"},
     "host_runs removed": {"texts": "removed", "count": "freed_bytes"},
+    "host_runs packed": {"text": "path", "count": "size files", "texts": "left_out"},
     "files": {"texts": "changed_paths removed_paths"},
     "port_fence": {"texts": "changed_paths"},
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
-    "run_archive": {"text": "path", "count": "size files", "texts": "left_out"},
     "ssh_identity": {
         **{"text": "user_key host_key certificate authority cluster", "switch": "prepared"},
         **{"texts": "addresses", "person": "deployed_by"},

@@ -256,7 +256,7 @@ def asked(content: bytes) -> None:
 
 
 def packed() -> bytes:
-    """What run_archive packs on the host of the chief."""
+    """What host_runs packs on the host of the chief."""
     names = ["logs/worker0.out", "events/worker0.jsonl", "checkpoints/model.index", f"output/{'x' * 200}"]
     return archive_of(map(tarfile.TarInfo, names), b"some content")
 

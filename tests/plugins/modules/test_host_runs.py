@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.host_places import remove_tree
+from plugins.module_utils.tasks import kept_runs
 from plugins.modules import host_runs
 from tests.plugins.modules.module_run import module_answer
 
@@ -108,7 +109,7 @@ def test_a_run_that_is_alive_is_kept(
     (tmp_path / "etc/run/worker-1.env").write_text('PSFLEET_RUN_ID="r1"\n')
     (tmp_path / "etc/run/ps-0.env").write_text('PSFLEET_RUN_ID="r2"\n')
     listed = "psfleet-worker@1.service loaded active running psfleet: worker 1\n"
-    monkeypatch.setattr(host_runs, "systemctl", lambda *_: listed)
+    monkeypatch.setattr(kept_runs, "systemctl", lambda *_: listed)
     assert removed(paths, "r2", "r1")["removed"] == ["r2"]
     assert left(tmp_path)[0] == {"r1", "r3"}
 
@@ -121,7 +122,7 @@ def test_a_run_that_cannot_be_removed_is_named_and_the_others_are_removed(
             raise ValueError(f"{path} is a mount")
         remove_tree(path)
 
-    monkeypatch.setattr(host_runs, "remove_tree", stubborn)
+    monkeypatch.setattr(kept_runs, "remove_tree", stubborn)
     answer = removed(paths, "r2", "r1")
     assert answer["changed"]
     assert answer["warnings"] == [f"run r2 could not be removed: {tmp_path}/state/runs/r2 is a mount"]

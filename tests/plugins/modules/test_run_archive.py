@@ -14,7 +14,8 @@ from typing import IO, Any
 import pytest
 
 from plugins.action.collect_run import ARCHIVE
-from plugins.modules import run_archive
+from plugins.module_utils.tasks import run_archive
+from plugins.modules import host_runs
 from tests.plugins.modules.module_run import module_answer
 
 OF_R1 = "state/runs/r1"
@@ -29,7 +30,7 @@ def written(root: Path, *names: str, size: int = 1) -> None:
 def answered(root: Path, run_id: str = "r1", limit_megabytes: int = 1, **others: Any) -> dict[str, Any]:  # noqa: ANN401
     paths = {"state_directory": f"{root}/state", "log_directory": f"{root}/log"}
     asked: dict[str, Any] = {"limit_megabytes": limit_megabytes, "paths": paths, "owner": os.geteuid()}
-    return module_answer(run_archive, run_id=run_id, **asked | others)
+    return module_answer(host_runs, state="packed", run_id=run_id, **asked | others)
 
 
 def packed(root: Path, run_id: str = "r1", **others: Any) -> tuple[list[str], list[str]]:  # noqa: ANN401

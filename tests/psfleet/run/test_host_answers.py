@@ -58,10 +58,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_reset": {"removed": ["units"], "stays": []},
     "host_runs": {"runs": [RUN]},
     "host_runs removed": {"removed": ["night-1"], "freed_bytes": 7},
+    "host_runs packed": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
     "files": {"changed_paths": ["/etc/x"], "removed_paths": []},
     "port_fence": {"changed_paths": ["/etc/x"]},
     "python_environment": {"needs_archive": True, "not_given": "node2: busy"},
-    "run_archive": {"path": "/var/tmp/x", "size": 7, "files": 1, "left_out": ["y"]},
     "ssh_identity": {
         **{"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
         **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
@@ -262,7 +262,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("files", {"warnings": "x"}, "warnings is 'x', which is invalid"),
     ("files", {"diff": "x"}, "diff is 'x', which is invalid"),
     ("files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
-    ("run_archive", {"size": True}, "size is True, which is invalid"),
+    ("host_runs packed", {"size": True}, "size is True, which is invalid"),
     ("ssh_identity", {"addresses": [1]}, "addresses is [1], which is invalid"),
 ]
 

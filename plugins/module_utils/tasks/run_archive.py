@@ -5,89 +5,6 @@ No link is followed in any part of a path, because tasks wrote what is there.
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: run_archive
-short_description: Packs the files of a run on one host into one archive that the connecting user
-  may fetch
-description:
-  - No link is followed in any part of a path, because tasks wrote what is there.
-author: psfleet (@psfleet)
-options:
-  run_id:
-    description: The run.
-    type: str
-    required: true
-  limit_megabytes:
-    description: Limit of all files; others stay.
-    type: int
-    required: true
-  limit_of:
-    description: The variable with that limit.
-    type: str
-    default: training_run_collect_megabytes
-  folders:
-    description: Folders to pack, by default all.
-    type: list
-    elements: str
-    default: []
-  only:
-    description: Pack only files with this in their names.
-    type: str
-    default: ''
-  names:
-    description: Tasks of this host with a program that may save in other places.
-    type: list
-    elements: str
-    default: []
-  collect:
-    description: 'Further paths to pack: below each task''s V(/tmp), or in the run''s directory.'
-    type: list
-    elements: str
-    default: []
-  paths:
-    description: The fact V(cluster_paths).
-    type: dict
-    required: true
-  owner:
-    description: Number of the user that fetches it.
-    type: int
-    required: true
-attributes:
-  check_mode:
-    support: full
-    description: It changes nothing, and says what it would change.
-"""
-
-EXAMPLES = r"""
-- name: Pack what a run has recorded on this host
-  psfleet.cluster.run_archive:
-    run_id: night-1
-    folders: [events, logs]
-    limit_megabytes: 100
-    paths: "{{ cluster_paths }}"
-    owner: 1000
-"""
-
-RETURN = r"""
-path:
-  returned: always
-  type: str
-  description: The archive, readable by its owner alone. Remove it when it is fetched.
-size:
-  returned: always
-  type: int
-  description: The bytes of the archive.
-files:
-  returned: always
-  type: int
-  description: How many files it holds.
-left_out:
-  returned: always
-  type: list
-  description: What stays on the host or changed, with the reason.
-  elements: str
-"""
-
 import math
 import os
 import re
@@ -101,26 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.host.safe_directory import opened, opened_below
-from ..module_utils.host.task_traces import NO_LINK, bytes_of
-from ..module_utils.host.wording import readable
-from ..module_utils.module import made
-from ..module_utils.saved_places import NOTES, SAVED, SavedPlace, noted_places
-
-ARGUMENTS: dict[str, Any] = {
-    "run_id": {"required": True},
-    "limit_megabytes": {"type": "int", "required": True},
-    "limit_of": {"default": "training_run_collect_megabytes"},
-    "folders": {"type": "list", "elements": "str", "default": []},
-    "only": {"default": ""},
-    "names": {"type": "list", "elements": "str", "default": []},
-    "collect": {"type": "list", "elements": "str", "default": []},
-    "paths": {"type": "dict", "required": True},
-    "owner": {"type": "int", "required": True},
-}
-
+from ..host.safe_directory import opened, opened_below
+from ..host.task_traces import NO_LINK, bytes_of
+from ..host.wording import readable
+from ..saved_places import NOTES, SAVED, SavedPlace, noted_places
 
 # In descending order of worth: if not everything fits, the last ones stay behind.
 LOGS = "logs"
@@ -302,28 +203,20 @@ def _newest_first(entry: str) -> tuple[float, str]:
     return -int(numbered[1]) if numbered else -math.inf, entry
 
 
-def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
-    values = module.params
-    if module.check_mode:
-        module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
+def packed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Pack the files of a run; return the answer of the module `host_runs`, and a line for each full place.
+
+    Raises ValueError if the archive fits nowhere.
+    """
     full: list[str] = []
     tried = (packed_in(directory, most, values, full) for directory, most in PLACES.items())
     archive = next(filter(None, tried), None)
     if archive is None:
-        module.fail_json(msg=f"the files of the run could not be packed: {'; '.join(full)}")
-        return
+        raise ValueError(f"the files of the run could not be packed: {'; '.join(full)}")
     path, packer = archive
-    if full:
-        module.warn(f"{'; '.join(full)}: packed in {Path(path).parent} instead, its records before all else")
     os.chown(path, values["owner"], -1)
-    module.exit_json(
-        changed=False,
-        path=path,
-        size=os.stat(path).st_size,  # noqa: PTH116 - a string from mkstemp
-        files=packer.files,
-        left_out=shortened(packer.left_out),
-    )
+    size = os.stat(path).st_size  # noqa: PTH116 - a string from mkstemp
+    return {"path": path, "size": size, "files": packer.files, "left_out": shortened(packer.left_out)}, full
 
 
 def packed_in(
@@ -353,12 +246,3 @@ def shortened(names: Sequence[str]) -> list[str]:
     """Return the first twenty names, printable, and the number of the others."""
     shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
     return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]
-
-
-def main() -> None:
-    """Run the module."""
-    run(made(ARGUMENTS))
-
-
-if __name__ == "__main__":
-    main()

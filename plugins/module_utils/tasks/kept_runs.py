@@ -1,0 +1,100 @@
+"""The runs that a host still has: what their tasks have left in the directories of state and of logs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..host.safe_directory import directories_in, opened
+from ..host.task_traces import RUN_ID, number, read_object, run_file, run_id_of
+from ..host.task_units import parse_list, systemctl, task_of
+from ..host_places import remove_tree
+from ..saved_places import KEPT
+
+MOST_RUNS = 4000
+DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
+
+
+class Runs:
+    """The runs of this host, by the directories that their tasks wrote to."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.configuration = Path(paths["configuration_directory"])
+        self.state = Path(paths["state_directory"], "runs")
+        # The second place has the /tmp of each task.
+        places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
+        self.directories = {place: runs_in(place) for place in places}
+        self.changed: dict[str, float] = {}
+        for found in self.directories.values():
+            for name, moment in found.items():
+                self.changed[name] = max(moment, self.changed.get(name, moment))
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return descriptions of the newest runs."""
+        names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
+        sizes = self.sizes(names)
+        return [
+            {
+                "run_id": name,
+                "size": sizes[name],
+                "changed": self.changed[name],
+                "global_step": number(read_object(self.state / name / "progress.json").get("global_step")),
+            }
+            for name in names
+        ]
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        """Return the disk space of each run in bytes."""
+        every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
+        return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
+
+    def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
+        """Return the runs in `collected` to remove: all beyond the newest `stay` that have no task alive."""
+        present = [name for name in collected if name in self.changed]
+        alive = self._alive()
+        return [name for name in present[stay:] if name not in alive]
+
+    def _alive(self) -> set[str]:
+        states = "--state=active,reloading,activating,deactivating"
+        units = parse_list(systemctl("list-units", states, "--plain", "--no-legend", "psfleet-*@*.service"))
+        return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
+
+    def remove(self, name: str) -> str:
+        """Remove the files of a run; return the problem, "" if there is none."""
+        try:
+            for place, found in self.directories.items():
+                if name in found:
+                    remove_tree(place / name)
+        except (OSError, ValueError) as error:
+            return f"run {name} could not be removed: {error}"
+        return ""
+
+
+def runs_in(place: Path) -> dict[str, float]:
+    """Return the directories in `place` with names of runs, and the times of their last change."""
+    with suppress(FileNotFoundError), opened(place) as folder:
+        return {name: its.st_mtime for name, its in directories_in(folder).items() if RUN_ID.fullmatch(name)}
+    return {}
+
+
+def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
+    """Return the disk space of directories in `place` in bytes, however deep they are.
+
+    The tasks' user owns them and may change them meanwhile, so no link is followed.
+    """
+    if not names:
+        return {}
+    with opened(place) as folder:
+        done = subprocess.run(
+            [*DISK_USAGE, "--summarize", "--one-file-system", "--block-size=1", "--", *names],
+            cwd=f"/proc/self/fd/{folder}",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,  # a task may have removed a file, or add some faster than they are counted
+        )
+    lines = (line.partition("\t") for line in done.stdout.splitlines())
+    return {name: int(size) for size, _, name in lines}
