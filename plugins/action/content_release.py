@@ -1,4 +1,4 @@
-"""Puts a release on a host, and carries its files if the host lacks them; or removes unneeded ones there."""
+"""Puts a release on a host, with its files if the host lacks them, or removes what nothing needs there."""
 
 import tarfile
 import tempfile
@@ -22,7 +22,11 @@ class ActionModule(CarryingAction):
 
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         sent = dict(arguments)
-        if source := sent.pop("source", ""):
+        if sent.get("state", "present") == "present":
+            if not (source := sent.pop("source", "")):
+                raise AnsibleActionFail(
+                    "source is missing: the file or folder of the release on the controller"
+                )
             sent.setdefault("release", content_hash(Path(source)))
         return sent
 

@@ -3,8 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleActionFail
 
-from plugins.action.content_release import pack
+from plugins.action.content_release import ActionModule, pack
 from plugins.module_utils.content_directory import content_hash, points_to
 from plugins.module_utils.private_files import hide
 from plugins.module_utils.releases import Release
@@ -128,3 +129,12 @@ def test_a_link_to_a_file_is_carried_as_the_file(script: Path, tmp_path: Path) -
     release = deployed(script.parent, tmp_path / "host")
     assert not (release.place / "shared.py").is_symlink()
     assert (release.place / "shared.py").read_text() == "X = 1\n"
+
+
+def test_a_release_needs_a_source_and_what_is_not_needed_has_none(source: Path) -> None:
+    action = ActionModule.__new__(ActionModule)
+    sent = action._for_host({"source": str(source), "folder": "/opt"})
+    assert sent == {"folder": "/opt", "release": content_hash(source)}
+    assert action._for_host({"source": "x", "state": "pruned"}) == {"source": "x", "state": "pruned"}
+    with pytest.raises(AnsibleActionFail, match="source is missing"):
+        action._for_host({"folder": "/opt"})
