@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 # The oldest version on hosts; Ansible itself would accept an older one.
 OLDEST_PYTHON = (3, 10)
 NOT_ROOT = "the user that becomes root there has the number"
-# State of a module -> names of arguments.
-States = Mapping[str, Collection[str]]
 TOO_OLD = f"psfleet needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer there"
+
+if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
+    States = Mapping[str, Collection[str]]  # state of a module -> names of arguments
 
 
 def made(arguments: Mapping[str, Any]) -> AnsibleModule:
@@ -33,14 +34,14 @@ def made_with_states(arguments: Mapping[str, Any], required: States, optional: S
 
     """
     rules = [("state", state, list(names)) for state, names in required.items()]
-    module = AnsibleModule(dict(arguments), supports_check_mode=True, required_if=rules)
+    module = _on_new_python(AnsibleModule(dict(arguments), supports_check_mode=True, required_if=rules))
     state = module.params["state"]
     own = {*required.get(state, ()), *optional.get(state, ())}
     of_others = {name for table in (required, optional) for names in table.values() for name in names} - own
     given = [name for name in of_others if module.params[name] != arguments[name].get("default")]
     if given:
         module.fail_json(msg=f"state is {state}, which takes no {' and no '.join(sorted(given))}")
-    return _on_new_python(module)
+    return module
 
 
 def _on_new_python(module: AnsibleModule) -> AnsibleModule:

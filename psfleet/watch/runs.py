@@ -50,7 +50,7 @@ class RunRow:
         return self.verdict + (f" without {first_of(self.lost, 2)}" if self.verdict and self.lost else "")
 
     def with_host(self, host: str, answer: Mapping[str, Any]) -> "RunRow":
-        """Return the row updated by a host's description of the run, as the step host_runs gives it."""
+        """Return the row updated by a host's description of the run, as the module `host_runs` gives it."""
         steps, began = answer["global_step"], answer["changed"]
         return replace(
             self,
