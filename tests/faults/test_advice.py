@@ -36,7 +36,11 @@ def figures_of(made: Cluster, run_id: str, **settings: object) -> Mapping[str, A
 
 
 def what_helps(figures: Mapping[str, Any]) -> Mapping[str, str]:
-    return {cause["cause"]: cause["helps"] for cause in figures["held_back"]["causes"]}
+    """Cause -> what helps; only where this machine had its cores for the run is it the cause that was made."""
+    found = {cause["cause"]: cause["helps"] for cause in figures["held_back"]["causes"]}
+    if "cores" in found:
+        pytest.skip("other programs took this machine's cores, which held the run back more")
+    return found
 
 
 def test_larger_batches_instead_of_small_ones_save_what_each_step_costs(made: Cluster) -> None:

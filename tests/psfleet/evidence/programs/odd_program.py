@@ -89,14 +89,19 @@ class Program:
         features = self.generator.normal(size=(32, 3)).astype(np.float32)
         return {self.x: features, self.y: features @ SOLUTION + 0.1 * self.generator.normal(size=(32, 1))}
 
+    def is_ahead(self, own: int, step: int, threads: int = 1) -> bool:
+        """Tell whether a worker's thread is some steps ahead of an equal share; then wait a moment."""
+        ahead = own > step / (self.workers * threads) + STEPS_AHEAD
+        time.sleep(0.005 if ahead else 0)
+        return ahead
+
     def train(self, session: tf.compat.v1.Session, fetches: object, steps: int | None = None) -> None:
         """Run it until the global step is there."""
         # Who holds the variables is faster than those who ask it for them; of many on a few cores some would
         # take hardly a step. There, nobody gets more than some steps ahead of an equal share.
         paced, own = self.workers > 4 or not self.options.ps_hosts, 0
         while (step := session.run(self.step)) < (steps or self.options.steps):
-            if paced and own > step / self.workers + STEPS_AHEAD:
-                time.sleep(0.005)
+            if paced and self.is_ahead(own, step):
                 continue
             session.run(fetches, self.feeds())
             own += 1
@@ -305,10 +310,14 @@ def recorded_with(p: Program) -> None:
     train = p.optimizer.minimize(loss, p.step)
     with p.session() as session:
         psfleet_records.started(last_step=p.options.steps)
-        at = 0
+        at, own = 0, 0
         while at < p.options.steps:
+            if p.is_ahead(own, at):
+                at = session.run(p.step)
+                continue
             value, at, _ = session.run([loss, p.step, train], p.feeds())
             psfleet_records.step(at, value)
+            own += 1
         psfleet_records.finished()
 
 
@@ -319,11 +328,15 @@ def recorded_after(p: Program) -> None:
     loss = p.loss_of(p.weights)
     train = p.optimizer.minimize(loss, p.step)
     with p.session() as session:
-        at = 0
+        at, own = 0, 0
         while at < p.options.steps:
+            if p.is_ahead(own, at):
+                at = session.run(p.step)
+                continue
             value, _ = session.run([loss, train], p.feeds())
             at = session.run(p.step)
             psfleet_records.step(at, value)
+            own += 1
         psfleet_records.finished()
 
 
@@ -334,16 +347,23 @@ def recorded_threads(p: Program) -> None:
     loss = p.loss_of(p.weights)
     train = p.optimizer.minimize(loss, p.step)
 
+    threads = 4
+
     def take(session: tf.compat.v1.Session, until: int) -> None:
-        at = 0
+        at = begin = session.run(p.step)
+        own = 0
         while at < until:
+            if p.is_ahead(own, at - begin, threads):
+                at = session.run(p.step)
+                continue
             value, at, _ = session.run([loss, p.step, train], p.feeds())
             psfleet_records.step(at, value)
+            own += 1
 
     with p.session() as session:
         for until in (p.options.steps // 2, p.options.steps):
             psfleet_records.started(last_step=until)
-            running = [threading.Thread(target=take, args=(session, until)) for _ in range(4)]
+            running = [threading.Thread(target=take, args=(session, until)) for _ in range(threads)]
             for thread in running:
                 thread.start()
             for thread in running:
