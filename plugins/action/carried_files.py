@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
 from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
+from psfleet.watch.terminal import escaping_display
 from trainer.host.wording import readable
 
 from ..plugin_utils.actions import HostAction
 
-display = Display()
+display = escaping_display()
 
 # The most bytes that lie on the temporary disks of controller and host at a time, for each host.
 BATCH_BYTES = 64 * MEGABYTE

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from psfleet.carry.manifest import index_path, write_index
 from psfleet.carry.own_cache import own_cache
+from psfleet.watch.terminal import escaping_display
 
 from ..plugin_utils.actions import ControllerAction
 
-display = Display()
+display = escaping_display()
 
 
 class ActionModule(ControllerAction):

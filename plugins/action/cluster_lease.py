@@ -3,14 +3,13 @@
 import secrets
 from typing import Any
 
-from ansible.utils.display import Display
-
 from psfleet.run.person import person
+from psfleet.watch.terminal import escaping_display
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.leases import Leases
 
-display = Display()
+display = escaping_display()
 
 # All playbooks of a command share this token, so they do not exclude each other. It is made before Ansible
 # forks.

@@ -12,7 +12,6 @@ from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.utils.display import Display
 
 from psfleet.carry import bounded_copy
 from psfleet.carry.collected_archive import most_packed, shown, unpack
@@ -20,6 +19,7 @@ from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files
 from psfleet.carry.deadlines import TooLateError, within
 from psfleet.carry.long_step import MEGABYTE
 from psfleet.carry.marked_output import marking
+from psfleet.watch.terminal import escaping_display
 from trainer.contract.export import EXPORT
 
 from ..plugin_utils.actions import AnswerError, HostAction
@@ -35,7 +35,7 @@ PATIENCE_SECONDS, LEAST_MEGABYTES_A_SECOND = 300.0, 5.0
 
 USER = re.compile(r"[0-9]{1,10}")
 
-display = Display()
+display = escaping_display()
 
 
 class ActionModule(HostAction):

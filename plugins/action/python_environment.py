@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible import constants
-from ansible.utils.display import Display
 
 from psfleet.carry.fan_out import FanOut
 from psfleet.carry.long_step import REPORT_SECONDS, bytes_read, report_progress
+from psfleet.watch.terminal import escaping_display
 
 from ..plugin_utils.carrying import CarryingAction
 
-display = Display()
+display = escaping_display()
 # The most characters of a host's message about its neighbours.
 MOST_CHARACTERS = 500
 

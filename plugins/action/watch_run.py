@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.utils.display import Display
 
 from psfleet.carry.deadlines import TooLateError, within
 from psfleet.watch.lead_reading import (
@@ -25,6 +24,7 @@ from psfleet.watch.lead_reading import (
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
 from psfleet.watch.serving_tasks import end_if_it_only_serves
+from psfleet.watch.terminal import escaping_display
 from psfleet.watch.unit_states import POLLS_UNTIL_SILENT, SILENT_SECONDS, unit_commands
 from psfleet.watch.watched_run import WatchedRun
 from trainer.contract.progress import Progress
@@ -34,7 +34,7 @@ from ..plugin_utils.asked_hosts import ANSWER_SECONDS
 from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts, action_on
 from ..plugin_utils.shell_commands import run_command
 
-display = Display()
+display = escaping_display()
 
 LINGER_SECONDS = 15  # between the lead's final progress and the end of its process
 UNITS_POLL_SECONDS = 5  # between two polls of each host's units

@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from psfleet.carry.filled_environment import can_fill
 from psfleet.carry.own_cache import own_cache
 from psfleet.carry.wheel_stores import WheelStore
+from psfleet.watch.terminal import escaping_display
 
 from ..module_utils.environments.environment import HostEnvironment
 from ..plugin_utils.actions import ControllerAction
 
-display = Display()
+display = escaping_display()
 
 
 class ActionModule(ControllerAction):

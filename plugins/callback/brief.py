@@ -32,7 +32,7 @@ from ansible.utils.display import Display
 # Ansible forks a process for each task and host. Filters need this, and it is imported once for all here.
 from psfleet.run import start, task_files  # noqa: F401
 from psfleet.watch import task_states  # noqa: F401
-from psfleet.watch.terminal import escape_all_messages
+from psfleet.watch.terminal import Coloured, escaped_texts, escaping_display
 from trainer.host.wording import first_of, readable
 
 COLLECTION = "psfleet.cluster."
@@ -56,8 +56,6 @@ REFUSED = (
 # Ansible's recap would count a failure of all hosts together for the first host.
 WHOLE = "(whole cluster)"
 
-escape_all_messages()
-
 
 class TrueStats(AggregateStats):
     """The counts of a playbook, corrected for failures of all hosts (`once`) and `unreached` hosts.
@@ -77,10 +75,14 @@ class TrueStats(AggregateStats):
 
 
 class TrueRecap(Default):
-    """Ansible's own callback, whose recap blames no host for failures of others, or of all together."""
+    """Ansible's own callback, which shows texts of hosts escaped.
+
+    Its recap blames no host for failures of others, or of all together.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._display = escaping_display()
         self._once: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
         self._unreached: set[str] = set()
@@ -91,6 +93,10 @@ class TrueRecap(Default):
             self._display.error(f"--start-at-task is {task!r}; {REFUSED}", wrap_text=False)
             raise SystemExit(2)
         super().v2_playbook_on_start(playbook)
+
+    def _get_diff(self, difflist: Any) -> Coloured:  # noqa: ANN401 - as the base class has it
+        """Escape the lines before they get colours."""
+        return Coloured(super()._get_diff(escaped_texts(difflist)))
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
         """Note a host that does not answer, which the task itself reports as success."""

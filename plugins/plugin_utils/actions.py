@@ -5,18 +5,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from psfleet.carry.marked_output import between, marked
 from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
-from psfleet.watch.terminal import escape_all_messages
+from psfleet.watch.terminal import escaped, escaped_texts
 
 from .running import run_on_host
 
-# Users of the collection may have another callback than `brief`, which also calls this.
-escape_all_messages()
+# The fields of an answer that are only shown. The callback `brief` escapes all; a user may have another one.
+SHOWN = ("msg", "warnings", "diff")
 
 
 class AnswerError(AnsibleActionFail):
@@ -30,11 +30,24 @@ class HostAction(ActionBase):
         """Return the answer; by default an action has changed nothing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
-        return result | {"changed": False} | self._act(dict(self._task.args))
+        try:
+            answer = self._act(dict(self._task.args))
+        except Exception as error:
+            if (text := str(error)) == escaped(text):
+                raise
+            unreachable = isinstance(error, AnsibleConnectionFailure)
+            raise (AnsibleConnectionFailure if unreachable else AnsibleActionFail)(escaped(text)) from None
+        shown = {name: escaped_texts(answer[name]) for name in SHOWN if name in answer}
+        return {**result, "changed": False, **answer, **shown}
 
     @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Perform the action, and return its answer."""
+
+    def _parse_returned_data(self, res: dict[str, Any], *others: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Read what a module printed, as Ansible does; it shows what is not JSON, in which all is escaped."""
+        read: dict[str, Any] = super()._parse_returned_data(escaped_texts(res), *others)
+        return read
 
     def _remote_expand_user(self, path: str, *arguments: Any, **keywords: Any) -> str:  # noqa: ANN401
         """Expand ~ as Ansible does, without what the login shell prints beside it."""

@@ -9,7 +9,6 @@ from typing import Any
 from ansible import constants
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.loader import connection_loader
-from ansible.utils.display import Display
 
 from psfleet.inventory.ansible_settings import (
     RIGHT,
@@ -21,8 +20,9 @@ from psfleet.inventory.ansible_settings import (
     setting_of_ssh,
 )
 from psfleet.inventory.ssh_arguments import SETTINGS as SSH_ARGUMENTS
+from psfleet.watch.terminal import escaping_display
 
-display = Display()
+display = escaping_display()
 CLONE = Path(__file__).resolve().parents[2]
 OURS = CLONE / "ansible.cfg"
 # Setting -> its name in Ansible's own definitions, and the plugin that it belongs to.

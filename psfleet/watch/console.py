@@ -9,7 +9,6 @@ from typing import TextIO
 
 from ansible import constants
 from ansible.utils.color import ANSIBLE_COLOR
-from ansible.utils.display import Display
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
@@ -19,10 +18,10 @@ from rich.text import Text
 from rich.theme import Theme
 
 from psfleet.watch.hints import with_inventory
-from psfleet.watch.terminal import escaped
+from psfleet.watch.terminal import escaped, escaping_display
 from trainer.contract.progress import printable
 
-display = Display()
+display = escaping_display()
 
 # The styles of good news, of what is in progress, of failures, of warnings, and of plain text.
 STYLES = {"good": "green", "waiting": "cyan", "bad": "red", "warning": "yellow", "plain": "none"}

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from ansible.utils.display import Display
 from rich.console import RenderableType
 from rich.table import Table
 
 from psfleet.watch.console import INDENT, console_for, open_terminal, print_lines, size_of
 from psfleet.watch.live_block import Snapshot, block, full_tasks, line
 from psfleet.watch.notices import Notice
+from psfleet.watch.terminal import escaping_display
 from psfleet.watch.wording import clock
 
-display = Display()
+display = escaping_display()
 
 MOST_ROWS = 40
 # From this verbosity on, Ansible itself prints each command, in the middle of whatever is drawn.

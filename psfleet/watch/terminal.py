@@ -1,10 +1,8 @@
-"""Keeps texts from hosts from steering the reader's terminal, in whatever message they appear."""
+"""Keeps texts from hosts from steering the reader's terminal: they are shown and logged escaped."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from ansible.plugins.callback import CallbackBase
 from ansible.utils.display import Display
 
 # Control characters, also those of eight bits, except newline and tab; and characters that change the
@@ -12,7 +10,7 @@ from ansible.utils.display import Display
 _STEERING = re.compile("(?!\r\n)[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-class _Coloured(str):
+class Coloured(str):
     """A text with Ansible's colours, which was escaped before they were added."""
 
     __slots__ = ()
@@ -23,30 +21,34 @@ def escaped(text: str) -> str:
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def escape_all_messages() -> None:
-    """Make Ansible escape all that it shows and logs: results, labels of loops, differences, errors.
+def escaped_texts(value: Any) -> Any:  # noqa: ANN401 - the kind of the value is returned
+    """Return a value of JSON with all texts in it escaped, also the names of fields."""
+    if isinstance(value, dict):
+        return {escaped_texts(name): escaped_texts(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [escaped_texts(part) for part in value]
+    return escaped(value) if isinstance(value, str) else value
 
-    All of it passes through one function. Texts only for the screen are exempt: Ansible's recap, which names
-    hosts of the inventory, and psfleet's drawings, which are escaped elsewhere.
+
+class EscapingDisplay(Display):
+    """Ansible's display, which escapes what it shows and logs.
+
+    Texts only for the screen are exempt: Ansible's recap, which names hosts of the inventory, and psfleet's
+    drawings, which are escaped elsewhere.
     """
-    display, difference_of = Display.display, CallbackBase._get_diff
-    if display.__module__ == __name__:
-        return
 
-    def display_escaped(self: Display, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
-        safe = options.get("screen_only") or isinstance(msg, _Coloured)
-        display(self, msg if safe else escaped(msg), *others, **options)
+    def display(self, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
+        """Show a text; Ansible's display shows errors, warnings and headings by this, too."""
+        safe = options.get("screen_only") or isinstance(msg, Coloured)
+        super().display(msg if safe else escaped(msg), *others, **options)
 
-    def escaped_difference_of(self: CallbackBase, found: Any) -> str:  # noqa: ANN401
-        differences = [
-            {name: _escaped_value(self, value) for name, value in difference.items()}
-            for difference in (found if isinstance(found, list) else [found])
-        ]
-        return _Coloured(difference_of(self, differences))
-
-    Display.display, CallbackBase._get_diff = display_escaped, escaped_difference_of
+    def warning(self, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
+        """Show a warning; that of an action is shown later, by the callback that the user has."""
+        super().warning(escaped(msg), *others, **options)
 
 
-def _escaped_value(callback: CallbackBase, value: object) -> object:
-    text = callback._serialize_diff(value) if isinstance(value, Mapping) else value
-    return escaped(text) if isinstance(text, str) else text
+def escaping_display() -> EscapingDisplay:
+    """Return the display for psfleet's own texts; it has the state of Ansible's, such as its verbosity."""
+    display = EscapingDisplay.__new__(EscapingDisplay)
+    display.__dict__ = Display().__dict__
+    return display

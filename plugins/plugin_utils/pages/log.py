@@ -5,11 +5,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible.utils.display import Display
-
 from psfleet.carry.deadlines import TooLateError, within
 from psfleet.run.going_on import RefusedError, checked_run_id
 from psfleet.watch.followed_log import FollowedLog
+from psfleet.watch.terminal import escaping_display
 from trainer.contract.rules import as_given, integer
 from trainer.host.task_units import unit_name
 
@@ -18,7 +17,7 @@ from ..asked_hosts import ANSWER_SECONDS
 from ..polled_hosts import action_on
 from ..shell_commands import run_command
 
-display = Display()
+display = escaping_display()
 
 SECONDS = 1.0
 LINES = integer(0, 1_000_000)

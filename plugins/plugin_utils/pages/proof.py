@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.utils.display import Display
-
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.inventory.problems import shown
 from psfleet.report.proof_summary import ProofRun, summary
+from psfleet.watch.terminal import escaping_display
 from trainer.contract.json_files import read_object
 from trainer.contract.plan import ClusterPlan
 
 from ..actions import HostAction
 
-display = Display()
+display = escaping_display()
 
 COLORS = {"proven": "green", "not proven": "red", "detail": None}
 

@@ -14,13 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ansible.utils.display import Display
-
 from psfleet.carry.own_cache import own_cache
+from psfleet.watch.terminal import escaping_display
 
 from ..actions import HostAction
 
-display = Display()
+display = escaping_display()
 LOCKS = Path(__file__).resolve().parents[3] / "roles" / "package_store" / "files"
 SERVER = Path(__file__).resolve().parents[3] / "plugins" / "plugin_utils" / "tensorboard_server.py"
 POLL_SECONDS = 1.0

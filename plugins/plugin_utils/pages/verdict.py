@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible.utils.display import Display
-
 from psfleet.evidence.reading import read_run, record_settings
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
@@ -15,10 +13,11 @@ from psfleet.evidence.verdict_lines import as_lines
 from psfleet.inventory.problems import shown
 from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
 from psfleet.watch.console import columns_of_terminal
+from psfleet.watch.terminal import escaping_display
 
 from ..actions import HostAction
 
-display = Display()
+display = escaping_display()
 
 PREFIX = "training_evidence_"
 COLORS = {"proven": "green", "completed": "cyan", "not proven": "red", "cannot tell": "yellow"}

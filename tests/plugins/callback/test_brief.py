@@ -134,16 +134,50 @@ STATUS = ANSWERS["trainer_tasks"] | {
     ],
 }
 PS = {"host": "a", "job": "ps", "index": 0}
-# It replaces a host's Python: it forges the answer about tasks, and fails when runs are listed.
+# It replaces a host's Python: it answers with the lie that the environment names, or else forges the answer
+# about tasks, and fails when runs are listed.
 LIAR = """#!/bin/sh
 cat > "$0.module"
+[ "$LIE" ] && exec cat "$0.$LIE"
 grep -q trainer_tasks "$0.module" && exec cat "$0.status"
 grep -q host_runs "$0.module" && cat "$0.said" >&2 && exit 1
 exec {python} "$0.module"
 """
-# All that these show is from a host. The first is ours: it makes the others safe under any callback.
+# It replaces ssh, as a host does whose shell prints something and ends like a broken connection.
+SILENT = """#!/bin/sh
+echo "unreachable $(cat {said})" >&2
+exit 255
+"""
+OF_A_MODULE = {
+    "msg": f"msg {HOSTILE}",
+    "warnings": [f"warning {HOSTILE}"],
+    "exception": f"exception {HOSTILE}",
+    "stdout": f"stdout {HOSTILE}",
+    "stderr": f"stderr {HOSTILE}",
+    "removed": [],
+    "freed_bytes": 1,
+}
+CHANGED = {"changed": True, "diff": {"before": "", "after": f"after {HOSTILE}"}}
+LIES = {
+    "failed": json.dumps(OF_A_MODULE | {"failed": True}),
+    "changed": json.dumps(OF_A_MODULE | CHANGED),
+    "prepared": json.dumps(OF_A_MODULE | CHANGED | {"diff": [{"prepared": f"prepared {HOSTILE}"}]}),
+    "noisy": f"{json.dumps(OF_A_MODULE)}\nrest {HOSTILE}",
+    "wrong": f"wrong {HOSTILE}",
+}
+CONTENT = {"wanted": [], "keep": 1, "paths": {}}
+
+
+def lying(task: dict[str, object]) -> list[dict[str, object]]:
+    """Return the task with each lie of its host, and on a host that is unreachable."""
+    kept = task | {"ignore_errors": True, "diff": True}
+    told = [kept | {"name": f"Lie {lie}", "environment": {"LIE": lie}} for lie in LIES]
+    return [*told, task | {"name": "Connect", "delegate_to": "gone", "ignore_unreachable": True}]
+
+
 SAID = "{{ said.content | b64decode }}"
-ATTACKS = [
+# All that these show is from a host. The first ones are safe under any callback.
+OF_PSFLEET = [
     {
         "name": "A table",
         "psfleet.cluster.show": {"page": "status", "runs_directory": "runs"},
@@ -154,6 +188,19 @@ ATTACKS = [
         "psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"},
         "ignore_errors": True,
     },
+    *lying({"psfleet.cluster.unneeded_content": CONTENT}),
+    {
+        "name": "A run to copy",
+        "psfleet.cluster.decide_run": {
+            "state": "stopped",
+            "run_id": "another",
+            "runs_directory": "/nowhere",
+            "found": {"a": {"tasks": [{"name": "ps0", "alive": True, "run_id": HOSTILE}]}},
+        },
+        "ignore_errors": True,
+    },
+]
+OF_ANSIBLE = [
     {"name": "Read", "ansible.builtin.slurp": {"src": "{{ said_in }}"}, "register": "said"},
     {"name": "A message", "ansible.builtin.debug": {"msg": f"message {SAID}"}},
     {
@@ -165,20 +212,19 @@ ATTACKS = [
     },
     {"name": f"title {SAID}", "ansible.builtin.command": "true"},
     {
+        "name": f"retried {SAID}",
+        "ansible.builtin.command": "false",
+        "until": False,
+        "retries": 1,
+        "delay": 0,
+        "ignore_errors": True,
+    },
+    {
         "name": "A file",
         "ansible.builtin.copy": {"content": f"file {SAID}", "dest": "{{ said_in }}.copy"},
         "diff": True,
     },
-    {
-        "name": "A run to copy",
-        "psfleet.cluster.decide_run": {
-            "state": "stopped",
-            "run_id": "another",
-            "runs_directory": "/nowhere",
-            "found": {"a": {"tasks": [{"name": "ps0", "alive": True, "run_id": SAID}]}},
-        },
-        "ignore_errors": True,
-    },
+    *lying({"ansible.builtin.command": "true"}),
     {
         "name": "What is printed",
         "ansible.builtin.command": "cat {{ said_in }} /nowhere",
@@ -187,51 +233,61 @@ ATTACKS = [
     {"name": "Errors", "ansible.builtin.fail": {"msg": f"error {SAID}"}, "loop": [1], "ignore_errors": True},
     {"name": "An error", "ansible.builtin.fail": {"msg": f"last {SAID}"}},
 ]
-
-
-@pytest.mark.parametrize(
-    ("callback", "more"),
-    few(
-        [
-            ("psfleet.cluster.brief", ""),
-            ("psfleet.cluster.brief", "-v"),
-            ("ansible.builtin.default", "-vvv"),
-        ],
-        ("psfleet.cluster.brief", ""),
-    ),
+# What the tasks show, with all that a host said.
+SHOWN_OF_PSFLEET = ("msg ", "warning ", "after ", "rest ", "wrong ", "unreachable ", "names the run '")
+SHOWN_OF_ANSIBLE = (
+    *("(item=label ", "title ", "\x1b[0;32m+file ", "\x1b[0;32m+after ", "prepared "),
+    *("exception ", "error ", "last "),
 )
-def test_texts_of_a_host_are_made_printable(tmp_path: Path, callback: str, more: str) -> None:
-    liar = tmp_path / "liar"
-    liar.write_text(LIAR.format(python=sys.executable))
-    liar.chmod(0o755)
-    (tmp_path / "liar.said").write_bytes(HOSTILE.encode())
-    (tmp_path / "liar.status").write_text(json.dumps(STATUS))
-    values = {"said_in": f"{liar}.said", "cluster_paths": {}, "cluster_tasks": {"a": [PS]}}
-    (tmp_path / "values.json").write_text(json.dumps(values))
+
+
+def shown_by_lying_hosts(folder: Path, tasks: list[object], callback: str, more: str) -> tuple[str, str]:
+    """Run these tasks on a host that lies; return what is shown, in colours, and the log."""
+    for name, program in (("liar", LIAR), ("silent", SILENT)):
+        (folder / name).write_text(program.format(python=sys.executable, said=folder / "liar.said"))
+        (folder / name).chmod(0o755)
+    (folder / "liar.said").write_bytes(HOSTILE.encode())
+    (folder / "liar.status").write_text(json.dumps(STATUS))
+    for lie, answer in LIES.items():
+        (folder / f"liar.{lie}").write_bytes(answer.encode())
+    values = {"said_in": f"{folder}/liar.said", "cluster_paths": {}, "cluster_tasks": {"a": [PS]}}
+    (folder / "values.json").write_text(json.dumps(values))
+    gone = f"gone ansible_connection=ssh ansible_ssh_executable={folder}/silent ansible_ssh_retries=0"
+    (folder / "hosts.ini").write_text(f"a ansible_connection=local\n{gone}\n")
     done = played(
-        written_play(tmp_path, *ATTACKS),
-        *("-i", "a,", "-c", "local", "-e", f"ansible_python_interpreter={liar}"),
-        *("-e", f"@{tmp_path}/values.json", *more.split()),
+        written_play(folder, *tasks, hosts="a"),
+        *("-i", str(folder / "hosts.ini"), "-e", f"ansible_python_interpreter={folder}/liar"),
+        *("-e", f"@{folder}/values.json", *more.split()),
         ANSIBLE_STDOUT_CALLBACK=callback,
         ANSIBLE_NOCOLOR="",
         ANSIBLE_FORCE_COLOR="1",
-        ANSIBLE_LOG_PATH=f"{tmp_path}/log",
+        ANSIBLE_DISPLAY_TRACEBACK="always",
+        ANSIBLE_LOG_PATH=f"{folder}/log",
     )
-    shown = done.stdout + done.stderr
-    for text in (shown, (tmp_path / "log").read_text()):
+    return done.stdout + done.stderr, (folder / "log").read_text()
+
+
+@pytest.mark.parametrize("more", few(["", "-v", "-vvv"], ""))
+def test_texts_of_a_host_are_shown_escaped(tmp_path: Path, more: str) -> None:
+    tasks = [*OF_PSFLEET, *OF_ANSIBLE]
+    shown, logged = shown_by_lying_hosts(tmp_path, tasks, "psfleet.cluster.brief", more)
+    for text in (shown, logged):
         assert STEERING.findall(OF_OURS.sub("", text)) == []
     # All of it was shown, in colours.
-    for words in (
-        "(item=label ",
-        "title ",
-        "\x1b[0;32m+file ",
-        "names the run '",
-        "error ",
-        "last ",
-    ):
+    for words in (*SHOWN_OF_PSFLEET, *SHOWN_OF_ANSIBLE):
         assert words + WRITTEN_OUT in shown
     assert "\x1b[31mexit code 70 (program): reason" in shown
-    assert "could not act as root: ]0;x" in shown
+    assert f"could not act as root: {WRITTEN_OUT}" in shown
+    assert r'stdout: "stdout \e]0;x\a \e[2J \x9B \u202e' in logged
+
+
+@pytest.mark.parametrize("more", few(["", "-vvv"], ""))
+def test_texts_of_psfleets_own_modules_are_escaped_under_any_callback(tmp_path: Path, more: str) -> None:
+    shown, logged = shown_by_lying_hosts(tmp_path, OF_PSFLEET, "ansible.builtin.default", more)
+    for text in (shown, logged):
+        assert STEERING.findall(OF_OURS.sub("", text)) == []
+    for words in SHOWN_OF_PSFLEET:
+        assert f"{words}\\x1b]0;x" in shown.replace("\\\\", "\\")
 
 
 def test_start_at_task_is_refused(tmp_path: Path) -> None:
