@@ -24,7 +24,6 @@ from trainer.contract.export import EXPORT
 
 from ..plugin_utils.actions import AnswerError, HostAction
 from ..plugin_utils.running import NotRunError
-from ..plugin_utils.shell_commands import run_command
 
 # The names that the step gives to archives. Any other path would be a host's invention, and fetching it could
 # run commands on the controller.
@@ -91,13 +90,13 @@ class ActionModule(HostAction):
         finally:
             # The collected files count, whatever happens to the host.
             with suppress(AnsibleError, TooLateError), within(patience):
-                run_command(self, self._connection._shell.remove(path))
+                self.run_command(f"rm -f {quote(path)}")
         left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
         """Return the id of the user that the connection logs in as, before it becomes another."""
-        printed, _ = run_command(self, "id -u", sudoable=False)
+        printed, _ = self.run_command("id -u", sudoable=False)
         found = USER.fullmatch(printed.strip())
         if not found:
             raise AnswerError(f"`id -u` as the user that logs in answered {shown([printed])[0]}")

@@ -31,8 +31,7 @@ from trainer.contract.progress import Progress
 
 from ..plugin_utils.actions import HostAction
 from ..plugin_utils.asked_hosts import ANSWER_SECONDS
-from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts, action_on
-from ..plugin_utils.shell_commands import run_command
+from ..plugin_utils.polled_hosts import PATIENCE, PolledHosts
 
 display = escaping_display()
 
@@ -157,7 +156,7 @@ class ActionModule(HostAction):
         if reading and reading.restarts and self._view.began is None:
             # The host may go away right now; ask again after its next answer.
             with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
-                printed, _ = run_command(self, self._age_command)
+                printed, _ = self.run_command(self._age_command)
                 self._view.began = time.monotonic() - age_of(printed, reading)
         if reading:
             self._restarts = reading.restarts
@@ -176,9 +175,9 @@ class ActionModule(HostAction):
         """Stop a task that only serves; if its host does not answer, the next answer brings another try."""
         name, host = str(task["name"]), str(task["host"])
         with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
-            there = action_on(self, host, PATIENCE)
-            done = there._low_level_execute_command(end_if_it_only_serves(task), sudoable=True)
-            if done["rc"] == 0 and name not in self._stopped:
+            there = self.on(host, PATIENCE)
+            ended, _ = there.run_command(f"{end_if_it_only_serves(task)} && echo ended")
+            if ended and name not in self._stopped:
                 self._stopped[name] = self._view.restarts_of(name)
                 why = "its program waits in server.join(), and does nothing else"
                 self._note(screen, Notice(f"{name} on {host} is ended: {why}", good=True))

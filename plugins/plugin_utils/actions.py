@@ -3,7 +3,8 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -13,7 +14,8 @@ from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escaped, escaped_texts
 
-from .running import run_on_host
+from .connections import connection_to, without_secrets
+from .running import COLLECTION, answer_of
 
 # The fields of an answer that are only shown. The callback `brief` escapes all; a user may have another one.
 SHOWN = ("msg", "warnings", "diff")
@@ -44,6 +46,41 @@ class HostAction(ActionBase):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Perform the action, and return its answer."""
 
+    def on(self, host: str, ssh_options: Mapping[str, object] = MappingProxyType({})) -> Self:
+        """Return this action for another host. Raises AnsibleError if there is no way to connect to it.
+
+        It has the variables of that host alone, not those of the play. `ssh_options` take precedence over
+        them.
+        """
+        hostvars = self.variables["hostvars"]
+        variables = {**hostvars.raw_get(host), "hostvars": hostvars}
+        context = without_secrets(self._play_context, self.variables)
+        there = type(self)(
+            task=self._task,
+            connection=connection_to(hostvars[host], self._task, context, ssh_options),
+            play_context=context,
+            loader=self._loader,
+            templar=self._templar.copy_with_new_env(available_variables=variables),
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        there.variables = variables
+        return there
+
+    @property
+    def check_mode(self) -> bool:
+        """Whether the task is not to change anything."""
+        return bool(self._task.check_mode)
+
+    def run_command(self, command: str, *, sudoable: bool = True) -> tuple[str, str]:
+        """Return what a shell command on the host printed, and its errors.
+
+        It is run as the user of the task, or as the one that logs in if it is not `sudoable`. What the login
+        shell prints around it does not count. Raises AnsibleError if the host cannot be reached.
+        """
+        marker, whole = marked(command)
+        answer = self._low_level_execute_command(whole, sudoable=sudoable)
+        return between(marker, str(answer["stdout"])), str(answer["stderr"])
+
     def _parse_returned_data(self, res: dict[str, Any], *others: Any) -> dict[str, Any]:  # noqa: ANN401
         """Read what a module printed, as Ansible does; it shows what is not JSON, in which all is escaped."""
         read: dict[str, Any] = super()._parse_returned_data(escaped_texts(res), *others)
@@ -70,8 +107,10 @@ class HostAction(ActionBase):
 
         Raises AnswerError for an invalid answer, NotRunError if there is none.
         """
+        name, given = f"{COLLECTION}{module}", dict(arguments)
         try:
-            answer = checked(module, run_on_host(self, module, arguments, self.variables), arguments)
+            found = answer_of(module, lambda: self._execute_module(name, given, task_vars=self.variables))
+            answer = checked(module, found, arguments)
         except (RecursionError, UnusableError) as error:
             raise AnswerError(f"its answer to {module} is damaged: {error}") from error
         # A message names playbooks without an inventory, which `_failure` adds.
@@ -84,7 +123,7 @@ class HostAction(ActionBase):
 
     def _send(self, local: Path, folder: str) -> str:
         """Copy a file into a temporary folder of the host, and return its path there."""
-        path: str = self._connection._shell.join_path(folder, local.name)
+        path = f"{folder}/{local.name}"
         self._transfer_file(str(local), path)
         self._fixup_perms2((folder, path))
         return path

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from ansible.errors import AnsibleError
 
 from .actions import HostAction
-from .polled_hosts import action_on
 from .reaching import ask
 
 # A host that is down delays the answer no longer than ssh's own timeout.
@@ -81,7 +80,6 @@ def _called_beside(call: Callable[[str], T], host: str) -> Future[T]:
 def _action_or_problem(action: HostAction, host: str) -> HostAction | str:
     """Return the action for a host, or why its variables permit none."""
     try:
-        there: HostAction = action_on(action, host, PATIENCE)
-        return there
+        return action.on(host, PATIENCE)
     except AnsibleError as error:
         return shorten(str(error), 300)

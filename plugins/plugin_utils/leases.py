@@ -15,7 +15,6 @@ from trainer.contract.progress import printable
 from ..module_utils.lease import LOST, SECONDS
 from .actions import HostAction
 from .asked_hosts import ANSWER_SECONDS, in_time, no_answer
-from .polled_hosts import action_on
 from .reaching import ask
 
 # A host that does not answer must not keep the others' leases from being renewed.
@@ -40,7 +39,7 @@ class Leases:
 
     def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
         """Prepare the leases; `given` are the arguments of the module `host_lease` for all hosts."""
-        self._on = {host: action_on(action, host) for host in sorted(hosts)}
+        self._on = {host: action.on(host) for host in sorted(hosts)}
         self._given = dict(given)
 
     def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:

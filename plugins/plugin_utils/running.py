@@ -1,10 +1,9 @@
-"""Runs a module of this collection on a host; its answer is not yet checked."""
+"""Tells what a host answered to a module; the answer is not yet checked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 
 from psfleet.run.host_answers import UnusableError
 
@@ -22,17 +21,13 @@ class NotRunError(AnsibleActionFail):
         self.output = output
 
 
-def run_on_host(
-    action: ActionBase, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return a host's answer, which may be a failure.
+def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+    """Return a host's answer to the module that `run` runs; the answer may be a failure.
 
     Raises UnusableError for an invalid answer, NotRunError if there is none.
     """
     try:
-        answer: dict[str, Any] = action._execute_module(
-            f"{COLLECTION}{module}", dict(arguments), task_vars=variables
-        )
+        answer = run()
     except AnsibleError:
         raise
     except Exception as error:  # Ansible may crash on unexpected kinds of answers

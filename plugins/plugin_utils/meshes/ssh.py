@@ -39,7 +39,7 @@ def exchange_keys(
     `ports` (host of the plan -> port of sshd). Check mode lacks certificates that would be new.
     Raises OSError, ValueError or subprocess.CalledProcessError.
     """
-    place, plan, check = Path(directory), action.variables["cluster_plan"], action._task.check_mode
+    place, plan, check = Path(directory), action.variables["cluster_plan"], action.check_mode
     wanted = wanted_certificates(plan, user, told, days)
     planned = {task["host"] for task in plan["tasks"]}
     ports = {host: port_of_sshd(host, action.variables["hostvars"][host]) for host in planned}

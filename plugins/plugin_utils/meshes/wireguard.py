@@ -17,7 +17,7 @@ def exchange_keys(action: HostAction, file: str, told: Mapping[str, Mapping[str,
     mode before there are keys, `hosts` is {}. Raises ValueError if the key of a host in the plan is unknown.
     """
     path, hosts = Path(file), action.variables["cluster_mesh"]["hosts"]
-    check = action._task.check_mode
+    check = action.check_mode
     stored = read_keys(path, hosts)
     reported = {host: str(answer["public_key"]) for host, answer in told.items()}
     if check and not all(reported.values()):

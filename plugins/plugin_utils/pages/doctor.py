@@ -42,7 +42,7 @@ def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
     """
     hosts = list(action.variables["ansible_play_hosts_all"])
     # In check mode nothing is started, so nobody listens.
-    peers = _peers(action, hosts) if len(hosts) > 1 and not action._task.check_mode else {}
+    peers = _peers(action, hosts) if len(hosts) > 1 and not action.check_mode else {}
     # A host that gave no answer before is not asked again, which would only delay the others.
     silent = {host: answer for host, answer in peers.items() if answer["problem"]}
     asked = {host: peers.get(host, {}) for host in hosts if host not in silent}

@@ -14,8 +14,6 @@ from trainer.host.task_units import unit_name
 
 from ..actions import HostAction
 from ..asked_hosts import ANSWER_SECONDS
-from ..polled_hosts import action_on
-from ..shell_commands import run_command
 
 display = escaping_display()
 
@@ -42,11 +40,11 @@ def show_page(  # noqa: PLR0913 - the arguments of the page
     host = planned["host"]
     path = f"{action.variables['cluster_paths']['log_directory']}/{run}/{task}.out"
     log = FollowedLog(path, unit_name(planned["job"], planned["index"]), user, count)
-    there, parent, polls = action_on(action, host), os.getppid(), 0
+    there, parent, polls = action.on(host), os.getppid(), 0
     while os.getppid() == parent:
         try:
             with within(ANSWER_SECONDS):
-                printed, _ = run_command(there, log.command)
+                printed, _ = there.run_command(log.command)
             new = log.read(printed)
         except TooLateError as late:
             return action._failure(f"{host} did not show {path} within {late}")

@@ -37,7 +37,7 @@ def show_page(action: HostAction, runs: Sequence[str], port: int, cache_director
     python = sys.executable if find_spec("tensorboard") else str(own / "bin" / "python")
     if not Path(python).exists():
         return action._failure(_needed(own))
-    if action._task.check_mode:
+    if action.check_mode:
         return {}
     folder = own.with_name("tensorboard-runs") / str(port)
     if folder.exists():  # left by an earlier playbook that Ctrl-C ended

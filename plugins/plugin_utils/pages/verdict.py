@@ -52,7 +52,7 @@ def show_page(  # noqa: PLR0913 - the arguments of an Ansible task
         color = COLORS[verdict.verdict] if kind == "headline" else LINE_COLORS[kind]
         if kind == "headline" or verdict.exit_code or not brief:
             display.display(line, color=color)
-    if not action._task.check_mode:
+    if not action.check_mode:
         _write_verdict(verdict, folder)
         _draw(run, verdict)
     result = {"verdict": verdict.verdict, "run_id": verdict.run_id, "folder": str(folder)}

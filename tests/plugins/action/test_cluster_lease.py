@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ class NearLeases(Leases):
 
     def __init__(self, folder: Path, name: str, strange: str, meeting: threading.Barrier) -> None:
         self.folder, self.name, self.strange, self.meeting = folder, name, strange, meeting
-        self._on = dict.fromkeys(sorted(strange))
+        self._on: dict[str, Any] = dict.fromkeys(sorted(strange))
         self.meetings = 2  # each has one of the two hosts, then each was refused the other's
 
     def _each(

@@ -1,0 +1,55 @@
+"""Makes the connection to a host that is not the host of the task, by the variables of that host."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
+from ansible.plugins.connection import ConnectionBase
+from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
+
+# Variable -> the attribute of the play's context that has it, also for the task's own host. No other host
+# gets these secrets.
+SECRETS = {
+    "ansible_password": "password",
+    "ansible_ssh_pass": "password",
+    "ansible_ssh_password": "password",
+    "ansible_become_pass": "become_pass",
+    "ansible_become_password": "become_pass",
+}
+
+
+def without_secrets(context: PlayContext, variables: Mapping[str, Any]) -> PlayContext:
+    """Return the context of a task without the secrets that the `variables` of its host give."""
+    copied = context.copy()
+    for name in SECRETS.keys() & variables.keys():
+        setattr(copied, SECRETS[name], None)
+    return copied
+
+
+def connection_to(
+    variables: Mapping[str, Any], task: Task, context: PlayContext, ssh_options: Mapping[str, object]
+) -> ConnectionBase:
+    """Return the connection that a host's `variables` and the task require, with typed secrets.
+
+    `ssh_options` take precedence over the variables. Raises AnsibleError if there is no such connection.
+    """
+    kind = variables.get("ansible_connection", task.connection)
+    shell = get_shell_plugin(shell_type=context.shell, executable=context.executable)
+    connection = connection_loader.get(kind, context, shell=shell)
+    if connection is None:
+        raise AnsibleError(f"the connection plugin '{kind}' was not found")
+    become = None
+    if boolean(variables.get("ansible_become", task.become) or False):
+        become = become_loader.get(variables.get("ansible_become_method", task.become_method))
+        connection.set_become_plugin(become)
+    keys = {name: value for name, value in task.dump_attrs().items() if name != "retries"}
+    keys["timeout"] = context.timeout
+    keys |= {name: value for name in set(SECRETS.values()) if (value := getattr(context, name))}
+    for plugin in filter(None, (connection, shell, become)):
+        plugin.set_options(keys, variables)
+    for name, value in ssh_options.items() if connection.transport == "ssh" else ():
+        connection.set_option(name, value)
+    return connection
