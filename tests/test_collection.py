@@ -148,11 +148,23 @@ def test_the_collection_has_the_version_of_the_python_project(project: Path) -> 
     assert told == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
-@pytest.mark.parametrize(("kind", "names"), [("module", "modules"), ("lookup", "lookup"), ("role", "roles")])
-def test_ansible_doc_shows_all_modules_lookups_and_roles(project: Path, kind: str, names: str) -> None:
-    folder = ROOT / ("roles" if kind == "role" else f"plugins/{names}")
-    offered = {f"psfleet.cluster.{path.stem}" for path in folder.iterdir() if not path.stem.startswith("__")}
+KINDS = {
+    "module": ("plugins/modules/*.py", "plugins/action/*.py"),
+    "filter": ("plugins/filter/*.yml",),
+    "lookup": ("plugins/lookup/*.py",),
+    "callback": ("plugins/callback/*.py",),
+    "role": ("roles/*",),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ansible_doc_shows_all_plugins_and_roles(project: Path, kind: str) -> None:
+    """Actions have the documentation of the module of their name."""
+    offered = {f"psfleet.cluster.{path.stem}" for pattern in KINDS[kind] for path in ROOT.glob(pattern)}
     done = typed(project, "ansible-doc", "--type", kind, "--list", "--json", "psfleet.cluster")
-    assert set(json.loads(done.stdout)) == offered
-    shown = typed(project, "ansible-doc", "--type", kind, *offered)
+    assert done.stderr == ""
+    listed = json.loads(done.stdout)
+    assert set(listed) == offered - {"psfleet.cluster.__init__"}
+    assert "UNDOCUMENTED" not in listed.values()
+    shown = typed(project, "ansible-doc", "--type", kind, *listed)
     assert (shown.returncode, shown.stderr) == (0, "")

@@ -39,7 +39,12 @@ def counted(root: Path) -> dict[str, set[str]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List)
     ]
     return {
-        "modules that Ansible ships": names(plugins / "modules"),
+        # The others have only the documentation of an action.
+        "modules that Ansible ships": {
+            name
+            for name in names(plugins / "modules")
+            if "\ndef main(" in text(plugins, f"modules/{name}.py")
+        },
         "actions": names(plugins / "action"),
         "filters": {ast.unparse(each) for found in lists for each in found.elts},
         "lookups": names(plugins / "lookup"),
@@ -54,6 +59,11 @@ def counted(root: Path) -> dict[str, set[str]]:
 def names(folder: Path, pattern: str = "*.py") -> set[str]:
     """Return the names of the files in a folder, without their suffix."""
     return {path.stem for path in folder.glob(pattern)} - {"__init__"}
+
+
+def shipped_modules(folder: Path) -> set[str]:
+    """Return the names of the modules that run on hosts; the other files there document actions."""
+    return {path.stem for path in folder.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")}
 
 
 def text(root: Path, *patterns: str) -> str:

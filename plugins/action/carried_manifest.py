@@ -15,11 +15,7 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `sources` (path below the hosts' directory -> file or folder), `cache_directory`, `only`.
-
-    With `only`, just the files with this text in their names are carried. Returns `index`, for the action
-    `carried_files`. A file with unchanged size and time is not read again.
-    """
+    """A file with unchanged size and time is not read again."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}

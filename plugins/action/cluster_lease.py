@@ -20,12 +20,7 @@ OTHERS = "Somebody else acts on the hosts. Nothing was changed: try again once t
 
 
 class ActionModule(HostAction):
-    """Arguments: `state`, `hosts`; to take leases `what` (the command) and `looked` (host -> a moment).
-
-    `looked` is the moment of `trainer_tasks`. Leases are renewed until they are `released`, or until
-    ansible-playbook ends. Check mode takes none, and warns about those that others hold. `file` is an
-    argument of the module `host_lease`.
-    """
+    """Leases are renewed until they are released, or until ansible-playbook ends."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         hosts, looked = list(arguments["hosts"]), arguments.get("looked", {})

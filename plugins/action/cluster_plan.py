@@ -22,11 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class ActionModule(ControllerAction):
-    """Argument `proof`: the replication of a run of prove.yml, "" for what the inventory trains.
-
-    Returns the facts that docs/contracts.md describes, or fails with every problem of the settings, or else
-    of the inventory.
-    """
+    """Returns the facts that docs/contracts.md describes, or fails with every problem."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if problem := settings_problem():

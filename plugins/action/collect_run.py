@@ -40,9 +40,7 @@ display = escaping_display()
 class ActionModule(HostAction):
     """Packs on the host, fetches as the connecting user, unpacks, and removes the archive from the host.
 
-    Arguments: `run` (of decide_run), `tasks` of the host, `patience_seconds`, and other arguments of
-    `host_runs`. Returns `files`, and `left_out`: what stays on the host, each with the reason. With
-    `exported`, only the export of the model is collected, into a folder where it waits for `run_folder`.
+    A host without files is no failure: `left_out` has the reason.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `runs_directory`, `run_id` (several with commas, "" for all), `cluster_name`, `required`.
-
-    With `required`, it fails if there are no summaries. Returns `sources` for `carried_manifest`, `going_on`
-    for `collect_run`, and `runs`, the folders of the runs with summaries.
-    """
+    """Answers for `carried_manifest` and `collect_run`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory = Path(arguments["runs_directory"]).resolve()

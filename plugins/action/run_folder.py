@@ -24,14 +24,9 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `run` (of decide_run), `state` (for state.json), `endings` if it has ended.
+    """By the `endings`, all files are collected, except those in `left_out` and of hosts without an answer.
 
-    `endings` are the results of trainer_tasks. By then all files are collected except those in `left_out`,
-    and those of hosts without an answer. `to_go_on` says what to do if the run failed; `global_step` is the
-    last one that was seen, or nothing. A run that is only collected again, from `hosts`, keeps its endings.
-    With the state `exported`, the collected export of the model is checked and put in its place, and `told`
-    says how to load it. With `event`, a state of the run of which training_run_hook is told, nothing else is
-    written, and `first` says whether it was not told before.
+    A run that is only collected again, from `hosts`, keeps its endings.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -41,16 +41,7 @@ RAW_VERBOSITY = 2
 
 
 class ActionModule(HostAction):
-    """Arguments: `run` (of decide_run), `paths` (`cluster_paths`), `user` (the tasks'), and these settings.
-
-    `poll_seconds` is the time between polls of the lead, `plain_seconds` between lines without a terminal.
-    With `end_on_failure`, a program's run has failed once systemd gives up one of its tasks; with
-    `deadline_minutes` (0 for none) a run that takes longer is stopped. A host that goes away is awaited.
-    Returns `phase` (`lost` if the lead's host stays silent, and no client goes on elsewhere), `reason`,
-    `global_step`, `restarts`, `silent_hosts`, which do not answer at the end, `stopped`, the tasks that only
-    served and were stopped (task -> its restarts), and `beyond_limit`, the workers that joined on hosts which
-    --limit leaves out; fails only if no host answers for long.
-    """
+    """A host that goes away is awaited; it fails only if no host answers for long."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._task.check_mode:

@@ -18,18 +18,7 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `environments` (names that hosts need), `locks` (their folder), `cache_directory`.
-
-    With `tensorboard: true` the wheels are TensorBoard's, which has an environment of its own.
-    `program_requirements` are paths of the user's requirements.txt; the packages that they together need in
-    addition are locked, and the lock is written beside the first.
-
-    Returns `environments`: for each name `python_version`, `lock_hash`, `archive`, `archive_sha256`,
-    `archive_bytes`, `environment_bytes` (the disk space of the installation) and `program`: {}, or the same
-    about the wheels that the program adds. In check mode nothing is downloaded, and an archive that does not
-    exist yet has no hash, and estimated sizes; requirements of a program are still resolved, into the cache,
-    so that a deployment installs what the check reported.
-    """
+    """In check mode an archive that does not exist yet has no hash, and estimated sizes."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -4,13 +4,17 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .. import COLLECTION  # noqa: F401 - this import makes the packages below importable
+
+# isort: split
+
 from psfleet.carry.own_cache import own_cache
 from psfleet.run import task_files
 from psfleet.run.cuda_environment import cuda_environment
 from psfleet.run.start import deploy_problems, deployed_by_others
+from psfleet.watch.failed_run import failures
 from psfleet.watch.hints import remedies, with_inventory
 from psfleet.watch.plan_table import plan_table
-from psfleet.watch.task_states import failures
 from trainer.contract.exit_codes import UNIT_CODES
 
 from ..module_utils.tasks.boots import write_boot_command

@@ -5,6 +5,10 @@ import ipaddress
 import re
 from typing import Any
 
+from .. import COLLECTION  # noqa: F401 - this import makes the packages below importable
+
+# isort: split
+
 from ansible.errors import AnsibleFilterError
 
 from trainer.contract.plan import JOBS

@@ -1,4 +1,4 @@
-"""What people can do about a run that failed: go on with it, or repair its program and begin another."""
+"""Why tasks failed, and how people can go on with a run, or repair its program and begin another."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +11,7 @@ from trainer.contract.exit_codes import (
     PEERS_MISSING,
     STOPPED,
 )
+from trainer.host.wording import first_of, grouped
 
 # Exit codes of a program's task that do not speak of the program's code. Those from 128 on are signals.
 _NOT_THE_PROGRAMS = (FINISHED, PEERS_MISSING, OUT_OF_MEMORY, CLUSTER_BROKE, CONFIGURATION, STOPPED)
@@ -49,3 +50,11 @@ def how_to_go_on(run: Mapping[str, Any], global_step: object, endings: Iterable[
 
 def _is_the_programs(exit_code: object) -> bool:
     return isinstance(exit_code, int) and exit_code < _FIRST_SIGNAL and exit_code not in _NOT_THE_PROGRAMS
+
+
+def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[str]:
+    """Return why tasks failed, as trainer_tasks reports it: each reason once, with the tasks' names."""
+    alike = grouped(((task["exit_code"], str(task["reason"])), str(task["name"])) for task in tasks)
+    return [
+        f"{first_of(names)} {what}, exit code {code}: {reason}" for (code, reason), names in alike.items()
+    ]

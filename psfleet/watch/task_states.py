@@ -1,17 +1,16 @@
 """Describes how each task of a run does: by name if there are few, otherwise only those that differ."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from rich.text import Text
 
 from psfleet.watch.notices import SLOW_SHARE
 from psfleet.watch.wording import rate_of
 from trainer.contract.task_names import split_name
-from trainer.host.wording import counted, first_of, grouped
+from trainer.host.wording import counted
 
 WORKERS_BY_NAME = 8
 DIFFERING_SHOWN = 6
@@ -70,14 +69,6 @@ class TaskState:
         if self.share is None:
             return ""
         return f"{self.share:.0%}" if self.share >= 0.0995 or not self.share else f"{self.share:.1%}"
-
-
-def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[str]:
-    """Return why tasks failed, as trainer_tasks reports it: each reason once, with the tasks' names."""
-    alike = grouped(((task["exit_code"], str(task["reason"])), str(task["name"])) for task in tasks)
-    return [
-        f"{first_of(names)} {what}, exit code {code}: {reason}" for (code, reason), names in alike.items()
-    ]
 
 
 def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from psfleet.watch.failed_run import failures
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import line
-from psfleet.watch.task_states import TaskState, failures
+from psfleet.watch.task_states import TaskState
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, progress, unit
 from tests.psfleet.watch.test_lead_reading import PATHS

@@ -1,0 +1,95 @@
+"""Documents the action of this name, which runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: watch_run
+short_description: watch a run until it is over, and show its progress
+description:
+  - Polls the host of the run's lead, and less often all other hosts. Any number of people may watch the same run.
+  - >-
+      Watching only reads, until a program's lead has ended and waits for nobody but tasks that never end by
+      themselves; the watcher stops these.
+author: psfleet (@psfleet)
+options:
+  run:
+    description: The V(run) that M(psfleet.cluster.decide_run) returned.
+    type: dict
+    required: true
+  paths:
+    description: The fact V(cluster_paths).
+    type: dict
+    required: true
+  user:
+    description: The user that runs the tasks.
+    type: str
+    required: true
+  poll_seconds:
+    description: Seconds between two polls of the lead.
+    type: float
+    required: true
+  plain_seconds:
+    description: Seconds between two lines, without a terminal.
+    type: float
+    required: true
+  end_on_failure:
+    description: Whether a program's run has failed once systemd gives up one of its tasks.
+    type: bool
+    required: true
+  deadline_minutes:
+    description: Minutes after which the run is stopped; 0 for none.
+    type: float
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: It watches nothing.
+"""
+
+EXAMPLES = r"""
+- name: Watch the run
+  psfleet.cluster.watch_run:
+    run: "{{ decision.run }}"
+    paths: "{{ cluster_paths }}"
+    user: psfleet
+    poll_seconds: 2
+    plain_seconds: 30
+    end_on_failure: true
+    deadline_minutes: 0
+  delegate_to: "{{ decision.run.lead.host }}"
+  run_once: true
+  register: outcome
+"""
+
+RETURN = r"""
+phase:
+  description: How the run ended; V(lost) if the lead's host stays silent, and no client goes on elsewhere.
+  returned: success
+  type: str
+reason:
+  description: Why it ended.
+  returned: success
+  type: str
+global_step:
+  description: The last global step that was seen.
+  returned: success
+  type: raw
+restarts:
+  description: How often tasks were started again.
+  returned: success
+  type: int
+silent_hosts:
+  description: The hosts that do not answer at the end.
+  returned: success
+  type: list
+  elements: str
+stopped:
+  description: Maps each task that only served, and was stopped, to its restarts.
+  returned: success
+  type: dict
+beyond_limit:
+  description: The workers that joined on hosts which C(--limit) leaves out.
+  returned: success
+  type: list
+  elements: str
+"""
