@@ -226,18 +226,6 @@ def test_lint_fails_above_the_bound_of_things_to_know(
     assert f"FAILED; {len(found['roles'])} roles; at most {len(found['roles']) - 1} are allowed" in said
 
 
-def test_a_name_of_ansible_is_private_unless_a_base_class_offers_it(tmp_path: Path) -> None:
-    action, callback = (tmp_path / "plugins" / folder / "own.py" for folder in ("action", "callback"))
-    for file in (action, callback):
-        file.parent.mkdir(parents=True)
-    offered = "self._execute_module(self._connection._shell.tmpdir, self._task.args)\n"
-    action.write_text(f"{offered}self._own = self._connection._bare_run(1)\n")
-    callback.write_text(
-        "from ansible._internal.x import Y\nself._display.display(self._own, hosts._inventory)\n"
-    )
-    assert things_to_know.private_names(tmp_path) == {"_bare_run", "_inventory", "ansible._internal.x"}
-
-
 def test_the_locks_contain_hashes_and_no_addresses() -> None:
     for lock in (run_tests.ROOT / "requirements").glob("*.txt"):
         text = lock.read_text()
