@@ -15,7 +15,7 @@ from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escaped, escaped_texts
 
 from .connections import connection_to, without_secrets
-from .running import COLLECTION, answer_of
+from .running import COLLECTION, answer_of, with_escaped_warnings
 
 # The fields of an answer that are only shown. The callback `brief` escapes all; a user may have another one.
 SHOWN = ("msg", "warnings", "diff")
@@ -82,8 +82,10 @@ class HostAction(ActionBase):
         return between(marker, str(answer["stdout"])), str(answer["stderr"])
 
     def _parse_returned_data(self, res: dict[str, Any], *others: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Read what a module printed, as Ansible does; it shows what is not JSON, in which all is escaped."""
-        read: dict[str, Any] = super()._parse_returned_data(escaped_texts(res), *others)
+        """Read what a module printed as Ansible does, which itself shows warnings and what is not JSON."""
+        printed = escaped_texts(res)
+        printed["stdout"] = with_escaped_warnings(printed["stdout"])
+        read: dict[str, Any] = super()._parse_returned_data(printed, *others)
         return read
 
     def _remote_expand_user(self, path: str, *arguments: Any, **keywords: Any) -> str:  # noqa: ANN401

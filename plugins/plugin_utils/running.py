@@ -1,11 +1,14 @@
 """Tells what a host answered to a module; the answer is not yet checked."""
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 
 from psfleet.run.host_answers import UnusableError
+from psfleet.watch.terminal import escaped_texts
 
 from ..module_utils.module import TOO_OLD
 
@@ -44,6 +47,23 @@ def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, An
     if answer.get("failed") and "exception" in answer:
         answer.setdefault("msg", _text_of(answer["exception"]))
     return answer
+
+
+def with_escaped_warnings(printed: str) -> str:
+    """Return what a module printed, with the texts in its warnings escaped.
+
+    Ansible takes the same line for the beginning of the answer.
+    """
+    begin = re.search(r"^\s*\{", printed, re.MULTILINE)
+    if begin is None:
+        return printed
+    start = begin.end() - 1
+    try:
+        answer, length = json.JSONDecoder().raw_decode(printed[start:])
+    except (RecursionError, ValueError):
+        return printed
+    told = {name: escaped_texts(answer[name]) for name in ("warnings", "deprecations") if name in answer}
+    return printed[:start] + json.dumps(answer | told) + printed[start + length :]
 
 
 def _text_of(message: object) -> object:

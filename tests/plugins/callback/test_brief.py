@@ -162,7 +162,7 @@ LIES = {
     "failed": json.dumps(OF_A_MODULE | {"failed": True}),
     "changed": json.dumps(OF_A_MODULE | CHANGED),
     "prepared": json.dumps(OF_A_MODULE | CHANGED | {"diff": [{"prepared": f"prepared {HOSTILE}"}]}),
-    "noisy": f"{json.dumps(OF_A_MODULE)}\nrest {HOSTILE}",
+    "noisy": f"noise {{\n{json.dumps(OF_A_MODULE)}\nrest {HOSTILE}",
     "wrong": f"wrong {HOSTILE}",
 }
 CONTENT = {"wanted": [], "keep": 1, "paths": {}}
