@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 
 import psfleet.evidence.verdict  # noqa: F401 - with it CARDS has every check
-from psfleet.evidence.card import CARDS, Card, Group
+from psfleet.evidence.card import CARDS, Card, Group, checks_of
 from psfleet.run.settings_file import RunSettings
 from tools import host_answers_schema, plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
@@ -108,10 +108,10 @@ def _settings_table() -> str:
 
 
 def _checks() -> str:
-    """Return what the answers of each check mean, one group of checks after the other."""
+    """Return what the answers of each check mean, one group of checks after the other, by name."""
     return "\n".join(
         f"**{group.value.capitalize()}**\n\n"
-        + "\n".join(_check(name, card) for name, card in CARDS.items() if card.group is group)
+        + "\n".join(_check(name, CARDS[name]) for name in sorted(checks_of(group)))
         for group in Group
     )
 

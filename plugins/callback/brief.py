@@ -31,7 +31,7 @@ from ansible.utils.display import Display
 
 # Ansible forks a process for each task and host. Filters need this, and it is imported once for all here.
 from psfleet.run import start, task_files  # noqa: F401
-from psfleet.watch import task_states  # noqa: F401
+from psfleet.watch import failed_run  # noqa: F401
 from psfleet.watch.terminal import Coloured, escaped_texts, escaping_display
 from trainer.host.wording import first_of, readable
 

@@ -53,7 +53,7 @@ class Card:
     programs: str = ""
 
 
-# The card of each check, by its name, in the order in which Python reads the checks.
+# The card of each check, by its name.
 CARDS: dict[str, Card] = {}
 
 

@@ -36,7 +36,7 @@ def figures_of(made: Cluster, run_id: str, **settings: object) -> Mapping[str, A
 
 
 def what_helps(figures: Mapping[str, Any]) -> Mapping[str, str]:
-    """Cause -> what helps; only where this machine had its cores for the run is it the cause that was made."""
+    """Cause -> what helps, where nothing but the test held the run back."""
     found = {cause["cause"]: cause["helps"] for cause in figures["held_back"]["causes"]}
     if "cores" in found:
         pytest.skip("other programs took this machine's cores, which held the run back more")

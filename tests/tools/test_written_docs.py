@@ -39,7 +39,7 @@ def test_generated_parts_of_pages_and_roles_are_up_to_date() -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of what `make docs` reads and writes."""
-    for name in ("trainer", "psfleet/inventory", "psfleet/run", "plugins", "tools", "docs", "roles/trainer"):
+    for name in ("trainer", "psfleet", "plugins", "tools", "docs", "roles/trainer"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 

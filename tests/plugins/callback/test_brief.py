@@ -165,7 +165,7 @@ LIES = {
     "noisy": f"noise {{\n{json.dumps(OF_A_MODULE)}\nrest {HOSTILE}",
     "wrong": f"wrong {HOSTILE}",
 }
-CONTENT = {"wanted": [], "keep": 1, "paths": {}}
+CONTENT = {"state": "pruned", "wanted": [], "keep": 1, "paths": {}}
 
 
 def lying(task: dict[str, object]) -> list[dict[str, object]]:
@@ -188,7 +188,7 @@ OF_PSFLEET = [
         "psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"},
         "ignore_errors": True,
     },
-    *lying({"psfleet.cluster.unneeded_content": CONTENT}),
+    *lying({"psfleet.cluster.content_release": CONTENT}),
     {
         "name": "A run to copy",
         "psfleet.cluster.decide_run": {
