@@ -30,7 +30,8 @@ OWN: Mapping[str, tuple[str, ...]] = {
         *("carried/*.json", "carried/.lock", f"data/{PARTIAL}"),
     ),
     "configuration_directory": (
-        *("plan.json", "deployed_by", "fence.nft", "fence.json", "metrics_directory", "ssh", "mesh"),
+        *("plan.json", "deployed_by", "environment.env", "fence.nft", "fence.json", "metrics_directory"),
+        *("ssh", "mesh"),
         *("tasks/*.env", "run/*.env", "run/*.boot", "run/program.json"),
     ),
     "state_directory": ("current", "current-*", "tensorboard/*", "runs/*"),

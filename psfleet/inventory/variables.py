@@ -12,6 +12,7 @@ from psfleet.inventory.named_programs import FLAGS, OPTION, VARIABLE, named_prog
 from psfleet.inventory.requested_tasks import tasks_rule
 from psfleet.inventory.success_policy import POLICY_RULE
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
+from psfleet.inventory.task_environment import TASK_ENVIRONMENT
 from trainer.contract.plan import JOBS
 from trainer.contract.rules import BOOLEAN, Rule, checked, integer, number, or_null, to_integer, to_text
 from trainer.contract.settings import PER_HOST, RULES
@@ -186,6 +187,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_configuration_directory": _DIRECTORY_RULE,
     "trainer_state_directory": _DIRECTORY_RULE,
     "trainer_log_directory": _DIRECTORY_RULE,
+    "trainer_environment": TASK_ENVIRONMENT,
     "trainer_log_megabytes": integer(1),
     "trainer_watchdog_seconds": integer(20),
     "training_run_deadline_minutes": number(0),
@@ -211,7 +213,7 @@ PLACING_VARIABLES = {
     *(f"trainer_{job}_{what}" for job in ("ps", "worker") for what in ("tasks", "gpus")),
 }
 # The variables that a host may set for itself. Every other trainer variable has one value for the cluster.
-HOST_VARIABLES = PLACING_VARIABLES | {PREFIX + name for name in PER_HOST}
+HOST_VARIABLES = PLACING_VARIABLES | {"trainer_environment", *(PREFIX + name for name in PER_HOST)}
 
 # The names that playbooks accept with -e and that are no variable of a role.
 ON_COMMAND_LINE = ("run_id", OPTION)

@@ -62,6 +62,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     ),
     "trainer_program_arguments": st.lists(st.text(max_size=3), max_size=2),
     "trainer_program_environment": st.dictionaries(st.sampled_from(["A", "TF_CONFIGS"]), st.text(max_size=3)),
+    "trainer_environment": st.dictionaries(st.sampled_from(["A", "PATHS"]), st.text("aé\"'\\$%", max_size=3)),
     "trainer_data_source": FILE,
     "trainer_data_dir": DIRECTORY,
     "trainer_install_directory": DIRECTORY,

@@ -21,7 +21,7 @@ PLACES = {"The inventory": 4, "Several tasks on a host": 5, "GPUs": 3, "A chief"
 
 def test_every_example_is_tested() -> None:
     examples = [title for title, body in SECTIONS.items() if EXAMPLE.search(body)]
-    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 10
+    assert len(EXAMPLE.findall(PAGE)) == PAGE.count("```yaml") == 11
     assert examples == [
         "The inventory",
         "Two addresses of a host",
@@ -32,6 +32,7 @@ def test_every_example_is_tested() -> None:
         "A program of your own",
         "What a program may reach",
         "A chief",
+        "Environment variables",
     ]
 
 

@@ -1,7 +1,6 @@
 """The files that deploy.yml and train.yml write for each task, read as systemd reads them."""
 
 import json
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from psfleet.run.task_files import (
     task_environments,
 )
 from tests.repository import ROOT
+from tests.roles.rendered import files_of
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.run_program import RunProgram
 from trainer.host.task_traces import run_id_of
@@ -70,9 +70,26 @@ def read_by_systemd(content: str, folder: Path) -> dict[str, str]:
     environment = {"XDG_CONFIG_HOME": str(folder)}
     done = subprocess.run([SYSTEMD_READS], env=environment, capture_output=True, text=True, check=True)
     assert not done.stderr
-    lines = [shlex.split(line)[0].partition("=") for line in done.stdout.splitlines()]
+    # It prints them for a shell.
+    shell = ["bash", "-c", "set -a; . /dev/stdin; exec env -0"]
+    done = subprocess.run(shell, input=done.stdout, env={}, capture_output=True, text=True, check=True)
     written = {line.partition("=")[0] for line in content.splitlines()}
-    return {name: value for name, _, value in lines if name in written}
+    variables = (variable.partition("=") for variable in done.stdout.split("\0"))
+    return {name: value for name, _, value in variables if name in written}
+
+
+@pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
+def test_a_variable_of_the_inventory_reaches_systemd_as_it_is_whatever_characters_it_has(
+    tmp_path: Path,
+) -> None:
+    characters = [*map(chr, range(32, 127)), "é", "東", "\U0001f600"]
+    pairs = [f"{first}{second}" for first in "\\\"'$x" for second in characters]
+    given = {f"V{number}": f"{pair}-{pair}" for number, pair in enumerate([*characters, *pairs])}
+    given |= {"LAST": "a\\", "QUOTED": '"x"', "JSON": json.dumps({"a": ["b'", "\\"]}), "BLANKS": "  x  "}
+    # The parser for logins, used here, also expands variables, which units do not: there, $$ is a dollar.
+    for_logins = {name: value.replace("$", "$$") for name, value in given.items()}
+    text = files_of("trainer", trainer_environment=for_logins)["/etc/psfleet/environment.env"]
+    assert read_by_systemd(text, tmp_path) == given
 
 
 @pytest.mark.parametrize("value", ['x"\nB="y', "both ' and \"", "back\\slash"])
