@@ -124,7 +124,6 @@ ANSWERS: Mapping[str, Fields] = {
         **{"texts": "addresses", "person": "deployed_by"},
     },
     "ssh_login": {"switch": "proven"},
-    "wireguard_mesh": {"text": "public_key"},
 }
 # List of objects -> the fields of each object.
 PARTS: Mapping[str, Fields] = {

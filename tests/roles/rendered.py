@@ -54,12 +54,12 @@ def files_of(
     return dict(_rendered(role, given))
 
 
-def template_of(role: str, name: str) -> str:
-    """Return a template of a role for which the paths of the cluster are all that it needs."""
-    template = Environment(keep_trailing_newline=True, autoescape=False).from_string(
+def template_of(role: str, name: str, **variables: object) -> str:
+    """Return a template of a role for which these variables and the paths of the cluster are enough."""
+    template = Environment(keep_trailing_newline=True, trim_blocks=True, autoescape=False).from_string(
         (ROOT / "roles" / role / "templates" / name).read_text()
     )
-    return template.render(cluster_paths=PATHS)
+    return template.render(cluster_paths=PATHS, **variables)
 
 
 @cache

@@ -15,11 +15,13 @@ OURS = "psfleet.cluster."
 HOOK = "roles/training_run/tasks/hook.yml"
 # Roles and playbooks that make hosts out of this machine, and a command on this machine.
 HERE = ("roles/practice_hosts/", "playbooks/practice_", HOOK)
-# What they say of files and of a web server of the host decides what happens on that host alone.
+# What they say of files, a web server and an interface of the host decides what happens on that host alone.
+# The last one also says a public key, for the other hosts: `exchange_keys` checks it.
 SEEN = {
     "__tensorboard_present": "ansible.builtin.stat",
     "__tensorboard_login": "ansible.builtin.command",
     "__tensorboard_answer": "ansible.builtin.uri",
+    "__wireguard_mesh_look": "ansible.builtin.command",
 }
 FILES = [
     path

@@ -10,16 +10,17 @@ from trainer.host.wording import first_of
 from ..actions import HostAction
 
 
-def exchange_keys(action: HostAction, file: str, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def exchange_keys(action: HostAction, file: str, told: Mapping[str, object]) -> dict[str, Any]:
     """Return `hosts`, as in the fact cluster_mesh, each with its `public_key`.
 
-    `file` is where keys are stored, and `told` maps host to answer of the module `wireguard_mesh`. In check
-    mode before there are keys, `hosts` is {}. Raises ValueError if the key of a host in the plan is unknown.
+    `file` is where keys are stored, and `told` maps each host to the public key that it reports, "" without
+    one. In check mode before there are keys, `hosts` is {}. Raises ValueError if the key of a host in the
+    plan is unknown.
     """
     path, hosts = Path(file), action.variables["cluster_mesh"]["hosts"]
     check = action.check_mode
     stored = read_keys(path, hosts)
-    reported = {host: str(answer["public_key"]) for host, answer in told.items()}
+    reported = {host: str(key) for host, key in told.items()}
     if check and not all(reported.values()):
         return {"changed": True, "hosts": {}}
     keys = {**stored, **reported}

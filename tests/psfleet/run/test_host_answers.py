@@ -67,7 +67,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
         **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
     },
     "ssh_login": {"proven": True},
-    "wireguard_mesh": {"public_key": ""},
 }
 OF_ALL: dict[str, Any] = {
     **{"changed": True, "failed": False, "msg": "done", "warnings": ["look"]},

@@ -1,15 +1,28 @@
 """The input of wg-quick and the output of `wg`; Molecule's scenario mixed has a real mesh."""
 
-from plugins.module_utils.network.mesh import KEY, Peer, configuration, mesh_problem, of_interface
+from plugins.module_utils.network.mesh import KEY, mesh_problem
+from tests.roles.rendered import template_of
 
 OWN, B, C, OTHER = (letter * 42 + "A=" for letter in "abcd")
-PEERS = [Peer("b", "fd00::b", "10.0.0.2", B), Peer("c", "fd00::c", "[2001:db8::3]", C)]
-CONFIGURED = configuration(OWN, "fd00::a", 51820, PEERS)
+HOSTS = {
+    "a": {"address": "fd00::a", "endpoint": "10.0.0.1", "public_key": OWN},
+    "b": {"address": "fd00::b", "endpoint": "10.0.0.2", "public_key": B},
+    "c": {"address": "fd00::c", "endpoint": "[2001:db8::3]", "public_key": C},
+}
+CONFIGURED = template_of(
+    "wireguard_mesh",
+    "psfleet-mesh.conf.j2",
+    inventory_hostname="a",
+    cluster_mesh={"port": 51820},
+    __wireguard_mesh_known={"hosts": HOSTS},
+    __wireguard_mesh_own=HOSTS["a"],
+    __wireguard_mesh_directory="/etc/psfleet/mesh",
+)
 
 
 def dumped(*peers: tuple[str, str], key: str = OWN, port: int = 51820) -> str:
     """What `wg show psfleet dump` of wireguard-tools 1.0.20210914 prints."""
-    lines = [f"{key}\t{OTHER}\t{port}\toff"]
+    lines = [f"{OTHER}\t{key}\t{port}\toff"]
     lines += [f"{peer}\t(none)\t10.0.0.9:51820\t{allowed}\t1763\t9\t9\toff" for peer, allowed in peers]
     return "\n".join(lines) + "\n"
 
@@ -26,13 +39,14 @@ def test_each_peer_is_configured_with_its_only_allowed_address() -> None:
         "AllowedIPs = fd00::c/128",
         "Endpoint = [2001:db8::3]:51820",
     ]
-    assert of_interface(CONFIGURED).splitlines()[1:] == [
+    assert CONFIGURED.splitlines()[1:7] == [
         "[Interface]",
-        f"PrivateKey = {OWN}",
+        f"# PublicKey = {OWN}",
         "Address = fd00::a/64",
         "ListenPort = 51820",
+        "PostUp = wg set %i private-key /etc/psfleet/mesh/key",
+        "",
     ]
-    assert of_interface(CONFIGURED) == of_interface(configuration(OWN, "fd00::a", 51820, []))
 
 
 def test_a_mesh_as_deployed_passes_in_any_order_of_its_peers() -> None:

@@ -16,7 +16,7 @@ HOSTS = {host: {"address": f"fd00::{host}", "endpoint": f"10.0.0.{host}"} for ho
 def gathered(folder: Path, *, check: bool = False, **told: str) -> dict[str, Any]:
     """What comes of keys that hosts tell; "node1" stands for 1."""
     action = action_of(exchange_keys.ActionModule, check=check, cluster_mesh={"port": 1, "hosts": HOSTS})
-    answers = {host[-1]: {"public_key": key} for host, key in told.items()}
+    answers = {host[-1]: key for host, key in told.items()}
     answer: dict[str, Any] = action._act(
         {"mesh": "wireguard", "file": str(folder / "state/keys.json"), "told": answers}
     )
