@@ -10,7 +10,7 @@ def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str
     hook, heard = folder / "a hook.py", folder / "heard"
     hook.write_text(f"import sys\nopen({str(heard)!r}, 'w').write(sys.stdin.read() + sys.argv[1])\n{script}")
     heard.unlink(missing_ok=True)
-    role = {"name": "psfleet.cluster.training_run", "tasks_from": "hook", "rolespec_validate": False}
+    role = {"name": "psfleet.cluster.training_run", "tasks_from": "hook"}
     variables = {
         "training_run_hook": f"{sys.executable} '{hook}' --night\n" if script else "",
         "__training_evidence_result": {"verdict": "proven"},
