@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 from plugins.module_utils.environments.environment import every_environment
 from plugins.module_utils.people import BEGUN, PERSON
-from plugins.module_utils.systems import SYSTEMS
 from psfleet.run.host_answers import (
     ANSWERS,
     COMMON_FIELDS,
@@ -67,7 +66,7 @@ KINDS: Mapping[str, Schema] = {
     "moment": _NUMBER,
     "environment": {"enum": [each.name for each in every_environment()]},
     "python": _text_of(PYTHON),
-    "system": {"enum": [system.for_roles for system in SYSTEMS.values()]},
+    "system": {"type": "object", "additionalProperties": {"type": "string"}},
     "hash": _text_of(HASH_OR_NONE),
     "hashes": _list_of(_text_of(HASH_OR_NONE)),
     "figure": _FIGURE,

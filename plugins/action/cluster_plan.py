@@ -8,6 +8,7 @@ from ansible.utils.vars import load_extra_vars
 
 from psfleet.inventory.ansible_inventory import plain_inventory, role_variables
 from psfleet.inventory.definitions import Definitions
+from psfleet.inventory.described_systems import described_systems
 from psfleet.inventory.inventory_files import unused_files
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
@@ -34,6 +35,7 @@ class ActionModule(ControllerAction):
         try:
             inventory = plain_inventory(self.variables, self._loader, command_line)
             facts = cluster_facts(inventory, str(arguments.get("proof", "")))
+            facts["cluster_systems"] = described_systems()
         except InventoryError as error:
             return self._failure(describe(error.problems, self._definitions(command_line).cure))
         if tables := facts["cluster_data"]["tables"]:

@@ -16,7 +16,6 @@ from .host.safe_directory import opened
 from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
 from .saved_places import KEPT
-from .systems import SYSTEMS
 
 _HASH = "[0-9a-f]" * HASH_DIGITS
 # Directory of the fact cluster_paths -> psfleet's files in it; anything else there is foreign.
@@ -44,13 +43,12 @@ UNITS = (
     *(f"psfleet-{job}@*.service" for job in UNIT_JOBS),
     *("psfleet-doctor@*.service", "psfleet-journal@*.service"),
 )
-# In the directory of the host's sshd, which its system says.
+# In the directory of the host's sshd, which the description of its system says.
 SSHD_FILE = "50-psfleet.conf"
 # In /etc/tmpfiles.d: makes /run/psfleet at each boot.
 TMPFILES = "psfleet.conf"
 # Directories that others use, too, and that stay.
 SHARED: Mapping[str, tuple[str, ...]] = {
-    **{system.sshd_directory.lstrip("/"): (SSHD_FILE,) for system in SYSTEMS.values()},
     "etc/systemd/system": (
         *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
         "nftables.service.d/psfleet-fence.conf",
@@ -175,7 +173,8 @@ def run_in(folder: int, *command: str) -> None:
 class HostPlaces:
     """The places on a host by the fact cluster_paths, and `data_directory`, where deploy.yml carries data.
 
-    Runs and data are removed if `runs` and `data` are true. `root` is the root of the host's file system.
+    Runs and data are removed if `runs` and `data` are true. `sshd_directories` are where sshd may read
+    psfleet's file, by all known systems. `root` is the root of the host's file system.
     """
 
     paths: Mapping[str, str]
@@ -183,6 +182,7 @@ class HostPlaces:
     runs: bool = False
     data: bool = False
     root: Path = Path("/")
+    sshd_directories: Collection[str] = ()
 
     def own(self, name: str, *parts: str) -> Path:
         """Return a path below one of the directories."""
@@ -206,7 +206,8 @@ class HostPlaces:
     def removal(self) -> Removal:
         """Return what to remove, without carried data. Raises ValueError and OSError."""
         found = Removal()
-        for name, patterns in SHARED.items():
+        of_sshd = {directory.lstrip("/"): (SSHD_FILE,) for directory in self.sshd_directories}
+        for name, patterns in {**of_sshd, **SHARED}.items():
             found.gone += sort_out(self.root / name, patterns, {}).gone
         if self.data_directory != self.own("install_directory", "data"):
             found.gone += sort_out(self.data_directory, [PARTIAL], {}).gone

@@ -88,6 +88,9 @@ options:
   paths:
     description: The fact V(cluster_paths). V(state=checked) requires it.
     type: dict
+  systems:
+    description: The fact V(cluster_systems). V(state=checked) requires it.
+    type: dict
 attributes:
   check_mode:
     support: full
@@ -191,9 +194,10 @@ ARGUMENTS: dict[str, Any] = {
     "data_directories": {"type": "list", "elements": "str", "default": []},
     "listener": {"type": "dict", "default": {}},
     "paths": {"type": "dict"},
+    "systems": {"type": "dict"},
 }
 REQUIRED = {
-    "checked": ("addresses", "sshd_port", "plan", "release", "environments", "paths"),
+    "checked": ("addresses", "sshd_port", "plan", "release", "environments", "paths", "systems"),
     "listening": ("seconds",),
 }
 OPTIONAL = {

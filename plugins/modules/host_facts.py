@@ -11,6 +11,10 @@ description:
   - It acts as root, and fails if the user that it becomes is not root.
 author: psfleet (@psfleet)
 options:
+  systems:
+    description: The fact V(cluster_systems), for O(requirements) and O(gpus).
+    type: dict
+    default: {}
   found:
     description: Whether a run is going on, who holds the ports of the tasks, and what is deployed.
     type: dict
@@ -162,6 +166,7 @@ attributes:
 EXAMPLES = r"""
 - name: Look at the GPUs of a host
   psfleet.cluster.host_facts:
+    systems: "{{ cluster_systems }}"
     gpus:
       host: "{{ inventory_hostname }}"
       tasks: "{{ cluster_tasks[inventory_hostname] }}"
@@ -200,7 +205,7 @@ ansible_facts:
         system:
           returned: success
           type: dict
-          description: What roles take of its operating system, as `for_roles` of plugins/module_utils/systems.
+          description: What roles take of the description of its operating system.
     psfleet_gpus:
       description: The GPUs of its tasks, and NVIDIA's driver. It fails with what keeps the tasks
         from their GPUs.
@@ -277,9 +282,11 @@ from ..module_utils.facts.host_requirements import look_at_requirements
 from ..module_utils.facts.ssh_identity import look_at_identity
 from ..module_utils.host.task_units import SystemdError
 from ..module_utils.module import NOT_ROOT, made
+from ..module_utils.systems import read_systems
 from ..module_utils.tasks.trainer_tasks import LOOK, described
 
 ARGUMENTS: dict[str, Any] = {
+    "systems": {"type": "dict", "default": {}},
     "found": {"type": "dict", "options": LOOK},
     "requirements": {
         "type": "dict",
@@ -333,9 +340,10 @@ def run(module: AnsibleModule) -> None:
     try:
         if (values := module.params["found"]) is not None:
             found["psfleet_found"] = described(values, check_mode=module.check_mode)
+        systems = read_systems(module.params["systems"])
         for part, look in PARTS.items():
             if (values := module.params[part]) is not None:
-                found[f"psfleet_{part}"] = look(values, module.warn)
+                found[f"psfleet_{part}"] = look({**values, "systems": systems}, module.warn)
     except (SystemdError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, ansible_facts=found)

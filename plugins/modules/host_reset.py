@@ -36,6 +36,10 @@ options:
     description: Whether to remove carried data.
     type: bool
     default: false
+  systems:
+    description: The fact V(cluster_systems).
+    type: dict
+    required: true
 attributes:
   check_mode:
     support: full
@@ -48,6 +52,7 @@ EXAMPLES = r"""
     host: "{{ inventory_hostname }}"
     paths: "{{ cluster_paths }}"
     data_directory: /opt/psfleet/data
+    systems: "{{ cluster_systems }}"
     runs: true
 """
 
@@ -84,7 +89,7 @@ from ..module_utils.host_places import SSHD_FILE, HostPlaces, Removal, give_to_r
 from ..module_utils.module import made
 from ..module_utils.network.fence_state import listed, take_down
 from ..module_utils.people import begun_by
-from ..module_utils.systems import system_of
+from ..module_utils.systems import Systems, read_systems
 from ..module_utils.tasks.metrics_timer import WANTED, MetricsTimer
 
 ARGUMENTS: dict[str, Any] = {
@@ -93,6 +98,7 @@ ARGUMENTS: dict[str, Any] = {
     "data_directory": {"type": "path", "required": True},
     "runs": {"type": "bool", "default": False},
     "data": {"type": "bool", "default": False},
+    "systems": {"type": "dict", "required": True},
 }
 
 
@@ -138,7 +144,7 @@ def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> 
 class HostReset:
     """The state of psfleet on a host, in `places`, at its creation. Raises ValueError and OSError."""
 
-    def __init__(self, places: HostPlaces) -> None:
+    def __init__(self, places: HostPlaces, systems: Systems) -> None:
         self.places = places
         self.removal: Removal = places.removal()
         self.carried: list[CarriedRecord] = places.carried
@@ -150,7 +156,7 @@ class HostReset:
         # Runs belong to the tasks' user and group. The user's number may be someone else's one day.
         runs = places.staying_runs
         found = [path.lstat() for path in (runs, *runs.iterdir())] if runs else []
-        self.system = system_of(read_distribution(places.root))
+        self.system = systems.of(read_distribution(places.root))
         self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
 
     def _loaded(self) -> dict[str, dict[str, str]]:
@@ -282,7 +288,9 @@ def run(module: AnsibleModule) -> None:
     values = module.params
     places = HostPlaces(values["paths"], Path(values["data_directory"]), values["runs"], values["data"])
     try:
-        before = after = HostReset(places)
+        systems = read_systems(values["systems"])
+        places.sshd_directories = {system.sshd_directory for system in systems.known.values()}
+        before = after = HostReset(places, systems)
         if alive := alive_tasks(before.units, places.own("configuration_directory")):
             module.fail_json(
                 msg=f"{alive}: alive on {values['host']}. Nothing was removed. Wait for the run's end, or "
@@ -290,7 +298,7 @@ def run(module: AnsibleModule) -> None:
             )
         if before.removed and not module.check_mode:
             before.take_off()
-            after = HostReset(places)
+            after = HostReset(places, systems)
             if after.removed:
                 module.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")
     except (OSError, ValueError) as error:

@@ -14,7 +14,7 @@ from plugins.module_utils.content_directory import HASH_DIGITS
 from plugins.module_utils.environments.environment import every_environment
 from plugins.module_utils.facts.host_facts import SYSTEM_DIRECTORIES
 from plugins.module_utils.people import BEGUN, PERSON
-from plugins.module_utils.systems import SYSTEMS
+from plugins.module_utils.systems import read_systems
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.rules import as_given
 from trainer.host.check import State
@@ -60,7 +60,8 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
     "environment": lambda value: value in [each.name for each in every_environment()],
     "python": lambda value: isinstance(value, str) and bool(PYTHON.fullmatch(value)),
     # A role runs the module that it names, so it is one of those that are known here.
-    "system": lambda value: value in [system.for_roles for system in SYSTEMS.values()],
+    # `_of_facts` compares it with the systems that the host was asked with.
+    "system": lambda value: isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
     "hash": lambda value: isinstance(value, str) and bool(HASH_OR_NONE.fullmatch(value)),
     "hashes": lambda value: isinstance(value, list) and _all("hash", value),
     "figure": lambda value: value is None or number(value) is not None,
@@ -186,7 +187,11 @@ def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[st
             continue
         if not isinstance(fact := facts.get(f"psfleet_{part}"), dict):
             raise UnusableError(f"psfleet_{part} is {as_given(fact)}; expected an object")
-        kept[f"psfleet_{part}"] = checked(kind, fact, arguments[part])
+        kept[f"psfleet_{part}"] = found = checked(kind, fact, arguments[part])
+        if "system" in found:
+            known = read_systems(arguments.get("systems") or {}).known.values()
+            if found["system"] not in [system.for_roles for system in known]:
+                raise UnusableError(f"system is {as_given(found['system'])}, which is invalid")
     return kept
 
 

@@ -31,6 +31,7 @@ from psfleet.watch.watched_run import WatchedRun
 from psfleet.watch.wording import clock
 from tests.fuzz.damage import damaged, with_fitting_hashes
 from tests.fuzz.search import Reader
+from tests.plugins.module_utils.described import DESCRIBED
 from tests.psfleet.report.made_runs import make_plan
 from tests.psfleet.run.test_host_answers import ANSWERS, OF_ALL, SPECIAL
 from tests.psfleet.watch import test_peer_findings as peers
@@ -136,7 +137,10 @@ def kept(module: str, answer: Mapping[str, Any], asked: Mapping[str, Any]) -> di
 
 
 # What a deployment asks of a host before anything is changed there.
-LOOK: Mapping[str, Any] = {"found": ASKED, "requirements": {}, "gpus": {}, "identity": {}}
+LOOK: Mapping[str, Any] = {
+    **{"found": ASKED, "requirements": {}, "gpus": {}, "identity": {}},
+    "systems": DESCRIBED,
+}
 
 
 def printed(content: bytes) -> None:

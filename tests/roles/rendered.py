@@ -115,6 +115,7 @@ def _facts(plan: ClusterPlan, asked: Mapping[str, Any]) -> dict[str, Any]:
         "cluster_programs": [],
         "cluster_data": {"source": "", "directories": {}, "tables": {}},
         "cluster_mesh": {},
+        "cluster_systems": {},
         "cluster_release": "0" * 12,
         "cluster_person": "ana@desk",
         "__package_store_wheels": {

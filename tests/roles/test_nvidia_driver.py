@@ -22,7 +22,7 @@ def test_the_installed_packages_are_named_if_the_driver_does_not_work_then(tmp_p
     taken = [task for task in tasks if "ansible.builtin.include_tasks" not in task]
     assert len(tasks) - len(taken) == 2  # the installation and the reboot
     looked = {"ansible.builtin.set_fact": {"psfleet_gpus": FOUND, "cacheable": True}}
-    variables = {"cluster_tasks": {"here": [TASK]}}
+    variables = {"cluster_tasks": {"here": [TASK]}, "cluster_systems": {}}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"here": {}}, "vars": variables}}))
     play = written_play(tmp_path, looked, *taken, vars_files=[str(role / "vars" / "main.yml")])
     said = played(play, "-i", tmp_path / "hosts.json", *HERE).stdout

@@ -20,7 +20,7 @@ from ..facts.nvidia import read_gpu_facts
 from ..host.check import Check, checks_of
 from ..network.fence_state import fence_check
 from ..network.peer_probes import end_listener
-from ..systems import system_of
+from ..systems import read_systems
 from .disk_check import disk_check
 from .doctor_units import ask_tensorflow, skipped
 from .gpu_checks import gpu_chain
@@ -38,13 +38,14 @@ def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     gpus = any(task["gpus"] for task in tasks)
     of_inventory = ("python_version", "cuda_source", "fence", "mesh", "tables")
     required = HostNeeds(gpus=gpus, tasks=len(tasks), **{name: values[name] for name in of_inventory})
-    facts = read_host_facts()
+    facts, systems = read_host_facts(), read_systems(values["systems"])
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)
     running = running_units(ports)
-    checks = host_chain(facts, required)
+    checks = host_chain(facts, required, systems)
     checks += own_checks(values, environment_today(values, required, facts), paths, deployment, running)
-    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine, system_of(facts.distribution)) if gpus else []
+    system = systems.of(facts.distribution)
+    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine, system) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=check_mode)
     return {
         "checks": [check.to_json() for check in checks],

@@ -87,7 +87,8 @@ def _driver(facts: GpuFacts, host: str, system: System | None) -> Finding:
 def _not_loaded(facts: GpuFacts, others: Sequence[str], system: System | None) -> tuple[str, str]:
     """Return why an installed driver is not loaded, and the remedy."""
     if facts.kernel not in facts.module_kernels:
-        headers = f"`{system.packages.install} {system.driver.headers}{facts.kernel}`" if system else ""
+        known = system.driver if system else None
+        headers = f"`{system.packages.install} {known.headers}{facts.kernel}`" if system and known else ""
         return (
             f"the driver is built for the kernels {', '.join(facts.module_kernels)}, and {facts.kernel} runs",
             f"{headers or 'install its headers'} and `dkms autoinstall`; or boot one of those kernels",
@@ -144,7 +145,8 @@ def _smi(facts: GpuFacts, system: System | None) -> Finding:
     if not facts.smi:
         return ok(", ".join(f"{gpu.index} {gpu.name}" for gpu in facts.gpus))
     if "not installed" in facts.smi:
-        return failed(facts.smi, f"install it: the package {system.driver.smi}" if system else "install it")
+        known = system.driver if system else None
+        return failed(facts.smi, f"install it: the package {known.smi}" if known else "install it")
     otherwise = "`nvidia-smi` as root on the host, and `dmesg | grep -i nvrm`"
     return failed(facts.smi, next((cure for words, cure in _SMI_REMEDIES if words in facts.smi), otherwise))
 

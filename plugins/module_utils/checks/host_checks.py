@@ -14,7 +14,7 @@ from ..environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironm
 from ..facts.host_facts import HostFacts, Interpreter
 from ..host.check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
 from ..host.wording import counted, dotted
-from ..systems import SUPPORTED, system_of
+from ..systems import Systems
 
 PLATFORMS = "docs/platforms.md"
 # StandardOutput=truncate:, for the answer of the doctor's unit.
@@ -54,14 +54,14 @@ class HostNeeds:
         return "cpu" if not self.gpus else "gpu-system" if self.cuda_source == "system" else "gpu"
 
 
-def host_chain(facts: HostFacts, needs: HostNeeds) -> list[Check]:
+def host_chain(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
     return checks_of(
         {
-            "system": _system(facts, needs),
+            "system": _system(facts, needs, systems),
             "processor": _processor(facts, needs.device),
-            "libc": _libc(facts),
-            "python": _python(facts, needs.python_version),
+            "libc": _libc(facts, systems),
+            "python": _python(facts, needs.python_version, systems),
             "memory": memory_check(facts.memory_bytes, facts.memory_limit_bytes, needs.tasks, needs.tables),
         }
     )
@@ -104,7 +104,7 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
     """
     python = choose_python(facts, needs.python_version)
     if python is None:
-        raise ValueError(_python(facts, needs.python_version).found)
+        raise ValueError(_python(facts, needs.python_version, Systems({})).found)
     return HostEnvironment(needs.device, python.version, facts.machine), python
 
 
@@ -124,9 +124,9 @@ def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
     return next((fitting[version] for version in reversed(SUPPORTED_PYTHONS) if version in fitting), None)
 
 
-def _system(facts: HostFacts, needs: HostNeeds) -> Finding:
+def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
     """Return whether distribution, systemd and programs are as roles and units need them."""
-    distribution = _distribution(facts)
+    distribution = _distribution(facts, systems)
     failures = [distribution] if distribution.state == "failed" else []
     if facts.systemd is None or not facts.booted:
         remedy = "boot the host with systemd, which starts the tasks"
@@ -137,27 +137,27 @@ def _system(facts: HostFacts, needs: HostNeeds) -> Finding:
     lacking = [program for program in facts.missing_programs if needs.fence or program != "nft"]
     lacking += facts.missing_for_mesh if needs.mesh else ()
     if lacking:
-        failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking)))
+        failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking, systems)))
     return joined(failures) if failures else distribution
 
 
-def _distribution(facts: HostFacts) -> Finding:
+def _distribution(facts: HostFacts, systems: Systems) -> Finding:
     """Say what is known of a distribution: tested, the same code, akin, or none of ours."""
     found = facts.distribution
-    system = system_of(found)
+    system = systems.of(found)
     if system is None:
-        remedy = f"use {SUPPORTED}; {PLATFORMS} says what another system takes"
+        remedy = f"use {systems.supported}; {PLATFORMS} says what another system takes"
         return failed(f"{found.name} is not supported", remedy)
     if not system.is_release(found):
         return warning(
             f"{found.name} is akin to the systems that psfleet knows, but none of them",
-            f"supported are {SUPPORTED} ({PLATFORMS}); psfleet was not tested on this one",
+            f"supported are {systems.supported} ({PLATFORMS}); psfleet was not tested on this one",
         )
     return ok(found.name if system.is_tested(found) else f"{found.name} (supported, but not tested)")
 
 
-def _how_to_install(facts: HostFacts, lacking: Sequence[str]) -> str:
-    system = system_of(facts.distribution)
+def _how_to_install(facts: HostFacts, lacking: Sequence[str], systems: Systems) -> str:
+    system = systems.of(facts.distribution)
     if system is None:
         return "install them there"
     packages = sorted({system.programs[program] for program in lacking})
@@ -191,19 +191,19 @@ def _processor(facts: HostFacts, device: str) -> Finding:
     return ok(found)
 
 
-def _libc(facts: HostFacts) -> Finding:
+def _libc(facts: HostFacts, systems: Systems) -> Finding:
     """Return whether the C library fits the wheels."""
     oldest = dotted(OLDEST_GLIBC)
     if facts.libc != "glibc":
         found = f"its C library is {facts.libc or 'not known'}"
-        return failed(found, f"use a system with glibc {oldest} or newer, such as {SUPPORTED}")
+        return failed(found, f"use a system with glibc {oldest} or newer, such as {systems.supported}")
     found = f"glibc {dotted(facts.libc_version)}"
     if facts.libc_version < OLDEST_GLIBC:
         return failed(found, f"TensorFlow's wheel needs {oldest} or newer: upgrade the system")
     return ok(found)
 
 
-def _python(facts: HostFacts, wanted: str) -> Finding:
+def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
     """Return the Python from which the environment is made, or those that the host has if none fits."""
     chosen = choose_python(facts, wanted)
     if chosen is not None:
@@ -218,7 +218,8 @@ def _python(facts: HostFacts, wanted: str) -> Finding:
         return failed(f"package_store_python_version is {wanted}; {found}", remedy)
     missing = problems("cpu", facts.pythons[-1].version, MACHINES[0]) if facts.pythons else []
     span = f"{SUPPORTED_PYTHONS[0]} to {SUPPORTED_PYTHONS[-1]}"
-    remedy = "; ".join([*missing, f"install one of Python {span} beside it, or use {SUPPORTED}"])
+    instead = f"install one of Python {span} beside it, or use {systems.supported}"
+    remedy = "; ".join([*missing, instead])
     return failed(found, remedy)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..systems.system import System
+from ..systems.system import Driver, System
 from .host_facts import Distribution
 from .nvidia import GpuFacts
 
@@ -14,6 +14,9 @@ from .nvidia import GpuFacts
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
 # What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
 _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
+
+# Of a system whose packages of the driver are not known: the user has named some.
+UNKNOWN = Driver((), "", "add a source that has them", "")
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,12 @@ def plan_installation(
     Else it is the system's own; of a distribution that is only akin to it, none. Raises OSError where the
     host has no program that knows its packages.
     """
-    own = system.driver.packages if system.is_release(found) else ()
+    driver = system.driver or UNKNOWN
+    own = driver.packages if system.is_release(found) else ()
     packages = name_packages(facts.kernel, chosen or own)
     if not packages:
         return DriverPackages((), (), _of_no_use(facts) or _unknown_packages(found))
-    headers = f"{system.driver.headers}{facts.kernel}"
+    headers = f"{driver.headers}{facts.kernel}"
     if not chosen and not system.packages.lacking([headers]):
         packages += (headers,)
     unknown = system.packages.lacking(packages)
@@ -67,14 +71,14 @@ def describe_installation(
 def _sentences(facts: GpuFacts, system: System, packages: Sequence[str]) -> list[str]:
     command = f"{system.packages.install}s"
     says = [f"NVIDIA's driver is installed: {command} {', '.join(packages)} and what they need."]
-    if any("dkms" in package or package.startswith(system.driver.compiling) for package in packages):
+    driver = system.driver or UNKNOWN
+    if any("dkms" in package or package.startswith(driver.compiling) for package in packages):
         says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
     held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
-    headers = system.driver.headers
-    own = f"{headers}{facts.kernel}"
+    own = f"{driver.headers}{facts.kernel}"
     if held:
         says.append(f"A reboot will be needed: until then the device is held by {' and '.join(held)}.")
-    elif any(package.startswith(headers) for package in packages) and own not in packages:
+    elif any(map(driver.is_headers, packages)) and own not in packages:
         says.append(
             f"{own}, for the kernel that runs, is not among them: where the host lacks it, a reboot into the "
             "newest kernel will be needed."
@@ -110,7 +114,7 @@ def _unknown_packages(found: Distribution) -> str:
 def _refusal(
     facts: GpuFacts, system: System, packages: Sequence[str], unknown: Sequence[str], chosen: bool
 ) -> str:
-    driver = system.driver
+    driver = system.driver or UNKNOWN
     if facts.secure_boot and not chosen:
         such = f" (such as {driver.signed})" if driver.signed else ""
         return (
@@ -119,7 +123,7 @@ def _refusal(
             f"{such}, or enrol the key (`mokutil --import "
             "/var/lib/dkms/mok.pub`, a reboot) and name the packages there, too, or turn Secure Boot off"
         )
-    if unknown and all(package.startswith(driver.headers) for package in unknown):
+    if unknown and all(map(driver.is_headers, unknown)):
         return (
             f"the host's package sources have no {', '.join(unknown)}: the kernel that runs, "
             f"{facts.kernel}, is not the distribution's, and DKMS needs a kernel's headers to compile for "
@@ -128,7 +132,7 @@ def _refusal(
         )
     if unknown:
         cure, refresh = driver.source, system.packages.refresh
-        if set(unknown) == set(packages) and any(package.startswith(driver.headers) for package in packages):
+        if set(unknown) == set(packages) and any(map(driver.is_headers, packages)):
             # The headers come from the component that every host has, so perhaps there are no lists at all.
             cure = f"`{refresh}`, where their lists were never fetched; else {cure}"
         return (

@@ -12,7 +12,6 @@ from typing import Any
 
 from ..checks.gpu_checks import gpu_chain
 from ..host.check import Check, reasons_of
-from ..systems import system_of
 from .driver_packages import plan_installation
 from .host_facts import read_distribution
 from .nvidia import GpuFacts, read_gpu_facts
@@ -49,7 +48,7 @@ def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict
     if not tasks:
         return {"gpu_facts": {}, "checks": [], "installation": {}, "broken": []}
     facts, found = read_gpu_facts(), read_distribution()
-    system = system_of(found)
+    system = values["systems"].of(found)
     checks = gpu_chain(facts, tasks, os.uname().machine, system)
     failed = [check for check in checks if check.state == "failed"]
     broken = [check.name for check in failed if check.name in OF_THE_DRIVER]

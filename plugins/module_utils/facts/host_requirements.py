@@ -13,17 +13,17 @@ from ..accounts import account_finding, read_accounts
 from ..checks.clock_checks import clock_check
 from ..checks.host_checks import PLATFORMS, HostNeeds, data_check, host_chain, host_environment
 from ..host.check import Check, checks_of, reasons_of
-from ..systems import SUPPORTED, system_of
+from ..systems import Systems
 from .host_facts import read_host_facts
 
 
-def refusal(host: str, system: str, checks: list[Check]) -> str:
+def refusal(host: str, system: str, checks: list[Check], systems: Systems) -> str:
     """Return why a host cannot be part of the cluster, in one message; "" if it can."""
     reasons = reasons_of(checks)
     return reasons and (
         f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
         "Nothing was changed there. Mend the host or take it out of the inventory. Supported are "
-        f"{SUPPORTED} on x86_64, without GPUs also on aarch64 ({PLATFORMS})."
+        f"{systems.supported} on x86_64, without GPUs also on aarch64 ({PLATFORMS})."
     )
 
 
@@ -34,16 +34,17 @@ def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None])
     required = HostNeeds(**{name: values[name] for name in of_inventory})
     facts = read_host_facts()
     accounts = values["accounts"]
-    checks = host_chain(facts, required)
+    systems: Systems = values["systems"]
+    checks = host_chain(facts, required, systems)
     clock = clock_check(time.time() - values["now"], 60.0)  # the time that the module may take to get here
     found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
     checks += checks_of({**found, "data": data_check(values["data_directories"])})
-    if reason := refusal(host, facts.distribution.name, checks):
+    if reason := refusal(host, facts.distribution.name, checks, systems):
         raise ValueError(reason)
     for check in checks:
         if check.state == "warning":
             warn(f"{host}: {check.found}; {check.remedy}")
     environment, python = host_environment(facts, required)
-    system = system_of(facts.distribution)
+    system = systems.of(facts.distribution)
     for_roles = system.for_roles if system else {}  # without one it was refused
     return {"environment": environment.name, "python": python.path, "system": for_roles}

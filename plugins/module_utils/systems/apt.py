@@ -6,8 +6,6 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from .system import Packages
-
 
 def lacking(packages: Sequence[str]) -> tuple[str, ...]:
     """Return the packages that no source of this host has. Raises OSError where the host has no apt."""
@@ -26,11 +24,3 @@ def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
         elif line.strip().startswith("Candidate:") and "(none)" not in line:
             found.add(name)
     return tuple(package for package in packages if package not in found)
-
-
-APT = Packages(
-    manager="apt",
-    install="apt-get install",
-    refresh="apt-get update",
-    lacking=lacking,
-)

@@ -13,9 +13,9 @@ from ..facts.host_facts import Distribution
 class Packages:
     """How a system gets its packages.
 
-    The role nvidia_cuda has tasks that install by the `manager`. `install` and `refresh` are what a person
-    types, without sudo. `lacking` returns those of some packages that no source of this host has; it raises
-    OSError where the host has no program to look.
+    `manager` is Ansible's name for it. `install` and `refresh` are what a person types, without sudo.
+    `lacking` returns those of some packages that no source of this host has; it raises OSError where the host
+    has no program to look.
     """
 
     manager: str
@@ -42,6 +42,10 @@ class Driver:
     signed: str = ""
     compiling: tuple[str, ...] = ()
 
+    def is_headers(self, package: str) -> bool:
+        """Tell whether a package has the headers of a kernel."""
+        return bool(self.headers) and package.startswith(self.headers)
+
 
 @dataclass(frozen=True)
 class System:
@@ -49,7 +53,8 @@ class System:
 
     `tested` and `untested` are the releases (VERSION_ID) that are supported; the latter take the same code,
     and they are untested. `programs` has the package of each program that a host needs. sshd is the
-    service `sshd_service`, and reads what is in `sshd_directory` after its own configuration.
+    service `sshd_service`, and reads what is in `sshd_directory` after its own configuration. `driver` is
+    None where no packages of NVIDIA's driver are known.
     """
 
     identity: str
@@ -60,7 +65,7 @@ class System:
     programs: Mapping[str, str]
     sshd_service: str
     sshd_directory: str
-    driver: Driver
+    driver: Driver | None = None
 
     @property
     def releases(self) -> str:

@@ -94,6 +94,7 @@ def _checks(
         "release": action.variables["cluster_release"],
         "mesh": bool(mesh),
         "paths": action.variables["cluster_paths"],
+        "systems": action.variables["cluster_systems"],
     }
     asked = {
         host: {

@@ -37,7 +37,7 @@ APART = {"psfleet.prom", "data", "carried"}
 
 def places(root: Path, *, runs: bool = False, data: bool = False) -> HostPlaces:
     paths = {name: str(root / path) for name, path in DIRECTORIES.items()}
-    return HostPlaces(paths, root / "opt/psfleet/data", runs, data, root)
+    return HostPlaces(paths, root / "opt/psfleet/data", runs, data, root, ["/etc/ssh/sshd_config.d"])
 
 
 def made(root: Path, *names: str) -> None:

@@ -12,6 +12,7 @@ from ansible.module_utils.testing import patch_module_args
 
 from plugins.modules import host_facts
 from psfleet.run.host_answers import checked
+from tests.plugins.module_utils.described import DESCRIBED
 
 
 def module_answer(module: ModuleType, /, *, check: bool = False, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -42,6 +43,6 @@ def action_of(kind: type[object], *, check: bool = False, **variables: object) -
 
 def fact_of(part: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the fact that a part of `host_facts` makes, or the answer that it failed."""
-    answer = module_answer(host_facts, check=check, **{part: arguments})
+    answer = module_answer(host_facts, check=check, systems=DESCRIBED, **{part: arguments})
     fact: dict[str, Any] = answer if answer.get("failed") else answer["ansible_facts"][f"psfleet_{part}"]
     return fact

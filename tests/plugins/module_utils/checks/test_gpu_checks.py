@@ -6,7 +6,7 @@ from typing import Any
 from plugins.module_utils.checks.gpu_checks import gpu_chain
 from plugins.module_utils.facts.nvidia import Gpu, GpuFacts
 from plugins.module_utils.host.check import Check
-from plugins.module_utils.systems import SYSTEMS
+from tests.plugins.module_utils.described import SYSTEMS
 from tests.plugins.module_utils.made_gpu_hosts import KERNEL, recorded
 from tests.plugins.module_utils.recorded_findings import cases, told
 

@@ -11,6 +11,7 @@ from plugins.module_utils.checks.host_checks import HostNeeds, data_check, host_
 from plugins.module_utils.facts.host_facts import HostFacts, read_host_facts
 from plugins.module_utils.host.check import Check
 from tests.plugins.module_utils import recorded_hosts
+from tests.plugins.module_utils.described import KNOWN
 from tests.plugins.module_utils.recorded_findings import cases
 from tests.plugins.module_utils.recorded_hosts import (
     DEBIAN_11,
@@ -40,7 +41,7 @@ def facts_of(host: RecordedHost, root: Path) -> HostFacts:
 def chain_of(case: dict[str, Any], root: Path) -> list[Check]:
     """Return the checks of a recorded host that was changed."""
     host: RecordedHost = replace(getattr(recorded_hosts, case["host"]), **case.get("change", {}))
-    return host_chain(facts_of(host, root), HostNeeds(**case.get("asked", {})))
+    return host_chain(facts_of(host, root), HostNeeds(**case.get("asked", {})), KNOWN)
 
 
 @cases("hosts")
@@ -78,7 +79,7 @@ def test_the_environment_matches_the_hosts_python_processor_and_gpus(
     assert found.name == environment
     assert python.path == f"{tmp_path}/usr/bin/python{found.python}"
     if host in (DEBIAN_13, UBUNTU_2204, UBUNTU_2404):
-        assert {check.state for check in host_chain(facts, asked)} == {"ok"}
+        assert {check.state for check in host_chain(facts, asked, KNOWN)} == {"ok"}
     with pytest.raises(ValueError, match=r"^package_store_python_version is 3.9; it has Python "):
         host_environment(facts, replace(asked, python_version="3.9"))
 
@@ -86,13 +87,13 @@ def test_the_environment_matches_the_hosts_python_processor_and_gpus(
 def test_a_systemd_that_the_host_was_not_booted_with_does_not_count(tmp_path: Path) -> None:
     root = DEBIAN_12.lay_out(tmp_path)
     (root / "run/systemd/system").rmdir()
-    check = host_chain(read_host_facts(root, "x86_64"), HostNeeds())[NAMES.index("system")]
+    check = host_chain(read_host_facts(root, "x86_64"), HostNeeds(), KNOWN)[NAMES.index("system")]
     assert (check.state, check.found) == ("failed", "it was not booted with systemd")
 
 
 def test_all_problems_of_a_host_are_reported_at_once(tmp_path: Path) -> None:
     host = replace(ROCKY_9, cpuinfo="pentium", glibc="2.17", mem_total_kb=1000)
-    assert {check.state for check in host_chain(facts_of(host, tmp_path), HostNeeds())} == {"failed"}
+    assert {check.state for check in host_chain(facts_of(host, tmp_path), HostNeeds(), KNOWN)} == {"failed"}
 
 
 @pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])

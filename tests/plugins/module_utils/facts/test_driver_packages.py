@@ -14,10 +14,8 @@ from plugins.module_utils.facts.driver_packages import (
 )
 from plugins.module_utils.facts.host_facts import Distribution
 from plugins.module_utils.facts.nvidia import GpuFacts
-from plugins.module_utils.systems import SYSTEMS
 from plugins.module_utils.systems.apt import without_candidate
-from plugins.module_utils.systems.debian import DEBIAN
-from plugins.module_utils.systems.ubuntu import UBUNTU
+from tests.plugins.module_utils.described import DEBIAN, SYSTEMS, UBUNTU
 from tests.plugins.module_utils.made_gpu_hosts import KERNEL
 from tests.plugins.module_utils.recorded_findings import cases, told
 
@@ -53,6 +51,7 @@ def test_the_packages_to_install_or_the_refusal_are_announced(case: dict[str, An
     ],
 )
 def test_kernel_headers_match_the_flavour_of_the_kernel(kernel: str, flavour: str) -> None:
+    assert DEBIAN.driver
     assert name_packages(kernel, DEBIAN.driver.packages)[-1] == f"linux-headers-{flavour}"
 
 

@@ -1,8 +1,9 @@
 """The description of each operating system is complete, and is in its own file alone."""
 
 import re
-from dataclasses import fields, is_dataclass, replace
-from importlib import import_module
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,61 +12,36 @@ import yaml
 from plugins.module_utils.checks.gpu_checks import gpu_chain
 from plugins.module_utils.checks.host_checks import HostNeeds, host_chain
 from plugins.module_utils.facts.driver_packages import plan_installation
-from plugins.module_utils.facts.host_facts import MESH_PROGRAMS, PROGRAMS, Distribution, read_host_facts
+from plugins.module_utils.facts.host_facts import PROGRAMS, Distribution, read_host_facts
 from plugins.module_utils.facts.nvidia import GpuFacts
-from plugins.module_utils.systems import SYSTEMS, system_of
-from plugins.module_utils.systems.debian import DEBIAN
-from plugins.module_utils.systems.system import Driver, Packages, System
-from psfleet.run.host_answers import checked
-from tests.plugins.module_utils.recorded_hosts import ALL_PROGRAMS, ROCKY_9
+from plugins.module_utils.systems import Systems, read_systems
+from plugins.module_utils.systems.system import System
+from psfleet.inventory.described_systems import described_systems
+from psfleet.inventory.problems import InventoryError
+from psfleet.run.host_answers import UnusableError, checked
+from tests.plugins.module_utils.described import DESCRIBED, KNOWN, SYSTEMS
+from tests.plugins.module_utils.recorded_hosts import ALL_PROGRAMS, DEBIAN_12
 from tests.repository import ROOT
 
-FOLDER = ROOT / "plugins" / "module_utils" / "systems"
+FOLDER = ROOT / "roles" / "host_look" / "files" / "systems"
 EVERY = [pytest.param(system, id=name) for name, system in SYSTEMS.items()]
-# Fields that may be empty: a driver may need no compiler, and no package of it may be signed.
-MAY_BE_EMPTY = {"tested", "untested", "signed", "compiling"}
 # This role makes container hosts of Debian; it does not run on other systems.
 OF_DEBIAN = ROOT / "roles" / "practice_hosts"
 
 
-def empty(value: object) -> list[str]:
-    """Return the empty fields, also those of nested values."""
-    if not is_dataclass(value):
-        return []
-    found = []
-    for field in fields(value):
-        own = getattr(value, field.name)
-        if not own and field.name not in MAY_BE_EMPTY:
-            found.append(field.name)
-        found += empty(own)
-    return found
-
-
 @pytest.mark.parametrize("system", EVERY)
-def test_the_description_of_a_system_is_complete(system: System) -> None:
-    assert empty(system) == []
-    assert set(system.programs) == {*PROGRAMS, *MESH_PROGRAMS, "wireguard-go"}
+def test_each_system_says_which_releases_are_tested(system: System) -> None:
     assert system.tested or system.untested
     assert not {*system.tested} & {*system.untested}
-    assert Path(system.sshd_directory).is_absolute()
-    assert (ROOT / "roles/nvidia_cuda/tasks" / f"install_{system.packages.manager}.yml").is_file()
-    documented = yaml.safe_dump(system.for_roles)
-    assert yaml.safe_load(documented) == system.for_roles  # as it comes from a host
 
 
 @pytest.mark.parametrize("system", EVERY)
 def test_the_role_documents_the_driver_packages_that_it_installs(system: System) -> None:
     page = (ROOT / "roles/nvidia_cuda/README.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {system.name} ")]
-    named = [name for name in system.driver.packages if not name.startswith(system.driver.headers)]
+    assert system.driver
+    named = [name for name in system.driver.packages if not system.driver.is_headers(name)]
     assert f"| `{' '.join(named)}`, the kernel's headers |" in row
-
-
-def test_every_described_system_is_registered_under_its_file_name() -> None:
-    modules = [import_module(f"plugins.module_utils.systems.{path.stem}") for path in FOLDER.glob("[!_]*.py")]
-    known = {value.identity for each in modules for value in vars(each).values() if isinstance(value, System)}
-    assert known == {*SYSTEMS}
-    assert all((FOLDER / f"{identity}.py").is_file() for identity in known)
 
 
 @pytest.mark.parametrize(
@@ -81,42 +57,105 @@ def test_every_described_system_is_registered_under_its_file_name() -> None:
 def test_a_system_is_recognised_by_its_name_or_by_its_base(
     identity: str, like: tuple[str, ...], system: str | None
 ) -> None:
-    found = system_of(Distribution(identity, "1", like, identity))
+    found = KNOWN.of(Distribution(identity, "1", like, identity))
     assert (found.identity if found else None) == system
     assert found is None or not found.is_release(Distribution(identity, "1", like, identity))
 
 
-def test_an_added_system_is_used_by_checks_and_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The added system has another package manager and another service; no other code changes."""
-    packages = Packages("dnf", "dnf install", "dnf makecache", tuple)
-    driver = Driver(("nvidia-open",), "kernel-devel-", "add a source", "nvidia-driver-cuda")
-    made = replace(DEBIAN, identity="rhel", name="RHEL", tested=(), untested=("9",), packages=packages)
-    made = replace(made, sshd_service="sshd", driver=driver, programs={"sshd": "openssh-server"})
-    monkeypatch.setitem(SYSTEMS, "rhel", made)
+def added(folder: Path, file: str, **changes: object) -> Systems:
+    """Return the systems of a copy of the role's folder with one more file: Debian's, with these changes."""
+    made = shutil.copytree(FOLDER, folder / "systems")
+    content = {**yaml.safe_load((FOLDER / "Debian.yml").read_text()), **changes}
+    content = {key: value for key, value in content.items() if value is not None}
+    (made / file).write_text(yaml.safe_dump(content))
+    return read_systems(described_systems(made))
+
+
+def test_a_file_alone_adds_a_system(tmp_path: Path) -> None:
+    """The added system is Debian under another name, without packages of NVIDIA's driver."""
+    systems = added(tmp_path, "Foo.yml", id="foo", name="Foo", tested=[], untested=["9"], nvidia_driver=None)
     programs = [program for program in ALL_PROGRAMS if program != "sshd"]
-    host = replace(ROCKY_9, programs=programs, pythons=["3.11"]).lay_out(tmp_path)
+    host = replace(DEBIAN_12, programs=programs).lay_out(tmp_path)
+    text = (host / "etc/os-release").read_text()
+    others = re.sub(r"(?m)^(ID|VERSION_ID|PRETTY_NAME)=.*\n", "", text)
+    (host / "etc/os-release").write_text(f"{others}ID=foo\nVERSION_ID=9.5\nPRETTY_NAME=Foo\n")
     facts = read_host_facts(host, "x86_64")
-    (check,) = [check for check in host_chain(facts, HostNeeds()) if check.name == "system"]
-    assert check.remedy == "on the host: sudo dnf install openssh-server"
-    found = replace(facts, missing_programs=(), distribution=Distribution("rhel", "9.5", (), "RHEL 9.5"))
-    assert host_chain(found, HostNeeds())[0].found == "RHEL 9.5 (supported, but not tested)"
-    plan = plan_installation(GpuFacts(kernel="5.14.0"), found.distribution, made, [])
-    assert plan.refusal == (
-        "the host's package sources have no nvidia-open: add a source, then `dnf makecache`; or name other "
-        "packages in nvidia_cuda_driver_packages"
+    check = host_chain(facts, HostNeeds(), systems)[0]
+    assert (check.state, check.remedy) == ("failed", "on the host: sudo apt-get install openssh-server")
+    found = replace(facts, missing_programs=())
+    assert host_chain(found, HostNeeds(), systems)[0].found == "Foo (supported, but not tested)"
+    assert host_chain(found, HostNeeds(), KNOWN)[0].state == "failed"
+    system = systems.of(facts.distribution)
+    assert system
+    plan = plan_installation(GpuFacts(kernel="5.14.0"), facts.distribution, system, [])
+    assert plan.refusal.startswith(
+        "psfleet knows no packages of the driver for foo-9.5: name them in nvidia_cuda"
     )
     bare = GpuFacts(bus=("0",), bus_drivers=("",), kernel="5.14.0", module_kernels=("5.0",))
     task = {"job": "worker", "index": 0, "host": "node1", "gpus": [0]}
-    assert "`dnf install kernel-devel-5.14.0`" in gpu_chain(bare, [task], "x86_64", made)[1].remedy
-    answer = {"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"}
-    kept = checked("host_requirements", {**answer, "system": made.for_roles}, {})
-    assert kept["system"]["sshd_service"] == "sshd"
+    assert gpu_chain(bare, [task], "x86_64", system)[1].remedy.startswith("install its headers and")
+    assert gpu_chain(bare, [task], "x86_64", system)[2].state == "skipped"
+
+
+def test_a_host_may_only_answer_what_a_described_system_says(tmp_path: Path) -> None:
+    systems = added(tmp_path, "Foo.yml", id="foo", package_manager="dnf", sshd_service="sshd")
+    described = described_systems(tmp_path / "systems")
+    fact = {"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"}
+
+    def kept(system: dict[str, str], asked: Mapping[str, object]) -> object:
+        answer = {"ansible_facts": {"psfleet_requirements": {**fact, "system": system}}}
+        return checked("host_facts", answer, {"requirements": {}, "systems": asked})["ansible_facts"]
+
+    of_roles = systems.known["foo"].for_roles
+    assert kept(of_roles, described) == {"psfleet_requirements": {**fact, "system": of_roles}}
+    for asked, lie in [(DESCRIBED, of_roles), (described, {**of_roles, "sshd_service": "ssh; reboot"})]:
+        with pytest.raises(UnusableError, match=r"system is \{.*, which is invalid"):
+            kept(lie, asked)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"sshd_servce": "x"}, "sshd_servce is no key of a system; did you mean sshd_service?"),
+        ({"colour": "x"}, "colour is no key of a system; did you mean one of id, name, tested, "),
+        (
+            {"untested": [22.04]},
+            "untested is '[22.04]'; expected a list of releases in quotes, such as [\"12\"]",
+        ),
+        ({"id": None}, "id is missing; expected the ID in the system's /etc/os-release, such as debian"),
+        ({"id": "ubuntu"}, "id is 'ubuntu'; expected one that no other file has"),
+        ({"name": 7}, "name is '7'; expected a text"),
+        ({"programs": ["sshd"]}, "programs is \"['sshd']\"; expected programs, each with the package"),
+        ({"programs": {"sshd": "sshd"}}, "programs.systemctl is missing; expected the package that has this"),
+        ({"sshd_directory": "etc/ssh"}, "sshd_directory is 'etc/ssh'; expected an absolute path"),
+        ({"sshd_service": "ssh; reboot"}, "sshd_service is 'ssh; reboot'; expected the name of sshd's unit"),
+        ({"nvidia_driver": "x"}, "nvidia_driver is 'x'; expected keys and values"),
+        ({"nvidia_driver": {"packages": []}}, "nvidia_driver.headers is missing; expected a text"),
+        ({"nvidia_driver": {"smii": "x"}}, "nvidia_driver.smii is no key of a system; did you mean smi?"),
+    ],
+)
+def test_a_wrong_description_is_refused_with_file_and_key(
+    tmp_path: Path, changes: dict[str, object], says: str
+) -> None:
+    with pytest.raises(InventoryError) as refused:
+        added(tmp_path, "Zoo.yml", **{"id": "zoo", **changes})
+    (problem,) = refused.value.problems
+    assert problem.what.startswith(f"Zoo.yml: {says}")
+    assert problem.cure == f"edit {tmp_path}/systems/Zoo.yml"
+
+
+def test_a_description_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "Zoo.yml").write_text("id: [\n")
+    with pytest.raises(InventoryError) as refused:
+        described_systems(tmp_path)
+    assert refused.value.problems[0].what.startswith("Zoo.yml is no YAML: ")
 
 
 def words_of_systems() -> set[str]:
     """Return names that belong to one system: packages, their commands, services and directories."""
     words = set()
     for system in SYSTEMS.values():
+        assert system.driver
         packages = {*system.programs.values(), *system.driver.packages, system.driver.headers}
         # A package with the name of its program does not identify a system.
         words |= {name.partition("{")[0] for name in packages} - {*system.programs, *PROGRAMS}
@@ -153,7 +192,7 @@ def test_only_the_code_of_a_system_names_its_packages() -> None:
     """The advice of a check must name packages of the host's own system."""
     folders = ("trainer", "plugins/module_utils", "plugins/action", "plugins/modules", "psfleet")
     files = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    others = [path for path in files if FOLDER not in path.parents]
+    others = list(files)
     told = re.compile(r"\bapt-get\b|\bopenssh-|\bwireguard-tools\b|\blinux-headers-|\bsources\.list\b")
     assert len(others) > 100
     assert [str(path.relative_to(ROOT)) for path in others if told.search(path.read_text())] == []
