@@ -76,6 +76,8 @@ PERCENT = re.compile(r"\[ *(\d+%)\]$")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 # How many parts of pytest may begin now.
 PARTS = threading.Semaphore(BESIDE_SCENARIOS)
+# The name of a log -> the CPU seconds of what wrote it. Those of container hosts are not among them.
+SPENT: dict[str, float] = {}
 # The running processes, and whether all of them are to end.
 STREAMS: set[subprocess.Popen[str]] = set()
 ENDING = threading.Event()
@@ -259,7 +261,10 @@ def stream(
                 if shown and (found := shown.search(line)):
                     event = ": ".join(found.groups()).lower()
                     say(f"   {log.stem} {event} (at {time.monotonic() - begin:.0f} s)")
-            return process.wait()
+            _, status, usage = os.wait4(process.pid, 0)
+            SPENT[log.stem] = usage.ru_utime + usage.ru_stime
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode
         finally:
             STREAMS.discard(process)
 
@@ -277,8 +282,8 @@ def be_nice(session: int, niceness: int) -> None:
 
 
 def ended(log: Path, begin: float, failure: str | None) -> None:
-    """Print that something ended and how long it took, with the end of its output if it failed."""
-    seconds = f"({time.monotonic() - begin:.0f} s)"
+    """Print that something ended, its seconds, and the end of its output if it failed."""
+    seconds = f"({time.monotonic() - begin:.0f} s, {SPENT.get(log.stem, 0.0):.0f} s of the CPU)"
     if failure is not None:
         last_lines = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
         say(f"   {log.stem}: FAILED {seconds}; all of it is in {log.relative_to(ROOT)}\n{last_lines}")
