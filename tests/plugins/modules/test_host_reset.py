@@ -14,6 +14,7 @@ from plugins.module_utils.accounts import COMMENTS
 from plugins.module_utils.host.task_units import parse_show
 from plugins.module_utils.host_places import HostPlaces
 from plugins.modules import host_reset as module
+from tests.plugins.module_utils.described import DESCRIBED
 from tests.plugins.module_utils.test_host_places import carry, left, made, places
 from tests.plugins.modules.module_run import module_answer
 from tests.repository import ROOT
@@ -107,7 +108,8 @@ def deployed(host: Host) -> None:
 def reset(root: Path, *, check: bool = False, **asked: bool) -> dict[str, Any]:
     some = places(root)
     directory = str(some.data_directory)
-    return module_answer(module, check=check, host="n1", paths=some.paths, data_directory=directory, **asked)
+    told = {"host": "n1", "systems": DESCRIBED, "paths": some.paths, "data_directory": directory}
+    return module_answer(module, check=check, **told, **asked)
 
 
 def test_many_paths_of_a_folder_are_abbreviated() -> None:

@@ -152,7 +152,10 @@ TYPES |= dict.fromkeys(("object", "system", "figures", "named texts", "named cou
 TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
 
 
-MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
+# The other files there document actions, which ship nothing.
+MODULES = {
+    path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if "def main(" in path.read_text()
+}
 
 
 def returned_by(module: str) -> dict[str, Any]:
