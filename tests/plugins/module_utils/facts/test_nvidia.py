@@ -11,7 +11,7 @@ from plugins.module_utils.facts import nvidia
 from plugins.module_utils.facts.nvidia import Gpu, GpuFacts, parse_driver_version, parse_smi, read_gpu_facts
 from tests.plugins.module_utils.made_gpu_hosts import UUID, make_host, recorded, smi_that_says
 
-RECORDED = Path(__file__).parent / "recorded_gpus"
+RECORDED = Path(__file__).parents[1] / "recorded_gpus"
 
 
 @pytest.mark.parametrize(
