@@ -29,11 +29,13 @@ from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 
-# Ansible forks a process for each task and host. Filters need this, and it is imported once for all here.
+# Ansible forks a process for each task and host. What filters and actions need is imported here, once.
 from psfleet.run import start, task_files  # noqa: F401
 from psfleet.watch import failed_run  # noqa: F401
 from psfleet.watch.terminal import Coloured, escaped_texts, escaping_display
 from trainer.host.wording import first_of, readable
+
+from ..plugin_utils import actions  # noqa: F401
 
 COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}
