@@ -84,7 +84,9 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
             "recorded that it failed"
         ),
         fails="a task failed, or the lead was ended",
-        unknown="systemd has forgotten how a task ended, and the task recorded nothing; a task left no log",
+        unknown=(
+            "`tasks.json` does not say how a task ended, and the task recorded nothing; a task left no log"
+        ),
         advice=f"{READ_THE_LOGS} Fix the program, deploy it, and train again.",
         models="",
         programs=ALWAYS,

@@ -19,7 +19,7 @@ _FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
         Group.CONVERGENCE,
         holds="the evaluation at the highest global step, of the last process of any task, is in range",
         fails="it is out of range",
-        unknown="there is none, or it lacks a value",
+        unknown="no task recorded an evaluation, or the evaluation lacks a metric of the goals",
         advice="The last evaluation misses training_evidence_goals: train longer, or ask for less.",
         models="",
         programs="with `training_evidence_goals`",

@@ -34,7 +34,9 @@ def was_observed(worker: TaskRecords) -> bool:
             " each on the same task, a ps or a worker: a task gives one variable to all that use one "
             "name. Variables that only some have are listed in `not_shown`"
         ),
-        fails="a worker has none of the lead's, or on another task",
+        fails=(
+            "a worker trains no variable that the lead trains on the same task, or moves another global step"
+        ),
         unknown="the places of a worker's variables were not recorded",
         advice=(
             "Workers keep parameters, or the global step, where other workers do not use them. Place them"

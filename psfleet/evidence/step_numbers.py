@@ -13,11 +13,14 @@ from psfleet.evidence.task_records import Window
     Card(
         Group.SHARING,
         holds=(
-            "each recorded step can have its own global step among those of its window. Workers that each"
-            " move a global step of their own record more steps in some range than it has numbers"
+            "each recorded step can be another one of the global steps between the two at which its window "
+            "began and ended"
         ),
-        fails="there are more recorded steps in a range than global steps",
-        unknown="a worker's records are incomplete",
+        fails=(
+            "the workers recorded more steps in some range than there are global steps in it, as workers do "
+            "that each move a global step of their own"
+        ),
+        unknown="never: the check is asked only if every worker recorded steps",
         advice=(
             "The workers recorded more steps than the global step counted: each worker moved its own "
             f"global step. {DEPLOY}"
