@@ -134,6 +134,28 @@ options:
         type: list
         elements: str
         default: []
+  content:
+    description: Which releases, programs and environments it has already.
+    type: dict
+    suboptions:
+      install_directory:
+        description: The directory in which they are.
+        type: path
+        required: true
+      releases:
+        description: The releases of the trainer to look for.
+        type: list
+        elements: str
+        default: []
+      programs:
+        description: The releases of programs to look for.
+        type: list
+        elements: str
+        default: []
+      group:
+        description: The group that programs are for.
+        type: str
+        required: true
   identity:
     description: The accounts and the keys of SSH.
     type: dict
@@ -231,6 +253,34 @@ ansible_facts:
           type: list
           description: Names of failed checks that a loaded driver mends.
           elements: str
+    psfleet_content:
+      description: What the host has already, as a deployment would put it there.
+      returned: with O(content)
+      type: dict
+      contains:
+        releases:
+          returned: always
+          type: list
+          description: The releases among O(content.releases) that it has.
+          elements: str
+        programs:
+          returned: always
+          type: list
+          description: The releases among O(content.programs) that it has, for the group alone.
+          elements: str
+        environments:
+          returned: always
+          type: list
+          description: The hashes of all Python environments that are complete.
+          elements: str
+        release:
+          returned: always
+          type: str
+          description: The release of the trainer that is in use; empty if there is none.
+        environment:
+          returned: always
+          type: str
+          description: The environment that is in use; empty if there is none.
     psfleet_identity:
       description: The accounts and the keys of SSH.
       returned: with O(identity)
@@ -248,6 +298,10 @@ ansible_facts:
           returned: always
           type: bool
           description: Whether accounts and key are as wanted.
+        proven:
+          returned: always
+          type: bool
+          description: Whether nothing has changed since M(psfleet.cluster.ssh_login) proved the login.
         authority:
           returned: always
           type: str
@@ -277,6 +331,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.facts.content import look_at_content
 from ..module_utils.facts.gpu_look import look_at_gpus
 from ..module_utils.facts.host_requirements import look_at_requirements
 from ..module_utils.facts.ssh_identity import look_at_identity
@@ -312,6 +367,15 @@ ARGUMENTS: dict[str, Any] = {
             "packages": {"type": "list", "elements": "str", "default": []},
         },
     },
+    "content": {
+        "type": "dict",
+        "options": {
+            "install_directory": {"type": "path", "required": True},
+            "releases": {"type": "list", "elements": "str", "default": []},
+            "programs": {"type": "list", "elements": "str", "default": []},
+            "group": {"required": True},
+        },
+    },
     "identity": {
         "type": "dict",
         "options": {
@@ -328,6 +392,7 @@ Look = Callable[[Mapping[str, Any], Callable[[str], None]], dict[str, Any]]
 PARTS: Mapping[str, Look] = {
     "requirements": look_at_requirements,
     "gpus": look_at_gpus,
+    "content": look_at_content,
     "identity": look_at_identity,
 }
 

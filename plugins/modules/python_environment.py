@@ -89,6 +89,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.content_directory import locked, point, points_to, sync_directory, unpack
+from ..module_utils.deployment import MARKER
 from ..module_utils.disk_space import lacking_space, login_home
 from ..module_utils.environments.builder import BUILDER, TRIER, lend, run_step, take_over
 from ..module_utils.environments.installation import (
@@ -99,6 +100,7 @@ from ..module_utils.environments.installation import (
     unpack_filled,
 )
 from ..module_utils.environments.passed_archive import Archive, NoNeighbourError, by_login, take
+from ..module_utils.facts.content import is_whole
 from ..module_utils.host.whole_files import file_sha256
 from ..module_utils.module import made
 
@@ -115,7 +117,6 @@ ARGUMENTS: dict[str, Any] = {
 
 # A second installation waits for one that still runs after its connection broke.
 LOCK_TIMEOUT_SECONDS = 900
-MARKER = ".complete"
 
 
 class Environment:
@@ -258,12 +259,6 @@ class Environment:
         command = [str(self.place / "bin" / "python"), "-c", program]
         printed = run_step(command, settings, TRIER)
         return printed.strip().splitlines()[-1]
-
-
-def is_whole(environment: Path) -> bool:
-    """Return whether an installation was completed: root wrote its marker, which no package brought."""
-    marker = environment / MARKER
-    return marker.is_file() and marker.lstat().st_uid == 0
 
 
 def run(module: AnsibleModule) -> None:

@@ -85,15 +85,13 @@ proven:
   description: Whether this call proved it.
 """
 
-import hashlib
 import json
 import os
 import pwd
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +100,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.checks.ssh_checks import sshd_remedy
 from ..module_utils.ended_account import end_all, in_words, processes_of
 from ..module_utils.host.safe_directory import opened, write
-from ..module_utils.host.task_traces import bytes_of
 from ..module_utils.host.task_units import systemctl
 from ..module_utils.host.wording import first_of
+from ..module_utils.login_proof import last_proof, proof_of
 from ..module_utils.module import made
 
 ARGUMENTS: dict[str, Any] = {
@@ -124,27 +122,6 @@ ARGUMENTS: dict[str, Any] = {
 TRIES = 5
 SECONDS_TO_ANSWER = 60
 MOST_NAMED = 5
-
-
-def read_by_sshd(files: Iterable[Path], directory: Path) -> list[Path]:
-    """Return the files that decide who may log in; sshd_config lies beside the directory."""
-    return [*files, directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]
-
-
-def state_of(paths: Iterable[Path], admits: Iterable[Path], process: str) -> dict[str, Any]:
-    """Return a state that changes with the files, the content of those in `admits`, and sshd's process."""
-    found = {str(path): path.stat() for path in paths if path.exists()}
-    files = {path: [each.st_ino, each.st_ctime_ns] for path, each in found.items()}
-    admitted = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in admits if path.exists()}
-    return {"process": process, "files": files, "admitted": admitted}
-
-
-def last_proven_state(proven: Path) -> dict[str, Any]:
-    """Return the state in which the login was proven last, {} if it never was."""
-    with suppress(ValueError):
-        state = json.loads(bytes_of(proven))
-        return state if isinstance(state, dict) else {}
-    return {}
 
 
 def login_problem(login: Sequence[str]) -> str:
@@ -199,16 +176,14 @@ def run(module: AnsibleModule) -> None:
     values = module.params
     service, proven = values["service"], Path(values["proven"])
     try:
-        paths = read_by_sshd(map(Path, values["files"]), Path(values["directory"]))
-        process = systemctl("show", "--property=MainPID", "--value", service).strip()
-        state, before = state_of(paths, map(Path, values["admits"]), process), last_proven_state(proven)
-        if module.check_mode or before == state:
+        proof, before = proof_of(values), last_proof(proven)
+        if module.check_mode or before == proof:
             module.exit_json(changed=False, proven=False)
         systemctl("reload", service)
         running = running_of(values["user"])
         problem = login_problem(values["login"])
         # This comes last, because sshd admits the old keys until it has read its files.
-        ended = [] if before.get("admitted") == state["admitted"] else end_of(values["user"], running)
+        ended = [] if before.get("admitted") == proof["admitted"] else end_of(values["user"], running)
         if ended:
             module.warn(
                 f"{values['host']}: ended the processes of {values['user']}, because the list of keys that "
@@ -220,7 +195,7 @@ def run(module: AnsibleModule) -> None:
                 + remedy_of(problem, values)
             )
         with opened(proven.parent) as folder:
-            write(folder, proven.name, json.dumps(state).encode())
+            write(folder, proven.name, json.dumps(proof).encode())
     except (OSError, ValueError, KeyError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(ended), proven=True)

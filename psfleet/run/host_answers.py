@@ -90,6 +90,7 @@ FACTS = {
     "found": "trainer_tasks",
     "requirements": "host_requirements",
     "gpus": "gpu_facts",
+    "content": "content",
     "identity": "ssh_identity",
 }
 # Module, or module and state -> the fields of its RETURN. A part of `host_facts` has an entry, too.
@@ -101,6 +102,7 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "trainer_tasks reloaded": {"texts": "departed"},
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
+    "content": {"hashes": "releases programs environments", "hash": "release environment"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
     "content_release pruned": {"texts": "removed", "count": "freed_bytes"},
     "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
@@ -121,7 +123,7 @@ ANSWERS: Mapping[str, Fields] = {
     "port_fence": {"texts": "changed_paths"},
     "python_environment": {"switch": "needs_archive", "text": "not_given?"},
     "ssh_identity": {
-        **{"text": "user_key host_key certificate authority cluster", "switch": "prepared"},
+        **{"text": "user_key host_key certificate authority cluster", "switch": "prepared proven"},
         **{"texts": "addresses", "person": "deployed_by"},
     },
     "ssh_login": {"switch": "proven"},

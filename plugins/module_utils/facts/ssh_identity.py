@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..login_proof import still_holds
 from ..people import deployed_by
 
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
@@ -54,6 +55,7 @@ def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dic
         "user_key": text_of(key.with_suffix(".pub")),
         "host_key": host_key,
         "prepared": key.with_suffix(".pub").exists() and is_prepared(key, user, values["accounts"]),
+        "proven": still_holds(home / "proven"),
         "authority": text_of(home / "user_ca.pub"),
         "cluster": text_of(home / "principals"),
         "certificate": text_of(home / ".ssh" / f"{KEY}-cert.pub"),

@@ -38,7 +38,7 @@ def with_key(home: Path) -> Path:
 
 def test_the_keys_and_whether_all_is_prepared_are_returned(home: Path) -> None:
     looked = told(home)
-    assert (looked["user_key"], looked["prepared"]) == ("", False)
+    assert (looked["user_key"], looked["prepared"], looked["proven"]) == ("", False, False)
     assert not home.parent.exists()
     key = with_key(home)
     found = pwd.getpwnam("daemon")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from plugins.module_utils.login_proof import still_holds
 from plugins.modules import ssh_login
 from tests.plugins.modules.module_run import module_answer
 
@@ -150,12 +151,20 @@ def test_check_mode_does_not_log_in(folder: Path) -> None:
     assert not (folder / "proven").exists()
 
 
-def test_files_that_sshd_reads_are_part_of_the_state(tmp_path: Path) -> None:
-    (tmp_path / "sshd_config.d").mkdir()
-    (tmp_path / "sshd_config.d" / "10-own.conf").write_text("")
-    paths = ssh_login.read_by_sshd([tmp_path / "cert"], tmp_path / "sshd_config.d")
-    assert [path.name for path in paths] == ["cert", "sshd_config", "10-own.conf"]
-    assert ssh_login.state_of(paths, [], "7") != ssh_login.state_of(paths, [], "8")
+def test_a_proof_holds_until_a_file_that_sshd_reads_changes(folder: Path) -> None:
+    proven = folder / "proven"
+    assert not still_holds(proven)
+    logged_in(folder)
+    assert still_holds(proven)
+    for name in ("cert.pub", "sshd_config", "sshd_config.d/10-own.conf", "revoked.krl"):
+        (folder / "sshd_config.d").mkdir(exist_ok=True)
+        (folder / name).write_text("another")
+        assert not still_holds(proven), name
+        logged_in(folder)
+        assert still_holds(proven), name
+    # As an earlier version wrote it.
+    proven.write_text('{"process": "", "files": {}}')
+    assert not still_holds(proven)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root ends processes of another user")

@@ -62,8 +62,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "files": {"changed_paths": ["/etc/x"], "removed_paths": []},
     "port_fence": {"changed_paths": ["/etc/x"]},
     "python_environment": {"needs_archive": True, "not_given": "node2: busy"},
+    "content": {
+        "releases": ["a" * 12],
+        "programs": [],
+        "environments": [],
+        "release": "a" * 12,
+        "environment": "",
+    },
     "ssh_identity": {
-        **{"user_key": "", "host_key": "x", "prepared": False, "addresses": []},
+        **{"user_key": "", "host_key": "x", "prepared": False, "proven": False, "addresses": []},
         **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
     },
     "ssh_login": {"proven": True},
@@ -261,6 +268,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("files", {"diff": "x"}, "diff is 'x', which is invalid"),
     ("files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
     ("host_runs packed", {"size": True}, "size is True, which is invalid"),
+    ("content", {"environments": ["../x"]}, "environments is ['../x'], which is invalid"),
     ("ssh_identity", {"addresses": [1]}, "addresses is [1], which is invalid"),
 ]
 

@@ -1,0 +1,40 @@
+"""Looks for the releases, programs and environments that a host has already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..deployment import MARKER, in_use
+from ..private_files import group_number
+from ..releases import Release
+
+TRAINER = "trainer"
+
+
+def is_whole(environment: Path) -> bool:
+    """Return whether an installation was completed: root wrote its marker, which no package brought."""
+    marker = environment / MARKER
+    return marker.is_file() and marker.lstat().st_uid == 0
+
+
+def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
+    """Return what the part `content` of `host_facts` answers.
+
+    A release or a program counts if its files are those that its name stands for; a program counts only if
+    nobody but the tasks' user can read it.
+    """
+    directory = Path(values["install_directory"])
+    # Before the first deployment there is no such group, as in check mode.
+    group = group_number(values["group"], check_mode=True)
+    releases = (Release(directory / "releases", name, TRAINER) for name in values["releases"])
+    programs = (Release(directory / "programs", name, group=group) for name in values["programs"])
+    environments = (directory / "environments").glob("[0-9a-f]*")
+    return {
+        "releases": [release.name for release in releases if release.is_present()],
+        "programs": [program.name for program in programs if program.is_present() and not program.public()],
+        "environments": sorted(path.name for path in environments if is_whole(path)),
+        "release": in_use(directory, "current"),
+        "environment": in_use(directory, "environment"),
+    }
