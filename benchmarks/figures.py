@@ -1,4 +1,4 @@
-"""The figures of a run between two marks; docs/performance.md explains each one."""
+"""The figures of a run between two marks; README.md here explains them."""
 
 import math
 from collections.abc import Mapping

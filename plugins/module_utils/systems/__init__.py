@@ -1,6 +1,6 @@
 """The operating systems that hosts may run: all that differs between them, by the files that describe them.
 
-Each is a YAML file of the role host_look (docs/platforms.md). The controller reads these files, and gives
+Each is a YAML file of the role host_look (its README.md). The controller reads these files, and gives
 what they say to the modules that need it.
 """
 
