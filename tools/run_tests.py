@@ -37,7 +37,7 @@ LOGS = ROOT / ".state" / "logs"
 SCENARIOS = ("mixed", "default", "inventories")
 KEPT = ("side_effect] Executed: Successful", "What other scenarios start with is kept already.")
 # These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
-SLOW_SCENARIOS = ("replication", "kinds", "cuda", "security", "scale")
+SLOW_SCENARIOS = ("upkeep", "replication", "kinds", "cuda", "security", "scale")
 # Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
 # longest come first, one beside the scenarios and one more for each scenario that has ended: three scenarios
 # have work for two cores, and with more beside them everything takes more of the processor. "unit" does

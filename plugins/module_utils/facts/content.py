@@ -20,10 +20,11 @@ def is_whole(environment: Path) -> bool:
 
 
 def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
-    """Return what the part `content` of `host_facts` answers.
+    """Return what a host has already, for the part `content` of `host_facts`.
 
-    A release or a program counts if its files are those that its name stands for; a program counts only if
-    nobody but the tasks' user can read it.
+    `releases` and `programs` are the requested names whose files match the name; a program's files must also
+    be readable by the tasks' user alone. `environments` are the hashes of all complete environments, sorted.
+    `release` and `environment` are the hashes in use, "" for none.
     """
     directory = Path(values["install_directory"])
     # Before the first deployment there is no such group, as in check mode.
