@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 
 import psfleet.evidence.verdict  # noqa: F401 - with it CARDS has every check
-from psfleet.evidence.card import CARDS, Card, Group, checks_of
+from psfleet.evidence.card import ALWAYS, CARDS, Card, Group, checks_of
 from psfleet.run.settings_file import RunSettings
 from tools import host_answers_schema, plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
@@ -117,11 +117,17 @@ def _checks() -> str:
 
 
 def _check(name: str, card: Card) -> str:
-    runs = {"models": card.models, "programs": card.programs}
-    asked = "; ".join(f"of {kind} {when}" for kind, when in runs.items() if when)
     meanings = {"true": card.holds, "false": card.fails, "unknown": card.unknown}
-    lines = [f"- `{name}`, {asked}", *(f"  - {answer}: {when}" for answer, when in meanings.items())]
+    lines = [f"- `{name}` ({_asked(card)})", *(f"  - {answer}: {when}" for answer, when in meanings.items())]
     return "\n".join(lines) + "\n"
+
+
+def _asked(card: Card) -> str:
+    """Return of which runs a check is asked, such as "models; programs if psfleet observed its sessions"."""
+    if card.models == card.programs:
+        return f"models and programs {card.models}"
+    runs = {"models": card.models, "programs": card.programs}
+    return "; ".join(kind if when == ALWAYS else f"{kind} {when}" for kind, when in runs.items() if when)
 
 
 def _fields_table(of: type[JsonObject]) -> str:

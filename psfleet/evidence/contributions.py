@@ -19,11 +19,11 @@ _OF_CALLS = ("steps_per_call", "push_every", "pull_every")
     Card(
         Group.SHARING,
         holds=(
-            "the gradients counted for each worker add up to those in the global steps, and match the "
-            "worker's own records"
+            "the gradients counted for each worker add up to those in the global steps, and agree with the "
+            "worker's records"
         ),
-        fails="they differ, and the records do not explain it",
-        unknown="the chief's last record is missing, or the records of a worker end early",
+        fails="the counts differ, and the records do not explain why",
+        unknown="the chief's last record is missing, or a worker's records end early",
         advice=(
             f"The counts on the parameter servers and the records disagree. {TRAIN_ANEW} If it happens "
             "again, keep the run's folder and report a bug."

@@ -33,11 +33,11 @@ MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would
 @check(
     Card(
         Group.CONVERGENCE,
-        holds="every recorded loss is a finite number of at most 1e30",
-        fails="a loss is not, or a worker failed as `diverged`",
-        unknown="there are no steps",
+        holds="every recorded loss is a finite number of at most 1e30, and every final metric is finite",
+        fails="a loss or a metric is not, or a worker failed as `diverged`",
+        unknown="no worker recorded a loss",
         advice="The training diverged. Lower trainer_learning_rate, and look for bad values in the data.",
-        programs="if losses were recorded, even by some workers only",
+        programs="if any worker recorded losses",
     )
 )
 def loss_finite(findings: Findings, run: Run) -> Good:
@@ -64,17 +64,13 @@ def loss_finite(findings: Findings, run: Run) -> Good:
     Card(
         Group.CONVERGENCE,
         holds=(
-            "the loss fell beyond its noise, or the median of its last tenth is at its target. With "
-            "`minimum_loss_reduction` or `target_loss` set, that median must be below that of the first "
-            "tenth by the former, or at most the latter"
+            "the loss fell beyond its noise, or the median of its last tenth is at the target. It also fell "
+            "by `minimum_loss_reduction` or to `target_loss`, if one of these is set"
         ),
-        fails="neither; or the loss rose beyond its noise",
-        unknown="there are too few windows of steps; the loss was at its target from the beginning",
+        fails="the loss did not fall so far, or rose beyond its noise",
+        unknown="there are too few windows of steps, or the loss was at its target from the beginning",
         advice=LOOK_AT_THE_LOSS,
-        programs=(
-            "if losses were recorded; of a loss that stood still, `not_shown` says so: the program may "
-            "have resumed from a model that had learned everything"
-        ),
+        programs="if losses were recorded; if the loss only stayed level, `not_shown` says so",
     )
 )
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
@@ -127,11 +123,11 @@ def _check_user_goals(
     Card(
         Group.CONVERGENCE,
         holds=(
-            "the loss does not rise in the last third of the run, and was at its target in the last "
-            "`loss_patience` of it, also for each worker alone"
+            "the loss does not rise in the last third of the run, and stayed at its target in the last "
+            "`loss_patience` of the run, for each worker alone, too"
         ),
-        fails="it rises beyond its noise, or was above the target",
-        unknown="there are fewer than two windows of steps",
+        fails="the loss rises beyond its noise, or was above its target",
+        unknown="there are fewer than two windows of steps, or a loss is not finite",
         advice=LOOK_AT_THE_LOSS,
     )
 )
@@ -178,10 +174,10 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     Card(
         Group.CONVERGENCE,
         holds="the final model reaches its goals on the test data, by the evaluator's metrics",
-        fails="it does not",
+        fails="the final model misses a goal",
         unknown=(
-            "it was not evaluated after the last step; a classifier is right no more often than one "
-            "constant answer would be"
+            "no goal is known; nobody evaluated the final model; a classifier is right no more often than "
+            "one constant answer"
         ),
         advice=LOOK_AT_THE_LOSS,
     )

@@ -31,17 +31,16 @@ _OF_THE_LARGEST = 0.01
     Card(
         Group.SHARING,
         holds=(
-            "all clients read the same parameters after the last step, and the last checkpoint has the "
-            "same bits; parameters restored or evaluated from a checkpoint, also by a ps alone, are those"
-            " that were saved in it"
+            "after the last step all clients read the same parameters, bit for bit, and the last checkpoint "
+            "holds them. Each restore and each evaluation of a checkpoint found what was saved"
         ),
         fails=(
-            "fingerprints differ at one global step, or at a checkpoint; a ps was started again, and "
+            "fingerprints of one global step or of one checkpoint differ; a ps was started again, and "
             "nothing was restored there"
         ),
         unknown=(
-            "a client did not read its fingerprint, or nobody read the checkpoint; clients read at "
-            "different steps; the part of a ps that restored alone was not recorded when it was saved"
+            "a client did not record its fingerprint; nobody read the last checkpoint; clients read at "
+            "different global steps; the save did not record the part that a ps restored alone"
         ),
         advice=(
             "At the end the workers read different models: they do not all use the same parameter "
@@ -91,13 +90,16 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     Card(
         Group.EVALUATION,
         holds=(
-            "the evaluator, which took no part, evaluated the last checkpoint and found the chief's "
-            "metrics for that step, and each client's outputs for some test examples"
+            "the evaluator took no part in the run, evaluated the last checkpoint, and found the chief's "
+            "metrics and each client's outputs for some test examples"
         ),
-        fails="it found other metrics, took part, or evaluated another checkpoint than the chief's last",
+        fails=(
+            "the evaluator found something else, took part in the run, or evaluated another checkpoint than "
+            "the chief's last"
+        ),
         unknown=(
-            "it did not evaluate, did not record its end, or its records appear twice; or the chief did "
-            "not evaluate or save; or a client did not record its outputs, as in runs of older releases"
+            "the evaluator did not evaluate; its records have no end or appear twice; the chief did not "
+            "evaluate or save; a client did not record its outputs"
         ),
         advice=(
             "The evaluator must evaluate the last checkpoint on the chief's host: check that the "

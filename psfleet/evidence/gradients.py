@@ -21,9 +21,9 @@ _Measurement = tuple[float, float, float]  # loss, norm, fit
 @check(
     Card(
         Group.GRADIENTS,
-        holds="along each worker's gradients its loss changes as they predict",
-        fails="it does not, or all gradients were 0",
-        unknown="a worker did not record it, as in runs of older releases",
+        holds="each worker's loss changes along the worker's gradients as the gradients predict",
+        fails="a worker's loss changes otherwise, or all its gradients were 0",
+        unknown="a worker did not record tests of its gradients",
         advice=(
             "A worker pushed zeros, noise or gradients of something else. Look for a stop_gradient or a "
             "custom gradient in the model's loss, and check that worker's host, GPUs and release."

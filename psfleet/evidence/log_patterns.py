@@ -24,7 +24,7 @@ SECONDS_FOR_A_LOG = 30
     Card(
         Group.LOGS,
         holds="the logs match every pattern",
-        fails="a pattern does not occur, or its last number is out of range",
+        fails="a pattern does not occur, or the number in its last match is out of range",
         unknown="a log is missing, or no task of the run matches `tasks`",
         advice="Compare the patterns of training_evidence_log_patterns with what the logs say.",
         models="with `training_evidence_log_patterns`",

@@ -79,14 +79,12 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     Card(
         Group.RECORDS,
         holds=(
-            "the lead (`chief0` if there is one, else `worker0`) ended by itself with exit code 0; every "
-            "other task did so too, or a playbook ended it after the run; each task left a log; no task "
-            "recorded that it failed"
+            "the lead (`chief0` if there is one, else `worker0`) ended by itself with exit code 0. Every "
+            "other task did the same, or a playbook ended it after the run. Each task left a log, and "
+            "recorded no failure"
         ),
         fails="a task failed, or the lead was ended",
-        unknown=(
-            "`tasks.json` does not say how a task ended, and the task recorded nothing; a task left no log"
-        ),
+        unknown="a task left no log, or neither `tasks.json` nor the task's records say how the task ended",
         advice=f"{READ_THE_LOGS} Fix the program, deploy it, and train again.",
         models="",
         programs=ALWAYS,
@@ -131,11 +129,11 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
     Card(
         Group.SHARING,
         holds=(
-            "each received and sent at least `minimum_exchanged_bytes` (65536) in this run. The "
-            "launcher's probes of other tasks, some 330 bytes each, do not reach that"
+            "each task received and sent at least `minimum_exchanged_bytes` (65536); the launcher's probes "
+            "(some 330 bytes for each task) do not reach this"
         ),
         fails="a task received or sent less",
-        unknown="never: of tasks without a count, `not_shown` says so",
+        unknown="never: `not_shown` names tasks whose bytes nobody counted",
         advice="The tasks exchanged hardly any data. Check whether the program uses its flags or TF_CONFIG.",
         models="",
         programs="with two or more tasks, for those whose bytes systemd counted",

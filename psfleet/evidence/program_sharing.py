@@ -30,14 +30,13 @@ def was_observed(worker: TaskRecords) -> bool:
     Card(
         Group.SHARING,
         holds=(
-            "the workers train the same variables and move the same global step, under the same names and"
-            " each on the same task, a ps or a worker: a task gives one variable to all that use one "
-            "name. Variables that only some have are listed in `not_shown`"
+            "the workers train the same variables and move the same global step: each has the same name and "
+            "lies on the same task. `not_shown` lists variables that only some workers train"
         ),
         fails=(
             "a worker trains no variable that the lead trains on the same task, or moves another global step"
         ),
-        unknown="the places of a worker's variables were not recorded",
+        unknown="a worker did not record where its variables lie",
         advice=(
             "Workers keep parameters, or the global step, where other workers do not use them. Place them"
             " with tf.compat.v1.train.replica_device_setter, under the same names in every worker."
@@ -96,18 +95,19 @@ def unproven_sharing(run: Run) -> dict[str, str]:
     Card(
         Group.SHARING,
         holds=(
-            "each worker took a step, trained a variable that another one trains, or computed in the "
-            "steps of another one (in-graph, by the devices of its graph). The workers of a coordinator "
-            "are judged by `fair_shares`"
+            "each worker took a step, trained a variable that another worker trains, or computed in another "
+            "worker's steps (in-graph)"
         ),
         fails="a worker did none of these",
-        unknown="steps are missing that the worker may have taken",
+        unknown="the records lack steps that the worker may have taken",
         advice=(
             "A worker took no step: its log shows where it waited. Worker processes that only serve must "
             "compute for another worker, by the devices of its graph."
         ),
         models="",
-        programs="if psfleet saw a worker train, and another one recorded no step",
+        programs=(
+            "if psfleet saw a worker train, another worker recorded no step, and there is no coordinator"
+        ),
     )
 )
 def workers_trained(findings: Findings, run: Run) -> Good:

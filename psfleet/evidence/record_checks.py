@@ -25,21 +25,18 @@ _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "ex
 @check(
     Card(
         Group.RECORDS,
-        holds="every task of the run left readable records of this run, and local steps count without a gap",
+        holds="every task left readable records of this run, and its local steps count up without a gap",
         fails=(
-            "a file has records of another run or task, or of a task that the run does not have; local "
-            "steps are counted twice; a task finished after fewer steps than it recorded"
+            "a file has records of another run or task, or of no task of the run; local steps are counted "
+            "twice; a task finished after fewer steps than it recorded"
         ),
-        unknown="a file is missing, a line cannot be read, a record appears twice, steps are missing",
+        unknown="a file is missing, a line is unreadable, a record appears twice, or steps are missing",
         advice=(
             "Collect the run again while its hosts have the records: ansible-playbook train.yml -e "
             "run_id=ID. Records that a host has lost cannot be recovered, and the run cannot be proven "
             "without them."
         ),
-        programs=(
-            "if it leaves records (`psfleet_records`), for the tasks that left records; they belong to "
-            "the program in `settings.json`"
-        ),
+        programs="if it leaves records, for the tasks that did",
     )
 )
 def records_complete(findings: Findings, run: Run) -> Good:
@@ -64,14 +61,14 @@ def records_complete(findings: Findings, run: Run) -> Good:
 @check(
     Card(
         Group.RECORDS,
-        holds="every record names the plan of `plan.json`; all tasks ended with the same release",
-        fails="a record names another plan; releases differ",
-        unknown="a task was started by hand and names none",
-        advice=DEPLOY,
-        programs=(
-            "if it leaves records, for the tasks that left records; they belong to the program in "
-            "`settings.json`"
+        holds=(
+            "every record names the plan in `plan.json`, and all tasks ended with the same release. Records "
+            "of a program also name the program in `settings.json`"
         ),
+        fails="a record names another plan or program, or releases differ",
+        unknown="a task left no records, or was started by hand and names no plan or release",
+        advice=DEPLOY,
+        programs="if it leaves records, for the tasks that did",
     )
 )
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
@@ -109,12 +106,11 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     Card(
         Group.RECORDS,
         holds=(
-            "every worker received the model and the replication of `settings.json`, and in its last "
-            "process all its other settings, except those that may differ by host; its steps have the "
-            "batches of its `push_every`"
+            "every worker had the model and the replication in `settings.json`. Its last process also had "
+            "all other settings, except those that may differ by host. Its steps have `push_every` batches"
         ),
-        fails="a worker received other settings, or recorded other batches",
-        unknown="a worker's `started` is missing",
+        fails="a worker had other settings, or recorded other batches",
+        unknown="a worker did not record its settings",
         advice=f"A task trained something else, perhaps because it was started by hand. {TRAIN_ANEW}",
     )
 )
@@ -166,15 +162,15 @@ def _batches_beside_settings(name: str, process: Process) -> list[str]:
     Card(
         Group.RECORDS,
         holds=(
-            "every worker, or as many as `training_run_success` asks, ended with the last step of "
-            "`settings.json`, or before it where an evaluation met `stop_when`, and the global step "
-            "reached it"
+            "every worker, or as many as `training_run_success` asks, ended at the last step in "
+            "`settings.json`, or earlier because an evaluation met `stop_when`. The global step reached this "
+            "end"
         ),
         fails=(
-            "a task's last process failed; a worker was stopped; another last step was reached; the run "
-            "ended early, and no evaluation met `stop_when`"
+            "a task's last process failed; a worker was stopped, or lost with its host; the last step was "
+            "another one; the run ended early, and no evaluation met `stop_when`"
         ),
-        unknown="a task did not record its end: its file is incomplete",
+        unknown="a task did not record its end",
         advice=f"{READ_THE_LOGS} To resume a run that was stopped: ansible-playbook train.yml -e run_id=ID.",
     )
 )
@@ -230,11 +226,14 @@ def ended_well(findings: Findings, run: Run) -> Good:
     Card(
         Group.RECORDS,
         holds=(
-            "the model was initialised once, and a restored checkpoint explains each time that the global"
-            " step went back"
+            "the model was initialised once, and a restored checkpoint explains each time that the global "
+            "step went back"
         ),
-        fails="the model was initialised again after training had begun",
-        unknown="the chief did not record how it began",
+        fails=(
+            "the model was initialised again after training had begun, or no checkpoint explains why the "
+            "global step went back"
+        ),
+        unknown="the chief did not record how the model began",
         advice=(
             "The chief found no checkpoint when it started again. Check whether its disk is full, or "
             f"whether its state directory was removed. {TRAIN_ANEW}"

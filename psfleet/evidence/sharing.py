@@ -26,13 +26,13 @@ _PS_NAMED = 8
     Card(
         Group.SHARING,
         holds=(
-            "every worker with a session read on each ps the same nonce as the chief, and the one that "
-            "the ps itself recorded"
+            "on each ps, every worker read the nonce that the chief read there and that the ps itself "
+            "recorded"
         ),
         fails="a worker read another nonce, or never met a ps",
-        unknown="a worker's `peers_ready` is missing",
+        unknown="a worker did not record which ps it met (`peers_ready`)",
         advice=f"Workers used different parameter servers: each group trained a model of its own. {DEPLOY}",
-        programs="if psfleet observed its sessions, for the ps that it uses",
+        programs="if psfleet observed its sessions, for the ps that the program uses",
     )
 )
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
@@ -79,9 +79,9 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 @check(
     Card(
         Group.SHARING,
-        holds="of each two workers, one read on the ps the nonce of the other",
-        fails="they read nonces of processes that are not in these records, or no nonce of each other",
-        unknown="a worker's `peers_ready` is missing",
+        holds="of each two workers, one read the nonce of the other on the ps",
+        fails="two workers read no nonce of each other, or a worker read a nonce that is in no record",
+        unknown="a worker did not record which workers it met (`peers_ready`)",
         advice=f"Workers did not find each other on the parameter servers. {DEPLOY}",
         programs="if psfleet observed its sessions",
     )
@@ -118,9 +118,9 @@ def workers_met(findings: Findings, run: Run) -> Good:
 @check(
     Card(
         Group.SHARING,
-        holds="each client found on its server the nonce of this server",
-        fails="it found another nonce",
-        unknown="the client did not record it",
+        holds="each client found on its server the nonce that this server recorded",
+        fails="a client found another nonce",
+        unknown="a client did not record the nonce",
         advice=f"A client used another server than its own. {DEPLOY}",
         models="with `existing_servers`",
     )
@@ -144,14 +144,14 @@ def servers_met(findings: Findings, run: Run) -> Good:
 @check(
     Card(
         Group.SHARING,
-        holds="each worker contributed at least `minimum_share` of an equal share",
+        holds="each worker contributed at least `minimum_share` of an equal share of the gradients",
         fails="a worker contributed less",
         unknown="the counts are missing",
         advice=(
             "A worker did far less than the others. Look at its host's load and network, give it a "
             "smaller trainer_batch_size, or accept it with training_evidence_minimum_share."
         ),
-        programs="if every worker (and a chief) recorded steps, by these steps",
+        programs="if all workers recorded steps, or a coordinator counted them",
     )
 )
 def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
@@ -210,11 +210,11 @@ def _longest_away(worker: TaskRecords) -> float:
 @check(
     Card(
         Group.SHARING,
-        holds="all workers were training during `minimum_overlap` of the global steps",
-        fails="they trained one after the other, or one joined late",
+        holds="all workers were training during at least `minimum_overlap` of the global steps",
+        fails="a worker joined late, or the workers trained one after the other",
         unknown="a worker's steps are missing",
         advice="A worker joined late or left early: see the timeline. Raise trainer_steps for a short run.",
-        programs="if every worker (and a chief) recorded steps",
+        programs="if all workers recorded steps",
     )
 )
 def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
@@ -261,11 +261,11 @@ def _steps_during(worker: TaskRecords) -> int:
 @check(
     Card(
         Group.SHARING,
-        holds="while each worker trained, more gradients went into the global step than its own",
+        holds="while each worker trained, the global step counted more gradients than this worker's own",
         fails="a worker moved the global step alone",
         unknown="a worker's steps are missing",
         advice=f"A worker moved the global step alone. {DEPLOY}",
-        programs="if every worker (and a chief) recorded steps",
+        programs="if all workers recorded steps, unless synchronous",
     )
 )
 def steps_interleave(findings: Findings, run: Run) -> Good:

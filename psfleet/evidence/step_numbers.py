@@ -13,23 +13,20 @@ from psfleet.evidence.task_records import Window
     Card(
         Group.SHARING,
         holds=(
-            "each recorded step can be another one of the global steps between the two at which its window "
-            "began and ended"
+            "each recorded step can have a global step of its own, out of those that were made during its "
+            "window"
         ),
         fails=(
-            "the workers recorded more steps in some range than there are global steps in it, as workers do "
-            "that each move a global step of their own"
+            "in some range there are fewer global steps than recorded steps: each worker moved a global step "
+            "of its own"
         ),
-        unknown="never: the check is asked only if every worker recorded steps",
+        unknown="never",
         advice=(
             "The workers recorded more steps than the global step counted: each worker moved its own "
             f"global step. {DEPLOY}"
         ),
         models="",
-        programs=(
-            "if every worker recorded steps, the global step never fell, and no condition decides whether"
-            " a run is a step"
-        ),
+        programs="if all workers recorded steps, unless synchronous, and the global step never fell",
     )
 )
 def steps_numbered(findings: Findings, run: Run) -> Good:

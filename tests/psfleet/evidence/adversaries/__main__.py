@@ -1,4 +1,4 @@
-"""Train and judge the corpus, and print the table of docs/verdict.md (`make adversaries`).
+"""Train and judge the corpus, and print a table of its runs (`make adversaries`).
 
 The exit code is 1 where a run is judged otherwise than it must be.
 """

@@ -1,6 +1,6 @@
 """The corpus: corpus.yml has every run, what was done to it, how it must be judged, and by which checks.
 
-`make adversaries` trains and judges them all and prints the table of docs/verdict.md.
+`make adversaries` trains and judges them all and prints them as a table.
 """
 
 import shutil

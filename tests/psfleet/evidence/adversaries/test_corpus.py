@@ -32,14 +32,14 @@ def test_no_bad_run_is_proven_and_every_good_run_is(verdicts: Verdicts) -> None:
     assert "false positives 0, false negatives 0, others judged wrongly 0." in summary(verdicts, SHORT)
 
 
-def test_the_table_in_the_documentation_matches_the_corpus(verdicts: Verdicts) -> None:
-    """`make adversaries` prints the table."""
-    table = (ROOT / "docs" / "verdict.md").read_text()
-    others = [
-        f"| {case.name} | {case.done} | {case.must_be} | {case.must_be} |" for case in CASES if case.long
-    ]
-    for row in (*rows(verdicts, SHORT), *others, f"{len(CASES)} runs, "):
-        assert f"\n{row}" in table
+def test_the_page_has_the_result_of_the_corpus() -> None:
+    """`make adversaries` prints this sentence below its table, if all runs are judged rightly."""
+    good = sum(case.must_be == PROVEN for case in CASES)
+    result = (
+        f"{len(CASES)} runs, {good} of them must be proven: "
+        "false positives 0, false negatives 0, others judged wrongly 0."
+    )
+    assert f"\n{result}\n" in (ROOT / "docs" / "verdict.md").read_text()
 
 
 def test_the_table_marks_runs_with_a_wrong_verdict(verdicts: Verdicts) -> None:
