@@ -31,7 +31,6 @@ from trainer.contract.settings import (
     TrainingSettings,
     default_text,
     meaning,
-    summary,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +46,6 @@ def written(root: Path) -> dict[Path, str]:
     """
     parts: dict[str, dict[str, str]] = {
         "docs/contracts.md": {
-            "training settings": "\n" + _settings_table(),
             "fields of a program": "\n" + _fields_table(RunProgram),
             "fields of settings.json": "\n" + _fields_table(RunSettings),
         },
@@ -91,20 +89,6 @@ def _table(heading: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
         f"| {' | '.join(cell.replace('|', _BAR) for cell in row)} |\n" for row in [heading, *rows]
     )
     return "".join([heading_line, f"|{'---|' * len(heading)}\n", *lines])
-
-
-def _settings_table() -> str:
-    rows = (
-        (
-            f"`{name}`",
-            f"`{_yaml(name)}`",
-            RULES[name].expected,
-            summary(name),
-            "yes" if name in PER_HOST else "no",
-        )
-        for name in RULES
-    )
-    return _table(("setting", "default", "expected", "meaning", "per host"), rows)
 
 
 def _checks() -> str:
