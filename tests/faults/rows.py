@@ -321,7 +321,7 @@ NOT_HERE = {
     "F15, F16, F29": "errors of programs, memory, data: "
     "Molecule `inventories`, wrong_programs.yml; `replication`, data.yml",
     "F18": "a killed deployment: tests/plugins/modules/test_content_release.py, test_python_environment.py",
-    "F20": "the column `left over` of every row",
+    "F20": "processes left over: every row",
     "F22, F23": "clocks and damaged records: tests/psfleet/evidence",
     "F25": "a release under a run: Molecule `default`, old_things.yml",
     "F27": "a slow and lossy network: `make chaos`",

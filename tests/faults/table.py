@@ -12,11 +12,16 @@ from tests.faults.rows import NOT_HERE, ROWS, Row
 
 _MEANINGS = (
     "Each row is a run of its own: `mnist_mlp`, asynchronous, 1 ps and 2 workers on three container hosts,",
-    "20,000 steps, with the fault at a random step between 3,000 and 9,000. Seconds are counted from the",
-    "fault: *told* is the first line of `train.yml` that names what was hit; *trains* is the first step of a",
-    "new process in place of one that the fault ended, by the records, or any step after the fault is over",
-    "where it ended none. Steps lost were computed, and then undone by restoring a checkpoint.",
+    "20,000 steps, with the fault at a random step between 3,000 and 9,000. Seconds count from the fault:",
+    "",
+    "- *told*: until the first line of `train.yml` that names what was hit.",
+    "- *trains*: until the first step of the new process, if the fault ended a process; else until the first",
+    "  step after the fault is over.",
+    "- *steps lost*: steps that were computed, and then undone by restoring a checkpoint.",
+    "",
+    "The verdict's cell also names each process that was left over on the hosts.",
 )
+_IN_THE_JSON_ALONE = {"commit", "load", "when", "seed"}
 
 
 def in_words(row: Row, outcome: Outcome) -> str:
@@ -35,20 +40,21 @@ def seconds(value: float | None) -> str:
 def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page of all rows that were tried, by number of the fault, as in the JSON."""
     machines = [of_row["tried_on"] for of_row in rows.values()]
-    facts = {name: {str(machine[name]): None for machine in machines} for name in machines[0]}
-    of_machines = "; ".join(f"{name} {', '.join(values)}" for name, values in facts.items() if name != "when")
+    shown = [name for name in machines[0] if name not in _IN_THE_JSON_ALONE]
+    facts = {name: dict.fromkeys(str(machine[name]) for machine in machines) for name in shown}
+    of_machines = "; ".join(f"{name} {', '.join(values)}" for name, values in facts.items())
     lines = [
         "# Faults",
         "",
-        f"Written by `make faults`: {of_machines}.",
-        "[JSON](fault-table.json) of the same has what each row was tried on, and when.",
+        f"What each fault costs. Written by `make faults`: {of_machines}.",
+        "The [JSON](fault-table.json) has the time, the commit, the load and the seed of each row.",
         "",
         "![Seconds until each fault was told and until training went on](fault-table.svg)",
         "",
         *_MEANINGS,
         "",
-        "| fault | | told after | trains after | steps lost | verdict | left over |",
-        "| --- | --- | ---: | ---: | ---: | --- | --- |",
+        "| fault | | told | trains | steps lost | verdict |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
     ]
     for row, outcome in _tried(rows):
         ok = "" if not outcome.wrong(row.verdict, told=bool(row.told)) else f" (**expected: {row.verdict}**)"
@@ -58,8 +64,7 @@ def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
             seconds(outcome.seconds_until_told),
             seconds(outcome.seconds_until_training),
             f"{outcome.steps_lost:,}",
-            outcome.verdict + ok,
-            ", ".join(outcome.left_over) or "nothing",
+            "; left over: ".join([outcome.verdict + ok, *outcome.left_over]),
         )
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Not injected here:", "", *(f"- {fault}: {where}" for fault, where in NOT_HERE.items()), ""]
