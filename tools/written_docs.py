@@ -95,15 +95,15 @@ def _checks() -> str:
     """Return what the answers of each check mean, one group of checks after the other, by name."""
     return "\n".join(
         f"**{group.value.capitalize()}**\n\n"
-        + "\n".join(_check(name, CARDS[name]) for name in sorted(checks_of(group)))
+        + "".join(_check(name, CARDS[name]) for name in sorted(checks_of(group)))
         for group in Group
     )
 
 
 def _check(name: str, card: Card) -> str:
-    meanings = {"true": card.holds, "false": card.fails, "unknown": card.unknown}
-    lines = [f"- `{name}` ({_asked(card)})", *(f"  - {answer}: {when}" for answer, when in meanings.items())]
-    return "\n".join(lines) + "\n"
+    """Return a check as an item of a list: when it is true, and below it when it is false or unknown."""
+    lines = [f"- `{name}` ({_asked(card)}): {card.holds}", f"  - false: {card.fails}"]
+    return "\n".join([*lines, f"  - unknown: {card.unknown}"]) + "\n"
 
 
 def _asked(card: Card) -> str:

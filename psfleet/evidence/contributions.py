@@ -19,8 +19,8 @@ _OF_CALLS = ("steps_per_call", "push_every", "pull_every")
     Card(
         Group.SHARING,
         holds=(
-            "the gradients counted for each worker add up to those in the global steps, and agree with the "
-            "worker's records"
+            "the gradients counted for each worker add up to the global steps, and agree with the worker's "
+            "records"
         ),
         fails="the counts differ, and the records do not explain why",
         unknown="the chief's last record is missing, or a worker's records end early",

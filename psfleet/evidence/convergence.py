@@ -33,7 +33,7 @@ MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would
 @check(
     Card(
         Group.CONVERGENCE,
-        holds="every recorded loss is a finite number of at most 1e30, and every final metric is finite",
+        holds="every loss is a finite number of at most 1e30, and every final metric is finite",
         fails="a loss or a metric is not, or a worker failed as `diverged`",
         unknown="no worker recorded a loss",
         advice="The training diverged. Lower trainer_learning_rate, and look for bad values in the data.",
@@ -64,13 +64,13 @@ def loss_finite(findings: Findings, run: Run) -> Good:
     Card(
         Group.CONVERGENCE,
         holds=(
-            "the loss fell beyond its noise, or the median of its last tenth is at the target. It also fell "
-            "by `minimum_loss_reduction` or to `target_loss`, if one of these is set"
+            "the loss fell beyond its noise, or ended at its target; it also fell by "
+            "`minimum_loss_reduction` or to `target_loss`, if one is set"
         ),
-        fails="the loss did not fall so far, or rose beyond its noise",
-        unknown="there are too few windows of steps, or the loss was at its target from the beginning",
+        fails="the loss did not, or rose beyond its noise",
+        unknown="there are too few records of steps, or the loss was at its target from the beginning",
         advice=LOOK_AT_THE_LOSS,
-        programs="if losses were recorded; if the loss only stayed level, `not_shown` says so",
+        programs="if losses were recorded; `not_shown` names a loss that stayed level",
     )
 )
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
@@ -123,11 +123,11 @@ def _check_user_goals(
     Card(
         Group.CONVERGENCE,
         holds=(
-            "the loss does not rise in the last third of the run, and stayed at its target in the last "
-            "`loss_patience` of the run, for each worker alone, too"
+            "the loss does not rise in the last third of the run, and was at its target in the last "
+            "`loss_patience`, also for each worker alone"
         ),
         fails="the loss rises beyond its noise, or was above its target",
-        unknown="there are fewer than two windows of steps, or a loss is not finite",
+        unknown="there are fewer than two losses, or a loss is not finite",
         advice=LOOK_AT_THE_LOSS,
     )
 )
@@ -173,11 +173,11 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
 @check(
     Card(
         Group.CONVERGENCE,
-        holds="the final model reaches its goals on the test data, by the evaluator's metrics",
-        fails="the final model misses a goal",
+        holds="the evaluator's metrics of the final model on the test data reach its goals",
+        fails="a metric misses its goal",
         unknown=(
-            "no goal is known; nobody evaluated the final model; a classifier is right no more often than "
-            "one constant answer"
+            "no goal is known; nobody evaluated the final model; a classifier is no better than one constant "
+            "answer"
         ),
         advice=LOOK_AT_THE_LOSS,
     )

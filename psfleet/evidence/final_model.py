@@ -32,15 +32,15 @@ _OF_THE_LARGEST = 0.01
         Group.SHARING,
         holds=(
             "after the last step all clients read the same parameters, bit for bit, and the last checkpoint "
-            "holds them. Each restore and each evaluation of a checkpoint found what was saved"
+            "holds them; each restore and each evaluation found what was saved"
         ),
         fails=(
-            "fingerprints of one global step or of one checkpoint differ; a ps was started again, and "
-            "nothing was restored there"
+            "fingerprints of one global step or one checkpoint differ; a ps was started again without a "
+            "restore"
         ),
         unknown=(
-            "a client did not record its fingerprint; nobody read the last checkpoint; clients read at "
-            "different global steps; the save did not record the part that a ps restored alone"
+            "a client or the evaluator read no fingerprint, or clients read at different steps; nobody "
+            "recorded what a ps that restored alone had saved"
         ),
         advice=(
             "At the end the workers read different models: they do not all use the same parameter "
@@ -90,16 +90,13 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     Card(
         Group.EVALUATION,
         holds=(
-            "the evaluator took no part in the run, evaluated the last checkpoint, and found the chief's "
-            "metrics and each client's outputs for some test examples"
+            "the evaluator took no part, evaluated the last checkpoint, and found the chief's metrics and "
+            "each client's outputs for some test examples"
         ),
-        fails=(
-            "the evaluator found something else, took part in the run, or evaluated another checkpoint than "
-            "the chief's last"
-        ),
+        fails="the evaluator found something else, took part, or evaluated another checkpoint",
         unknown=(
-            "the evaluator did not evaluate; its records have no end or appear twice; the chief did not "
-            "evaluate or save; a client did not record its outputs"
+            "the evaluator did not evaluate, or its records have no end or appear twice; the chief did not "
+            "evaluate or save; a client recorded no outputs"
         ),
         advice=(
             "The evaluator must evaluate the last checkpoint on the chief's host: check that the "

@@ -79,12 +79,11 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     Card(
         Group.RECORDS,
         holds=(
-            "the lead (`chief0` if there is one, else `worker0`) ended by itself with exit code 0. Every "
-            "other task did the same, or a playbook ended it after the run. Each task left a log, and "
-            "recorded no failure"
+            "the lead ended by itself with exit code 0, every other task did the same or was ended by a "
+            "playbook after the run, and each task left a log and recorded no failure"
         ),
         fails="a task failed, or the lead was ended",
-        unknown="a task left no log, or neither `tasks.json` nor the task's records say how the task ended",
+        unknown="a task left no log, or nobody recorded how the task ended",
         advice=f"{READ_THE_LOGS} Fix the program, deploy it, and train again.",
         models="",
         programs=ALWAYS,
@@ -129,14 +128,14 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
     Card(
         Group.SHARING,
         holds=(
-            "each task received and sent at least `minimum_exchanged_bytes` (65536); the launcher's probes "
-            "(some 330 bytes for each task) do not reach this"
+            "each task received and sent at least `minimum_exchanged_bytes` (65536), which the launcher's "
+            "probes do not reach"
         ),
         fails="a task received or sent less",
         unknown="never: `not_shown` names tasks whose bytes nobody counted",
         advice="The tasks exchanged hardly any data. Check whether the program uses its flags or TF_CONFIG.",
         models="",
-        programs="with two or more tasks, for those whose bytes systemd counted",
+        programs="with two or more tasks",
     )
 )
 def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Good:

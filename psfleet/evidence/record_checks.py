@@ -25,18 +25,18 @@ _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "ex
 @check(
     Card(
         Group.RECORDS,
-        holds="every task left readable records of this run, and its local steps count up without a gap",
+        holds="every task left readable records of this run, without a gap in its local steps",
         fails=(
-            "a file has records of another run or task, or of no task of the run; local steps are counted "
-            "twice; a task finished after fewer steps than it recorded"
+            "a file has records of another run, of another task, or of no task of the run; local steps are "
+            "counted twice; a task finished after fewer steps than it recorded"
         ),
-        unknown="a file is missing, a line is unreadable, a record appears twice, or steps are missing",
+        unknown="a file or steps are missing, a line is unreadable, or a record appears twice",
         advice=(
             "Collect the run again while its hosts have the records: ansible-playbook train.yml -e "
             "run_id=ID. Records that a host has lost cannot be recovered, and the run cannot be proven "
             "without them."
         ),
-        programs="if it leaves records, for the tasks that did",
+        programs="if it leaves records",
     )
 )
 def records_complete(findings: Findings, run: Run) -> Good:
@@ -62,13 +62,13 @@ def records_complete(findings: Findings, run: Run) -> Good:
     Card(
         Group.RECORDS,
         holds=(
-            "every record names the plan in `plan.json`, and all tasks ended with the same release. Records "
-            "of a program also name the program in `settings.json`"
+            "every record names the plan in `plan.json` (and the program in `settings.json`), and all tasks "
+            "ended with the same release"
         ),
         fails="a record names another plan or program, or releases differ",
-        unknown="a task left no records, or was started by hand and names no plan or release",
+        unknown="a task left no records, or was started by hand",
         advice=DEPLOY,
-        programs="if it leaves records, for the tasks that did",
+        programs="if it leaves records",
     )
 )
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
@@ -106,8 +106,8 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     Card(
         Group.RECORDS,
         holds=(
-            "every worker had the model and the replication in `settings.json`. Its last process also had "
-            "all other settings, except those that may differ by host. Its steps have `push_every` batches"
+            "every worker had the model and the replication in `settings.json`, and in its last process all "
+            "other settings, except those that may differ by host; its steps have `push_every` batches"
         ),
         fails="a worker had other settings, or recorded other batches",
         unknown="a worker did not record its settings",
@@ -163,8 +163,8 @@ def _batches_beside_settings(name: str, process: Process) -> list[str]:
         Group.RECORDS,
         holds=(
             "every worker, or as many as `training_run_success` asks, ended at the last step in "
-            "`settings.json`, or earlier because an evaluation met `stop_when`. The global step reached this "
-            "end"
+            "`settings.json`, or earlier because an evaluation met `stop_when`, and the global step reached "
+            "this end"
         ),
         fails=(
             "a task's last process failed; a worker was stopped, or lost with its host; the last step was "
@@ -226,12 +226,11 @@ def ended_well(findings: Findings, run: Run) -> Good:
     Card(
         Group.RECORDS,
         holds=(
-            "the model was initialised once, and a restored checkpoint explains each time that the global "
-            "step went back"
+            "the model was initialised once, and checkpoints explain each time that the global step went back"
         ),
         fails=(
-            "the model was initialised again after training had begun, or no checkpoint explains why the "
-            "global step went back"
+            "the model was initialised again after training had begun, or the global step went back without "
+            "a checkpoint"
         ),
         unknown="the chief did not record how the model began",
         advice=(

@@ -25,14 +25,11 @@ _PS_NAMED = 8
 @check(
     Card(
         Group.SHARING,
-        holds=(
-            "on each ps, every worker read the nonce that the chief read there and that the ps itself "
-            "recorded"
-        ),
+        holds="on each ps, every worker read the nonce that the chief read and that the ps itself recorded",
         fails="a worker read another nonce, or never met a ps",
-        unknown="a worker did not record which ps it met (`peers_ready`)",
+        unknown="a worker did not record which ps it met",
         advice=f"Workers used different parameter servers: each group trained a model of its own. {DEPLOY}",
-        programs="if psfleet observed its sessions, for the ps that the program uses",
+        programs="if psfleet observed its sessions",
     )
 )
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
@@ -81,7 +78,7 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
         Group.SHARING,
         holds="of each two workers, one read the nonce of the other on the ps",
         fails="two workers read no nonce of each other, or a worker read a nonce that is in no record",
-        unknown="a worker did not record which workers it met (`peers_ready`)",
+        unknown="a worker did not record which workers it met",
         advice=f"Workers did not find each other on the parameter servers. {DEPLOY}",
         programs="if psfleet observed its sessions",
     )

@@ -12,10 +12,7 @@ from psfleet.evidence.task_records import Window
 @check(
     Card(
         Group.SHARING,
-        holds=(
-            "each recorded step can have a global step of its own, out of those that were made during its "
-            "window"
-        ),
+        holds="each recorded step can have a global step of its own, out of those made during its window",
         fails=(
             "in some range there are fewer global steps than recorded steps: each worker moved a global step "
             "of its own"
