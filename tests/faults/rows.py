@@ -313,16 +313,14 @@ ROWS = (
     ),
 )
 
-# Faults that this driver does not inject, and where they are tried instead.
-NOT_HERE = {
-    "F7": "a late worker: Molecule `replication`, missing_worker.yml",
-    "F12, F31": "full disks: Molecule `default`, full_disk.yml",
-    "F13": "a crash during the save: tests/trainer/task/test_saving.py, model/test_checkpoints.py",
-    "F15, F16, F29": "errors of programs, memory, data: "
-    "Molecule `inventories`, wrong_programs.yml; `replication`, data.yml",
-    "F18": "a killed deployment: tests/plugins/modules/test_content_release.py, test_python_environment.py",
-    "F20": "processes left over: every row",
-    "F22, F23": "clocks and damaged records: tests/psfleet/evidence",
-    "F25": "a release under a run: Molecule `default`, old_things.yml",
-    "F27": "a slow and lossy network: `make chaos`",
-}
+# Faults that this driver does not inject, and where they are tried instead:
+# F7, a late worker: Molecule `replication`, missing_worker.yml
+# F12, F31, full disks: Molecule `default`, full_disk.yml
+# F13, a crash during the save: tests/trainer/task/test_saving.py, tests/trainer/model/test_checkpoints.py
+# F15, F16, F29, errors of programs, memory, data: Molecule `inventories`, wrong_programs.yml; `replication`,
+#   data.yml
+# F18, a killed deployment: tests/plugins/modules/test_content_release.py, test_python_environment.py
+# F20, processes left over: every row
+# F22, F23, clocks and damaged records: tests/psfleet/evidence
+# F25, a release under a run: Molecule `default`, old_things.yml
+# F27, a slow and lossy network: `make chaos`
