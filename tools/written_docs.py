@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _TYPES = {int: "int", float: "float", bool: "bool", str: "str"}
 _WIDTH = 118
 _BAR = "\\|"  # in a cell of a table
+_LONGEST_CELL = 200
 
 
 def written(root: Path) -> dict[Path, str]:
@@ -128,8 +129,17 @@ def _json_default(of: Field[Any]) -> str:
 
 
 def _variables_table() -> str:
-    rows = ((f"`trainer_{name}`", f"`{_yaml(name)}`", _whole_meaning(name)) for name in RULES)
-    return _table(("variable", "default", "meaning"), rows)
+    """Return the table of the settings. What does not fit into a cell is in a list below it."""
+    cells = {name: _whole_meaning(name) for name in RULES}
+    more = []
+    for name, text in cells.items():
+        first, _, rest = text.partition(". ")
+        if len(text) > _LONGEST_CELL:
+            cells[name] = f"{first}."
+            more.append(f"- `trainer_{name}`: {rest}\n")
+    rows = ((f"`trainer_{name}`", f"`{_yaml(name)}`", text) for name, text in cells.items())
+    table = _table(("variable", "default", "meaning"), rows)
+    return "\n".join([table, "More about some of them:\n", "".join(more)])
 
 
 def _defaults() -> str:
