@@ -64,13 +64,13 @@ def loss_finite(findings: Findings, run: Run) -> Good:
     Card(
         Group.CONVERGENCE,
         holds=(
-            "the loss fell beyond its noise, or ended at its target; it also fell by "
-            "`minimum_loss_reduction` or to `target_loss`, if one is set"
+            "the loss fell beyond its noise or ended at its target, and it met `minimum_loss_reduction` or "
+            "`target_loss` if you set one"
         ),
-        fails="the loss did not, or rose beyond its noise",
+        fails="the loss did not fall so far, or it rose beyond its noise",
         unknown="there are too few records of steps, or the loss was at its target from the beginning",
         advice=LOOK_AT_THE_LOSS,
-        programs="if losses were recorded; `not_shown` names a loss that stayed level",
+        programs="if losses were recorded; if the loss only stayed level, `not_shown` says so",
     )
 )
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
@@ -123,8 +123,8 @@ def _check_user_goals(
     Card(
         Group.CONVERGENCE,
         holds=(
-            "the loss does not rise in the last third of the run, and was at its target in the last "
-            "`loss_patience`, also for each worker alone"
+            "the loss does not rise in the last third of the run; in the last `loss_patience` of the run it "
+            "was at its target, for each worker alone, too"
         ),
         fails="the loss rises beyond its noise, or was above its target",
         unknown="there are fewer than two losses, or a loss is not finite",
@@ -173,7 +173,7 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
 @check(
     Card(
         Group.CONVERGENCE,
-        holds="the evaluator's metrics of the final model on the test data reach its goals",
+        holds="the final model reaches its goals on the test data, by the evaluator's metrics",
         fails="a metric misses its goal",
         unknown=(
             "no goal is known; nobody evaluated the final model; a classifier is no better than one constant "

@@ -39,8 +39,8 @@ _OF_THE_LARGEST = 0.01
             "restore"
         ),
         unknown=(
-            "a client or the evaluator read no fingerprint, or clients read at different steps; nobody "
-            "recorded what a ps that restored alone had saved"
+            "a client or the evaluator did not read a fingerprint; clients read at different steps; the save "
+            "did not record the part of a ps that restored alone"
         ),
         advice=(
             "At the end the workers read different models: they do not all use the same parameter "
@@ -96,7 +96,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
         fails="the evaluator found something else, took part, or evaluated another checkpoint",
         unknown=(
             "the evaluator did not evaluate, or its records have no end or appear twice; the chief did not "
-            "evaluate or save; a client recorded no outputs"
+            "evaluate or save; a client did not record its outputs"
         ),
         advice=(
             "The evaluator must evaluate the last checkpoint on the chief's host: check that the "

@@ -21,7 +21,7 @@ _Measurement = tuple[float, float, float]  # loss, norm, fit
 @check(
     Card(
         Group.GRADIENTS,
-        holds="each worker's loss changes along its gradients as they predict",
+        holds="each worker's loss changes along its gradients as much as the gradients predict",
         fails="a worker's loss changes otherwise, or all its gradients were 0",
         unknown="a worker did not record tests of its gradients",
         advice=(

@@ -79,8 +79,8 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     Card(
         Group.RECORDS,
         holds=(
-            "the lead ended by itself with exit code 0, every other task did the same or was ended by a "
-            "playbook after the run, and each task left a log and recorded no failure"
+            "the lead ended by itself with exit code 0; every other task did the same, or a playbook ended "
+            "it after the run; each task left a log and recorded no failure"
         ),
         fails="a task failed, or the lead was ended",
         unknown="a task left no log, or nobody recorded how the task ended",

@@ -17,7 +17,10 @@ _FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
 @check(
     Card(
         Group.CONVERGENCE,
-        holds="the metrics at the highest global step, of each task's last process, are in range",
+        holds=(
+            "the metrics of the evaluation at the highest global step are in range; of each task, only the "
+            "last process counts"
+        ),
         fails="a metric is out of range",
         unknown="no task recorded an evaluation, or the evaluation lacks a metric of the goals",
         advice="The last evaluation misses training_evidence_goals: train longer, or ask for less.",

@@ -30,8 +30,8 @@ def was_observed(worker: TaskRecords) -> bool:
     Card(
         Group.SHARING,
         holds=(
-            "the workers train the same variables and move the same global step, by name and task; "
-            "`not_shown` lists variables that only some workers train"
+            "the workers train the same variables and move the same global step, under the same names on the "
+            "same tasks; `not_shown` lists variables that only some workers train"
         ),
         fails=(
             "a worker trains no variable that the lead trains on the same task, or moves another global step"
@@ -95,17 +95,19 @@ def unproven_sharing(run: Run) -> dict[str, str]:
     Card(
         Group.SHARING,
         holds=(
-            "each worker took a step, trained a variable that another worker trains, or computed in "
-            "another's steps (in-graph)"
+            "each worker took a step, trained a variable that another worker trains, or computed in another "
+            "worker's steps (in-graph)"
         ),
         fails="a worker did none of these",
-        unknown="steps that the worker may have taken are missing",
+        unknown="records of steps are missing, and the worker may have taken these steps",
         advice=(
             "A worker took no step: its log shows where it waited. Worker processes that only serve must "
             "compute for another worker, by the devices of its graph."
         ),
         models="",
-        programs="if a worker was seen to train, and another recorded no step, unless there is a coordinator",
+        programs=(
+            "if psfleet saw a worker train, another worker recorded no step, and there is no coordinator"
+        ),
     )
 )
 def workers_trained(findings: Findings, run: Run) -> Good:

@@ -106,8 +106,8 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     Card(
         Group.RECORDS,
         holds=(
-            "every worker had the model and the replication in `settings.json`, and in its last process all "
-            "other settings, except those that may differ by host; its steps have `push_every` batches"
+            "every worker had the model and the replication in `settings.json`; its last process had all "
+            "other settings, too, except those that may differ by host; its steps have `push_every` batches"
         ),
         fails="a worker had other settings, or recorded other batches",
         unknown="a worker did not record its settings",
@@ -162,13 +162,13 @@ def _batches_beside_settings(name: str, process: Process) -> list[str]:
     Card(
         Group.RECORDS,
         holds=(
-            "every worker, or as many as `training_run_success` asks, ended at the last step in "
-            "`settings.json`, or earlier because an evaluation met `stop_when`, and the global step reached "
-            "this end"
+            "every worker (or as many as `training_run_success` asks) ended at the last step in "
+            "`settings.json`, or earlier because an evaluation met `stop_when`; the global step reached that "
+            "step"
         ),
         fails=(
-            "a task's last process failed; a worker was stopped, or lost with its host; the last step was "
-            "another one; the run ended early, and no evaluation met `stop_when`"
+            "a task's last process failed; a worker was stopped, or was lost with its host; the last step "
+            "was another one; the run ended early, and no evaluation met `stop_when`"
         ),
         unknown="a task did not record its end",
         advice=f"{READ_THE_LOGS} To resume a run that was stopped: ansible-playbook train.yml -e run_id=ID.",

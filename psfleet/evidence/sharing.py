@@ -76,8 +76,8 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 @check(
     Card(
         Group.SHARING,
-        holds="of each two workers, one read the nonce of the other on the ps",
-        fails="two workers read no nonce of each other, or a worker read a nonce that is in no record",
+        holds="in each pair of workers, one read the other's nonce on the ps",
+        fails="two workers read no nonce of each other, or a worker read a nonce that no record has",
         unknown="a worker did not record which workers it met",
         advice=f"Workers did not find each other on the parameter servers. {DEPLOY}",
         programs="if psfleet observed its sessions",
@@ -258,7 +258,7 @@ def _steps_during(worker: TaskRecords) -> int:
 @check(
     Card(
         Group.SHARING,
-        holds="while each worker trained, the global step counted more gradients than this worker's own",
+        holds="while each worker trained, the global step counted gradients of other workers, too",
         fails="a worker moved the global step alone",
         unknown="a worker's steps are missing",
         advice=f"A worker moved the global step alone. {DEPLOY}",

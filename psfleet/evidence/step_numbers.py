@@ -12,10 +12,10 @@ from psfleet.evidence.task_records import Window
 @check(
     Card(
         Group.SHARING,
-        holds="each recorded step can have a global step of its own, out of those made during its window",
+        holds="each recorded step can be a different global step, among those of its record",
         fails=(
-            "in some range there are fewer global steps than recorded steps: each worker moved a global step "
-            "of its own"
+            "in some range the workers recorded more steps than there are global steps: each worker moved a "
+            "global step of its own"
         ),
         unknown="never",
         advice=(

@@ -95,10 +95,10 @@ class _Comparison(NamedTuple):
     Card(
         Group.SHARING,
         holds=(
-            "while each worker trained, the others recorded as many steps as moved the global step beyond "
-            "this worker's own"
+            "while each worker trained, the global step moved by this worker's steps and by the steps that "
+            "the others recorded"
         ),
-        fails="the others recorded more steps or fewer",
+        fails="the global step moved by more or fewer steps",
         unknown="a worker's records are incomplete",
         advice=f"The global step moved further than the workers' records account for. {TRAIN_ANEW}",
     )
