@@ -12,7 +12,7 @@ from psfleet.evidence.task_records import Window
 @check(
     Card(
         Group.SHARING,
-        holds="each recorded step can be a different global step, among those of its record",
+        holds="each recorded step can get a global step of its own, among those that its record covers",
         fails=(
             "in some range the workers recorded more steps than there are global steps: each worker moved a "
             "global step of its own"
