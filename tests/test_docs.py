@@ -11,6 +11,7 @@ import yaml
 from psfleet.inventory.variables import HOST_VARIABLES
 from psfleet.watch import doctor_findings
 from tests.repository import ROOT
+from tools.written_docs import LONGEST_CELL
 from trainer import metrics
 from trainer.contract import exit_codes, records
 
@@ -83,6 +84,13 @@ def test_each_row_of_the_features_table_is_short_and_links_to_a_page() -> None:
     for row in rows(TEXTS["docs/features.md"]):
         assert re.search(r"\]\([^)]+\.md", row[2]), row[0]
         assert all(len(re.sub(r"\]\([^)]*\)", "", cell).split()) <= 25 for cell in row), row[0]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_table_has_values_and_no_prose(page: str) -> None:
+    """A cell has at most 200 characters, as a reader sees it: without the targets of its links."""
+    cells = [re.sub(r"\]\([^)]*\)", "]", cell) for row in rows(TEXTS[page]) for cell in row]
+    assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
 
 
 def test_every_named_path_and_page_exists() -> None:

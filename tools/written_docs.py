@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _TYPES = {int: "int", float: "float", bool: "bool", str: "str"}
 _WIDTH = 118
 _BAR = "\\|"  # in a cell of a table
-_LONGEST_CELL = 200
+LONGEST_CELL = 200
 
 
 def written(root: Path) -> dict[Path, str]:
@@ -134,7 +134,7 @@ def _variables_table() -> str:
     more = []
     for name, text in cells.items():
         first, _, rest = text.partition(". ")
-        if len(text) > _LONGEST_CELL:
+        if len(text) > LONGEST_CELL:
             cells[name] = f"{first}."
             more.append(f"- `trainer_{name}`: {rest}\n")
     rows = ((f"`trainer_{name}`", f"`{_yaml(name)}`", text) for name, text in cells.items())
