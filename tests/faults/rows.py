@@ -315,7 +315,7 @@ ROWS = (
 
 # Faults that this driver does not inject, and where they are tried instead:
 # F7, a late worker: Molecule `replication`, missing_worker.yml
-# F12, F31, full disks: Molecule `default`, full_disk.yml
+# F12, F31, full disks: Molecule `upkeep`, full_disk.yml
 # F13, a crash during the save: tests/trainer/task/test_saving.py, tests/trainer/model/test_checkpoints.py
 # F15, F16, F29, errors of programs, memory, data: Molecule `inventories`, wrong_programs.yml; `replication`,
 #   data.yml
