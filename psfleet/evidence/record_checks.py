@@ -25,7 +25,8 @@ _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "ex
 @check(
     Card(
         Group.RECORDS,
-        holds="every task left readable records of this run, without a gap in its local steps",
+        holds="each task of a model left readable records of this run, and no task's local steps have a gap; a "
+        "program's task may leave none",
         fails=(
             "a file has records of another run, of another task, or of no task of the run; local steps are "
             "counted twice; a task finished after fewer steps than it recorded"
