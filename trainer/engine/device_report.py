@@ -33,6 +33,7 @@ _SCOPES = {
     "Adam": OPTIMIZER,
     "Adagrad": OPTIMIZER,
     "Momentum": OPTIMIZER,
+    "Ftrl": OPTIMIZER,
     "psfleet": LEDGER,
     "wire": TRANSFERS,
 }

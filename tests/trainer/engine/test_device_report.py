@@ -121,6 +121,7 @@ def test_an_addition_that_tensorflow_merged_is_counted_on_the_device_that_ran_it
         ("GradientDescent/update_a/ResourceApplyGradientDescent", "ResourceApply", ["a"], "optimizer"),
         ("Momentum/update_a/ResourceApplyMomentum", "ResourceApply", ["a"], "optimizer"),
         ("Adagrad_1/update_a/ResourceApplyAdagrad", "ResourceApply", ["a"], "optimizer"),
+        ("Ftrl/update_a/ResourceApplyFtrl", "ResourceApplyFtrl", ["a"], "optimizer"),
         ("wire_3/concat", "ConcatV2", ["a"], "transfers"),
         ("MutexV2", "MutexV2", [], "aggregation"),
         ("aggregation_1/AddN", "AddN", ["a"], "aggregation"),
