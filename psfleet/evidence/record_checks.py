@@ -25,8 +25,10 @@ _JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "ex
 @check(
     Card(
         Group.RECORDS,
-        holds="each task of a model left readable records of this run, and no task's local steps have a gap; a "
-        "program's task may leave none",
+        holds=(
+            "each task of a model left readable records of this run, and no task's local steps have a gap; a "
+            "program's task may leave none"
+        ),
         fails=(
             "a file has records of another run, of another task, or of no task of the run; local steps are "
             "counted twice; a task finished after fewer steps than it recorded"
@@ -200,9 +202,9 @@ def ended_well(findings: Findings, run: Run) -> Good:
     findings.wrong += together(failures)
     check_early_end(run, findings)
     last_step, early = run.last_step, early_end_of(run)
-    wanted = run.training.get("steps")
-    may_differ = has_ended_early(run) and type(wanted) is int and last_step is not None and last_step < wanted
-    if last_step is not None and type(wanted) is int and wanted != last_step and not may_differ:
+    wanted = run.steps_requested
+    may_differ = has_ended_early(run) and wanted is not None and last_step is not None and last_step < wanted
+    if last_step is not None and wanted not in {None, last_step} and not may_differ:
         findings.wrong.append(f"the run was to end at global step {last_step}, its settings ask for {wanted}")
     if last_step is not None and run.global_steps < last_step:
         findings.wrong.append(f"the run ended at global step {run.global_steps} of {last_step}")

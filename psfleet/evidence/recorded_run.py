@@ -11,7 +11,9 @@ from psfleet.evidence.task_records import Process, TaskRecords, Window
 from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, Record
+from trainer.contract.rules import SettingsError
 from trainer.contract.run_tasks import SERVER, RunTask
+from trainer.contract.settings import TrainingSettings
 from trainer.contract.task_names import CHIEF
 
 
@@ -159,6 +161,24 @@ class Run:
         """The global step at which the run was to end, by the chief's `finished`."""
         is_recorded = self.final is not None and "last_step" in self.final.fields
         return self.final.integer("last_step") if self.final and is_recorded else None
+
+    @cached_property
+    def steps_requested(self) -> int | None:
+        """The global step at which the settings ask the run to end; None if that is not known.
+
+        With `epochs`, it depends on the number of examples in the chief's `finished`.
+        """
+        if not self.training.get("epochs"):
+            steps = self.training.get("steps")
+            return steps if type(steps) is int else None
+        if self.final is None or "train_examples" not in self.final.fields:
+            return None
+        try:
+            settings = TrainingSettings.from_mapping(self.training)
+        except SettingsError:
+            return None
+        workers = sum(task.job == "worker" for task in self.expected)
+        return settings.last_step(workers, self.final.integer("train_examples"))
 
     @cached_property
     def contributions(self) -> Mapping[str, int]:

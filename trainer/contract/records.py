@@ -88,6 +88,7 @@ OPTIONAL = {
     # A program's tasks may omit fields that a built-in model's tasks must have; the kinds are the same.
     "finished": _fields(
         "fingerprint:str fingerprint_step:int sample_outputs:numbers gradients_seen:int gradients_of_zero:int"
+        " train_examples:int"
     )
     | _FINISHED_WORKER
     | _FINISHED_CHIEF,

@@ -3,6 +3,7 @@
 Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -265,6 +266,14 @@ class TrainingSettings:
     def examples_in_a_step(self, workers: int) -> int:
         """Return the examples of a global step, where so many workers learn with batches of this size."""
         return self.batch_size * self.push_every * self.gradients_in_a_step(workers)
+
+    def last_step(self, workers: int, examples: int) -> int:
+        """Return the run's last global step: `steps`, or the global steps for `epochs` over the examples.
+
+        An asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
+        worker whose gradients go into it. All batches are assumed to have this task's size.
+        """
+        return math.ceil(self.epochs * examples / self.examples_in_a_step(workers)) or self.steps
 
     @property
     def steps_of_a_pull(self) -> int:

@@ -42,7 +42,7 @@ class Steps(CountedSteps):
         # When the last step was counted, if a session was lost since.
         self._still_since: float | None = None
         self._counted_at = time.monotonic()
-        self.last_step = 0
+        self.last_step, self.train_examples = 0, len(graph.data.train)
         # Whether the chief has ended the run before its last step.
         self.end_early = False
         self.session: TrainingSession | None = None

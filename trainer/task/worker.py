@@ -76,7 +76,8 @@ class _Worker:
         graph = call_within(math.inf, self._load, self._task.progress.report_if_due)
         self.chief = Chief(self._task, graph) if self._task.cluster.is_chief else None
         self.steps = steps = Steps(self._task, graph, self.chief)
-        note = worker_note(self._task, _last_step(self._task, len(graph.data.train)))
+        last_step = self._task.settings.last_step(self._task.cluster.workers, len(graph.data.train))
+        note = worker_note(self._task, last_step)
         prepare = self.chief.prepare if self.chief else None
         losses, steps_at_loss = 0, -1
         while True:
@@ -281,6 +282,8 @@ class _Worker:
         if self._task.cluster.is_chief:
             fields["contributions"] = steps.contributions() if steps else {}
             fields["last_step"] = steps.last_step if steps else 0
+            # With epochs, the last step depends on it.
+            fields |= {"train_examples": steps.train_examples} if steps else {}
         self._task.records.write("finished", fields)
 
     def _record_failure(self, code: int, reason: str) -> None:
@@ -299,14 +302,3 @@ class _Worker:
         steps.print_totals()
         own = f"Steps of this worker: {steps.local_step}, global step: {steps.global_step}"
         say(f"Training finished: {why}. {own}")
-
-
-def _last_step(task: RunningTask, examples: int) -> int:
-    """Return the run's last global step: `steps`, or the number of steps for `epochs`.
-
-    An asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
-    worker whose gradients go into it. All batches are assumed to have the chief's size.
-    """
-    settings = task.settings
-    of_a_step = settings.examples_in_a_step(task.cluster.workers)
-    return math.ceil(settings.epochs * examples / of_a_step) or settings.steps
