@@ -76,7 +76,8 @@ class Chief:
             fingerprint = self._restore(session, checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-            holds = {"fingerprint": fingerprint, "contributions": contributions_in(checkpoint)}
+            holds = {"fingerprint": fingerprint} if fingerprint else {}
+            fields["contributions"] = contributions_in(checkpoint)
             self._task.records.write("restored", {**read, **holds, **fields})
             # The last checkpoint of a run that has ended early says so: such a run is over.
             if self._task.settings.stop_when and is_of_the_end(checkpoint):
@@ -109,22 +110,23 @@ class Chief:
         return global_step
 
     def _restore(self, session: TrainingSession, checkpoint: Checkpoint) -> str:
-        """Restore a checkpoint; return the fingerprint of what the ps hold then.
+        """Restore a checkpoint; return the fingerprint of what the ps hold then, "" if nobody could read it.
 
-        With another number of ps, the optimizer may have other variables; then it is the checkpoint's.
+        With another number of ps, the optimizer may have other variables than the checkpoint: then the two
+        fingerprints cannot be compared, and it is "".
         """
-        saved, held = checkpoint.fingerprint, ""
+        held = ""
         names = {*checkpoint.values, *(table.rows.table for table in checkpoint.tables)}
         are_same = {name_of(variable) for variable in self._graph.variables} == names
         # A push that a worker had begun before may arrive after the values.
         for _ in range(_RESTORES):
             session.restore(checkpoint)
             self.saver.tables.restore(session.session, checkpoint)
-            read = session.fingerprint() if are_same else (saved, checkpoint.global_step)
+            read = session.fingerprint() if are_same else None
             held = read[0] if read else ""
-            if held == saved:
+            if not are_same or held == checkpoint.fingerprint:
                 break
-        return held or saved
+        return held
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
         """Take over the gathered tasks; return the session that set the variables, to take steps with it."""

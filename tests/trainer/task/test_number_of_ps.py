@@ -46,6 +46,8 @@ def test_a_run_resumes_with_another_number_of_ps(
         _go_on_from(saved, cluster)
         cluster.assert_one_fingerprint("worker0", *(["worker1"] if replication != "in_graph" else []))
         again = _saved(cluster, "restored")
+        # The checkpoint has Adam's numbers for another number of ps: fingerprints cannot be compared.
+        assert "fingerprint" not in cluster.records("worker0", "restored")[-1].fields
         assert [name for name in SHAPES if (again.values[name] != saved.values[name]).any()] == []
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert evaluator.main([str(tmp_path / "worker0")]) == FINISHED
