@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -21,11 +22,12 @@ from psfleet.evidence.card import ALWAYS, CARDS, Card, Group, checks_of
 from psfleet.run.settings_file import RunSettings
 from tools import host_answers_schema, plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
+from trainer.contract.model_card import NEITHER
+from trainer.contract.model_card import Card as ModelCard
+from trainer.contract.model_files import MODELS, read_card
 from trainer.contract.rules import BOOLEAN
 from trainer.contract.run_program import RunProgram
 from trainer.contract.settings import (
-    MODELS,
-    OPTIMIZERS,
     PER_HOST,
     RULES,
     TrainingSettings,
@@ -51,7 +53,11 @@ def written(root: Path) -> dict[Path, str]:
             "fields of settings.json": "\n" + _fields_table(RunSettings),
         },
         "docs/verdict.md": {"checks": "\n" + _checks()},
-        "docs/models.md": {"models": "\n" + _models_table(root / "trainer" / "model" / "models")},
+        "docs/models.md": {
+            "models": "\n" + _models_table(root),
+            "goals": "\n" + _goals_table(root),
+            "fields of a card": "\n" + _fields_table(ModelCard),
+        },
         "roles/trainer/README.md": {"training settings": "\n" + _variables_table()},
         "roles/trainer/defaults/main.yml": {"training settings": _defaults()},
         "roles/trainer/meta/argument_specs.yml": {"training settings": _argument_specs()},
@@ -168,7 +174,13 @@ def _whole_meaning(name: str) -> str:
     expected = RULES[name].expected
     sentences = [meaning(name)]
     sentences += [] if RULES[name] is BOOLEAN else [f"{expected[0].upper()}{expected[1:]}."]
+    sentences += [f"Of the models {', '.join(map(_code, of))}."] if (of := _models_with(name)) else []
     return " ".join([*sentences, *(["May differ by host."] if name in PER_HOST else [])])
+
+
+def _models_with(setting: str) -> list[str]:
+    """Return the models that use a setting, if not every model does."""
+    return [name for name, card in _cards(ROOT).items() if setting in card.settings]
 
 
 def _yaml(name: str) -> str:
@@ -178,33 +190,79 @@ def _yaml(name: str) -> str:
     return json.dumps(text) if is_text and yaml.safe_load(text) != text else text
 
 
-def _models_table(folder: Path) -> str:
-    sources = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODELS}
-    rows = ((f"`{name}`", *_model_cells(source)) for name, source in sources.items())
-    return _table(("model", "learns", "optimizer and learning rate, the default first"), rows)
+def _models_table(root: Path) -> str:
+    rows = (
+        (f"`{name}`", _learns(root, name), _rates(card), ", ".join(map(_code, card.settings)))
+        for name, card in _cards(root).items()
+    )
+    heading = ("model", "learns", "optimizer and learning rate, the default first", "its settings")
+    return _table(heading, rows)
 
 
-def _model_cells(source: str) -> tuple[str, str]:
-    """Return what a model learns, and its learning rates, the default first, from the text of its file."""
-    module = ast.parse(source)
-    learns = (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
-    nodes = [*ast.walk(module)]
-    rates = next(filter(None, map(_rates, nodes)), {})
-    told = ", ".join(f"`{optimizer}` {rate:g}" for optimizer, rate in rates.items())
-    if any(isinstance(node, ast.keyword) and node.arg == "rates_per_gradient" for node in nodes):
-        told += "; `sgd` and `momentum` for each gradient in a step"
-    return learns, told
+def _goals_table(root: Path) -> str:
+    rows = (
+        (
+            f"`{name}`",
+            ", ".join(map(_metric, card.metrics.items())),
+            "; ".join(f"`{metric}` {_goal(goal)}" for metric, goal in card.goals.items()),
+            _target_loss(card),
+        )
+        for name, card in _cards(root).items()
+    )
+    return _table(
+        ("model", "metrics, and which are better", "goals of the final model", "training loss"), rows
+    )
 
 
-def _rates(node: ast.AST) -> dict[str, float]:
-    """Return the learning rates where a node is a dictionary of them, else nothing."""
-    if not isinstance(node, ast.Dict):
-        return {}
-    try:
-        values: dict[Any, Any] = ast.literal_eval(node)
-    except ValueError:
-        return {}
-    return values if values.keys() <= {*OPTIMIZERS} else {}
+@cache
+def _cards(root: Path) -> dict[str, ModelCard]:
+    return {name: read_card(_model_file(root, name)) for name in MODELS}
+
+
+def _model_file(root: Path, name: str) -> Path:
+    return root / "trainer" / "model" / "models" / f"{name}.py"
+
+
+def _learns(root: Path, name: str) -> str:
+    """Return the first paragraph of a model's file."""
+    module = ast.parse(_model_file(root, name).read_text(encoding="utf-8"))
+    return (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _rates(card: ModelCard) -> str:
+    rates = ", ".join(f"`{optimizer}` {rate:g}" for optimizer, rate in card.learning_rates.items())
+    return f"{rates}; `sgd` and `momentum` for each gradient in a step" if card.rates_per_gradient else rates
+
+
+def _metric(metric: tuple[str, str]) -> str:
+    name, better = metric
+    return f"`{name}`" if better == NEITHER else f"`{name}` ({better})"
+
+
+def _goal(goal: Mapping[str, Any]) -> str:
+    """Return the range of a goal on a model's card, in words."""
+    if "target" in goal:
+        return f"{goal['target']:g} +- {goal['tolerance']:g}"
+    words = {"minimum": "at least", "maximum": "at most"}
+    return " and ".join(f"{of} {_beside_level(goal, bound)}" for bound, of in words.items() if bound in goal)
+
+
+def _beside_level(goal: Mapping[str, Any], bound: str) -> str:
+    value = goal[bound]
+    if "level" not in goal:
+        return f"{value:g}"
+    return f"{abs(value):g} {'below' if value < 0 else 'above'} `{goal['level']}`"
+
+
+def _target_loss(card: ModelCard) -> str:
+    target = card.target_loss
+    if target is None:
+        return "no target"
+    return f"at most {_beside_level(target, 'maximum') if isinstance(target, Mapping) else f'{target:g}'}"
+
+
+def _code(name: str) -> str:
+    return f"`{name}`"
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from benchmarks.tables import COUNT, FILE, NUMBERS, TESTED, WIDTH
 from trainer.contract.settings import TrainingSettings
 from trainer.model import scores
 from trainer.model.data import Data, Examples
-from trainer.model.models import wide_deep
+from trainer.model.models import REGISTRY
 from trainer.model.models._digits import weights_and_biases
 from trainer.model.models.model import ModelContext, Outputs, Table, Values, Variables
 
@@ -78,7 +78,7 @@ def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
 
 # It has the name of a model of the trainer, which knows no others; that model is not measured.
 MODEL = replace(
-    wide_deep.MODEL,
+    REGISTRY["wide_deep"],
     load=load,
     tables=tables,
     create_variables=create_variables,

@@ -78,7 +78,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
 
     The loss of a user's program has no known goal: one that stays level contradicts nothing.
     """
-    target = settings.target_loss_of(run.model, metrics_of(last_evaluation(run)))
+    target = settings.target_loss_of(run.card, metrics_of(last_evaluation(run)))
     first, last = smoothed_loss(run)
     went = f"from {first:.4g} to {last:.4g}"
     evidence: dict[str, object] = {"first": first, "last": last, "target_loss": target}
@@ -138,7 +138,7 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     at the target if every median over the last `loss_patience` of the windows is at most the target.
     """
     losses = losses_of(run)
-    target = settings.target_loss_of(run.model, metrics_of(last_evaluation(run)))
+    target = settings.target_loss_of(run.card, metrics_of(last_evaluation(run)))
     if len(losses) < 2 or not all(math.isfinite(loss) for _, loss in losses):
         findings.lacking.append("there are too few finite losses to judge")
         return "", {}
@@ -189,7 +189,7 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
     chief's.
     """
     evaluated, good = last_evaluation(run), ""
-    goals = settings.goals_of(run.model, metrics_of(evaluated))
+    goals = settings.goals_of(run.card, metrics_of(evaluated))
     if not goals:
         findings.lacking.append(
             f"no goal is known for model {run.model!r}; training_evidence_goals can name one"

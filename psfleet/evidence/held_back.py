@@ -23,7 +23,6 @@ from psfleet.evidence.time_spent import (
     use_of_ps,
     waiting_for_workers,
 )
-from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import counted, first_of
 
 # A cause below this share is not worth a change: without it the run would be less than 1.25 times as fast.
@@ -249,7 +248,7 @@ def _against_bytes(run: Run) -> str:
     ways = []
     if run.training.get("wire_dtype") != "bfloat16":
         ways.append("trainer_wire_dtype: bfloat16 halves the bytes")
-    if run.training.get("push_every") == 1 and run.training.get("model") not in TABLE_MODELS:
+    if run.training.get("push_every") == 1 and not (run.card and run.card.needs_tables):
         ways.append("trainer_push_every: 4 to 8 moves so many times fewer bytes, but needs more examples")
     ways.append("a larger trainer_batch_size: fewer bytes for an example")
     return ", or ".join(ways[:2])

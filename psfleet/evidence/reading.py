@@ -26,6 +26,14 @@ from trainer.contract.settings import TrainingSettings
 from trainer.contract.task_names import CHIEF
 
 _EVENTS = "events"
+# Thresholds that older runs noted. Now each model has its goals on its card.
+_OLDER_THRESHOLDS = {
+    "target_accuracy",
+    "weight_tolerance",
+    "bias_tolerance",
+    "error_tolerance",
+    "auc_tolerance",
+}
 # The readable records of a task, and descriptions of its unreadable parts.
 _File = tuple[list[Record], tuple[str, ...]]
 # A record has about 450 bytes. These limits suffice for a task that trains for six weeks, and for all tasks
@@ -110,7 +118,9 @@ def read_settings(folder: Path) -> EvidenceSettings:
     try:
         if "evidence" in problems:
             raise ValueError(problems["evidence"])
-        return EvidenceSettings.from_mapping(asked.evidence or {}, "evidence.")
+        noted = asked.evidence or {}
+        known = {name: noted[name] for name in noted if name not in _OLDER_THRESHOLDS}
+        return EvidenceSettings.from_mapping(known, "evidence.")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

@@ -9,6 +9,8 @@ from psfleet.evidence.endings import Ending
 from psfleet.evidence.replication_rules import ReplicationRules
 from psfleet.evidence.task_records import Process, TaskRecords, Window
 from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
+from trainer.contract.model_card import Card
+from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, Record
 from trainer.contract.rules import SettingsError
@@ -220,6 +222,13 @@ class Run:
             if "model" in settings:
                 return str(settings["model"])
         return str(self.training.get("model") or "")
+
+    @cached_property
+    def card(self) -> Card | None:
+        """The card of the model in settings.json, or else by the chief; None if it is not known."""
+        return (
+            None if self.program is not None else built_in_card(str(self.training.get("model") or self.model))
+        )
 
     def of_job(self, job: str) -> tuple[TaskRecords, ...]:
         """Return the run's tasks of a job by index, even without records."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from trainer.contract.model_card import Card
 from trainer.contract.rules import (
     Rule,
     SettingProblem,
@@ -18,20 +19,6 @@ from trainer.contract.rules import (
     to_number,
     to_text,
 )
-from trainer.contract.table_models import TABLE_MODELS
-
-# The loss that a run of a model must reach.
-_TARGET_LOSSES = {
-    "linear": 0.2,  # the noise on y has a standard deviation of 0.33, so no line has a lower loss than 0.11
-    # A model of the target accuracy has a loss of about 0.35, or slightly more if it is never confident.
-    "mnist_mlp": 0.5,
-    "cnn": 0.5,
-    "placement_demo": 0.01,  # without noise it goes to 0
-    "partition": 0.01,  # the noise on y has a standard deviation of 0.01
-}
-# How far the training loss of clicks may be above the log loss that can be reached on the test examples:
-# half of what lies between this and a model that knows nothing, because a batch's loss is noisy.
-_LOG_LOSS_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -77,9 +64,20 @@ class Goal:
     of_each: str = ""
 
     @classmethod
-    def around(cls, metric: str, target: float, tolerance: float) -> "Goal":
-        """Return the goal to be at most `tolerance` away from `target`."""
-        return cls(metric, Range(target - tolerance, target + tolerance), f"{target:g} +- {tolerance:g}")
+    def of_card(cls, metric: str, content: Mapping[str, Any], metrics: Mapping[str, float]) -> "Goal | None":
+        """Return a metric's goal on a model's card; None if the metrics lack the level of the goal."""
+        of_each = content.get("of_each", "")
+        if "target" in content:
+            target, tolerance = content["target"], content["tolerance"]
+            around = Range(target - tolerance, target + tolerance)
+            return cls(metric, around, f"{target:g} +- {tolerance:g}", of_each)
+        bounds = {name: content[name] for name in ("minimum", "maximum") if name in content}
+        if "level" not in content:
+            return cls(metric, Range(**bounds), of_each=of_each)
+        if (level := metrics.get(content["level"])) is None:
+            return None
+        wanted = Range(**{name: level + bound for name, bound in bounds.items()})
+        return cls(metric, wanted, f"{wanted}: so many examples let a model reach {level:.4f}", of_each)
 
     def missed_by(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
         """Return the workers that miss the goal alone, such as ("worker1",), if there are such metrics."""
@@ -176,11 +174,6 @@ class EvidenceSettings:
     minimum_loss_reduction: float = setting(0, _PART)
     target_loss: float | None = setting(None, or_null(_AMOUNT))
     loss_patience: float = setting(0.1, _PART)
-    target_accuracy: float = setting(0.9, _PART)
-    weight_tolerance: float = setting(0.2, _AMOUNT)
-    bias_tolerance: float = setting(0.2, _AMOUNT)
-    error_tolerance: float = setting(0.05, _AMOUNT)
-    auc_tolerance: float = setting(0.03, _AMOUNT)
     # A few thousand bytes prove nothing: the launcher's probes of other tasks' ports, of about 330 bytes
     # each, must not pass for an exchange.
     minimum_exchanged_bytes: float = setting(65536, _AMOUNT)
@@ -208,35 +201,21 @@ class EvidenceSettings:
             ],
         }
 
-    def goals_of(self, model: str, metrics: Mapping[str, float]) -> tuple[Goal, ...]:
-        """Return the goals of this model and the user's own; empty if there are none.
+    def goals_of(self, card: Card | None, metrics: Mapping[str, float]) -> tuple[Goal, ...]:
+        """Return the goals on a model's card and the user's own; empty if there are none.
 
-        What can be reached is among the metrics, if it is known.
+        The levels that goals of the card count from are among the metrics, if they are known.
         """
-        accurate = Goal("accuracy", Range(minimum=self.target_accuracy))
-        exact = Range(maximum=self.error_tolerance)
-        known: dict[str, tuple[Goal, ...]] = {
-            "linear": (
-                Goal.around("weight", 2.0, self.weight_tolerance),
-                Goal.around("bias", 10.0, self.bias_tolerance),
-            ),
-            "mnist_mlp": (accurate,),
-            "cnn": (accurate,),
-            # The entries of the matrix and the offset approach known values.
-            "placement_demo": (Goal("largest_error", exact),),
-            # A weight that no worker trained is off by at least 1.
-            "partition": (Goal("largest_error", exact, of_each="error_of_"),),
-        }
-        if (reachable := metrics.get("reachable_auc")) is not None:
-            least = Range(minimum=reachable - self.auc_tolerance)
-            words = f"{least}: so many examples let a model reach {reachable:.4f}"
-            known |= dict.fromkeys(TABLE_MODELS, (Goal("auc", least, words),))
-        own = [goal for goal in known.get(model, ()) if goal.metric not in self.goals]
-        return (*own, *self.goals.values())
+        content = card.goals if card else {}
+        of_card = (
+            Goal.of_card(name, goal, metrics) for name, goal in content.items() if name not in self.goals
+        )
+        return (*filter(None, of_card), *self.goals.values())
 
-    def target_loss_of(self, model: str, metrics: Mapping[str, float]) -> float | None:
-        """Return the loss that a run must reach: the user's, or else the model's own; None if neither."""
-        if self.target_loss is not None:
-            return self.target_loss
-        reachable = metrics.get("reachable_log_loss") if model in TABLE_MODELS else None
-        return _TARGET_LOSSES.get(model) if reachable is None else reachable + _LOG_LOSS_TOLERANCE
+    def target_loss_of(self, card: Card | None, metrics: Mapping[str, float]) -> float | None:
+        """Return the loss that a run must reach: the user's, or else that on the card; None if neither."""
+        target = card.target_loss if card and self.target_loss is None else self.target_loss
+        if not isinstance(target, Mapping):
+            return target
+        level = metrics.get(target["level"])
+        return None if level is None else level + target["maximum"]

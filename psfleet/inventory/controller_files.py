@@ -9,6 +9,7 @@ from plugins.module_utils.content_directory import content_files, content_hash
 from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
 from trainer.contract.data_files import first_problem
+from trainer.contract.model_card import Card
 from trainer.contract.rules import as_given
 
 PROGRAM_MEGABYTES = 100
@@ -46,12 +47,12 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
 
 
 def data_source(
-    values: Mapping[str, Any], hosts: Sequence[str], model: str = ""
+    values: Mapping[str, Any], hosts: Sequence[str], card: Card | None = None
 ) -> tuple[str, list[InventoryProblem]]:
     """Return the absolute path of the data that deploy.yml carries ("" for none), and its problems.
 
     `values` holds the cluster's converted variables without the refused ones; `hosts` are the hosts that have
-    them. The first rows are what the built-in `model` reads; a program has none, and reads what it likes.
+    them. The first rows must be what the `card` says that the model reads; a program reads what it likes.
     """
     if not values.get("trainer_data_source"):
         return "", []
@@ -64,8 +65,8 @@ def data_source(
     elif not (any(source.iterdir()) if source.is_dir() else source.stat().st_size):
         found = "which is empty"
     expected = "a file or folder on this machine, with something in it"
-    if not found and (problem := first_problem(model, source)):
-        found, expected = f"and {model} cannot train on it: {problem}", ""
+    if not found and card and (problem := first_problem(card.data, source)):
+        found, expected = f"and {values['trainer_model']} cannot train on it: {problem}", ""
     findings = [("trainer_data_source", found, expected)] if found else []
     return str(source), _problems(findings, values, hosts)
 

@@ -15,6 +15,8 @@ from psfleet.inventory.placement import Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
+from trainer.contract.model_card import CLICKS
+from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
 from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
@@ -24,7 +26,6 @@ from trainer.contract.settings import (
     TrainingSettings,
     replication_problems,
 )
-from trainer.contract.table_models import TABLE_MODELS
 from trainer.host.wording import cut, first_of, grouped
 
 # The folders that the sandbox of the units hides from them.
@@ -157,14 +158,14 @@ def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[Inve
         yield InventoryProblem(what, SUCCESS, hosts)
     for setting, what in replication_problems(settings, workers, PREFIX).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
-    # In the model `partition`, each worker has its own part.
-    if settings.get("model") == "partition" and settings.get("replication") == "local":
-        what = "trainer_model is 'partition' with trainer_replication 'local', where worker 0 is alone"
-        what = f"{what} with its part; expected another replication, or another model"
+    card = built_in_card(str(settings.get("model")))
+    if card and card.own_parts and settings.get("replication") == "local":
+        what = f"trainer_model is {settings['model']!r} with trainer_replication 'local', where worker 0 is"
+        what = f"{what} alone with its part; expected another replication, or another model"
         yield InventoryProblem(what, "trainer_replication", hosts)
-    if settings.get("model") == "partition" and settings.get("shard_data"):
-        what = "trainer_shard_data is true with trainer_model 'partition', which gives each worker its own"
-        yield InventoryProblem(f"{what} examples; expected false", "trainer_shard_data", hosts)
+    if card and card.own_parts and settings.get("shard_data"):
+        what = f"trainer_shard_data is true with trainer_model {settings['model']!r}, which gives each worker"
+        yield InventoryProblem(f"{what} its own examples; expected false", "trainer_shard_data", hosts)
 
 
 def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[InventoryProblem]:
@@ -184,9 +185,7 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
     without = tuple(
         host
         for host, directory in own
-        if not directory
-        and values[host].get("trainer_model") in TABLE_MODELS
-        and values[host].get("trainer_existing_servers")
+        if not directory and _reads_clicks(values[host]) and values[host].get("trainer_existing_servers")
     )
     if without:
         what = f"trainer_existing_servers is true, and {named(without)} has no trainer_data_dir"
@@ -198,6 +197,11 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
             what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"
             what = f"{what}, because trainer_data_source is carried there once"
             yield InventoryProblem(what, "trainer_worker_tasks", (host,))
+
+
+def _reads_clicks(values: Mapping[str, Any]) -> bool:
+    card = built_in_card(str(values.get("trainer_model")))
+    return card is not None and card.data == CLICKS
 
 
 def _argument_problems(

@@ -107,7 +107,7 @@ def _evaluations(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
     ends = {condition.metric: condition.bound} if condition else {}
     goals = {
         goal.metric: [bound for bound in (goal.range.minimum, goal.range.maximum) if bound is not None]
-        for goal in verdict.settings.goals_of(run.model, verdict.figures["metrics"])
+        for goal in verdict.settings.goals_of(run.card, verdict.figures["metrics"])
     }
     first = [name for name in (*ends, *goals) if name in lines]
     drawn = [lines[name] for name in dict.fromkeys([*first, *sorted(lines)])][:_METRICS_DRAWN]

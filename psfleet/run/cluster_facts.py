@@ -12,6 +12,7 @@ from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.held_tables import held_on_hosts
 from psfleet.run.settings import run_program, run_settings
+from trainer.contract.model_files import built_in_card
 from trainer.host.wording import grouped
 
 # The trainer variables that other roles need, as the fact `cluster_paths`.
@@ -27,8 +28,8 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]
     programs = [program for program, _ in read]
-    model = "" if programs else str(values.get(PREFIX + "model", ""))
-    data, data_problems = data_source(values, hosts, model)
+    card = None if programs else built_in_card(str(values.get(PREFIX + "model")))
+    data, data_problems = data_source(values, hosts, card)
     problems = [*dict.fromkeys(problem for _, wrong in read for problem in wrong), *data_problems]
     try:
         plan, settings = read_inventory(inventory)

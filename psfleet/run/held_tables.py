@@ -7,6 +7,7 @@ from typing import Any
 from psfleet.inventory.problems import InventoryProblem
 from psfleet.run.folder import begun_settings
 from trainer.contract.json_files import read_object
+from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import held_bytes
@@ -25,7 +26,10 @@ def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, i
         return {}
     cluster = settings["cluster"]
     holding = (plan.chief,) if cluster["replication"] == "local" else plan.tasks_of("ps")
-    held = held_bytes(TrainingSettings.from_mapping(cluster).as_dict(), len(holding))
+    card = built_in_card(str(cluster["model"]))
+    if card is None:
+        return {}
+    held = held_bytes(card, TrainingSettings.from_mapping(cluster).as_dict(), len(holding))
     return {task.name: bytes_ for task, bytes_ in zip(holding, held, strict=False)}
 
 

@@ -13,7 +13,10 @@ from trainer.contract.exit_codes import FINISHED
 from trainer.contract.task_names import CHIEF
 from trainer.host.wording import counted, first_of
 
-_ONLY = "workers leave and join only an asynchronous run of a model, except partition and existing servers"
+_ONLY = (
+    "workers leave and join only an asynchronous run of a model without existing servers, whose workers have "
+    "no parts of their own"
+)
 
 # A task of a run (`tasks_of_run`), and the answers of hosts (host -> result of `trainer_tasks`).
 Task = Mapping[str, Any]

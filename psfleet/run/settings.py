@@ -6,6 +6,7 @@ from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
+from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
@@ -120,7 +121,8 @@ def resumed_settings(
 def can_resize(settings: Mapping[str, Any]) -> bool:
     """Return whether a run with these settings can go on with other numbers of ps and workers."""
     training = settings["cluster"]
-    is_shared = training.get("replication") in {"async", "sync"} and training.get("model") != "partition"
+    card = built_in_card(str(training.get("model")))
+    is_shared = training.get("replication") in {"async", "sync"} and not (card and card.own_parts)
     return is_shared and not settings.get("program")
 
 

@@ -111,7 +111,10 @@ def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
         f"{job}{index}" for job, index in sorted(was.keys() & now) if was[job, index] != now[job, index]
     ]:
         return f"{first_of(moved)} would change its host, and a task's records lie on one host"
-    other = "only an asynchronous or synchronous model, except partition, goes on with other tasks"
+    other = (
+        "only an asynchronous or synchronous model whose workers have no parts of their own goes on with "
+        "other tasks"
+    )
     return "" if folder.resizes else other
 
 

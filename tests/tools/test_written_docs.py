@@ -23,7 +23,13 @@ coefficients.
 
 It is new."""
 
-_LEARNING_RATES = {"adam": 0.25, "sgd": 1.0}
+CARD = {
+    "learning_rates": {"adam": 0.25, "sgd": 1.0},
+    "settings": ["hidden_units"],
+    "metrics": {"loss": "lower", "slope": "neither"},
+    "goals": {"loss": {"minimum": 0, "maximum": 0.5}},
+    "target_loss": 0.75,
+}
 '''
 
 
@@ -99,8 +105,15 @@ def test_a_new_model_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:
     assert "One of cnn, dlrm, linear, mnist_mlp, parabola, partition, placement_demo, wide_deep. |" in (
         copy / "roles/trainer/README.md"
     ).read_text(encoding="utf-8")
-    row = "| `parabola` | A parabola, by its coefficients. | `adam` 0.25, `sgd` 1 |\n"
-    assert row in (copy / "docs/models.md").read_text(encoding="utf-8")
+    page = (copy / "docs/models.md").read_text(encoding="utf-8")
+    assert (
+        "| `parabola` | A parabola, by its coefficients. | `adam` 0.25, `sgd` 1 | `hidden_units` |\n" in page
+    )
+    goals = "`loss` (lower), `slope` | `loss` at least 0 and at most 0.5 | at most 0.75"
+    assert f"| `parabola` | {goals} |\n" in page
+    assert "Of the models C(cnn), C(mnist_mlp), C(parabola)." in " ".join(
+        options(copy)["trainer_hidden_units"]["description"].split()
+    )
 
 
 def test_a_page_without_a_mark_is_named(copy: Path) -> None:

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from trainer import __main__ as program
 from trainer.model import models
-from trainer.model.models import partition
 from trainer.model.models.model import ModelContext, Values
 
 
@@ -16,7 +15,10 @@ def _loss(_context: ModelContext, variables: Values, _features: tf.Tensor, _labe
     return -tf.add_n([tf.reduce_sum(tf.convert_to_tensor(variable)) for variable in variables])
 
 
-models.REGISTRY["partition"] = dataclasses.replace(partition.MODEL, loss=_loss, rates_per_gradient=False)
+_PARTITION = models.REGISTRY["partition"]
+models.REGISTRY["partition"] = dataclasses.replace(
+    _PARTITION, loss=_loss, card=dataclasses.replace(_PARTITION.card, rates_per_gradient=False)
+)
 
 if __name__ == "__main__":
     os._exit(program.main(sys.argv[1:]))

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from trainer.contract.table_models import TABLE_MODELS
+from trainer.contract.model_card import CLICKS, IMAGES
 from trainer.host.wording import counted, cut
 
 IMAGES_MAGIC, LABELS_MAGIC = 0x00000803, 0x00000801
@@ -45,18 +45,18 @@ class _Beginning(NamedTuple):
     values: bytes
 
 
-def first_problem(model: str, folder: Path) -> str:
-    """Return why a model cannot train on a folder's files, by their first rows; "" if these are well.
+def first_problem(data: str | None, folder: Path) -> str:
+    """Return why a folder's files are not such `data`, by their first rows; "" if these are well.
 
-    It costs the same for small and large files. Models that read no files have no problem with any.
+    `data` is what a model's card says that it reads; files of a kind that is not known have no problem. It
+    costs the same for small and large files.
     """
-    check = _CHECKS.get(model)
-    if check is None:
+    if data is None:
         return ""
     if folder.is_file():
         return f"{folder} is a file; expected a folder with the files"
     try:
-        check(folder)
+        _CHECKS[data](folder)
     except ValueError as error:
         return str(error)
     return ""
@@ -229,6 +229,6 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 _CHECKS: Mapping[str, Callable[[Path], None]] = {
-    **dict.fromkeys(("cnn", "mnist_mlp"), _first_of_images),
-    **dict.fromkeys(TABLE_MODELS, _first_of_clicks),
+    IMAGES: _first_of_images,
+    CLICKS: _first_of_clicks,
 }

@@ -7,9 +7,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
+from trainer.contract.model_card import OPTIMIZERS, Card
+from trainer.contract.model_files import MODELS, built_in_card
 from trainer.contract.rules import (
     BOOLEAN,
     Rule,
@@ -23,19 +24,9 @@ from trainer.contract.rules import (
     setting,
     to_text,
 )
-from trainer.contract.stop_condition import METRICS, StopCondition, stop_problems
-from trainer.contract.table_models import FEWEST_ROWS, ROW_OPTIMIZERS, TABLE_MODELS
+from trainer.contract.stop_condition import StopCondition, stop_problems
+from trainer.contract.table_models import FEWEST_ROWS, ROW_OPTIMIZERS
 
-
-def models_in(folder: Path) -> tuple[str, ...]:
-    """Return the models that have a file in a folder, by name; model.py says what a model is."""
-    names = {path.stem for path in folder.glob("[!_]*.py")} - {"model"}
-    return tuple(sorted(name for name in names if name.isidentifier()))
-
-
-# Whoever reads the settings need not have TensorFlow, which the models import.
-MODELS = models_in(Path(__file__).resolve().parents[1] / "model" / "models")
-OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam", "ftrl")
 DAMPED_OPTIMIZERS = ("momentum", "adam")
 GENERATED_WHERE_THE_GRAPH_IS = (
     "clicks are only generated in the process that has the graph, not with in_graph, nor with "
@@ -145,13 +136,11 @@ class TrainingSettings:
     table_rows: int = setting(
         200_000,
         integer(FEWEST_ROWS),
-        "Rows in each table of `wide_deep` and `dlrm`, about: 26 categories share them as in Criteo's data. "
+        "Rows in each table of clicks, about: 26 categories share them as in Criteo's data. "
         "More rows keep more ids of files apart; generated clicks have as many ids.",
     )
-    hidden_units: int = setting(100, integer(1), "Units of the hidden layer of `mnist_mlp`.")
-    activation: str = setting(
-        "sigmoid", choice("sigmoid", "relu"), "Activation of the hidden layer of `mnist_mlp`."
-    )
+    hidden_units: int = setting(100, integer(1), "Units of the hidden layer.")
+    activation: str = setting("sigmoid", choice("sigmoid", "relu"), "Activation of the hidden layer.")
     steps_to_validate: int = setting(
         100, integer(1), "A worker's local steps between two lines that it prints."
     )
@@ -318,12 +307,14 @@ def default_text(name: str) -> str:
 
 
 def replication_problems(
-    settings: Mapping[str, Any], workers: int | None, prefix: str = ""
+    settings: Mapping[str, Any], workers: int | None, prefix: str = "", card: Card | None = None
 ) -> dict[str, str]:
     """Return setting -> what it cannot say beside the others, and with so many workers (None: not known).
 
-    `settings` may lack some; `prefix` is what people write before the name of a setting.
+    `settings` may lack some; `prefix` is what people write before the name of a setting. `card` is the card
+    of the model, by default that of the built-in model that the settings name.
     """
+    card = card or built_in_card(str(settings.get("model")))
     replication, replicas = settings.get("replication"), settings.get("replicas_to_aggregate")
     problems = {}
     if replicas and replication in set(REPLICATIONS) - {"sync"}:
@@ -355,14 +346,14 @@ def replication_problems(
             f"{what} {settings.get('optimizer')!r}; expected 0, or {prefix}optimizer ftrl"
         )
     problems |= _transfer_problems(settings, prefix)
-    problems |= _recovery_problems(settings, prefix)
+    problems |= _recovery_problems(settings, prefix, card)
     if settings.get("existing_servers") and replication == "local":
         problems["existing_servers"] = (
             f"{prefix}existing_servers is true with {prefix}replication 'local', which has no servers; "
             "expected false, or another replication"
         )
-    problems |= stop_problems(settings, prefix)
-    if settings.get("model") in TABLE_MODELS:
+    problems |= stop_problems(settings, prefix, card)
+    if card and card.needs_tables:
         problems = table_problems(settings, prefix) | problems
     return problems
 
@@ -402,10 +393,9 @@ def recovery_problem(settings: Mapping[str, Any], prefix: str = "", *, has_table
     return ""
 
 
-def _recovery_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    # A user's own model may have tables: its tasks know.
-    has_tables = settings.get("model") not in METRICS.keys() - {*TABLE_MODELS, "partition"}
-    what = recovery_problem(settings, prefix, has_tables=has_tables)
+def _recovery_problems(settings: Mapping[str, Any], prefix: str, card: Card | None) -> dict[str, str]:
+    # Where the card is not known, the tasks know whether there are tables.
+    what = recovery_problem(settings, prefix, has_tables=card is None or bool(card.tables))
     return {"ps_recovery": what} if what else {}
 
 

@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What evaluations find of the built-in models, to compare with a bound. A user's own model has other metrics.
-METRICS: Mapping[str, tuple[str, ...]] = {
-    "cnn": ("accuracy", "cross_entropy"),
-    "dlrm": ("auc", "log_loss"),
-    "linear": ("loss", "weight", "bias"),
-    "mnist_mlp": ("accuracy", "cross_entropy"),
-    "partition": ("largest_error", "loss", "parts_found"),
-    "placement_demo": ("largest_error", "loss"),
-    "wide_deep": ("auc", "log_loss"),
-}
+from trainer.contract.model_card import Card
+
 _COMPARISONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _FORM = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_]{{0,99}})\s*([<>]=?)\s*({_NUMBER})\s*")
@@ -66,8 +58,8 @@ def condition_in(settings: Mapping[str, Any]) -> StopCondition | None:
         return None
 
 
-def stop_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Return setting -> why the run cannot end by its condition."""
+def stop_problems(settings: Mapping[str, Any], prefix: str, card: Card | None) -> dict[str, str]:
+    """Return setting -> why the run cannot end by its condition; `card` is the model's, if it is known."""
     condition = condition_in(settings)
     if condition is None:
         return {}
@@ -75,8 +67,8 @@ def stop_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
     if settings.get("evaluate_every_steps") == 0:
         why = f"with {prefix}evaluate_every_steps 0, so that no evaluation decides"
         return {"stop_when": f"{what} {why}; expected an empty text, or {prefix}evaluate_every_steps above 0"}
-    known = METRICS.get(str(settings.get("model")), (condition.metric,))
-    if condition.metric not in known:
-        why = f"{prefix}model {settings['model']!r} has no such metric; expected one of {', '.join(known)}"
+    if card and condition.metric not in card.metrics:
+        known = ", ".join(card.metrics) or "none, for its card names no metric"
+        why = f"{prefix}model {settings['model']!r} has no such metric; expected one of {known}"
         return {"stop_when": f"{what}, and {why}"}
     return {}

@@ -1,12 +1,14 @@
-"""The models with tables and what each ps will hold of them, for those who have no TensorFlow."""
+"""What each ps will hold of a model with tables, for those who have no TensorFlow."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from trainer.contract.model_card import OF_DATA, OF_SETTING, Card
+from trainer.host.wording import grouped
+
 # The optimizers that change the rows of a batch alone, each with its slots: how many numbers it keeps for
-# each number of the model. The first is the default.
+# each number of the model.
 ROW_OPTIMIZERS: Mapping[str, int] = {"adagrad": 1, "sgd": 0, "adam": 2, "ftrl": 2}
 # With lazy Adam, the step that last needed a row.
 _BYTES_OF_ADAMS_ROW = 8
@@ -23,57 +25,27 @@ _ROWS_KEPT = 1000  # a feature keeps so many of its rows, where Criteo's are sca
 FEWEST_ROWS = sum(min(rows, _ROWS_KEPT) for rows in _CRITEO_ROWS)
 
 
-@dataclass(frozen=True)
-class TableModel:
-    """A model of clicks: tables of these `widths`, each with a row for each id, and dense `layers`.
-
-    A layer has its inputs and its units.
-    """
-
-    widths: tuple[int, ...]
-    layers: Mapping[str, tuple[int, int]]
-
-
-# 13 logarithms of numbers, and as many that say which numbers are negative.
-_NUMBERS = 26
-TABLE_MODELS: Mapping[str, TableModel] = {
-    "wide_deep": TableModel(
-        widths=(1, 16),
-        layers={"first": (_NUMBERS + 26 * 16, 256), "second": (256, 128), "output": (128, 1)},
-    ),
-    # The products of 27 vectors, in pairs, and one of the vectors.
-    "dlrm": TableModel(
-        widths=(16,),
-        layers={
-            **{"bottom_first": (_NUMBERS, 64), "bottom_second": (64, 16)},
-            **{"first": (27 * 26 // 2 + 16, 256), "second": (256, 128), "output": (128, 1)},
-        },
-    ),
-}
-
-
 def rows_of(total: int) -> tuple[int, ...]:
     """Return the rows of the 26 features of clicks: about `total`, in proportion to Criteo's."""
     criteo = sum(_CRITEO_ROWS)
     return tuple(max(min(rows, _ROWS_KEPT), rows * total // criteo) for rows in _CRITEO_ROWS)
 
 
-def held_bytes(settings: Mapping[str, Any], ps: int) -> list[int]:
-    """Return the bytes that each of so many ps will hold at most, with these settings of a run.
+def held_bytes(card: Card, settings: Mapping[str, Any], ps: int) -> list[int]:
+    """Return the bytes that each of so many ps will hold at most of a model, with these settings of a run.
 
-    There are none if the model has no tables: its sizes may depend on its data.
+    The list is empty if that is not known: the model need not have tables, or its data decide their sizes.
     """
-    model = TABLE_MODELS.get(str(settings["model"]))
-    if model is None:
+    tables = card.tables.values() if card.needs_tables else ()
+    if not tables or any(table["rows"] == OF_DATA for table in tables):
         return []
-    optimizer = str(settings["optimizer"] or next(iter(ROW_OPTIMIZERS)))
+    optimizer = str(settings["optimizer"] or next(iter(card.learning_rates)))
     of_number = _BYTES_OF_NUMBER * (1 + ROW_OPTIMIZERS[optimizer])
-    of_row = sum(width * of_number for width in model.widths)
-    if optimizer == "adam":
-        of_row += _BYTES_OF_ADAMS_ROW * len(model.widths)
-    dense = of_number * sum(units * (inputs + 1) for inputs, units in model.layers.values())
-    rows = sum(rows_of(int(settings["table_rows"])))
-    return [
-        math.ceil(BYTES_TO_SPARE * (len(range(number, rows, ps)) * of_row + dense / ps))
-        for number in range(ps)
-    ]
+    dense = of_number * sum(units * (inputs + 1) for inputs, units in card.layers.values())
+    held = [dense / ps] * ps
+    # Tables of one width lie behind one another.
+    for width, its in grouped((table["width"], table["rows"]) for table in tables).items():
+        rows = sum(sum(rows_of(int(settings["table_rows"]))) if of == OF_SETTING else of for of in its)
+        of_row = width * of_number + (_BYTES_OF_ADAMS_ROW if optimizer == "adam" else 0)
+        held = [bytes_ + len(range(number, rows, ps)) * of_row for number, bytes_ in enumerate(held)]
+    return [math.ceil(BYTES_TO_SPARE * bytes_) for bytes_ in held]

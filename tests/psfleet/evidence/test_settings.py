@@ -28,18 +28,20 @@ def test_the_role_has_the_same_thresholds_with_the_same_defaults() -> None:
 
 
 def test_text_from_the_command_line_is_converted_to_numbers() -> None:
-    settings = EvidenceSettings.from_mapping({"minimum_share": "0.5", "target_loss": "", "bias_tolerance": 1})
-    assert (settings.minimum_share, settings.target_loss, settings.bias_tolerance) == (0.5, None, 1.0)
+    settings = EvidenceSettings.from_mapping(
+        {"minimum_share": "0.5", "target_loss": "", "minimum_overlap": 1}
+    )
+    assert (settings.minimum_share, settings.target_loss, settings.minimum_overlap) == (0.5, None, 1.0)
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"minimum_share": 2}, "training_evidence_minimum_share is 2; expected a number from 0 to 1"),
-        ({"target_accuracy": "high"}, "is 'high'; expected a number from 0 to 1"),
-        ({"weight_tolerance": -1}, "is -1; expected a number >= 0"),
-        ({"bias_tolerance": True}, "is True; expected"),
-        ({"bias_tolerance": "nan"}, "is 'nan'; expected"),
+        ({"minimum_share": "high"}, "is 'high'; expected a number from 0 to 1"),
+        ({"minimum_exchanged_bytes": -1}, "is -1; expected a number >= 0"),
+        ({"target_loss": True}, "is True; expected"),
+        ({"loss_patience": "nan"}, "is 'nan'; expected"),
         ({"target_loss": []}, "is []; expected a number >= 0, or null for the model's own"),
         ({"goals": ["accuracy"]}, "goals is ['accuracy']; expected a mapping of metrics"),
         ({"goals": {"accuracy": 0.9}}, "goals.accuracy is 0.9; expected a mapping with a number as minimum"),
@@ -86,15 +88,15 @@ def test_goals_and_patterns_survive_a_round_trip() -> None:
 
 def test_a_run_is_judged_again_by_its_noted_thresholds(run: Path) -> None:
     assert main([str(run)]) == 0
-    record_settings(run, EvidenceSettings(weight_tolerance=0.0))
+    record_settings(run, EvidenceSettings.from_mapping({"goals": {"weight": {"minimum": 3}}}))
     record_settings(run, EvidenceSettings())  # the noted thresholds are not replaced
     noted = json.loads((run / "settings.json").read_text())
     assert (run / "settings.json").read_text() == json.dumps(noted, indent=4) + "\n"
     assert noted["training"]["model"] == "linear"
-    assert read_settings(run).weight_tolerance == 0
+    assert read_settings(run).goals["weight"].range.minimum == 3
     assert main([str(run)]) == 1
     written = json.loads((run / "verdict.json").read_text())
-    assert written["settings"]["weight_tolerance"] == 0
+    assert written["settings"]["goals"] == {"weight": {"minimum": 3, "maximum": None}}
     assert [check["check"] for check in written["checks"] if check["ok"] is False] == ["model_converged"]
 
 
@@ -132,8 +134,18 @@ def test_a_folder_that_cannot_be_written_still_gets_its_verdict(
     assert "verdict.json was not written" in capsys.readouterr().err
 
 
+def test_thresholds_that_only_older_releases_had_do_not_matter(run: Path) -> None:
+    noted = json.loads((run / "settings.json").read_text())
+    noted["evidence"] = {"target_accuracy": 0.9, "weight_tolerance": 0.2, "minimum_share": 0.1}
+    (run / "settings.json").write_text(json.dumps(noted))
+    assert read_settings(run).minimum_share == 0.1
+    assert main([str(run)]) == 0
+
+
 def test_a_stricter_threshold_fails_the_run(run: Path) -> None:
-    for name, value in {"bias_tolerance": 0, "weight_tolerance": 0, "minimum_overlap": 1}.items():
-        assert verdict_of(run, **{name: value}).exit_code == 1, name
+    goals = {"bias": {"minimum": 11}, "weight": {"maximum": 1}}
+    for strict in ({"goals": {name: goal}} for name, goal in goals.items()):
+        assert verdict_of(run, **strict).exit_code == 1, strict
+    assert verdict_of(run, minimum_overlap=1).exit_code == 1
     assert verdict_of(run, minimum_loss_reduction=1, target_loss=0).exit_code == 1
     assert verdict_of(run, minimum_loss_reduction=1, target_loss=1).exit_code == 0

@@ -10,7 +10,8 @@ from psfleet.inventory.problems import Unreadable
 from psfleet.inventory.reading import Inventory
 from psfleet.inventory.variables import HOST_VARIABLES
 from tests.psfleet.inventory.inventories import DEFAULTS, RULES
-from trainer.contract.settings import MODELS, REPLICATIONS
+from trainer.contract.model_files import MODELS
+from trainer.contract.settings import REPLICATIONS
 
 ROLE_NAMES = sorted(folder.name for folder in ROLES.iterdir())
 NAMES = ("node1", "node2", "lan.example", "10.0.0.7", "fd00::7", "A_b-3")

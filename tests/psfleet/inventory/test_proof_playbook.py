@@ -38,7 +38,7 @@ def test_goals_and_tolerances_of_the_inventory_do_not_apply_to_a_proof() -> None
     plays = yaml.safe_load(PLAYBOOK.read_text(encoding="utf-8"))
     runs = [play["vars"] for play in plays if play.get("ansible.builtin.import_playbook") == "train.yml"]
     own = EvidenceSettings()
-    for name in ("target_loss", "loss_patience", "error_tolerance", "goals"):
+    for name in ("target_loss", "loss_patience", "goals"):
         assert [run[f"training_evidence_{name}"] for run in runs] == [getattr(own, name)] * 2
 
 

@@ -113,7 +113,11 @@ def test_a_stopped_or_failed_run_may_be_resumed_with_other_numbers_of_tasks(
             "ps0 would change its host, and a task's records",
         ),
         ((), True, "worker0 would change its host, and a run stays where its checkpoint is"),
-        (WITH_ANOTHER, False, "only an asynchronous or synchronous model, except partition, goes on"),
+        (
+            WITH_ANOTHER,
+            False,
+            "only an asynchronous or synchronous model whose workers have no parts of their own goes on",
+        ),
     ],
 )
 def test_a_run_is_not_resumed_with_another_host_of_its_chief_or_of_a_ps_that_stays(

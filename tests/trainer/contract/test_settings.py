@@ -6,9 +6,9 @@ from dataclasses import fields, make_dataclass
 import pytest
 
 from trainer.contract import rules as of
+from trainer.contract.model_card import OPTIMIZERS
 from trainer.contract.rules import Rule, SettingProblem, SettingsError
 from trainer.contract.settings import (
-    OPTIMIZERS,
     REPLICATIONS,
     TrainingSettings,
     flags_of,

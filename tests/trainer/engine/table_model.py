@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer.contract.model_card import Card
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.training import TrainingGraph
 from trainer.model.data import Data, Examples
-from trainer.model.models import linear
+from trainer.model.models import REGISTRY
 from trainer.model.models.model import Model, ModelContext, Table, Values, Variables
 from trainer.model.pieces import TableVariable, name_of, pieces_of, split_array, value_of
 
@@ -52,9 +53,9 @@ def _loss(_context: ModelContext, values: Values, _features: tf.Tensor, labels: 
 
 
 MODEL = dataclasses.replace(
-    linear.MODEL,
+    REGISTRY["linear"],
     name="tables",
-    learning_rates={"adagrad": 0.1, "sgd": 0.1, "adam": 0.1, "ftrl": 0.1},
+    card=Card(learning_rates={"adagrad": 0.1, "sgd": 0.1, "adam": 0.1, "ftrl": 0.1}),
     load=lambda _settings, _workers: Data(examples(60, 1), examples(20, 2)),
     create_variables=_create_variables,
     loss=_loss,

@@ -10,7 +10,6 @@ from tests.few import few
 from tests.psfleet.evidence.adversaries.faulty_trainer import FAULTS
 from tests.trainer.ports import free_ports
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.table_models import TABLE_MODELS
 from trainer.engine import training
 from trainer.engine.gradient_check import GradientFit
 from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
@@ -66,7 +65,7 @@ def look(
     few(
         [
             *(("async", model, 1) for model in REGISTRY),
-            *(("async", model, 8) for model in REGISTRY if model not in TABLE_MODELS),
+            *(("async", name, 8) for name, model in REGISTRY.items() if not model.card.needs_tables),
             ("sync", "wide_deep", 1),
             ("sync", "linear", 1),
             ("sync", "mnist_mlp", 8),

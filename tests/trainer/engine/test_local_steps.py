@@ -13,7 +13,8 @@ import tensorflow as tf
 from tests.few import few
 from tests.trainer.engine.transfers import Tasks, transfers_of, typed_transfers_of
 from trainer.contract.exit_codes import CONFIGURATION
-from trainer.contract.settings import OPTIMIZERS, TrainingSettings
+from trainer.contract.model_card import OPTIMIZERS
+from trainer.contract.settings import TrainingSettings
 from trainer.contract.step_windows import Read
 from trainer.coordination.ledger_parts import FIRST_WORKER
 from trainer.engine.asynchronous import AsynchronousGraph

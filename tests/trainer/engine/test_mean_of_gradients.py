@@ -14,7 +14,7 @@ from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.engine.in_graph import InGraphGraph
 from trainer.engine.synchronous import SynchronousGraph
 from trainer.engine.synchronous_rounds import CLOSED, Standing
-from trainer.model.models import linear
+from trainer.model.models import REGISTRY, linear
 from trainer.model.models.model import Model, ModelContext, Variables
 from trainer.process.cluster import Cluster
 
@@ -58,7 +58,7 @@ def _recorded(batches: Batches) -> Model:
         batches.append((features, labels))
         return linear.loss(context, variables, features, labels)
 
-    return dataclasses.replace(linear.MODEL, loss=loss)
+    return dataclasses.replace(REGISTRY["linear"], loss=loss)
 
 
 def test_in_graph_the_mean_is_weighted_by_the_examples_of_each_tower(targets: list[str]) -> None:

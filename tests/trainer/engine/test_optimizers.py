@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from tests.few import few
 from tests.trainer.engine.transfers import Tasks
-from trainer.contract.settings import OPTIMIZERS, TrainingSettings
+from trainer.contract.model_card import OPTIMIZERS
+from trainer.contract.settings import TrainingSettings
 from trainer.engine.row_optimizers import Rates, row_optimizer
 from trainer.engine.training import StepResult, TrainingGraph
 from trainer.model.data import batches

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.data_files import NUMBERS
+from trainer.contract.model_card import Card
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import rows_of
 from trainer.engine.replication import ENGINES
@@ -62,7 +63,7 @@ def _results(found: Metrics) -> dict[str, float]:
 MODEL = Model(
     **{
         **vars(REGISTRY["linear"]),
-        "learning_rates": {"adagrad": 0.3},
+        "card": Card(learning_rates={"adagrad": 0.3}),
         "create_variables": _create,
         "loss": _loss,
         "metrics": _metrics,

@@ -14,7 +14,7 @@ from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.checkpoints import Checkpoint, CheckpointFolder, read_checkpoint, tensors_to_save
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.models import linear
+from trainer.model.models import REGISTRY, linear
 from trainer.model.models.model import ModelContext, Values, Variables
 from trainer.model.pieces import CutVariable, name_of
 
@@ -44,7 +44,7 @@ def _loss(_context: ModelContext, variables: Values, features: tf.Tensor, _label
 
 
 MODEL = dataclasses.replace(
-    linear.MODEL,
+    REGISTRY["linear"],
     create_variables=_create_variables,
     loss=_loss,
     metrics=lambda context, variables, *batch: {"loss": _loss(context, variables, *batch)},

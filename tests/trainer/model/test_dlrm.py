@@ -5,7 +5,6 @@ from itertools import combinations
 import numpy as np
 import tensorflow as tf
 
-from trainer.contract.table_models import TABLE_MODELS
 from trainer.model.clicks import COLUMNS
 from trainer.model.models import dlrm
 
@@ -21,7 +20,7 @@ def test_the_logit_is_of_the_numbers_and_of_each_pair_of_vectors_once() -> None:
             generator.normal(0, 0.2, shape).astype(np.float32),
             generator.normal(size=shape[1]).astype(np.float32),
         )
-        for shape in TABLE_MODELS["dlrm"].layers.values()
+        for shape in dlrm.CARD["layers"].values()
     ]
     dense = [values for layer in layers for values in layer]
     with tf.Graph().as_default(), v1.Session() as session:

@@ -9,7 +9,8 @@ import pytest
 
 from trainer.contract.data_files import CATEGORIES, NUMBERS, first_problem
 from trainer.contract.exit_codes import INPUT
-from trainer.contract.settings import MODELS, TrainingSettings
+from trainer.contract.model_files import MODELS
+from trainer.contract.settings import TrainingSettings
 from trainer.model.models import REGISTRY
 from trainer.process.failure import TaskFailure
 
@@ -70,14 +71,14 @@ def test_a_wrong_file_is_named_as_a_task_names_it(
     model: str, name: str, content: bytes | None, said: str, tmp_path: Path
 ) -> None:
     folder = _folder(tmp_path, model, name, content)
-    assert said in first_problem(model, folder)
+    assert said in first_problem(REGISTRY[model].card.data, folder)
     assert said.rpartition("longer")[0] in _told_by_a_task(model, folder)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_each_model_that_reads_files_has_a_check_of_them(model: str, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("no data", "utf-8")
-    assert bool(first_problem(model, tmp_path)) == bool(_told_by_a_task(model, tmp_path))
+    assert bool(first_problem(REGISTRY[model].card.data, tmp_path)) == bool(_told_by_a_task(model, tmp_path))
 
 
 @pytest.mark.parametrize("model", GOOD)
@@ -86,12 +87,12 @@ def test_what_a_task_reads_has_no_problem(model: str, tmp_path: Path) -> None:
     if model == "dlrm":  # a task leaves such lines out
         (folder / "train_2.tsv").write_bytes(b"label\ti1\n" + CLICK * 9000)
     assert not _told_by_a_task(model, folder)
-    assert not first_problem(model, folder)
+    assert not first_problem(REGISTRY[model].card.data, folder)
 
 
 def test_a_file_is_no_folder_and_what_may_not_be_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "train.tsv"
     file.write_bytes(CLICK)
-    assert first_problem("dlrm", file) == f"{file} is a file; expected a folder with the files"
+    assert first_problem("clicks", file) == f"{file} is a file; expected a folder with the files"
     (tmp_path / "test.tsv").symlink_to("/proc/self/mem")
-    assert first_problem("dlrm", tmp_path) == f"{tmp_path}/test.tsv cannot be read: Input/output error"
+    assert first_problem("clicks", tmp_path) == f"{tmp_path}/test.tsv cannot be read: Input/output error"

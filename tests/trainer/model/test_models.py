@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,12 @@ import tensorflow as tf
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.psfleet.evidence.replications import SYNC
 from tests.repository import ROOT
-from tests.trainer.forked import ForkedProcess
 from tests.trainer.processes import Cluster
-from trainer.contract.exit_codes import CONFIGURATION, INPUT
-from trainer.contract.settings import MODELS, OPTIMIZERS, TrainingSettings
-from trainer.contract.table_models import ROW_OPTIMIZERS, TABLE_MODELS
+from trainer.contract.exit_codes import CONFIGURATION, INPUT, USAGE
+from trainer.contract.model_card import CLICKS, OF_DATA, OF_SETTING, OPTIMIZERS, Card
+from trainer.contract.model_files import MODELS
+from trainer.contract.settings import RULES, TrainingSettings
+from trainer.contract.table_models import ROW_OPTIMIZERS, rows_of
 from trainer.model.data import digits
 from trainer.model.models import REGISTRY, cnn
 from trainer.model.models.model import Devices, ModelContext
@@ -35,8 +38,9 @@ def _local(folder: Path, *flags: str) -> str:
 def test_every_selectable_model_is_registered_with_all_learning_rates() -> None:
     assert {name: model.name for name, model in REGISTRY.items()} == {name: name for name in MODELS}
     for model in REGISTRY.values():
-        expected = ROW_OPTIMIZERS if model.name in TABLE_MODELS else set(OPTIMIZERS) - {"ftrl"}
-        assert set(model.learning_rates) == set(expected)
+        expected = ROW_OPTIMIZERS if model.card.needs_tables else set(OPTIMIZERS) - {"ftrl"}
+        assert set(model.card.learning_rates) == set(expected)
+        assert {*model.card.settings} <= {*RULES}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -47,14 +51,18 @@ def test_what_is_known_of_models_without_tensorflow_is_so(name: str) -> None:
         data = model.load(settings, 2)
     except TaskFailure as refused:
         failure, data = refused, digits("")
-    assert bool(failure) == (name in TABLE_MODELS)
+    assert bool(failure) == (model.card.data == CLICKS)
     context = ModelContext(settings, data, Devices((), "/job:localhost"))
-    # The few rows of `partition` need not be known: settings that are not for tables leave them out.
-    assert bool(model.tables(context)) == (name in TABLE_MODELS or name == "partition")
+    assert (context.data.parts > 1) == model.card.own_parts
+    rows = {OF_SETTING: sum(rows_of(settings.table_rows)), OF_DATA: 4}
+    tables = {table.name: (table.width, table.rows) for table in model.tables(context)}
+    assert tables == {
+        name: (its["width"], rows.get(its["rows"], its["rows"])) for name, its in model.card.tables.items()
+    }
 
 
 def test_an_optimizer_without_a_rate_in_the_model_needs_a_learning_rate() -> None:
-    model = dataclasses.replace(REGISTRY["linear"], learning_rates={"sgd": 0.3})
+    model = dataclasses.replace(REGISTRY["linear"], card=Card(learning_rates={"sgd": 0.3}))
     assert model.learning_rate(TrainingSettings(optimizer="adagrad", learning_rate=0.5), 2) == 0.5
     with pytest.raises(TaskFailure) as failure:
         model.learning_rate(TrainingSettings(optimizer="adagrad"), 2)
@@ -148,31 +156,62 @@ def test_cnn_refuses_images_that_are_not_square(tmp_path: Path) -> None:
     assert failure.value.reason == (f"{tmp_path}: images have 18 pixels, expected square ones for model cnn")
 
 
+# Trains a model in the project of the working directory, with one ps and one worker, and judges the run.
+_TRAIN_AND_JUDGE = """
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    from psfleet.evidence.__main__ import main
+    from tests.psfleet.evidence.run_folders import train
+
+    run = train(Path(sys.argv[1]), 1, sys.argv[2:])
+    sys.exit(main([str(run)]))
+"""
+
+
 @pytest.mark.parametrize(
-    ("page", "model", "options", "most"),
+    ("page", "model", "options", "metrics"),
     [
-        ("models", "parabola", "--steps=400", 0.05),
-        ("tables", "ratings", "--steps=1500 --batch_size=500", 0.5),
+        ("models", "parabola", ["--steps=400"], "largest_error, loss"),
+        ("tables", "ratings", ["--steps=1500", "--batch_size=500"], "squared_error"),
     ],
 )
-def test_the_model_of_a_page_learns(tmp_path: Path, page: str, model: str, options: str, most: float) -> None:
-    """The code block of the page is saved where the page says, in a copy of the trainer."""
+def test_the_model_of_a_page_is_trained_and_proven_in_a_copy_of_the_project(
+    tmp_path: Path, page: str, model: str, options: list[str], metrics: str
+) -> None:
+    """The code block of the page is saved where the page says, and `make docs` writes the rest."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     assert len(blocks) == 1
-    shutil.copytree(ROOT / "trainer", tmp_path / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / f"trainer/model/models/{model}.py").write_text(blocks[0])
-    start = tmp_path / "start.py"
-    start.write_text(
-        f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); runpy.run_module('trainer', "
-        "run_name='__main__', alter_sys=True)"
+    copy = tmp_path / "project"
+    for name in ("trainer", "psfleet", "plugins", "tools", "docs", "roles/trainer", "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / f"trainer/model/models/{model}.py").write_text(blocks[0])
+    (copy / "train_and_judge.py").write_text(_TRAIN_AND_JUDGE)
+    _in_copy(copy, "-m", "tools.written_docs")
+    assert f" {model}," in (copy / "roles/trainer/meta/argument_specs.yml").read_text()
+    assert f"| `{model}` |" in (copy / "docs/models.md").read_text()
+    judged = _in_copy(copy, "train_and_judge.py", str(tmp_path), f"--model={model}", *options)
+    assert judged.stdout.startswith("PROVEN: "), judged.stdout
+    printed = (tmp_path / "hosts/worker0.out").read_text()
+    assert re.search(r"^Step: [1-9]00, global step: [1-9][0-9]+, ", printed, re.MULTILINE)
+    assert re.search(r"^(?:Largest error of a coefficient|Squared error): [0-9.]+$", printed, re.MULTILINE)
+    ends = ["--evaluate_every_steps=9", "--stop_when=auc>1", f"--run_directory={tmp_path}"]
+    refused = _in_copy(copy, "-m", "trainer", "--job_name=local", f"--model={model}", *ends, exit_code=USAGE)
+    what = f"--stop_when is 'auc > 1', and --model '{model}' has no such metric"
+    assert f"{what}; expected one of {metrics}\n" in refused.stderr
+
+
+def _in_copy(copy: Path, *command: str, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(copy), "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
     )
-    command = [str(start), "--job_name=local", f"--model={model}", *options.split()]
-    output = tmp_path / "out"
-    process = ForkedProcess(command, tmp_path, {**os.environ, "CUDA_VISIBLE_DEVICES": ""}, output)
-    process.wait(120)
-    printed = output.read_text()
-    assert process.poll() == 0, printed
-    assert re.search(r"^Step: [1-9]00, global step: [1-9]00, ", printed, re.MULTILINE)
-    error = re.search(r"^(?:Largest error of a coefficient|Squared error): ([0-9.]+)", printed, re.MULTILINE)
-    assert error is not None
-    assert float(error[1]) < most
+    assert done.returncode == exit_code, f"{done.stdout}\n{done.stderr}"
+    return done

@@ -13,7 +13,7 @@ from trainer.contract.records import events_file, read_records
 from trainer.contract.settings import TrainingSettings
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.model.data import Data, Examples
-from trainer.model.models import partition
+from trainer.model.models import REGISTRY, partition
 from trainer.model.models.model import Devices, ModelContext
 from trainer.process import cluster as task_cluster
 
@@ -47,7 +47,7 @@ def test_a_worker_with_its_own_ps_learns_only_its_part_although_its_loss_falls()
             v1.train.Server(spec, job_name=job, task_index=task)
             for job, task in (("ps", 0), ("worker", index))
         ]
-        graph = AsynchronousGraph(cluster, SETTINGS, partition.MODEL, partition.load(SETTINGS, 2))
+        graph = AsynchronousGraph(cluster, SETTINGS, REGISTRY["partition"], partition.load(SETTINGS, 2))
         session = graph.session(servers[1].target)
         session.initialise()
         losses = [session.step(lambda: None).loss for _ in range(60)]
@@ -148,7 +148,7 @@ def test_the_rate_for_sgd_grows_with_the_number_of_averaged_gradients(
         optimizer=optimizer,
         learning_rate=own_rate,
     )
-    assert partition.MODEL.learning_rate(settings, 5) == pytest.approx(expected)
+    assert REGISTRY["partition"].learning_rate(settings, 5) == pytest.approx(expected)
 
 
 def test_metrics_of_many_workers_name_only_the_worst_worker() -> None:

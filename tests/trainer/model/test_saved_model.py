@@ -16,7 +16,8 @@ import tensorflow as tf
 from tests.trainer.saved_runs import PS, STEP, drawn_values, write_checkpoint
 from trainer.contract.exit_codes import PROGRAM
 from trainer.contract.export import CARD, EXPORT, FILES
-from trainer.contract.settings import MODELS, TrainingSettings
+from trainer.contract.model_files import MODELS
+from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import rows_of
 from trainer.host.memory import memory_bytes
 from trainer.model import saved_model

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tests.few import few
 from tests.trainer.processes import PAUSING, Cluster
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED
+from trainer.contract.model_files import MODELS, built_in_card
 from trainer.contract.records import Record, events_file, read_records
-from trainer.contract.stop_condition import METRICS
 from trainer.model.checkpoints import checkpoint_paths, read_checkpoint
 
 LINEAR = ("--model=linear", "--learning_rate=0.002", "--evaluate_every_steps=100")
@@ -187,9 +187,9 @@ def test_a_process_that_ends_again_and_again_is_given_up_and_training_goes_on(tm
 def test_a_metric_that_a_model_of_ones_own_lacks_ends_the_run_and_those_it_has_are_named(
     tmp_path: Path,
 ) -> None:
-    # What is known of the built-in models is checked before a run: here the task itself has to find it.
+    # The card is checked before a run: here it names a metric that only an evaluation shows to be absent.
     flags = ("--model=linear", "--steps=1000000", "--evaluate_every_steps=100", "--stop_when=auc>0.7")
-    program = [str(_without_known_metrics(tmp_path))]
+    program = [str(_with_another_metric(tmp_path))]
     with Cluster(tmp_path, 1, 1, flags) as cluster:
         cluster.start(program=program)
         assert cluster.wait("worker0") == {"worker0": CONFIGURATION}, cluster.outputs()
@@ -199,14 +199,14 @@ def test_a_metric_that_a_model_of_ones_own_lacks_ends_the_run_and_those_it_has_a
     )
 
 
-def _without_known_metrics(folder: Path) -> Path:
-    """Return a trainer that knows no model's metrics before it has evaluated one."""
+def _with_another_metric(folder: Path) -> Path:
+    """Return a trainer whose card of `linear` has a metric that the model lacks."""
     program = folder / "own_model.py"
     program.write_text(
         "import runpy, sys\n"
         "import tests.trainer.pausing_program\n"
-        "from trainer.contract import stop_condition\n"
-        "stop_condition.METRICS = {}\n"
+        "from trainer.contract.model_files import built_in_card\n"
+        "built_in_card('linear').metrics['auc'] = 'higher'\n"
         "runpy.run_module('trainer', run_name='__main__', alter_sys=True)\n"
     )
     return program
@@ -232,10 +232,12 @@ def test_an_evaluation_has_the_rows_that_the_ps_saved(tmp_path: Path) -> None:
     assert cluster.only("worker0", "finished").text("reason") == "stop_when met"
 
 
-@pytest.mark.parametrize("model", few(sorted(METRICS), "linear", "wide_deep"))
+@pytest.mark.parametrize("model", few(MODELS, "linear", "wide_deep"))
 def test_what_is_known_of_the_models_metrics_is_what_an_evaluation_finds(tmp_path: Path, model: str) -> None:
     # The model `partition` has a part for each worker.
     alone = [] if model == "partition" else ["worker0"]
     flags = [f"--model={model}", "--steps=2", "--table_rows=20000", "--batch_size=10"]
     found = train(tmp_path, [*flags, *(["--replication=local"] if alone else [])], 2, *alone).metrics()
-    assert set(METRICS[model]) <= set(found), json.dumps(found)
+    card = built_in_card(model)
+    assert card is not None
+    assert set(card.metrics) <= set(found), json.dumps(found)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from trainer.contract.data_files import NUMBERS
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.table_models import TABLE_MODELS, rows_of
+from trainer.contract.table_models import rows_of
 from trainer.model import click_files, scores
 from trainer.model.clicks import Clicks
 from trainer.model.data import Data
@@ -25,15 +25,14 @@ Logits = Callable[[Values, tf.Tensor], tf.Tensor]
 
 
 def click_model(
-    name: str,
-    learning_rates: Mapping[str, float],
+    layers: Mapping[str, Sequence[int]],
     tables: Callable[[ModelContext], Sequence[Table]],
     logits: Logits,
 ) -> Model:
     """Return a model that is trained with sigmoid and cross entropy.
 
-    Its variables are the weights and biases of its layers in TABLE_MODELS, in this order. `logits` returns
-    the logit of each example [batch], for these, the rows of its tables, and the features.
+    Its variables are the weights and biases of the `layers`, each with its inputs and units. `logits` returns
+    the logit of each example [batch], for these variables, the rows of the tables, and the features.
     """
 
     def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -50,12 +49,9 @@ def click_model(
         return {"logits": of_examples, "probabilities": tf.sigmoid(of_examples)}
 
     def create_variables(_context: ModelContext) -> Variables:
-        layers = TABLE_MODELS[name].layers.items()
-        return [variable for layer, shape in layers for variable in weights_and_biases(layer, shape)]
+        return [each for layer, shape in layers.items() for each in weights_and_biases(layer, shape)]
 
     return Model(
-        name=name,
-        learning_rates=learning_rates,
         load=_load,
         create_variables=create_variables,
         loss=loss,

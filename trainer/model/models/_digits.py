@@ -1,6 +1,6 @@
 """What the classifiers of handwritten digits share: everything except their layers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +16,6 @@ Logits = Callable[[ModelContext, Values, tf.Tensor], tf.Tensor]
 
 
 def digits_model(
-    name: str,
-    learning_rates: Mapping[str, float],
     create_variables: Callable[[ModelContext], Variables],
     logits: Logits,
 ) -> Model:
@@ -46,8 +44,6 @@ def digits_model(
         return {"scores": scores, "probabilities": tf.nn.softmax(scores)}
 
     return Model(
-        name=name,
-        learning_rates=learning_rates,
         load=lambda settings, _workers: data.digits(settings.data_dir),
         create_variables=create_variables,
         loss=loss,

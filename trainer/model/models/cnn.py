@@ -13,6 +13,16 @@ from trainer.model.models._digits import DIGITS, digits_model, weights_and_biase
 from trainer.model.models.model import ModelContext, Values, Variables
 from trainer.process.failure import TaskFailure
 
+CARD = {
+    "learning_rates": {"adam": 0.002, "sgd": 0.1, "momentum": 0.02, "adagrad": 0.05},
+    "settings": ["hidden_units"],
+    "data": "images",
+    "metrics": {"accuracy": "higher", "cross_entropy": "lower"},
+    "goals": {"accuracy": {"minimum": 0.9}},
+    # A model of this accuracy has a loss of about 0.35, or slightly more if it is never confident.
+    "target_loss": 0.5,
+}
+
 _KERNEL = 3
 _FILTERS = (32, 64)
 
@@ -58,5 +68,4 @@ def _side(context: ModelContext) -> int:
     return side
 
 
-_LEARNING_RATES = {"adam": 0.002, "sgd": 0.1, "momentum": 0.02, "adagrad": 0.05}
-MODEL = digits_model("cnn", _LEARNING_RATES, create_variables, logits)
+MODEL = digits_model(create_variables, logits)

@@ -5,23 +5,42 @@ the rows of the example's ids and of these with each other, to the logit (Naumov
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from trainer.contract.table_models import TABLE_MODELS
 from trainer.model.models._clicks import click_model, inputs_of, table, through
 from trainer.model.models.model import ModelContext, Table, Values
 
+CARD: dict[str, Any] = {
+    "learning_rates": {"adagrad": 0.05, "sgd": 0.1, "adam": 0.002, "ftrl": 0.05},
+    "settings": ["table_rows"],
+    "data": "clicks",
+    "metrics": {"auc": "higher", "log_loss": "lower"},
+    "goals": {"auc": {"level": "reachable_auc", "minimum": -0.03}},
+    # Half of what lies between the level and a model that knows nothing, because a batch's loss is noisy.
+    "target_loss": {"level": "reachable_log_loss", "maximum": 0.05},
+    "tables": {"rows": {"width": 16, "rows": "table_rows"}},
+    "layers": {
+        # 13 logarithms of numbers, and as many that say which numbers are negative.
+        "bottom_first": [26, 64],
+        "bottom_second": [64, 16],
+        # The products of 27 vectors in pairs, 351, and one of the vectors.
+        "first": [367, 256],
+        "second": [256, 128],
+        "output": [128, 1],
+    },
+}
+
 # Rows are multiplied by this. Products of large rows learn more slowly.
 _OF_ROWS = 2.0
-_BOTTOM = 2 * sum(name.startswith("bottom") for name in TABLE_MODELS["dlrm"].layers)
+_BOTTOM = 2 * sum(name.startswith("bottom") for name in CARD["layers"])
 
 
 def tables(context: ModelContext) -> Sequence[Table]:
     """Return the one table."""
-    (width,) = TABLE_MODELS["dlrm"].widths
-    return [table(context, "rows", width)]
+    return [table(context, name, its["width"]) for name, its in CARD["tables"].items()]
 
 
 def logits(values: Values, features: tf.Tensor) -> tf.Tensor:
@@ -41,5 +60,4 @@ def _products(vectors: tf.Tensor) -> tf.Tensor:
     return tf.gather(of_all, first * count + second, axis=1)
 
 
-_LEARNING_RATES = {"adagrad": 0.05, "sgd": 0.1, "adam": 0.002, "ftrl": 0.05}
-MODEL = click_model("dlrm", _LEARNING_RATES, tables, logits)
+MODEL = click_model(CARD["layers"], tables, logits)

@@ -1,5 +1,7 @@
 """Linear regression of y = 2x + 10 with noise: the right weight and bias are known in advance."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -9,7 +11,19 @@ from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Va
 
 v1 = tf.compat.v1
 
-WEIGHT, BIAS, NOISE = 2.0, 10.0, 0.33
+CARD: dict[str, Any] = {
+    "learning_rates": {"sgd": 0.1, "momentum": 0.01, "adagrad": 1.0, "adam": 0.1},
+    "metrics": {"loss": "lower", "weight": "neither", "bias": "neither"},
+    "goals": {
+        "weight": {"target": 2.0, "tolerance": 0.2},
+        "bias": {"target": 10.0, "tolerance": 0.2},
+    },
+    # The noise on y has a standard deviation of 0.33, so no line has a lower loss than 0.11.
+    "target_loss": 0.2,
+}
+
+WEIGHT, BIAS = (CARD["goals"][name]["target"] for name in ("weight", "bias"))
+NOISE = 0.33
 _TRAIN_EXAMPLES, _TEST_EXAMPLES = 10_000, 1_000
 # All tasks must draw the same points, so these do not depend on the run's seed.
 _DATA_SEED = 20_210
@@ -58,8 +72,6 @@ def _points(generator: np.random.Generator, count: int) -> Examples:
 
 
 MODEL = Model(
-    name="linear",
-    learning_rates={"sgd": 0.1, "momentum": 0.01, "adagrad": 1.0, "adam": 0.1},
     load=load,
     create_variables=create_variables,
     loss=loss,

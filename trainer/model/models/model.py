@@ -1,13 +1,14 @@
 """The interface of a model: functions over a list of variables, and the lines printed about it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
+from trainer.contract.model_card import Card
 from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data
 from trainer.model.pieces import AnyVariable, InPieces, value_of
@@ -87,15 +88,13 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Model:
-    """A model: its functions, most of which are called while a graph is built, and its learning rates.
+    """A model: its functions, most of which are called while a graph is built, and its card.
 
     The variables are spread over the ps, a large one in pieces, and the operations run on the worker. A model
     can override this with `tf.device` and the devices of its context. If one graph serves several workers,
     `loss` is called once for each worker, with that worker's context.
 
     Attributes:
-        name: the value of --model.
-        learning_rates: optimizer -> its default learning rate; the first optimizer is the default.
         load: returns the examples for a number of workers; raises TaskFailure (`input`).
         create_variables: creates the trained variables, which are resource variables.
         loss: returns the mean loss of a batch of features and labels, a float scalar. `loss`, `metrics`,
@@ -111,17 +110,14 @@ class Model:
         levels: returns name -> a number to judge the results by, as far as it is known: what models reach on
             the test examples after so many examples of training. It is added to the final model's results.
         summary_lines: returns the chief's last lines, from the results on the test examples.
-        rates_per_gradient: whether `learning_rates` are for a step with one gradient. With sgd and momentum,
-            a step that applies the mean of n gradients then multiplies the rate by n. This is for a model
-            whose workers each learn different weights: the mean divides each worker's gradient by n.
         travels_alone: whether the functions get a variable itself and not its value. This is for a variable
             of which `loss` reads only some rows, or with which it computes on the ps. It is never cut.
         tables: returns the model's tables (tables.py).
+        name: the name of the model's file, without `.py`.
+        card: the card in the model's file. Whoever loads the file sets `name` and `card`.
 
     """
 
-    name: str
-    learning_rates: Mapping[str, float]
     load: Callable[[TrainingSettings, int], Data]
     create_variables: Callable[[ModelContext], Variables]
     loss: Callable[[ModelContext, Values, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -130,13 +126,14 @@ class Model:
     watched: Callable[[Values], Scalars]
     step_line: Callable[[StepReport], str]
     summary_lines: Callable[[Mapping[str, float]], Sequence[str]]
-    rates_per_gradient: bool = False
     travels_alone: Callable[[tf.Variable], bool] = lambda _variable: False
     results: Callable[[Metrics], Mapping[str, float]] = lambda metrics: {
         name: float(value) for name, value in metrics.items()
     }
     tables: Callable[[ModelContext], Sequence[Table]] = lambda _context: ()
     levels: Callable[[ModelContext, int], Mapping[str, float]] = lambda _context, _examples: {}
+    name: str = ""
+    card: Card = field(default_factory=lambda: Card(learning_rates={}))
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
         """Return what `watched` takes: the variables that travel alone, the others' values."""
@@ -153,7 +150,7 @@ class Model:
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
         """Return the optimizer of the settings, or the model's default."""
-        return settings.optimizer or next(iter(self.learning_rates))
+        return settings.optimizer or next(iter(self.card.learning_rates))
 
     def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
         """Return the learning rate of the settings, or the model's default for the optimizer.
@@ -163,12 +160,12 @@ class Model:
         if settings.learning_rate is not None:
             return settings.learning_rate
         optimizer = self.optimizer_name(settings)
-        if optimizer not in self.learning_rates:
-            has = f"model {self.name} has its own learning rate for {', '.join(self.learning_rates)}"
+        if optimizer not in self.card.learning_rates:
+            has = f"model {self.name} has its own learning rate for {', '.join(self.card.learning_rates)}"
             expected = f"expected one of these, or a trainer_learning_rate (--learning_rate) for {optimizer}"
             raise TaskFailure(
                 CONFIGURATION, f"trainer_optimizer (--optimizer) is {optimizer!r}: {has}; {expected}"
             )
-        gradients = settings.gradients_in_a_step(workers) if self.rates_per_gradient else 1
+        gradients = settings.gradients_in_a_step(workers) if self.card.rates_per_gradient else 1
         # Steps of adagrad and adam do not depend on the gradients' scale, so their rates stay as they are.
-        return self.learning_rates[optimizer] * (gradients if optimizer in {"sgd", "momentum"} else 1)
+        return self.card.learning_rates[optimizer] * (gradients if optimizer in {"sgd", "momentum"} else 1)

@@ -8,6 +8,8 @@ variables and to the same table. The test examples depend on all weights and row
 Settings that are not for tables leave the rows out, so that the weights can be trained with any.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -18,14 +20,28 @@ from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Ta
 
 v1 = tf.compat.v1
 
+CARD: dict[str, Any] = {
+    # With sgd, a step leaves 0.75 of a worker's error on a large batch, and 0.87 on a single example (root
+    # mean square).
+    "learning_rates": {"sgd": 0.125, "momentum": 0.02, "adagrad": 0.5, "adam": 0.05},
+    "rates_per_gradient": True,
+    "own_parts": True,
+    "metrics": {"largest_error": "lower", "loss": "lower", "parts_found": "higher"},
+    # A weight that no worker trained is off by at least 1.
+    "goals": {"largest_error": {"maximum": 0.05, "of_each": "error_of_"}},
+    "target_loss": 0.01,  # the noise on y has a standard deviation of 0.01
+    "tables": {"rows": {"width": 1, "rows": "data"}},
+    "tables_optional": True,
+}
+
 # A worker has so many weights, and as many rows.
 WEIGHTS_OF_A_WORKER = 2
 # A worker's part counts as found if each of its weights and rows is within this distance of the known one.
-FOUND_WITHIN = 0.05
+FOUND_WITHIN = CARD["goals"]["largest_error"]["maximum"]
 NOISE = 0.01
 # With more workers than this, the metrics only name the worst part, because every summary contains them.
 MOST_ERRORS_SHOWN = 8
-ERROR_OF_WORKER, WORST_WORKER = "error_of_worker", "worst_worker"
+ERROR_OF_WORKER, WORST_WORKER = f"{CARD['goals']['largest_error']['of_each']}worker", "worst_worker"
 _EXAMPLES_OF_A_WORKER, _TEST_EXAMPLES = 64, 200
 # All tasks must draw the same numbers and examples, so these do not depend on the run's seed.
 _WEIGHTS_SEED, _ROWS_SEED, _TRAIN_SEED, _TEST_SEED = 20_212, 20_215, 20_213, 20_214
@@ -192,10 +208,6 @@ def _signs(generator: np.random.Generator, shape: int | tuple[int, ...]) -> npt.
 
 
 MODEL = Model(
-    name="partition",
-    # With sgd, a step leaves 0.75 of a worker's error on a large batch, and 0.87 on a single example (root
-    # mean square).
-    learning_rates={"sgd": 0.125, "momentum": 0.02, "adagrad": 0.5, "adam": 0.05},
     load=load,
     create_variables=create_variables,
     tables=tables,
@@ -214,5 +226,4 @@ MODEL = Model(
         f"Largest error: {metrics['largest_error']:.4f}",
         f"Test-Loss: {metrics['loss']:.5f}",
     ],
-    rates_per_gradient=True,
 )

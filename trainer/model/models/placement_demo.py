@@ -14,6 +14,14 @@ from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Va
 
 v1 = tf.compat.v1
 
+CARD = {
+    "learning_rates": {"sgd": 0.1, "momentum": 0.01, "adagrad": 1.0, "adam": 0.1},
+    "metrics": {"largest_error": "lower", "loss": "lower"},
+    # The entries of the matrix and the offset approach known values.
+    "goals": {"largest_error": {"maximum": 0.05}},
+    "target_loss": 0.01,  # without noise it goes to 0
+}
+
 MATRIX = np.array([[1, -1, 3, 2], [-2, 2, 1, -3], [3, 1, -2, 1]], np.float32)
 OFFSET = np.array([[10], [-5], [2]], np.float32)
 _KNOWN = {"matrix": MATRIX, "offset": OFFSET}
@@ -84,8 +92,6 @@ def _points(generator: np.random.Generator, count: int) -> Examples:
 
 
 MODEL = Model(
-    name="placement_demo",
-    learning_rates={"sgd": 0.1, "momentum": 0.01, "adagrad": 1.0, "adam": 0.1},
     load=load,
     create_variables=create_variables,
     loss=loss,

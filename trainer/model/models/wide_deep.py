@@ -5,12 +5,32 @@ logarithms of its numbers through layers of 256 and 128 units (Cheng et al., arX
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from trainer.contract.table_models import TABLE_MODELS
 from trainer.model.models._clicks import click_model, inputs_of, table, through
 from trainer.model.models.model import ModelContext, Table, Values
+
+CARD: dict[str, Any] = {
+    "learning_rates": {"adagrad": 0.05, "sgd": 0.1, "adam": 0.001, "ftrl": 0.05},
+    "settings": ["table_rows"],
+    "data": "clicks",
+    "metrics": {"auc": "higher", "log_loss": "lower"},
+    "goals": {"auc": {"level": "reachable_auc", "minimum": -0.03}},
+    # Half of what lies between the level and a model that knows nothing, because a batch's loss is noisy.
+    "target_loss": {"level": "reachable_log_loss", "maximum": 0.05},
+    "tables": {
+        "wide": {"width": 1, "rows": "table_rows"},
+        "deep": {"width": 16, "rows": "table_rows"},
+    },
+    "layers": {
+        # 13 logarithms of numbers, as many that say which numbers are negative, and 26 rows of 16.
+        "first": [442, 256],
+        "second": [256, 128],
+        "output": [128, 1],
+    },
+}
 
 # Rows are multiplied by this, so that all inputs of the first layer are of about one size. A step then also
 # changes the rows' part faster than the weights.
@@ -19,7 +39,7 @@ _OF_ROWS = 4.0
 
 def tables(context: ModelContext) -> Sequence[Table]:
     """Return a table for each part."""
-    of_wide, of_deep = TABLE_MODELS["wide_deep"].widths
+    of_wide, of_deep = (each["width"] for each in CARD["tables"].values())
     return [table(context, "wide", of_wide, scale=0.0), table(context, "deep", of_deep)]
 
 
@@ -31,5 +51,4 @@ def logits(values: Values, features: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(wide, axis=[1, 2]) + (tf.matmul(hidden, weights) + biases)[:, 0]
 
 
-_LEARNING_RATES = {"adagrad": 0.05, "sgd": 0.1, "adam": 0.001, "ftrl": 0.05}
-MODEL = click_model("wide_deep", _LEARNING_RATES, tables, logits)
+MODEL = click_model(CARD["layers"], tables, logits)

@@ -1,0 +1,176 @@
+"""What the card of a model says: all that is known of the model without TensorFlow."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field
+from typing import Any
+
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.rules import (
+    BOOLEAN,
+    Rule,
+    choice,
+    close_names,
+    converted,
+    integer,
+    number,
+    or_null,
+    setting,
+    to_number,
+    to_text,
+)
+
+OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam", "ftrl")
+HIGHER, LOWER, NEITHER = "higher", "lower", "neither"
+IMAGES, CLICKS = "images", "clicks"
+# What a table has as its number of rows: the value of trainer_table_rows, or what the data decide.
+OF_SETTING, OF_DATA = "table_rows", "data"
+
+
+def _mapping(expected: str, rule_of: Callable[[str], Rule]) -> Rule:
+    """Return the rule for a mapping with names of the model's own, each with a value that fits its rule."""
+
+    def convert(value: object) -> dict[str, Any]:
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise ValueError(value)
+        return converted(value, {name: rule_of(name) for name in value}, prefix=".")
+
+    return Rule(expected, convert)
+
+
+def _object(what: str, rules: Mapping[str, Rule], fits: Callable[[Mapping[str, Any]], object]) -> Rule:
+    """Return the rule for a mapping with some of these keys."""
+
+    def convert(value: object) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise ValueError(value)
+        found = converted(value, rules, close_names(f"a key of {what}", rules), ".")
+        if not fits(found):
+            raise ValueError(value)
+        return found
+
+    return Rule(f"{what}, a mapping with {', '.join(rules)}", convert)
+
+
+def _to_names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(value)
+    return tuple(map(to_text, value))
+
+
+def _to_shape(value: object) -> tuple[int, int]:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ValueError(value)
+    inputs, units = (_SIZE.convert(size) for size in value)
+    return inputs, units  # type: ignore[return-value]
+
+
+def _to_rates(value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(value)
+    rules = dict.fromkeys(OPTIMIZERS, number(0, exclusive=True))
+    return converted(value, rules, close_names("an optimizer", OPTIMIZERS), ".")
+
+
+def _to_rows(value: object) -> int | str:
+    return value if isinstance(value, str) and value in {OF_SETTING, OF_DATA} else _SIZE.convert(value)  # type: ignore[return-value]
+
+
+def _is_a_range(goal: Mapping[str, Any]) -> bool:
+    """Return whether a goal has bounds: a minimum, a maximum or both, or a target with its tolerance."""
+    has = goal.keys() & {"minimum", "maximum"}
+    around = goal.keys() & {"target", "tolerance"}
+    return (len(around) == 2 and not has and "level" not in goal) or (bool(has) and not around)
+
+
+_SIZE, _TEXT, _REAL = integer(1), Rule("a text", to_text), Rule("a number", to_number)
+_GOAL_KEYS = {
+    **dict.fromkeys(("minimum", "maximum", "target"), _REAL),
+    "tolerance": number(0),
+    "level": _TEXT,
+    "of_each": _TEXT,
+}
+_GOAL = _object("a goal (minimum, maximum or both, or target and tolerance)", _GOAL_KEYS, _is_a_range)
+_TABLE = _object(
+    "a table (width and rows)",
+    {
+        "width": _SIZE,
+        "rows": Rule(f"an integer >= 1, {OF_SETTING!r} or {OF_DATA!r}", _to_rows),
+    },
+    lambda table: len(table) == 2,
+)
+_LOSS_OF_LEVEL = _object(
+    "a loss beside a level", {"maximum": _REAL, "level": _TEXT}, lambda loss: len(loss) == 2
+)
+
+
+def _to_target_loss(value: object) -> object:
+    return (_LOSS_OF_LEVEL if isinstance(value, Mapping) else number(0)).convert(value)
+
+
+def _named(rule: Rule, meaning: str) -> Any:  # noqa: ANN401 - as dataclasses.field
+    return field(default_factory=dict, metadata={"rule": rule, "meaning": meaning})
+
+
+@dataclass(frozen=True)
+class Card(JsonObject):
+    """What is known of a model. All values are plain, as JSON has them."""
+
+    learning_rates: Mapping[str, float] = setting(
+        MISSING,
+        Rule(f"optimizers with their rates; the optimizers are {', '.join(OPTIMIZERS)}", _to_rates),
+        "Each optimizer that has a rate of its own with this model. The first is the default.",
+    )
+    rates_per_gradient: bool = setting(
+        False,
+        BOOLEAN,
+        "For a model whose workers each learn different weights: whether `sgd` and `momentum` multiply the "
+        "rate by n in a step that applies the mean of n gradients, which divides each by n.",
+    )
+    settings: tuple[str, ...] = setting(
+        (),
+        Rule("a list of names", _to_names),
+        "The training settings that only some models use, this model among them.",
+    )
+    data: str | None = setting(
+        None,
+        or_null(choice(IMAGES, CLICKS), "none that is known"),
+        "The format of the files in `trainer_data_dir`, whose first rows `deploy.yml` checks: `images` as "
+        "MNIST's, or `clicks` as Criteo's.",
+    )
+    own_parts: bool = setting(
+        False,
+        BOOLEAN,
+        "Whether each worker has a part of the examples that no other worker has (`Data(parts=workers)`). "
+        "Such a run keeps its number of workers.",
+    )
+    metrics: Mapping[str, str] = _named(
+        _mapping("metrics, each with higher, lower or neither", lambda _name: choice(HIGHER, LOWER, NEITHER)),
+        "The metrics for `trainer_stop_when` and for goals, and which values are better.",
+    )
+    goals: Mapping[str, Mapping[str, Any]] = _named(
+        _mapping("metrics, each with minimum, maximum or both, or target and tolerance", lambda _name: _GOAL),
+        "What the final model must reach, by metric. Bounds count from a `level`, if one is named. `of_each` "
+        "begins the names of metrics that show the same for one worker.",
+    )
+    target_loss: float | Mapping[str, Any] | None = setting(
+        None,
+        or_null(Rule("a number >= 0, or a mapping with level and maximum", _to_target_loss), "no target"),
+        "The training loss that the run must reach. With a `level`, `maximum` counts from that level.",
+    )
+    tables: Mapping[str, Mapping[str, Any]] = _named(
+        _mapping("tables with their width and rows", lambda _name: _TABLE),
+        "The tables, each with the `width` of a row, and its `rows`: a number, `table_rows` for that "
+        "setting, or `data` if the data decide.",
+    )
+    tables_optional: bool = setting(
+        False, BOOLEAN, "Whether the model leaves its tables out with settings that are not for tables."
+    )
+    layers: Mapping[str, tuple[int, int]] = _named(
+        _mapping("layers with their inputs and units", lambda _name: Rule("[inputs, units]", _to_shape)),
+        "The dense layers, each with its inputs and units, for what each ps will hold beside its rows.",
+    )
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether the model cannot do without its tables."""
+        return bool(self.tables) and not self.tables_optional

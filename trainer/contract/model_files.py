@@ -1,0 +1,123 @@
+"""The files of models: the built-in ones, and the cards that are read from files without executing them.
+
+A model's file has its card as a literal, `CARD = {...}`. The file's name is the model's name.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from trainer.contract.model_card import Card
+from trainer.contract.rules import as_given, close_names, convert_all
+
+VARIABLE = "CARD"
+_FOLDER = Path(__file__).resolve().parents[1] / "model" / "models"
+_MOST_BYTES = 1_000_000
+
+
+class CardError(ValueError):
+    """A model's file without a usable card; `problems` has each problem, with its file and line."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def models_in(folder: Path) -> tuple[str, ...]:
+    """Return the models that have a file in a folder, by name; model.py says what a model is."""
+    names = {path.stem for path in folder.glob("[!_]*.py")} - {"model"}
+    return tuple(sorted(name for name in names if name.isidentifier()))
+
+
+# The built-in models. Whoever reads their cards need not have TensorFlow, which the models import.
+MODELS = models_in(_FOLDER)
+
+
+@cache
+def built_in_card(model: str) -> Card | None:
+    """Return the card of a built-in model; None if there is no built-in model of this name.
+
+    Raises CardError.
+    """
+    return read_card(_FOLDER / f"{model}.py") if model in MODELS else None
+
+
+def read_card(path: Path) -> Card:
+    """Return the card in a model's file, whose code is not executed. Raises CardError."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        what = f"{path} cannot be read ({error.strerror})"
+        raise CardError([f"{what}; expected a model's Python file"]) from error
+    if len(content) > _MOST_BYTES:
+        raise CardError([f"{path} has more than {_MOST_BYTES:,} bytes; expected a model's Python file"])
+    try:
+        module = ast.parse(content)
+    except SyntaxError as error:
+        raise CardError([f"{path}:{error.lineno or 1}: {error.msg}; expected Python"]) from error
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes; too deep for the parser
+        raise CardError([f"{path} cannot be parsed; expected Python"]) from error
+    literals = [value for node in module.body if (value := _card_in(node)) is not None]
+    if len(literals) != 1:
+        found = "has no card" if not literals else f"has {len(literals)} cards"
+        raise CardError([f"{path} {found}; expected one {VARIABLE} = {{...}}, as docs/models.md shows"])
+    return _checked(path, literals[0])
+
+
+def _card_in(node: ast.stmt) -> ast.expr | None:
+    """Return what a statement gives to CARD; None if the statement does not."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    is_card = any(isinstance(target, ast.Name) and target.id == VARIABLE for target in targets)
+    return getattr(node, "value", None) if is_card else None
+
+
+def _checked(path: Path, literal: ast.expr) -> Card:
+    try:
+        values = ast.literal_eval(literal)
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        line = next(filter(None, map(_computed_line, ast.walk(literal))), literal.lineno)
+        what = f"{path}:{line}: {VARIABLE} has more than literals"
+        raise CardError([f"{what}; expected texts, numbers, lists and mappings"]) from error
+    if not isinstance(values, dict):
+        raise CardError([f"{path}:{literal.lineno}: {VARIABLE} is {as_given(values)}; expected a mapping"])
+    rules = {name: each.metadata["rule"] for name, each in Card.__dataclass_fields__.items()}
+    taken, refused = convert_all(values, rules, close_names("a field of a card", rules))
+    problems = [f"{path}:{_line(literal, each.name)}: {VARIABLE}: {each}" for each in refused]
+    if "learning_rates" not in values:
+        what = "learning_rates is missing"
+        problems.append(
+            f"{path}:{literal.lineno}: {VARIABLE}: {what}; expected {rules['learning_rates'].expected}"
+        )
+    known = taken.get("metrics", {})
+    for name in taken.get("goals", {}):
+        if name not in known and not any(each.name.startswith("metrics") for each in refused):
+            what = f"goals has {as_given(name)}, which is no metric of the card"
+            problems.append(f"{path}:{_line(literal, f'goals.{name}')}: {VARIABLE}: {what}; {_one_of(known)}")
+    if problems:
+        raise CardError(problems)
+    return Card(**taken)
+
+
+def _one_of(names: Mapping[str, object]) -> str:
+    return f"expected one of {', '.join(names)}" if names else "expected it in metrics, too"
+
+
+def _computed_line(node: ast.AST) -> int | None:
+    """Return the line of an expression that is no literal, as far as its own kind tells; else None."""
+    literals = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp)
+    return node.lineno if isinstance(node, ast.expr) and not isinstance(node, literals) else None
+
+
+def _line(node: ast.expr, name: str) -> int:
+    """Return the line of a value in a literal by its name (`goals.loss.maximum`), or of what holds it."""
+    line = node.lineno
+    while isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        keys = {str(key.value): (key, value) for key, value in pairs if isinstance(key, ast.Constant)}
+        key = next((key for key in keys if f"{name}.".startswith(f"{key}.")), None)
+        if key is None:
+            break
+        line, node, name = keys[key][0].lineno, keys[key][1], name.removeprefix(key).removeprefix(".")
+    return line
