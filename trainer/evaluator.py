@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.contract.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
 from trainer.contract.export import PROGRAM
 from trainer.contract.json_files import finite
+from trainer.contract.model_files import model_name
 from trainer.contract.records import (
     EVALUATOR,
     EVALUATOR_NAME,
@@ -224,7 +225,7 @@ def _export_model(
     final, judged = _evaluated(checkpoint, settings, chief[0])
     step = {"global_step": checkpoint.global_step}
     _require_same_model(chief[0], judged["metrics"], **step, examples=judged["examples"])
-    of_model = {"model": settings.model, **step, "checkpoint": checkpoint.path.name}
+    of_model = {"model": model_name(settings.model), **step, "checkpoint": checkpoint.path.name}
     return export_model(final, directory, {**described, **of_model, **judged})
 
 

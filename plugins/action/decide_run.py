@@ -30,7 +30,7 @@ from psfleet.run.going_on import (
 )
 from psfleet.run.person import beginning
 from psfleet.run.places import absent, is_elastic, leaving, left_out
-from psfleet.run.settings import can_resize, older_program, resumed_settings
+from psfleet.run.settings import can_resize, carried_model, older_model, older_program, resumed_settings
 from psfleet.run.start import Folder, decide, hindrances
 from psfleet.watch.exports import (
     described_export,
@@ -200,6 +200,7 @@ class ActionModule(ControllerAction):
             state_of(folder),
             str(begun_on.get("hash", "")),
             settings["program"],
+            carried_model(settings),
             begun_on.get("tasks", ()),
             can_resize(settings),
             left_out(run_id, tasks, settings, hosts, others),
@@ -221,7 +222,8 @@ class ActionModule(ControllerAction):
         run = described_run(folder, settings, tasks) | {"action": action}
         run |= self._starting(run, begun, hosts)
         programs = self.variables.get("cluster_programs", ())
-        if action == "start" and begun and (older := older_program(begun["program"], programs)):
+        older = begun and (older_program(begun["program"], programs) or older_model(begun, today))
+        if action == "start" and older:
             run["told"] = "\n".join(filter(None, [f"Run {run_id} goes on with {older}", run["told"]]))
         if action == "start":
             by, now = self.variables["cluster_person"], datetime.now(tz=timezone.utc)

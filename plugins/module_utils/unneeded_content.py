@@ -79,7 +79,7 @@ class Content:
         links = [path for path in self.install_directory.iterdir() if path.is_symlink()]
         if f"{kind}/{name}" in map(os.readlink, links):
             return True
-        run_files = (*self.run_directory.glob("*.env"), self.run_directory / "program.json")
+        run_files = (*self.run_directory.glob("*.env"), *self.run_directory.glob("*.json"))
         if any(name.encode() in bytes_of(path) for path in run_files):
             return True
         lines = self.processes.glob("[0-9]*/cmdline")

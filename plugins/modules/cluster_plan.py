@@ -48,7 +48,7 @@ cluster_programs:
   returned: success
   type: raw
 cluster_data:
-  description: Where the data is, on the controller and on each host.
+  description: Where the data is, on the controller and on each host, and the user's own model.
   returned: success
   type: dict
 cluster_tasks:

@@ -19,6 +19,7 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.task_records import TaskRecords
 from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole
 from psfleet.run.settings_file import RunSettings
+from trainer.contract.model_card import Card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, Record, records_in
 from trainer.contract.run_tasks import RunTask, run_tasks
@@ -56,6 +57,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     files = _read_all({path.name for of in lives(folder, _EVENTS) for path in of.glob("[!.]*.jsonl")}, folder)
     run_id = run_id or _run_id(folder, [record for records, _ in files.values() for record in records])
     plan, rules, expected, problem = None, ReplicationRules(), tuple[RunTask, ...](), ""
+    own_card: Card | None = None
     earlier: list[PartPlan] = []
     try:
         plan = _plan(folder / "plan.json")
@@ -63,10 +65,10 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
             raise ValueError(f"settings.json: {unread}")
         if content is not None and not isinstance(content, Mapping):
             raise ValueError("settings.json: not a JSON object")
-        if found := next(
-            (problems[each] for each in ("program", "training", "success") if each in problems), None
-        ):
+        needed = ("program", "training", "success", "card")
+        if found := next((problems[each] for each in needed if each in problems), None):
             raise ValueError(f"settings.json: {found}")
+        own_card = Card.from_json(asked.card) if asked.card and program is None else None
         chief, _ = files.get(CHIEF, ([], ()))
         rules, expected = _rules_and_tasks(plan, training, chief, program=program is not None)
         earlier = list(_earlier_parts(folder / "plan.json", training, chief)) if program is None else []
@@ -90,6 +92,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
         problem=problem,
         training=training,
         program=program,
+        own_card=own_card,
         rules=rules,
         expected=expected,
         tasks={name: _task(name, file, run_id) for name, file in files.items()},

@@ -15,6 +15,7 @@ from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import rules_of
 from psfleet.evidence.task_records import Process
+from trainer.contract.model_files import model_name
 from trainer.contract.records import GOOD_ENDINGS
 from trainer.contract.settings import PER_HOST
 
@@ -144,7 +145,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
                 for name, wanted in run.training.items()
                 if name in own and name not in _JUDGED_APART and own[name] != wanted
             ]
-    return f"{model}, {run.rules}", {"model": model, **asdict(run.rules)}
+    return f"{model_name(model)}, {run.rules}", {"model": model_name(model), **asdict(run.rules)}
 
 
 def _batches_beside_settings(name: str, process: Process) -> list[str]:

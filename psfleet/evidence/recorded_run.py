@@ -10,7 +10,7 @@ from psfleet.evidence.replication_rules import ReplicationRules
 from psfleet.evidence.task_records import Process, TaskRecords, Window
 from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from trainer.contract.model_card import Card
-from trainer.contract.model_files import built_in_card
+from trainer.contract.model_files import built_in_card, model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.records import EVALUATOR_NAME, Record
 from trainer.contract.rules import SettingsError
@@ -24,8 +24,9 @@ class Run:
     """Everything that the checks judge; `problem` is the reason if the run cannot be judged.
 
     `expected` are the tasks that the run has by its plan and settings, `endings` how they ended by
-    tasks.json. `training` is the training part of settings.json, `program` its program, None for a built-in
-    model. `evaluator` has the records of the evaluator (trainer/evaluator.py), which is never one of `tasks`.
+    tasks.json. `training` is the training part of settings.json, `program` its program, None for a model, and
+    `own_card` the card of the user's own model. `evaluator` has the records of the evaluator
+    (trainer/evaluator.py), which is never one of `tasks`.
     `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks them.
     `parts` are those of a run that went on with other tasks (parts.py). A part begins at `first_step`, when
     the gradients of each worker in the model were `counted_before` (None: unknown). Unless it `is_last`, it
@@ -38,6 +39,7 @@ class Run:
     problem: str = ""
     training: Mapping[str, object] = field(default_factory=dict)
     program: Mapping[str, object] | None = None
+    own_card: Card | None = None
     rules: ReplicationRules = field(default_factory=ReplicationRules)
     expected: tuple[RunTask, ...] = ()
     tasks: Mapping[str, TaskRecords] = field(default_factory=dict)
@@ -218,14 +220,17 @@ class Run:
         """
         if self.program is not None:
             return ""
-        for settings in reversed(self.chief.settings):
-            if "model" in settings:
-                return str(settings["model"])
-        return str(self.training.get("model") or "")
+        of_chief = (str(own["model"]) for own in reversed(self.chief.settings) if "model" in own)
+        return model_name(next(of_chief, str(self.training.get("model") or "")))
 
     @cached_property
     def card(self) -> Card | None:
-        """The card of the model in settings.json, or else by the chief; None if it is not known."""
+        """The card of the run's model; None if it is not known, and for a user's program.
+
+        A card in settings.json is of the user's own model.
+        """
+        if self.own_card is not None:
+            return self.own_card
         return (
             None if self.program is not None else built_in_card(str(self.training.get("model") or self.model))
         )

@@ -4,18 +4,20 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from psfleet.inventory.addresses import ValuesByHost
 from psfleet.inventory.ansible_settings import host_key_problems, old_name_problems, ssh_argument_problems
 from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import FLAGS, VARIABLE, Programs, choice_problems, programs_of
+from psfleet.inventory.own_models import VARIABLE as MODEL
+from psfleet.inventory.own_models import OwnModel
 from psfleet.inventory.placement import Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
-from trainer.contract.model_card import CLICKS
+from trainer.contract.model_card import CLICKS, Card
 from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
@@ -74,6 +76,18 @@ class Inventory:
         return converted, found
 
     @cached_property
+    def own_model(self) -> OwnModel | None:
+        """The user's own model; None for a built-in one."""
+        model = str(next(iter(self.converted[0].values()), {}).get(MODEL, ""))
+        return OwnModel.read(Path(model)) if model.endswith(".py") else None
+
+    @property
+    def card(self) -> Card | None:
+        """The card of the model that the inventory trains; None if it is not known."""
+        model = next(iter(self.converted[0].values()), {}).get(MODEL)
+        return self.own_model.card if self.own_model else built_in_card(str(model))
+
+    @cached_property
     def programs(self) -> Programs:
         """The user's own programs, without the refused ones."""
         values = dict(next(iter(self.converted[0].values()), {}))
@@ -102,14 +116,23 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
         *_differences(inventory, values),
         *placement.problems,
         *_contradictions(inventory, values),
-        *_data_problems(placement, values),
+        *_data_problems(inventory, placement, values),
         *_argument_problems(inventory, placement, values),
     ]
     if problems:
         raise InventoryError(problems)
     tasks = placement.tasks
     plan = ClusterPlan(values[tasks[0].host]["trainer_cluster_name"], tasks)
-    return plan, {task.name: _settings(values[task.host], placement.settings[task.name]) for task in tasks}
+    model = inventory.own_model
+    found = {}
+    for task in tasks:
+        of_host = values[task.host]
+        if model and model.problems:  # `cluster_facts` refuses it
+            of_host = {**of_host, MODEL: TrainingSettings.model}
+        elif model:
+            of_host = {**of_host, MODEL: model.on_hosts(of_host["trainer_install_directory"])}
+        found[task.name] = _settings(of_host, placement.settings[task.name])
+    return plan, found
 
 
 def _settings(values: Mapping[str, Any], own: Mapping[str, object]) -> TrainingSettings:
@@ -156,9 +179,9 @@ def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[Inve
     if isinstance(policy := chosen.get(SUCCESS), int) and workers and policy > workers:
         what = f"{SUCCESS} is {policy}; expected at most {workers}, the number of workers"
         yield InventoryProblem(what, SUCCESS, hosts)
-    for setting, what in replication_problems(settings, workers, PREFIX).items():
+    card = inventory.card
+    for setting, what in replication_problems(settings, workers, PREFIX, card).items():
         yield InventoryProblem(what, PREFIX + setting, hosts)
-    card = built_in_card(str(settings.get("model")))
     if card and card.own_parts and settings.get("replication") == "local":
         what = f"trainer_model is {settings['model']!r} with trainer_replication 'local', where worker 0 is"
         what = f"{what} alone with its part; expected another replication, or another model"
@@ -168,7 +191,9 @@ def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[Inve
         yield InventoryProblem(f"{what} its own examples; expected false", "trainer_shard_data", hosts)
 
 
-def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[InventoryProblem]:
+def _data_problems(
+    inventory: Inventory, placement: Placement, values: ValuesByHost
+) -> Iterator[InventoryProblem]:
     """Yield problems with data directories that tasks cannot see, or that differ among a host's tasks."""
     settings = placement.settings
     # (host, data directory) -> the own settings of a task that reads there.
@@ -182,10 +207,11 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
             what = f"the data_dir of {host} is {directory!r}; expected one outside of {', '.join(UNSEEN)}"
             variable = PREFIX + ("worker_tasks" if of_task.get("data_dir") else "data_dir")
             yield InventoryProblem(f"{what}, which tasks do not see", variable, (host,))
+    reads_clicks = inventory.card is not None and inventory.card.data == CLICKS
     without = tuple(
         host
         for host, directory in own
-        if not directory and _reads_clicks(values[host]) and values[host].get("trainer_existing_servers")
+        if not directory and reads_clicks and values[host].get("trainer_existing_servers")
     )
     if without:
         what = f"trainer_existing_servers is true, and {named(without)} has no trainer_data_dir"
@@ -197,11 +223,6 @@ def _data_problems(placement: Placement, values: ValuesByHost) -> Iterator[Inven
             what = f"the tasks of {host} read {' and '.join(found)}; expected one data_dir on a host"
             what = f"{what}, because trainer_data_source is carried there once"
             yield InventoryProblem(what, "trainer_worker_tasks", (host,))
-
-
-def _reads_clicks(values: Mapping[str, Any]) -> bool:
-    card = built_in_card(str(values.get("trainer_model")))
-    return card is not None and card.data == CLICKS
 
 
 def _argument_problems(

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import PurePosixPath
 
 from plugins.module_utils.network.port_fence import to_reach
+from psfleet.inventory.controller_files import controller_path
 from psfleet.inventory.named_programs import FLAGS, OPTION, VARIABLE, named_programs_rule
 from psfleet.inventory.requested_tasks import tasks_rule
 from psfleet.inventory.success_policy import POLICY_RULE
@@ -104,6 +105,12 @@ def _to_environment(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(_SETTABLE.fullmatch(str(name)) for name in value):
         raise ValueError(value)
     return {str(name): _to_argument(text) for name, text in value.items()}
+
+
+def _to_model(value: object) -> object:
+    """Return a built-in model, or the absolute path of the file on the controller. Raises ValueError."""
+    model = to_text(value).strip()
+    return str(controller_path(model)) if model.endswith(".py") else RULES["model"].convert(model)
 
 
 def _to_reachable(value: object) -> list[str]:
@@ -203,6 +210,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_metrics_interval_seconds": integer(1),
     "trainer_evaluation_deadline_seconds": integer(1),
     **{PREFIX + name: rule for name, rule in RULES.items()},
+    "trainer_model": Rule(RULES["model"].expected, _to_model),
 }
 
 # The variables that decide which tasks a host has and where they listen.

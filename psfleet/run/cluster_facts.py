@@ -12,7 +12,6 @@ from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import PREFIX
 from psfleet.run.held_tables import held_on_hosts
 from psfleet.run.settings import run_program, run_settings
-from trainer.contract.model_files import built_in_card
 from trainer.host.wording import grouped
 
 # The trainer variables that other roles need, as the fact `cluster_paths`.
@@ -28,8 +27,9 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]
     programs = [program for program, _ in read]
-    card = None if programs else built_in_card(str(values.get(PREFIX + "model")))
-    data, data_problems = data_source(values, hosts, card)
+    model = inventory.own_model
+    data, data_problems = data_source(values, hosts, None if programs else inventory.card)
+    data_problems = [*data_problems, *(model.inventory_problems(hosts) if model else ())]
     problems = [*dict.fromkeys(problem for _, wrong in read for problem in wrong), *data_problems]
     try:
         plan, settings = read_inventory(inventory)
@@ -51,6 +51,7 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
             settings,
             run_program(running, values[PREFIX + "install_directory"]),
             ALL_WORKERS if proof else values.get(SUCCESS, ALL_WORKERS),
+            model.card.to_json() if model and model.card else None,
         ),
         "unchosen": [] if proof else list(inventory.programs.unchosen),
     }
@@ -63,6 +64,7 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         "cluster_programs": programs,
         "cluster_data": {
             "source": data,
+            "models": [model.fact()] if model else [],
             "directories": data_directories(plan, settings),
             "tables": held_on_hosts(plan, chosen),
         },

@@ -92,6 +92,7 @@ def begun_settings(folder: Path) -> dict[str, Any]:
         "tasks": values.tasks,
         "program": values.program,
         "success": values.success,
+        "card": values.card,
     }
 
 
@@ -124,6 +125,7 @@ def described_run(
         training=settings["cluster"],
         tasks=settings["tasks"],
         program=settings.get("program"),
+        card=settings.get("card"),
         success=settings.get("success", ALL_WORKERS),
         begun=there.begun,
         evidence=there.evidence,

@@ -6,8 +6,10 @@ from typing import Any
 
 from psfleet.inventory.problems import InventoryProblem
 from psfleet.run.folder import begun_settings
+from psfleet.run.settings import model_card
 from trainer.contract.json_files import read_object
-from trainer.contract.model_files import built_in_card
+from trainer.contract.model_card import OF_SETTING
+from trainer.contract.model_files import model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import TrainingSettings
 from trainer.contract.table_models import held_bytes
@@ -26,7 +28,7 @@ def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, i
         return {}
     cluster = settings["cluster"]
     holding = (plan.chief,) if cluster["replication"] == "local" else plan.tasks_of("ps")
-    card = built_in_card(str(cluster["model"]))
+    card = model_card(settings)
     if card is None:
         return {}
     held = held_bytes(card, TrainingSettings.from_mapping(cluster).as_dict(), len(holding))
@@ -45,9 +47,16 @@ def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, d
     """Return host -> the `bytes` that its tasks will hold, `what` for, and the `remedy` for too many."""
     held, cluster = held_by_tasks(plan, settings), settings["cluster"]
     names = grouped((task.host, task.name) for task in plan.tasks if task.name in held)
-    model, rows = cluster["model"], cluster["table_rows"]
+    if not names:
+        return {}
+    card = model_card(settings)
+    of_tables = [table["rows"] for table in card.tables.values()] if card else []
+    by_setting = OF_SETTING in of_tables
+    model, rows = model_name(cluster["model"]), cluster["table_rows"] if by_setting else max(of_tables)
     parts = f" in {counted(len(held), 'part')}" if len(held) > 1 else ""
     remedy = f"give it more memory, have more ps, or lower {VARIABLE}"
+    if not by_setting:
+        remedy = "give it more memory, or have more ps"
     return {
         host: {
             "bytes": sum(held[name] for name in its),
@@ -61,8 +70,11 @@ def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, d
 def with_places(
     tables: Mapping[str, Mapping[str, Any]], cure: Callable[[InventoryProblem], str]
 ) -> dict[str, dict[str, Any]]:
-    """Return what `held_on_hosts` returned, with the file that sets the number of rows in each remedy."""
+    """Return what `held_on_hosts` returned, with the file that sets the rows in a remedy that names them."""
     rows_of = {host: InventoryProblem(its["what"], VARIABLE, (host,)) for host, its in tables.items()}
     return {
-        host: {**its, "remedy": f"{its['remedy']} ({cure(rows_of[host])})"} for host, its in tables.items()
+        host: {**its, "remedy": f"{its['remedy']} ({cure(rows_of[host])})"}
+        if VARIABLE in its["remedy"]
+        else {**its}
+        for host, its in tables.items()
     }

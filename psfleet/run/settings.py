@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
+from pathlib import PurePosixPath
 from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
-from trainer.contract.model_files import built_in_card
+from trainer.contract.model_card import Card
+from trainer.contract.model_files import built_in_card, is_file, model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
@@ -61,11 +63,13 @@ def run_settings(
     settings: Mapping[str, TrainingSettings],
     program: Mapping[str, Any] | None = None,
     success: SuccessPolicy = ALL_WORKERS,
+    card: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a run; `settings` maps each task of the plan to its own.
 
     `cluster` of the result holds the chief's settings, `tasks` the `values` and `flags` of each task of the
-    run by its name, `program` what `run_program` returned, and `success` the policy.
+    run by its name, `program` what `run_program` returned, and `success` the policy. `card` is the card of
+    the user's own model, which a program and a built-in model lack.
     """
     cluster = settings[plan.chief.name]
     tasks = run_tasks(plan, cluster, program is not None)
@@ -81,7 +85,28 @@ def run_settings(
         },
         "program": program,
         "success": success,
+        "card": card if program is None and is_file(cluster.model) else None,
     }
+
+
+def model_card(settings: Mapping[str, Any]) -> Card | None:
+    """Return the card of the model that a run trains; None if it is not known, and for a program.
+
+    `settings` are those of the run, as `run_settings` returns them.
+    """
+    if settings.get("program"):
+        return None
+    if own := settings.get("card"):
+        return Card.from_json(own)
+    return built_in_card(str(settings["cluster"].get("model")))
+
+
+def carried_model(settings: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the `release` and the `file` on the hosts of the user's own model, None for any other run."""
+    file = str(settings["cluster"].get("model"))
+    if settings.get("program") or not is_file(file):
+        return None
+    return {"release": PurePosixPath(file).parent.name, "file": file}
 
 
 def resumed_settings(
@@ -99,7 +124,8 @@ def resumed_settings(
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     cluster = TrainingSettings.from_mapping(begun["cluster"])
     workers = len(plan.tasks_of("worker"))
-    if not program and (problem := next(iter(replication_problems(begun["cluster"], workers).values()), "")):
+    problems = {} if program else replication_problems(begun["cluster"], workers, card=model_card(begun))
+    if problem := next(iter(problems.values()), ""):
         raise ValueError(problem)
     was, now = cluster.as_dict(), today["cluster"]
     for name in _FIXED:
@@ -115,13 +141,14 @@ def resumed_settings(
         return TrainingSettings.from_mapping({**begun["cluster"], **values, **taken})
 
     success = (today if SUCCESS in chosen else begun).get("success", ALL_WORKERS)
-    return run_settings(plan, {task.name: of(task.name) for task in plan.tasks}, program, success)
+    of_tasks = {task.name: of(task.name) for task in plan.tasks}
+    return run_settings(plan, of_tasks, program, success, begun.get("card"))
 
 
 def can_resize(settings: Mapping[str, Any]) -> bool:
     """Return whether a run with these settings can go on with other numbers of ps and workers."""
     training = settings["cluster"]
-    card = built_in_card(str(training.get("model")))
+    card = model_card(settings)
     is_shared = training.get("replication") in {"async", "sync"} and not (card and card.own_parts)
     return is_shared and not settings.get("program")
 
@@ -155,6 +182,22 @@ def _program_name(program: Mapping[str, Any] | None) -> str:
         return "no program of the user's"
     named = f"{program['name']}, " if program.get("name") else ""
     return f"{named}{program['file'].rpartition('/')[2]} (release {program['release']})"
+
+
+def older_model(begun: Mapping[str, Any], today: Mapping[str, Any]) -> str:
+    """Return which release a resumed run has of the user's own model, if the inventory's is another; else "".
+
+    `begun` and `today` are the settings that the run began with, and those of the inventory.
+    """
+    was, now = carried_model(begun), carried_model(today)
+    if not was or not now or was["release"] == now["release"] or _name_of(was) != _name_of(now):
+        return ""
+    newer = f"the inventory has release {now['release']}, which a new run trains, without run_id"
+    return f"{_name_of(was)} (release {was['release']}), the model that it began with; {newer}"
+
+
+def _name_of(model: Mapping[str, str]) -> str:
+    return model_name(model["file"])
 
 
 def older_program(begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, POLICY_RULE
 from trainer.contract.json_objects import JsonObject
+from trainer.contract.model_card import Card
 from trainer.contract.rules import Rule, setting, to_text
 
 
@@ -17,6 +18,10 @@ def _to_object(value: object) -> Mapping[str, object]:
 
 def _to_object_or_null(value: object) -> Mapping[str, object] | None:
     return None if value is None else _to_object(value)
+
+
+def _to_card_or_null(value: object) -> Mapping[str, object] | None:
+    return None if value is None else Card.from_json(value).to_json()
 
 
 _OBJECT_OR_NULL = Rule("an object or null", _to_object_or_null)
@@ -39,6 +44,12 @@ class RunSettings(JsonObject):
     program: Mapping[str, Any] | None = setting(
         None, _OBJECT_OR_NULL, "[The program](#the-program-of-a-run), null for a model of the trainer."
     )
+    card: Mapping[str, Any] | None = setting(
+        None,
+        Rule("a model's card or null", _to_card_or_null),
+        "The [card](models.md#the-card) of the user's own model, by which the run is judged. Absent for "
+        "other runs.",
+    )
     success: str | int = setting(
         ALL_WORKERS,
         POLICY_RULE,
@@ -54,6 +65,6 @@ class RunSettings(JsonObject):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object; `begun` and `evidence` are absent where there is none."""
+        """Return the object; `begun`, `card` and `evidence` are absent where there is none."""
         values = super().to_json()
         return {name: value for name, value in values.items() if name == "program" or value is not None}

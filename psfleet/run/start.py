@@ -17,7 +17,8 @@ _CHIEF = ("worker", 0)
 class Folder:
     """What the controller knows of the run: the state of its folder, and the hash of its plan.
 
-    `program` is that of its settings, or None for a built-in model. `began_with` are the tasks of its plan;
+    `program` is that of its settings, or None for a model; `model` is the user's own (`carried_model`), or
+    None. `began_with` are the tasks of its plan;
     `resizes` says whether it may go on with other numbers of ps and workers, and the tasks `away` need not be
     there (places.py).
     """
@@ -25,6 +26,7 @@ class Folder:
     state: FolderState = ""
     plan_hash: str = ""
     program: Mapping[str, Any] | None = None
+    model: Mapping[str, str] | None = None
     began_with: Sequence[Mapping[str, Any]] = ()
     resizes: bool = False
     away: Collection[str] = ()
@@ -59,7 +61,11 @@ def decide(
     needed = [task for task in tasks if task["name"] not in folder.away]
     problems = [*_left_out(needed, hosts), *_undeployed(plan, of_run), *other_runs(run_id, hosts)]
     if not (attaches or collects):  # tasks that run, or ran, keep the versions that they started with
-        problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without(folder.program, of_run)]
+        problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without("program", folder.program, of_run)]
+        with_model = {
+            host: of_run[host] for host in of_run if any(_needs_model(task, host) for task in tasks)
+        }
+        problems += _without("model", folder.model, with_model)
         problems += () if folder.state else _held(run_id, of_run)
         problems += _unready(tasks, of_run, goes_on=bool(folder.state))
     if folder.state == "ended":
@@ -200,11 +206,17 @@ def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> 
         yield f"tasks have GPUs on {', '.join(lacking)}, and TensorFlow there has no CUDA: run deploy.yml"
 
 
-def _without(program: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a problem if hosts lack the program of the run."""
+def _needs_model(task: Mapping[str, Any], host: str) -> bool:
+    return bool(task["host"] == host and task["job"] != "ps")
+
+
+def _without(
+    what: str, carried: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield a problem if hosts lack the program or the model of the run, which `what` calls it."""
     deployed = {host: its["programs"] for host, its in hosts.items() if its["deployed"]}
-    if program and (lacking := [host for host in deployed if program["release"] not in deployed[host]]):
-        yield f"the program {program['file']} is not on {', '.join(lacking)}: run ansible-playbook deploy.yml"
+    if carried and (lacking := [host for host in deployed if carried["release"] not in deployed[host]]):
+        yield f"the {what} {carried['file']} is not on {', '.join(lacking)}: run ansible-playbook deploy.yml"
 
 
 def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from psfleet.run.going_on import RefusedError
 from psfleet.run.start import in_the_way
 from trainer.contract.export import EXPORT, PROGRAM, program_fingerprint, signature_name
 from trainer.contract.json_files import read_object
+from trainer.contract.model_files import model_name
 from trainer.host.wording import first_of, readable
 
 _SIGNS = "_.=,+@:/-"
@@ -58,7 +59,7 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
     if saved is None:
         what = f"{folder / 'events'} knows of no checkpoint of run {run['id']}"
         raise RefusedError(f"{what}: a run that has begun to train saves one at its end, also by stop.yml")
-    name, (step, fingerprint) = run["settings"]["training"]["model"], saved
+    name, (step, fingerprint) = model_name(run["settings"]["training"]["model"]), saved
     of_run = {"run_id": [run["id"]], "model": [name], "global_step": [step], "fingerprint": [fingerprint]}
     flags = {"exporter": run["lead"], "flags": "--export", "name": name, "checkpoint": f"model.ckpt-{step}"}
     return {**flags, "expected": of_run, "asked": {}, "behind": ""}

@@ -12,6 +12,7 @@ from psfleet.run.folder import state_of, was_left_out
 from psfleet.watch.status import NO_ANSWER, NO_RUN, has_answered, silent_hosts
 from psfleet.watch.wording import in_a_line
 from trainer.contract.json_files import read_object
+from trainer.contract.model_files import model_name
 from trainer.host.task_traces import number
 from trainer.host.wording import counted, first_of, readable
 
@@ -116,7 +117,7 @@ def _read(folder: Path) -> RunRow:
     if isinstance(program, dict):
         trains = str(program.get("name") or PurePosixPath(str(program.get("file", ""))).name)
     elif isinstance(training, dict):
-        trains = str(training.get("model", ""))
+        trains = model_name(str(training.get("model", "")))
     state, left_out = state_of(folder), was_left_out(folder)
     collected = "not yet" if state == "running" else _COLLECTED[left_out]
     return RunRow(

@@ -34,6 +34,7 @@ from tests.fuzz.run_folders import (
     judged,
     made,
     make_it_a_programs,
+    make_it_an_own_models,
     measured,
     of_file,
     step_of_checkpoint,
@@ -45,6 +46,8 @@ def readers(folder: Path) -> list[Reader]:
     """All of them; what they read lies below a folder, which is empty."""
     model, program, drawn = (made(folder / name / "runs") for name in ("model", "program", "drawn"))
     make_it_a_programs(program)
+    own = made(folder / "own" / "runs")
+    make_it_an_own_models(own)
     plan = of_file("plan.json", model, "plan.json", judged)
     archive, saved = packed(), checkpoint(folder / "saved")
     return [
@@ -56,6 +59,7 @@ def readers(folder: Path) -> list[Reader]:
         of_file("records that root reads", model, "events/worker0.jsonl", measured),
         of_file("progress that root reads", model, "progress.json", measured),
         of_file("settings.json", model, "settings.json", judged),
+        of_file("settings.json with a card", own, "settings.json", judged),
         of_file("tasks.json", program, "tasks.json", judged),
         of_file("manifest.json", model, "manifest.json", judged),
         of_file("reports of devices", model, "devices/worker0.json", judged),

@@ -93,6 +93,22 @@ def make_it_a_programs(run: Path) -> None:
         file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
 
 
+def make_it_an_own_models(run: Path) -> None:
+    """Let the run be one of a model's file of the user's, with all that a card can have."""
+    goals = {"weight": {"target": 2, "tolerance": 0.1}, "bias": {"level": "weight", "minimum": 7.5}}
+    card = {
+        "learning_rates": {"sgd": 0.1},
+        "metrics": {"weight": "neither", "bias": "higher"},
+        "goals": goals,
+        "target_loss": {"level": "weight", "maximum": 90.5},
+        "tables": {"rows": {"width": 1, "rows": 7}},
+        "layers": {"first": [1, 2]},
+    }
+    content = json.loads((run / "settings.json").read_text())
+    training = content["training"] | {"model": "/opt/psfleet/programs/0a1b2c3d4e5f/mine.py"}
+    write_json(run / "settings.json", content | {"training": training, "card": card})
+
+
 def judged(run: Path) -> None:
     """Judge the run as verify.yml does, and go on with it as train.yml would."""
     verdict = judge_run(read_run(run), EvidenceSettings())

@@ -113,7 +113,7 @@ def _facts(plan: ClusterPlan, asked: Mapping[str, Any]) -> dict[str, Any]:
         "cluster_tasks": grouped((task.host, task.to_json()) for task in plan.tasks),
         "cluster_paths": PATHS | {"install_directory": asked["install"]},
         "cluster_programs": [],
-        "cluster_data": {"source": "", "directories": {}, "tables": {}},
+        "cluster_data": {"source": "", "models": [], "directories": {}, "tables": {}},
         "cluster_mesh": {},
         "cluster_systems": {},
         "cluster_release": "0" * 12,

@@ -1,5 +1,6 @@
 """What the card of a model says: all that is known of the model without TensorFlow."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any
@@ -37,8 +38,10 @@ def _mapping(expected: str, rule_of: Callable[[str], Rule]) -> Rule:
     return Rule(expected, convert)
 
 
-def _object(what: str, rules: Mapping[str, Rule], fits: Callable[[Mapping[str, Any]], object]) -> Rule:
-    """Return the rule for a mapping with some of these keys."""
+def _object(
+    what: str, has: str, rules: Mapping[str, Rule], fits: Callable[[Mapping[str, Any]], object]
+) -> Rule:
+    """Return the rule for a mapping with some of these keys; `has` says which, in words."""
 
     def convert(value: object) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -48,7 +51,7 @@ def _object(what: str, rules: Mapping[str, Rule], fits: Callable[[Mapping[str, A
             raise ValueError(value)
         return found
 
-    return Rule(f"{what}, a mapping with {', '.join(rules)}", convert)
+    return Rule(f"{what}: a mapping with {has}", convert)
 
 
 def _to_names(value: object) -> tuple[str, ...]:
@@ -76,10 +79,15 @@ def _to_rows(value: object) -> int | str:
 
 
 def _is_a_range(goal: Mapping[str, Any]) -> bool:
-    """Return whether a goal has bounds: a minimum, a maximum or both, or a target with its tolerance."""
+    """Return whether a goal has bounds: a minimum, a maximum or both, or a target with its tolerance.
+
+    The minimum is not above the maximum.
+    """
     has = goal.keys() & {"minimum", "maximum"}
     around = goal.keys() & {"target", "tolerance"}
-    return (len(around) == 2 and not has and "level" not in goal) or (bool(has) and not around)
+    if around:
+        return len(around) == 2 and not has and "level" not in goal
+    return bool(has) and goal.get("minimum", -math.inf) <= goal.get("maximum", math.inf)
 
 
 _SIZE, _TEXT, _REAL = integer(1), Rule("a text", to_text), Rule("a number", to_number)
@@ -89,9 +97,10 @@ _GOAL_KEYS = {
     "level": _TEXT,
     "of_each": _TEXT,
 }
-_GOAL = _object("a goal (minimum, maximum or both, or target and tolerance)", _GOAL_KEYS, _is_a_range)
+_GOAL = _object("a goal", "minimum, maximum or both, or target and tolerance", _GOAL_KEYS, _is_a_range)
 _TABLE = _object(
-    "a table (width and rows)",
+    "a table",
+    "width and rows",
     {
         "width": _SIZE,
         "rows": Rule(f"an integer >= 1, {OF_SETTING!r} or {OF_DATA!r}", _to_rows),
@@ -99,7 +108,7 @@ _TABLE = _object(
     lambda table: len(table) == 2,
 )
 _LOSS_OF_LEVEL = _object(
-    "a loss beside a level", {"maximum": _REAL, "level": _TEXT}, lambda loss: len(loss) == 2
+    "a loss", "maximum and level", {"maximum": _REAL, "level": _TEXT}, lambda loss: len(loss) == 2
 )
 
 

@@ -4,16 +4,19 @@ A model's file has its card as a literal, `CARD = {...}`. The file's name is the
 """
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from trainer.contract.model_card import Card
-from trainer.contract.rules import as_given, close_names, convert_all
+from trainer.contract.rules import Rule, as_given, close_names, convert_all, to_text
 
 VARIABLE = "CARD"
 _FOLDER = Path(__file__).resolve().parents[1] / "model" / "models"
 _MOST_BYTES = 1_000_000
+# Flags are split at blanks by systemd, which also expands $ and quotes.
+_FILE = re.compile(r"(/[A-Za-z0-9_.+-]+)*/(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.py")
 
 
 class CardError(ValueError):
@@ -32,6 +35,37 @@ def models_in(folder: Path) -> tuple[str, ...]:
 
 # The built-in models. Whoever reads their cards need not have TensorFlow, which the models import.
 MODELS = models_in(_FOLDER)
+
+
+def _to_model(value: object) -> str:
+    model = to_text(value).strip()
+    if model not in MODELS and not is_file(model):
+        raise ValueError(value)
+    return model
+
+
+MODEL_RULE = Rule(
+    f"one of {', '.join(MODELS)}, or the path of a model's file, such as ~/models/mine.py", _to_model
+)
+
+
+def is_file(model: str) -> bool:
+    """Return whether a model is named by the absolute path of its file, and not as a built-in one."""
+    return _FILE.fullmatch(model) is not None
+
+
+def model_name(model: str) -> str:
+    """Return the name of a model: of `/opt/psfleet/programs/0a1b2c3d4e5f/my_model.py` it is `my_model`."""
+    named = _FILE.fullmatch(model)
+    return named["name"] if named else model
+
+
+def card_of(model: str) -> Card | None:
+    """Return the card of a built-in model, or of a model's file on this machine; None if there is neither.
+
+    Raises CardError.
+    """
+    return read_card(Path(model)) if is_file(model) else built_in_card(model)
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from trainer.contract.model_card import OPTIMIZERS, Card
-from trainer.contract.model_files import MODELS, built_in_card
+from trainer.contract.model_files import MODEL_RULE, built_in_card
 from trainer.contract.rules import (
     BOOLEAN,
     Rule,
@@ -53,7 +53,12 @@ class TrainingSettings:
     Build it by `from_mapping` where the values come from people: the constructor checks nothing.
     """
 
-    model: str = setting("mnist_mlp", choice(*MODELS), "The model to train (docs/models.md).")
+    model: str = setting(
+        "mnist_mlp",
+        MODEL_RULE,
+        "The model to train (docs/models.md): a built-in one, or the file of your own on the controller, "
+        "which `deploy.yml` carries to the hosts.",
+    )
     replication: str = setting(
         "async",
         choice(*REPLICATIONS),

@@ -15,7 +15,7 @@ from trainer.host.wording import first_of
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Source
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.models import REGISTRY
+from trainer.model.models import find_model
 from trainer.model.models.model import Devices, Model, ModelContext, Values
 from trainer.model.pieces import AnyVariable, TableVariable, name_of
 from trainer.model.saved_rows import PartOfRows, SavedRows
@@ -103,7 +103,7 @@ class FinalModel:
         TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
         (`input`) if the examples cannot be read.
         """
-        self.model, workers = REGISTRY[settings.model], len(checkpoint.values[COUNTERS]) - FIRST_WORKER
+        self.model, workers = find_model(settings.model), len(checkpoint.values[COUNTERS]) - FIRST_WORKER
         data = self.model.load(settings, workers)
         self.context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
         with tf.Graph().as_default() as graph, v1.device(_CPU):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from trainer.contract.model_files import CardError, card_of
 from trainer.contract.records import TaskIdentity
 from trainer.contract.rules import SettingsError
 from trainer.contract.settings import RULES, TrainingSettings, default_text, replication_problems, summary
@@ -101,7 +102,11 @@ def parse(arguments: Sequence[str]) -> Options:
     )
     if not problems:
         problems = cluster.problems(program=is_program)
-        problems += replication_problems(settings.as_dict(), cluster.workers, "--").values()
+        try:
+            card = card_of(settings.model)
+            problems += replication_problems(settings.as_dict(), cluster.workers, "--", card).values()
+        except CardError as error:
+            problems += error.problems
         if settings.evaluate_every_steps and cluster.is_chief and not (is_program or values["run_directory"]):
             what = f"--evaluate_every_steps is {settings.evaluate_every_steps} without --run_directory"
             problems.append(f"{what}, where checkpoints would go; expected 0, or a --run_directory")

@@ -22,7 +22,7 @@ from trainer.coordination.task_notes import serving_note, worker_note
 from trainer.engine.replication import build_graph
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.host.error_lines import error_in_short
-from trainer.model.models import REGISTRY
+from trainer.model.models import find_model
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, StopRequested, TaskFailure, failure_of
 from trainer.process.stop_request import host_goes_down
@@ -111,7 +111,7 @@ class _Worker:
         return "last step", "the last step is taken"
 
     def _load(self) -> TrainingGraph:
-        model = REGISTRY[self._task.settings.model]
+        model = find_model(self._task.settings.model)
         data = model.load(self._task.settings, self._task.cluster.workers)
         graph = build_graph(self._task, model, data)
         if graph.tables.variables:

@@ -75,9 +75,11 @@ def test_content_of_one_deployment_is_kept_or_removed_together() -> None:
     assert older(found, [], 9) == []
 
 
-def test_content_named_by_a_run_a_link_or_a_command_line_is_kept(host: Path) -> None:
+@pytest.mark.parametrize("run_file", ["program.json", "worker-0.json"])
+def test_content_named_by_a_run_a_link_or_a_command_line_is_kept(host: Path, run_file: str) -> None:
     (host / "etc/run/worker-0.env").write_text(f'PSFLEET_CODE="/opt/psfleet/releases/{A}"\n')
-    (host / "etc/run/program.json").write_text(f'{{"release": "{B}"}}')
+    # Any file of a run may name what the run needs, such as a model.
+    (host / f"etc/run/{run_file}").write_text(f'{{"release": "{B}"}}')
     (host / "opt/tensorboard").symlink_to(f"environments/{A}")
     python = host / "opt/environments" / B / "bin/python"
     python.unlink()
@@ -88,7 +90,7 @@ def test_content_named_by_a_run_a_link_or_a_command_line_is_kept(host: Path) -> 
         assert left(host, "programs") == {A, B, C, D}
         assert left(host, "environments") == {A, B, C, D}
         (host / "etc/run/worker-0.env").unlink()
-        (host / "etc/run/program.json").unlink()
+        (host / f"etc/run/{run_file}").unlink()
         asked(host)
         assert [left(host, kind) for kind in unneeded_content.KINDS] == [{C, D}, {C, D}, {A, B, C, D}]
     asked(host)

@@ -48,7 +48,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_ps_gpus": GPUS,
     "trainer_worker_gpus": GPUS,
     "trainer_ps_may_use_gpus": st.booleans(),
-    "trainer_model": st.sampled_from(MODELS),
+    "trainer_model": st.sampled_from([*MODELS, "none.py"]),
     "trainer_replication": st.sampled_from(REPLICATIONS),
     "trainer_replicas_to_aggregate": st.none() | st.integers(1, 3),
     "trainer_existing_servers": st.booleans(),

@@ -14,6 +14,7 @@ import yaml
 from tests.psfleet.inventory.checked import checked, hosts_file, written
 from tests.psfleet.inventory.conftest import Preflight
 from tests.repository import ROOT
+from trainer.contract.model_files import MODEL_RULE
 
 GOOD = hosts_file({"node1": {}}, {"node2": {}, "node3": {}})
 BAD = sorted((Path(__file__).parent / "bad").iterdir())
@@ -26,7 +27,7 @@ def test_a_bad_inventory_is_refused(case: Path, tmp_path: Path, monkeypatch: pyt
     written(tmp_path / "cluster", content["inventory"])
     # Ansible keeps what it has found at a path, for all tests: a path is another in each.
     _, refusal = checked(tmp_path / content.get("source", "cluster"), content.get("command_line"))
-    assert f"{refusal}\n" == content["says"]
+    assert f"{refusal}\n" == content["says"].replace("<models>", MODEL_RULE.expected)
 
 
 def test_a_playbook_reports_all_problems_whatever_the_limit_and_ends(preflight: Preflight) -> None:

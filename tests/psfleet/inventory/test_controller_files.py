@@ -82,6 +82,7 @@ def test_a_program_file_data_and_a_chief_give_the_expected_facts(tmp_path: Path)
     carried = "/opt/psfleet/data"
     assert shown["cluster_data"] == {
         "source": str(data),
+        "models": [],
         "directories": {"node1": [carried], "node2": ["/srv/data"], "node3": [carried]},
         "tables": {},
     }
@@ -124,7 +125,7 @@ def test_nothing_is_carried_without_a_program_and_data(tmp_path: Path) -> None:
     shown = facts(with_variables(tmp_path))
     assert (shown["cluster_programs"], shown["cluster_data"]) == (
         [],
-        {"source": "", "directories": {"node2": ["/srv/data"]}, "tables": {}},
+        {"source": "", "models": [], "directories": {"node2": ["/srv/data"]}, "tables": {}},
     )
 
 

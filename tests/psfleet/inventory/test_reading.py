@@ -6,6 +6,7 @@ import yaml
 from psfleet.inventory.reading import read_inventory
 from psfleet.run.settings import run_settings
 from tests.psfleet.inventory.inventories import DEFAULTS, inventory, problems, read
+from trainer.contract.model_files import MODEL_RULE
 from trainer.contract.settings import TrainingSettings
 
 WRONG = yaml.safe_load(Path(__file__).with_name("wrong_values.yml").read_text(encoding="utf-8"))
@@ -55,7 +56,7 @@ def test_the_address_of_a_host_is_trainer_address_or_ansible_host_or_its_name(
 )
 def test_a_wrong_value_is_refused_with_the_expected_form(name: str, expected: str, value: object) -> None:
     told = problems(["a"], ["b"], {host: {name: value} for host in "ab"})
-    assert told == [f"{name} is {value!r}; expected {expected}"]
+    assert told == [f"{name} is {value!r}; expected {expected.replace('<models>', MODEL_RULE.expected)}"]
 
 
 def test_settings_of_hosts_may_differ() -> None:

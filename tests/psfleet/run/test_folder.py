@@ -37,6 +37,7 @@ def test_the_settings_of_a_run_are_read_from_its_folder(tmp_path: Path) -> None:
         "tasks": {},
         "program": None,
         "success": "all_workers",
+        "card": None,
     }
 
 
@@ -135,6 +136,7 @@ def test_a_resumed_run_keeps_its_noted_beginning_and_thresholds(tmp_path: Path) 
         "tasks": {"worker0": {"flags": ""}},
         "program": None,
         "success": 2,
+        "card": None,
     }
     (worker,) = tasks(PLAN, replication="local")
     new = described_run(tmp_path, values, [worker])["settings"]

@@ -2,7 +2,14 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.settings import can_resize, resumed_settings, run_program, run_settings
+from psfleet.run.settings import (
+    can_resize,
+    carried_model,
+    older_model,
+    resumed_settings,
+    run_program,
+    run_settings,
+)
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.settings import TrainingSettings
 
@@ -223,3 +230,46 @@ def test_a_resumed_run_with_too_few_workers_for_its_steps_is_refused() -> None:
     begun = settings(replication="sync", replicas_to_aggregate=len(PLAN.tasks_of("worker")) + 1)
     with pytest.raises(ValueError, match=r"expected at most 1, the number of workers"):
         resumed_settings(PLAN, begun, begun, chosen=())
+
+
+OWN = "/opt/psfleet/programs/{}/mine.py"
+CARD = {"learning_rates": {"sgd": 0.1}, "own_parts": True, "metrics": {"loss": "lower"}}
+
+
+def own_model(release: str, card: dict[str, Any], **values: object) -> dict[str, Any]:
+    of_all = TrainingSettings.from_mapping({"model": OWN.format(release), **values})
+    return run_settings(PLAN, {"ps0": of_all, "worker0": of_all}, card=card)
+
+
+def test_a_resumed_run_keeps_its_own_model_and_the_card_that_it_began_with() -> None:
+    begun, today = own_model("abc", CARD, steps=7), own_model("def", {**CARD, "own_parts": False}, steps=9)
+    assert resumed_settings(PLAN, begun, today, chosen=()) == begun
+    longer = resumed_settings(PLAN, begun, today, chosen=["steps"])
+    assert (longer["cluster"]["model"], longer["cluster"]["steps"]) == (OWN.format("abc"), 9)
+    assert longer["card"] == CARD
+    assert older_model(begun, today) == (
+        "mine (release abc), the model that it began with; the inventory has release def, which a new run "
+        "trains, without run_id"
+    )
+    assert older_model(begun, begun) == older_model(begun, settings()) == older_model(settings(), today) == ""
+    with pytest.raises(
+        ValueError, match=r"^it trains \S+/abc/mine.py, and a run keeps its model; trainer_mo"
+    ):
+        resumed_settings(PLAN, begun, today, chosen=["model"])
+
+
+def test_the_card_decides_whether_a_run_of_an_own_model_may_be_resized() -> None:
+    assert not can_resize(own_model("abc", CARD))
+    assert can_resize(own_model("abc", {**CARD, "own_parts": False}))
+
+
+def test_a_condition_of_a_resumed_run_is_compared_with_the_card_that_it_began_with() -> None:
+    begun = own_model("abc", CARD, stop_when="f1 > 0.5", evaluate_every_steps=10)
+    with pytest.raises(ValueError, match=r"has no such metric; expected one of loss$"):
+        resumed_settings(PLAN, begun, begun, chosen=())
+
+
+def test_only_a_run_of_an_own_model_has_a_card_and_a_carried_file() -> None:
+    assert settings()["card"] is None
+    assert carried_model(settings()) is None
+    assert carried_model(own_model("abc", CARD)) == {"release": "abc", "file": OWN.format("abc")}

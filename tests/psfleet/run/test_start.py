@@ -396,3 +396,11 @@ def test_failed_checks_before_a_deployment_are_reported_once_also_during_a_run()
     assert [said, *deploy_problems({"n1": SERVES}, PLAN, allowed=False)] == deploy_problems(
         busy, PLAN, allowed=False
     )
+
+
+def test_the_own_model_of_a_run_must_be_on_the_hosts_of_its_workers() -> None:
+    own = {"release": "abc", "file": "/opt/psfleet/programs/abc/mine.py"}
+    lacking = "the model /opt/psfleet/programs/abc/mine.py is not on n2: run ansible-playbook deploy.yml"
+    assert decided({}, Folder("stopped", "aaa", model=own)) == (lacking,)
+    there = {"n2": {**IDLE["n2"], "programs": ["abc"]}}
+    assert decided(there, Folder("stopped", "aaa", model=own)) == "start"

@@ -7,6 +7,7 @@ import pytest
 
 from trainer.contract import rules as of
 from trainer.contract.model_card import OPTIMIZERS
+from trainer.contract.model_files import MODEL_RULE
 from trainer.contract.rules import Rule, SettingProblem, SettingsError
 from trainer.contract.settings import (
     REPLICATIONS,
@@ -67,7 +68,7 @@ def test_all_invalid_settings_are_reported_in_one_error() -> None:
         *("steps is 0", "expected an integer >= 1"),
         *(
             "model is 'resnet'",
-            "expected one of cnn, dlrm, linear, mnist_mlp, partition, placement_demo, wide_deep",
+            f"expected {MODEL_RULE.expected}",
         ),
         "data_dir is 'mnist'",
         "expected an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",

@@ -180,7 +180,7 @@ if __name__ == "__main__":
 def test_the_model_of_a_page_is_trained_and_proven_in_a_copy_of_the_project(
     tmp_path: Path, page: str, model: str, options: list[str], metrics: str
 ) -> None:
-    """The code block of the page is saved where the page says, and `make docs` writes the rest."""
+    """The code block of the page is saved among the built-in models, and `make docs` writes the rest."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
     assert len(blocks) == 1
     copy = tmp_path / "project"
