@@ -28,7 +28,9 @@ from trainer.contract.model_files import MODELS, read_card
 from trainer.contract.rules import BOOLEAN
 from trainer.contract.run_program import RunProgram
 from trainer.contract.settings import (
+    FIXED_IN_A_RUN,
     PER_HOST,
+    RESET_BY_PROVE,
     RULES,
     TrainingSettings,
     default_text,
@@ -52,6 +54,8 @@ def written(root: Path) -> dict[Path, str]:
             "fields of a program": "\n" + _fields_table(RunProgram),
             "fields of settings.json": "\n" + _fields_table(RunSettings),
         },
+        "docs/operations.md": {"settings that a run keeps": "\n" + _named(FIXED_IN_A_RUN)},
+        "docs/prove.md": {"settings that prove.yml replaces": "\n" + _named(RESET_BY_PROVE)},
         "docs/verdict.md": {"checks": "\n" + _checks()},
         "docs/models.md": {
             "models": "\n" + _models_table(root),
@@ -96,6 +100,11 @@ def _table(heading: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
         f"| {' | '.join(cell.replace('|', _BAR) for cell in row)} |\n" for row in [heading, *rows]
     )
     return "".join([heading_line, f"|{'---|' * len(heading)}\n", *lines])
+
+
+def _named(settings: Iterable[str]) -> str:
+    """Return the variables of these settings, as a paragraph."""
+    return ", ".join(f"`trainer_{name}`" for name in settings) + "\n"
 
 
 def _checks() -> str:

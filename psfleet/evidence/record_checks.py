@@ -13,14 +13,15 @@ from psfleet.evidence.lost_workers import in_words, lost_workers
 from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
 from psfleet.evidence.reasons import in_a_line, recorded_failure, together
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.replication_rules import SETTINGS as OF_REPLICATION
 from psfleet.evidence.replication_rules import rules_of
 from psfleet.evidence.task_records import Process
 from trainer.contract.model_files import model_name
 from trainer.contract.records import GOOD_ENDINGS
 from trainer.contract.settings import PER_HOST
 
-# Hosts may differ in those of PER_HOST; the others are judged together, by their meaning.
-_JUDGED_APART = PER_HOST | {"model", "replication", "replicas_to_aggregate", "existing_servers"}
+# Hosts may differ in PER_HOST. The model and the replication are compared by what they mean.
+_JUDGED_APART = {*PER_HOST, *OF_REPLICATION, "model"}
 
 
 @check(

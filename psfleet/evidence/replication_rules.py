@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from trainer.contract.run_tasks import has_one_client
 from trainer.contract.settings import TrainingSettings
 
-_SETTINGS = ("replication", "replicas_to_aggregate", "existing_servers")
+# The settings that `rules_of` reads.
+SETTINGS = ("replication", "replicas_to_aggregate", "existing_servers")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def rules_of(settings: Mapping[str, object], workers: int) -> ReplicationRules:
     A missing setting has its default, as in runs that are older than the setting. Raises ValueError naming an
     invalid value.
     """
-    given = {name: settings[name] for name in _SETTINGS if name in settings}
+    given = {name: settings[name] for name in SETTINGS if name in settings}
     training = TrainingSettings.from_mapping(given)
     if training.replication == "local":
         workers = 1

@@ -7,7 +7,7 @@ from typing import Any
 from psfleet.inventory.problems import InventoryError, InventoryProblem
 from psfleet.inventory.variables import PREFIX
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.settings import TrainingSettings
+from trainer.contract.settings import RESET_BY_PROVE, TrainingSettings
 
 MODEL = "partition"
 # The replication of each run of a proof, and its wording.
@@ -40,7 +40,7 @@ def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
             "with"
         )
         problems.append(InventoryProblem(f"{what}; prove.yml expects two workers or more"))
-    for name in _chosen("async", plan):
+    for name in RESET_BY_PROVE:
         if PREFIX + name in command_line:
             what = f"{PREFIX}{name} is given with -e, and prove.yml chooses it; expected no value"
             problems.append(InventoryProblem(what, cure=f"leave -e {PREFIX}{name}=... out"))
@@ -49,25 +49,9 @@ def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
 
 
 def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
+    """Return each setting that the proof chooses: the default, unless the proof has a value of its own."""
     asynchronous = max(_FEWEST_ASYNCHRONOUS_STEPS, _STEPS_OF_A_WORKER * len(plan.tasks_of("worker")))
-    return {
-        "model": MODEL,
-        "replication": replication,
-        "replicas_to_aggregate": None,
-        "existing_servers": False,
-        "steps": asynchronous if replication == "async" else _STEPS_OF_A_WORKER,
-        "epochs": 0,
-        "pull_ahead": False,
-        "push_every": 1,
-        "pull_every": None,
-        "staleness": "plain",
-        "learning_rate": None,
-        "optimizer": None,
-        "l1_regularization": 0.0,
-        "data_dir": "",
-        "shard_data": False,
-        "checkpoint_interval_steps": 0,
-        "ps_recovery": "all",
-        "evaluate_every_steps": 0,
-        "stop_when": "",
-    }
+    steps = asynchronous if replication == "async" else _STEPS_OF_A_WORKER
+    defaults = TrainingSettings().as_dict()
+    own = {"model": MODEL, "replication": replication, "steps": steps}
+    return {name: own.get(name, defaults[name]) for name in RESET_BY_PROVE}

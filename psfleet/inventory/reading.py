@@ -17,17 +17,13 @@ from psfleet.inventory.placement import Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
+from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import CLICKS, Card
 from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
 from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
-from trainer.contract.settings import (
-    GENERATED_WHERE_THE_GRAPH_IS,
-    RULES,
-    TrainingSettings,
-    replication_problems,
-)
+from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, RULES, TrainingSettings
 from trainer.host.wording import cut, first_of, grouped
 
 # The folders that the sandbox of the units hides from them.
@@ -135,12 +131,12 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
     return plan, found
 
 
-def _settings(values: Mapping[str, Any], own: Mapping[str, object]) -> TrainingSettings:
+def _settings(values: Mapping[str, Any], own: Mapping[str, Any]) -> TrainingSettings:
     chosen = {name: values[PREFIX + name] for name in RULES}
-    return TrainingSettings.from_mapping({**chosen, **own, "data_dir": _data_directory(values, own)})
+    return TrainingSettings(**{**chosen, **own, "data_dir": _data_directory(values, own)})
 
 
-def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> object:
+def _data_directory(values: Mapping[str, Any], own: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """Return a task's data directory: the configured one, or the one that deploy.yml carries data to."""
     configured = own.get("data_dir") or values.get("trainer_data_dir")
     carried = f"{values['trainer_install_directory']}/data" if values.get("trainer_data_source") else ""

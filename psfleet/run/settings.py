@@ -7,12 +7,13 @@ from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
+from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import Card
 from trainer.contract.model_files import built_in_card, is_file, model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
-from trainer.contract.settings import RULES, TrainingSettings, flags_of, replication_problems
+from trainer.contract.settings import FIXED_IN_A_RUN, RULES, TrainingSettings, flags_of
 
 # A ps holds parameters and copies of checkpoints. It needs these settings, which describe the tasks and how
 # they cooperate.
@@ -26,17 +27,6 @@ _PS_SETTINGS = (
     "checkpoint_copies",
     "barrier_deadline_seconds",
     "recovery_deadline_seconds",
-)
-# Checkpoints, examples, counts of gradients or the set of tasks depend on these settings.
-_FIXED = (
-    "model",
-    "replication",
-    "replicas_to_aggregate",
-    "existing_servers",
-    "push_every",
-    "staleness",
-    "shard_data",
-    "table_rows",
 )
 _FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
 _FREE_IN_PROGRAM = {
@@ -128,7 +118,7 @@ def resumed_settings(
     if problem := next(iter(problems.values()), ""):
         raise ValueError(problem)
     was, now = cluster.as_dict(), today["cluster"]
-    for name in _FIXED:
+    for name in FIXED_IN_A_RUN:
         if name in chosen and was[name] != now[name]:
             what = f"trains {was[name]}" if name == "model" else f"began with {name} {was[name]}"
             raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {now[name]!r}")

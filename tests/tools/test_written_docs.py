@@ -1,8 +1,11 @@
 """The generated parts of pages and roles are as `make docs` writes them."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,15 @@ import yaml
 
 from tests.repository import ROOT
 from tools.written_docs import written
+from trainer.contract.settings import Handling
 
+ROOMS = ("trainer", "psfleet", "plugins", "tools")
 SETTING = """\
-    clipped_norm: float | None = setting(
-        2.5, or_null(number(0), "gradients as they are"), "The largest norm | of a `gradient`. It is new."
+    clipped_norm: float | None = entry(
+        2.5,
+        or_null(number(0), "gradients as they are"),
+        "The largest norm | of a `gradient`. It is new.",
+        Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=True, with_tables=(None, 2.5)),
     )
 """
 MODEL = '''\
@@ -44,10 +52,21 @@ def test_generated_parts_of_pages_and_roles_are_up_to_date() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of what `make docs` reads and writes."""
-    for name in ("trainer", "psfleet", "plugins", "tools", "docs", "roles/trainer"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    """A copy of the project."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in (*ROOMS, "docs", "roles", "playbooks", "meta", "collections"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored, symlinks=True)
+    for name in ("ansible.cfg", "galaxy.yml"):
+        shutil.copy(ROOT / name, tmp_path)
     return tmp_path
+
+
+def run_in(copy: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in the copy of the project."""
+    environment = os.environ | {"ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def make_docs(copy: Path) -> list[str]:
@@ -56,9 +75,7 @@ def make_docs(copy: Path) -> list[str]:
         "import runpy, sys; sys.modules['tensorflow'] = None; "
         "runpy.run_module('tools.written_docs', run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_in(copy, sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     return [line.removeprefix("written: ") for line in done.stdout.splitlines()]
 
@@ -71,12 +88,18 @@ def options(copy: Path) -> Any:  # noqa: ANN401
     return loaded(copy / "roles/trainer/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
-def test_a_new_training_setting_is_written_into_every_page_and_role(copy: Path) -> None:
-    """The table "Where a change belongs" promises it."""
+def add_setting(copy: Path, entry: str) -> None:
     settings = copy / "trainer/contract/settings.py"
     before = settings.read_text(encoding="utf-8")
-    settings.write_text(before.replace("    epochs: int =", f"{SETTING}    epochs: int =", 1))
+    settings.write_text(before.replace("    epochs: int =", f"{entry}    epochs: int =", 1))
+
+
+def test_a_new_training_setting_is_written_into_every_page_and_role(copy: Path) -> None:
+    """The table "Where a change belongs" promises it."""
+    add_setting(copy, SETTING)
     assert sorted(make_docs(copy)) == [
+        "docs/operations.md",
+        "docs/prove.md",
         "roles/trainer/README.md",
         "roles/trainer/defaults/main.yml",
         "roles/trainer/meta/argument_specs.yml",
@@ -94,7 +117,18 @@ def test_a_new_training_setting_is_written_into_every_page_and_role(copy: Path) 
     assert (
         f"| `trainer_clipped_norm` | `2.5` | {in_table} |\n" in (copy / "roles/trainer/README.md").read_text()
     )
+    for page in ("operations", "prove"):
+        assert ", `trainer_clipped_norm`, " in (copy / f"docs/{page}.md").read_text()
     assert make_docs(copy) == []
+
+
+@pytest.mark.parametrize("answer", [each.name for each in fields(Handling)])
+def test_a_training_setting_with_a_forgotten_answer_does_not_construct(copy: Path, answer: str) -> None:
+    given = re.sub(rf"{answer}=(\(.*?\)|\w+)(, )?", "", SETTING)
+    assert len(given) < len(SETTING)
+    add_setting(copy, given)
+    used = run_in(copy, sys.executable, "-c", "import trainer.contract.settings")
+    assert f"TypeError: Handling.__init__() missing 1 required positional argument: '{answer}'" in used.stderr
 
 
 def test_a_new_model_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:

@@ -188,9 +188,9 @@ def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
     return Rule(f"{rule.expected}, or null for {meaning}", convert)
 
 
-def setting(default: object, rule: Rule, meaning: str = "", *, per_host: bool = False) -> Any:  # noqa: ANN401 - as dataclasses.field
+def setting(default: object, rule: Rule, meaning: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
     """Return a dataclass's field with its default (MISSING: it has none), and the rest in its metadata.
 
     `meaning` is Markdown, and its first sentence a summary. It does not repeat what the rule expects.
     """
-    return field(default=default, metadata={"rule": rule, "meaning": meaning, "per_host": per_host})
+    return field(default=default, metadata={"rule": rule, "meaning": meaning})

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from trainer.contract.contradictions import recovery_problem, table_problems
 from trainer.contract.exit_codes import CONFIGURATION
-from trainer.contract.settings import TrainingSettings, recovery_problem, table_problems
+from trainer.contract.settings import TrainingSettings
 from trainer.engine.row_marks import RowMarks
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure

@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_files import CardError, card_of
 from trainer.contract.records import TaskIdentity
 from trainer.contract.rules import SettingsError
-from trainer.contract.settings import RULES, TrainingSettings, default_text, replication_problems, summary
+from trainer.contract.settings import RULES, TrainingSettings, default_text, summary
 from trainer.process.cluster import JOBS, LOCAL, PROGRAM_CHIEF, Cluster
 
 _USAGE = "python -m trainer --FLAG=VALUE ..."

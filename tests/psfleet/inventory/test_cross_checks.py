@@ -58,10 +58,10 @@ def test_replicas_to_aggregate_above_the_number_of_workers_are_refused() -> None
 @pytest.mark.parametrize(
     ("setting", "value", "expected"),
     [
-        ("optimizer", "momentum", "one of adagrad, adam, ftrl, sgd"),
+        ("optimizer", "momentum", "one of null, adagrad, sgd, adam, ftrl"),
         ("push_every", 4, "1"),
-        ("pull_every", 4, "null"),
-        ("replication", "in_graph", "async, sync or local"),
+        ("pull_every", 4, "one of null, 1"),
+        ("replication", "in_graph", "one of async, sync, local"),
         ("staleness", "damped", "plain"),
     ],
 )

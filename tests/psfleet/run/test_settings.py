@@ -132,6 +132,8 @@ def test_a_resumed_run_with_another_model_is_refused() -> None:
         ("existing_servers", True),
         ("push_every", 2),
         ("staleness", "damped"),
+        ("hidden_units", 7),
+        ("activation", "relu"),
     ],
 )
 def test_a_resumed_run_with_another_kind_of_training_is_refused(name: str, value: object) -> None:

@@ -6,6 +6,7 @@ from dataclasses import fields, make_dataclass
 import pytest
 
 from trainer.contract import rules as of
+from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import OPTIMIZERS
 from trainer.contract.model_files import MODEL_RULE
 from trainer.contract.rules import Rule, SettingProblem, SettingsError
@@ -13,7 +14,6 @@ from trainer.contract.settings import (
     REPLICATIONS,
     TrainingSettings,
     flags_of,
-    replication_problems,
 )
 from trainer.contract.stop_condition import StopCondition
 

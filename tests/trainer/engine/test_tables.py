@@ -345,14 +345,14 @@ def test_an_id_beyond_its_own_table_is_refused_even_if_it_is_a_row_of_the_next()
     [
         (
             {"optimizer": "momentum", "learning_rate": 1.0},
-            "trainer_optimizer is 'momentum', and {has}; expected one of adagrad, adam, ftrl, sgd",
+            "trainer_optimizer is 'momentum', and {has}; expected one of null, adagrad, sgd, adam, ftrl",
         ),
         (
             {"replication": "in_graph"},
-            "trainer_replication is 'in_graph', and {has}; expected async, sync or local",
+            "trainer_replication is 'in_graph', and {has}; expected one of async, sync, local",
         ),
         ({"push_every": 4}, "trainer_push_every is 4, and {has}; expected 1"),
-        ({"pull_every": 4}, "trainer_pull_every is 4, and {has}; expected null"),
+        ({"pull_every": 4}, "trainer_pull_every is 4, and {has}; expected one of null, 1"),
     ],
 )
 def test_what_does_not_work_with_tables_is_refused(settings: dict[str, object], reason: str) -> None:

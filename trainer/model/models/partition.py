@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.contract.settings import TrainingSettings, table_problems
+from trainer.contract.contradictions import table_problems
+from trainer.contract.settings import TrainingSettings
 from trainer.model.data import Data, Examples
 from trainer.model.models.model import Model, ModelContext, Outputs, Scalars, Table, Values, Variables
 
