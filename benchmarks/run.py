@@ -19,7 +19,7 @@ from benchmarks.losses import Reached, reached, recorded_steps
 from benchmarks.network import NO_LIMITS, Hosts, Limits
 from benchmarks.rows import SLOWER, Row, Workload
 from trainer.contract.json_files import read_object
-from trainer.contract.settings import flags_of
+from trainer.contract.settings import value_text
 from trainer.contract.task_names import split_name
 
 _POLL_SECONDS, _SECONDS_BETWEEN_READINGS = 0.02, 1.0
@@ -175,7 +175,8 @@ class Run:
             place = {"job_name": job, "task_index": index, **hosts}
         run = {"run_id": "benchmark", "run_directory": self._folder / task, "data_dir": self._data}
         training = {"steps": _LAST_STEP, "seed": self._seed, "batch_size": self._workload.batch_size}
-        return flags_of({**place, **run, **training, **self._workload.flags, **row.flags})
+        flags = {**place, **run, **training, **self._workload.flags, **row.flags}
+        return [f"--{name}={value_text(value)}" for name, value in flags.items() if value not in (None, "")]
 
     def _environment(self, task: str) -> dict[str, str]:
         """Return a small environment, without proxies, which TensorFlow would use to reach a ps."""

@@ -57,7 +57,7 @@ FILTERS = (
     task_files.evaluator_files,
     task_files.gpu_drop_ins,
     task_files.known_tasks,
-    task_files.run_environment_paths,
+    task_files.run_file_paths,
     task_files.run_files,
     task_files.task_environments,
     tunnel_command,

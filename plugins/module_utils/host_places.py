@@ -31,7 +31,7 @@ OWN: Mapping[str, tuple[str, ...]] = {
     "configuration_directory": (
         *("plan.json", "deployed_by", "environment.env", "fence.nft", "fence.json", "metrics_directory"),
         *("ssh", "mesh"),
-        *("tasks/*.env", "run/*.env", "run/*.boot", "run/program.json"),
+        *("tasks/*.env", "run/*.env", "run/*.boot", "run/*.json"),
     ),
     "state_directory": ("current", "current-*", "tensorboard/*", "runs/*"),
     "log_directory": ("current", "doctor-*.out", "*/*.out"),

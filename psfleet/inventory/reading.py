@@ -136,11 +136,11 @@ def _settings(values: Mapping[str, Any], own: Mapping[str, Any]) -> TrainingSett
     return TrainingSettings(**{**chosen, **own, "data_dir": _data_directory(values, own)})
 
 
-def _data_directory(values: Mapping[str, Any], own: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> str:
     """Return a task's data directory: the configured one, or the one that deploy.yml carries data to."""
-    configured = own.get("data_dir") or values.get("trainer_data_dir")
+    configured = own.get("data_dir") or values.get("trainer_data_dir") or ""
     carried = f"{values['trainer_install_directory']}/data" if values.get("trainer_data_source") else ""
-    return configured or carried
+    return str(configured or carried)
 
 
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, list[str]]:
@@ -194,7 +194,7 @@ def _data_problems(
     settings = placement.settings
     # (host, data directory) -> the own settings of a task that reads there.
     own = {
-        (task.host, str(_data_directory(values[task.host], settings[task.name]))): settings[task.name]
+        (task.host, _data_directory(values[task.host], settings[task.name])): settings[task.name]
         for task in placement.tasks
         if task.job != "ps" and values[task.host].keys() >= _DATA_VARIABLES
     }

@@ -13,21 +13,8 @@ from trainer.contract.model_files import built_in_card, is_file, model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
-from trainer.contract.settings import FIXED_IN_A_RUN, RULES, TrainingSettings, flags_of
+from trainer.contract.settings import FIXED_IN_A_RUN, TrainingSettings
 
-# A ps holds parameters and copies of checkpoints. It needs these settings, which describe the tasks and how
-# they cooperate.
-_PS_SETTINGS = (
-    "replication",
-    "replicas_to_aggregate",
-    "existing_servers",
-    "threads",
-    "gpu_memory_fraction",
-    "checkpoints_to_keep",
-    "checkpoint_copies",
-    "barrier_deadline_seconds",
-    "recovery_deadline_seconds",
-)
 _FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entry", "file"))
 _FREE_IN_PROGRAM = {
     f"program_{each.name}": each.name
@@ -57,9 +44,9 @@ def run_settings(
 ) -> dict[str, Any]:
     """Return the settings of a run; `settings` maps each task of the plan to its own.
 
-    `cluster` of the result holds the chief's settings, `tasks` the `values` and `flags` of each task of the
-    run by its name, `program` what `run_program` returned, and `success` the policy. `card` is the card of
-    the user's own model, which a program and a built-in model lack.
+    `cluster` of the result holds the chief's settings, `tasks` the settings of each task of the run by its
+    name, `program` what `run_program` returned, and `success` the policy. `card` is the card of the user's
+    own model, which a program and a built-in model lack.
     """
     cluster = settings[plan.chief.name]
     tasks = run_tasks(plan, cluster, program is not None)
@@ -67,12 +54,7 @@ def run_settings(
     of_tasks = {task.name: settings[task.name.replace(SERVER, "worker")] for task in tasks}
     return {
         "cluster": cluster.as_dict(),
-        "tasks": {
-            task.name: _values_and_flags(
-                of_tasks[task.name], _PS_SETTINGS if task.job == "ps" and program is None else RULES
-            )
-            for task in tasks
-        },
+        "tasks": {name: of_task.as_dict() for name, of_task in of_tasks.items()},
         "program": program,
         "success": success,
         "card": card if program is None and is_file(cluster.model) else None,
@@ -112,6 +94,8 @@ def resumed_settings(
     the settings that the run began with are damaged.
     """
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
+    if any("flags" in settings for settings in begun["tasks"].values()):
+        raise ValueError("an older release of psfleet began it; begin a new run, without run_id")
     cluster = TrainingSettings.from_mapping(begun["cluster"])
     workers = len(plan.tasks_of("worker"))
     problems = {} if program else replication_problems(begun["cluster"], workers, card=model_card(begun))
@@ -124,11 +108,11 @@ def resumed_settings(
             raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {now[name]!r}")
 
     def of(task: str) -> TrainingSettings:
-        values = begun["tasks"].get(task, {}).get("values", begun["cluster"])
+        values = begun["tasks"].get(task, begun["cluster"])
         # The command line sets a value for all tasks, also for those that the inventory no longer has.
-        new = today["tasks"].get(task, {}).get("values", {})
-        taken = {name: new.get(name, today["cluster"][name]) for name in chosen if name in today["cluster"]}
-        return TrainingSettings.from_mapping({**begun["cluster"], **values, **taken})
+        new = today["tasks"].get(task, today["cluster"])
+        taken = {name: new[name] for name in chosen if name in new}
+        return TrainingSettings.from_mapping({**values, **taken})
 
     success = (today if SUCCESS in chosen else begun).get("success", ALL_WORKERS)
     of_tasks = {task.name: of(task.name) for task in plan.tasks}
@@ -141,12 +125,6 @@ def can_resize(settings: Mapping[str, Any]) -> bool:
     card = model_card(settings)
     is_shared = training.get("replication") in {"async", "sync"} and not (card and card.own_parts)
     return is_shared and not settings.get("program")
-
-
-def _values_and_flags(settings: TrainingSettings, names: Collection[str]) -> dict[str, Any]:
-    """Return the settings with these names as the `values` and `flags` of a task."""
-    values = {name: value for name, value in settings.as_dict().items() if name in names}
-    return {"values": values, "flags": " ".join(flags_of(values))}
 
 
 def _resumed_program(

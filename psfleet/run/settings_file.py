@@ -16,6 +16,10 @@ def _to_object(value: object) -> Mapping[str, object]:
     return value
 
 
+def _to_objects(value: object) -> Mapping[str, Mapping[str, object]]:
+    return {str(name): _to_object(each) for name, each in _to_object(value).items()}
+
+
 def _to_object_or_null(value: object) -> Mapping[str, object] | None:
     return None if value is None else _to_object(value)
 
@@ -24,12 +28,11 @@ def _to_card_or_null(value: object) -> Mapping[str, object] | None:
     return None if value is None else Card.from_json(value).to_json()
 
 
-_OBJECT_OR_NULL = Rule("an object or null", _to_object_or_null)
+_OBJECT, _OBJECT_OR_NULL = Rule("an object", _to_object), Rule("an object or null", _to_object_or_null)
 
 
-def _object(meaning: str) -> Any:  # noqa: ANN401 - as dataclasses.field
-    metadata = {"rule": Rule("an object", _to_object), "meaning": meaning}
-    return field(default_factory=dict, metadata=metadata)
+def _object(meaning: str, rule: Rule = _OBJECT) -> Any:  # noqa: ANN401 - as dataclasses.field
+    return field(default_factory=dict, metadata={"rule": rule, "meaning": meaning})
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,9 @@ class RunSettings(JsonObject):
     """What a run was asked for; a run that goes on keeps it, but for what is chosen anew."""
 
     training: Mapping[str, object] = _object("The chief's training settings, by name.")
-    tasks: Mapping[str, Any] = _object(
-        "Each task of the run with its settings and their flags: "
-        '{"worker0": {"values": {..}, "flags": ".."}}.'
+    tasks: Mapping[str, Mapping[str, object]] = _object(
+        'The training settings of each task of the run: {"worker0": {"model": "linear", ..}}.',
+        Rule("an object of objects", _to_objects),
     )
     program: Mapping[str, Any] | None = setting(
         None, _OBJECT_OR_NULL, "[The program](#the-program-of-a-run), null for a model of the trainer."

@@ -98,28 +98,32 @@ def run_files(
 ) -> list[dict[str, str]]:
     """Return each file in the configuration directory that a host's tasks of a run need.
 
-    `paths` is the fact `cluster_paths`. `deployed` has the hashes `release` and `environment` of the host;
-    the run keeps them, whatever is deployed while it is going on. `run` has the `id` of the run, its
-    `settings`, as settings.json holds them, and the workers whose places are `empty`. The tasks run as
-    `user`; only this user and root can read a program's arguments.
+    Each task has an environment file for its unit, and a file with its training settings. `paths` is the fact
+    `cluster_paths`. `deployed` has the hashes `release` and `environment` of the host; the run keeps them,
+    whatever is deployed while it is going on. `run` has the `id` of the run, its `settings`, as settings.json
+    holds them, and the workers whose places are `empty`. The tasks run as `user`; only this user and root can
+    read a program's arguments.
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
-    of_program = f"{configuration}/run/program.json"
+    of_program = f"{configuration}/run/program.json" if settings.get("program") else ""
     of_run = _of_the_run(run, paths["state_directory"]) | {
         "PSFLEET_RUN_BEGUN": str(settings.get("begun", "")),
+        "PSFLEET_PROGRAM": of_program,
         **_deployed(deployed, install),
     }
     if empty := run.get("empty"):
         of_run["PSFLEET_ABSENT_WORKERS"] = " ".join(str(split_name(worker)[1]) for worker in empty)
-    program = f" --program={of_program}" if settings.get("program") else ""
+    environment = environment_text(of_run)
     files = []
     for task in tasks:
-        flags = {"PSFLEET_TRAINING_FLAGS": f"{settings['tasks'][task['name']]['flags']}{program}"}
-        content = _OF_THE_RUN.format(**task) + environment_text(of_run | flags)
-        files.append({"dest": run_environment_path(task, configuration), "content": content})
-    if program and tasks:
-        content = json.dumps(RunProgram.from_json(settings["program"]).to_json(), indent=4) + "\n"
+        of_unit, of_training = run_file_paths([task], configuration)
+        files += [
+            {"dest": of_unit, "content": _OF_THE_RUN.format(**task) + environment},
+            {"dest": of_training, "content": _json_text(settings["tasks"][task["name"]])},
+        ]
+    if of_program and tasks:
+        content = _json_text(RunProgram.from_json(settings["program"]).to_json())
         files.append({"dest": of_program, "content": content, "group": user, "mode": "0640"})
     return files
 
@@ -139,18 +143,18 @@ def evaluator_files(
     }
     if deployed := run.get("deployed"):
         environment |= _deployed(deployed, paths["install_directory"])
-    path = run_environment_path({"job": EVALUATOR, "index": 0}, paths["configuration_directory"])
+    path, _ = run_file_paths([{"job": EVALUATOR, "index": 0}], paths["configuration_directory"])
     return [{"dest": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
 
 
-def run_environment_paths(tasks: Sequence[Mapping[str, Any]], configuration: str) -> list[str]:
-    """Return the paths of the environment files of tasks for a run."""
-    return [run_environment_path(task, configuration) for task in tasks]
+def run_file_paths(tasks: Sequence[Mapping[str, Any]], configuration: str) -> list[str]:
+    """Return the paths of each task's two files for a run: the environment file, and the settings."""
+    files = (run_file(Path(configuration), task["job"], task["index"]) for task in tasks)
+    return [str(path) for file in files for path in (file, file.with_suffix(".json"))]
 
 
-def run_environment_path(task: Mapping[str, Any], configuration: str) -> str:
-    """Return the path of a task's environment file for a run."""
-    return str(run_file(Path(configuration), task["job"], task["index"]))
+def _json_text(content: object) -> str:
+    return json.dumps(content, indent=4) + "\n"
 
 
 def _of_the_run(run: Mapping[str, Any], state_directory: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The generated parts of pages and roles are as `make docs` writes them."""
 
+import ast
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import yaml
 
 from tests.repository import ROOT
 from tools.written_docs import written
-from trainer.contract.settings import Handling
+from trainer.contract.settings import RULES, Handling
 
 ROOMS = ("trainer", "psfleet", "plugins", "tools")
 SETTING = """\
@@ -24,6 +25,30 @@ SETTING = """\
         "The largest norm | of a `gradient`. It is new.",
         Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=True, with_tables=(None, 2.5)),
     )
+"""
+# The place that uses it: a worker prints it.
+USE = """\
+
+_run_worker = run_worker
+
+
+def run_worker(task: RunningTask) -> int:
+    print("clipped_norm is", task.settings.clipped_norm, flush=True)
+    return _run_worker(task)
+"""
+# The tasks of a run get the files that train.yml writes for them.
+PLAY = """\
+- import_playbook: psfleet.cluster.preflight_inventory
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - psfleet.cluster.files:
+        directories: [{path: "{{ cluster_paths.configuration_directory }}/run"}]
+        files: "{{ tasks | psfleet.cluster.run_files(cluster_paths, run, deployed, 'root') }}"
+      vars:
+        tasks: [{job: worker, index: 0, name: worker0}]
+        run: {id: r1, settings: {tasks: "{{ cluster_settings.tasks }}"}}
+        deployed: {release: a, environment: b}
 """
 MODEL = '''\
 """A parabola, by its
@@ -122,6 +147,29 @@ def test_a_new_training_setting_is_written_into_every_page_and_role(copy: Path) 
     assert make_docs(copy) == []
 
 
+def test_a_new_training_setting_arrives_in_a_task(copy: Path) -> None:
+    """The table "Where a change belongs" names all that has to be edited."""
+    add_setting(copy, SETTING)
+    with (copy / "trainer/task/worker.py").open("a", encoding="utf-8") as worker:
+        worker.write(USE)
+    make_docs(copy)
+    configuration = copy / "etc"
+    configuration.mkdir()
+    hosts = {"ps": {"hosts": {"node1": None}}, "worker": {"hosts": {"node2": None}}}
+    chosen = {"replication": "local", "model": "linear", "steps": 10, "clipped_norm": "7.5"}
+    variables = {f"trainer_{name}": value for name, value in chosen.items()}
+    variables["trainer_configuration_directory"] = str(configuration)
+    (copy / "hosts.yml").write_text(yaml.safe_dump({"tf_cluster": {"children": hosts, "vars": variables}}))
+    (copy / "play.yml").write_text(PLAY)
+    played = run_in(copy, Path(sys.executable).with_name("ansible-playbook"), "play.yml", "-i", "hosts.yml")
+    assert played.returncode == 0, played.stdout
+    task = ("--job_name=worker", "--task_index=0", "--ps_hosts=node1:1", "--worker_hosts=node2:1")
+    trained = run_in(
+        copy, sys.executable, "-m", "trainer", *task, f"--settings={configuration}/run/worker-0.json"
+    )
+    assert (trained.returncode, "clipped_norm is 7.5\n" in trained.stdout) == (0, True), trained.stderr
+
+
 @pytest.mark.parametrize("answer", [each.name for each in fields(Handling)])
 def test_a_training_setting_with_a_forgotten_answer_does_not_construct(copy: Path, answer: str) -> None:
     given = re.sub(rf"{answer}=(\(.*?\)|\w+)(, )?", "", SETTING)
@@ -129,6 +177,25 @@ def test_a_training_setting_with_a_forgotten_answer_does_not_construct(copy: Pat
     add_setting(copy, given)
     used = run_in(copy, sys.executable, "-c", "import trainer.contract.settings")
     assert f"TypeError: Handling.__init__() missing 1 required positional argument: '{answer}'" in used.stderr
+
+
+def test_no_second_list_of_training_settings_exists() -> None:
+    """Such a list would have to be remembered by everybody who adds a setting."""
+    collections = (ast.Tuple, ast.List, ast.Set, ast.Dict)
+    lists = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, collections) and len(RULES.keys() & set(texts_in(node))) > 3
+    ]
+    assert lists == [], "make it an answer of the settings: Handling in trainer/contract/settings.py"
+
+
+def texts_in(node: ast.Tuple | ast.List | ast.Set | ast.Dict) -> list[str]:
+    """Return the texts among the elements, or the keys, of a collection in code."""
+    parts = node.keys if isinstance(node, ast.Dict) else node.elts
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def test_a_new_model_can_be_chosen_and_is_in_the_tables(copy: Path) -> None:

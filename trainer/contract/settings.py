@@ -1,10 +1,10 @@
 """The training settings: each is one entry with all that is to know of it; `make docs` writes the rest.
 
-Setting `X` is the trainer's flag `--X` and the inventory variable `trainer_X`.
+Setting `X` is the inventory variable `trainer_X`, a field of the file that a task gets with `--settings`, and
+the trainer's flag `--X`.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -35,8 +35,6 @@ MOST_STEPS_PER_CALL = 32
 MOST_PUSH_EVERY, MOST_PULL_EVERY = 64, 256
 REPLICATIONS = ("async", "sync", "in_graph", "local")
 
-# Flags are split at blanks by systemd, which also expands $ and quotes.
-_PLAIN_ABSOLUTE_PATH_OR_NONE = re.compile(r"(/[^\s\"'\\$`]*)?")
 # Of a setting that any model takes, whether it has tables or not.
 ANY: tuple[object, ...] = ()
 
@@ -65,9 +63,9 @@ def entry(default: object, rule: Rule, meaning: str, handling: Handling) -> Any:
 
 
 def _to_condition(value: object) -> str:
-    """Return a condition as a flag holds it, such as "auc>0.77", and "" for none. Raises ValueError."""
+    """Return a condition as people write it, such as "auc > 0.77", and "" for none. Raises ValueError."""
     text = "" if value is None else to_text(value).strip()
-    return StopCondition.from_text(text).as_setting if text else ""
+    return str(StopCondition.from_text(text)) if text else ""
 
 
 @dataclass(frozen=True)
@@ -294,9 +292,10 @@ class TrainingSettings:
     data_dir: str = entry(
         "",
         checked(
-            "an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
+            "an absolute path on the hosts without $, or empty for the bundled digits",
             lambda value: "" if value is None else to_text(value),
-            lambda path: path.isprintable() and _PLAIN_ABSOLUTE_PATH_OR_NONE.fullmatch(path),
+            # Ansible would replace $HOME in the path of a module.
+            lambda path: path.isprintable() and path[:1] in {"", "/"} and "$" not in path,
         ),
         "Directory on the hosts with MNIST's IDX files, packed by gzip or not.",
         Handling(per_host=True, fixed_in_a_run=False, reset_by_prove=True, with_tables=ANY),
@@ -383,11 +382,6 @@ class TrainingSettings:
     def as_dict(self) -> dict[str, str | int | float | None]:
         """Return name -> value of every setting."""
         return asdict(self)
-
-
-def flags_of(values: Mapping[str, object]) -> list[str]:
-    """Return the trainer's flags of settings, such as "--model=linear"; what is None or empty is left out."""
-    return [f"--{name}={value_text(value)}" for name, value in values.items() if value not in (None, "")]
 
 
 RULES: Mapping[str, Rule] = {each.name: each.metadata["rule"] for each in fields(TrainingSettings)}

@@ -40,13 +40,8 @@ class StopCondition:
         value = metrics.get(self.metric, math.nan)
         return bool(_COMPARISONS[self.comparison](value, self.bound))
 
-    @property
-    def as_setting(self) -> str:
-        """The condition without blanks, because systemd splits a task's flags at blanks."""
-        return f"{self.metric}{self.comparison}{self.bound_text}"
-
     def __str__(self) -> str:
-        """Return the condition in words."""
+        """Return the condition as people write it."""
         return f"{self.metric} {self.comparison} {self.bound_text}"
 
 

@@ -1,8 +1,12 @@
-"""The command line of a task: flags for the cluster and the run, and one flag for each training setting."""
+"""The command line of a task: flags for the cluster and the run, and the training settings.
+
+The settings come from the file of `--settings`. Each also has a flag of its own, which overrides the file.
+"""
 
 import argparse
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -13,11 +17,11 @@ from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_files import CardError, card_of
 from trainer.contract.records import TaskIdentity
 from trainer.contract.rules import SettingsError
-from trainer.contract.settings import RULES, TrainingSettings, default_text, summary
+from trainer.contract.settings import PER_HOST, RULES, TrainingSettings, default_text, summary
 from trainer.process.cluster import JOBS, LOCAL, PROGRAM_CHIEF, Cluster
 
 _USAGE = "python -m trainer --FLAG=VALUE ..."
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Trains a model with TensorFlow's parameter servers. Start this program once for each task, with the same
 --ps_hosts and --worker_hosts everywhere:
 
@@ -26,8 +30,8 @@ Trains a model with TensorFlow's parameter servers. Start this program once for 
   python -m trainer --job_name=worker --task_index=1 --ps_hosts=HOST:2222 --worker_hosts=HOST:2223,HOST:2224
 
 Training starts when all tasks are there. Worker 0, the chief, initialises, saves and evaluates; every task
-ends by itself when the run is over. Training flags go to the workers, the same to all of them except for
---batch_size, --data_dir, --threads and --gpu_memory_fraction.
+ends by itself when the run is over. Training settings go to the workers, as flags or in the file of
+--settings. They are the same for all workers, except for {", ".join(n for n in RULES if n in PER_HOST)}.
 """
 
 _CLUSTER_FLAGS = {
@@ -39,6 +43,7 @@ _CLUSTER_FLAGS = {
     "program": "path of a program.json: run that program instead of a built-in model; it also allows job "
     "chief",
     "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
+    "settings": 'path of a JSON file with training settings, such as {"steps": 5000}; flags override it',
 }
 
 
@@ -74,18 +79,25 @@ def parse(arguments: Sequence[str]) -> Options:
     Raises UsageError with every problem found. `--help` prints the help, and raises SystemExit.
     """
     values = _flag_values(arguments)
-    is_program, problems = bool(values["program"]), list[str]()
+    is_program = bool(values["program"])
+    in_file, problems = _settings_in(values["settings"])
+    flags = {name: values[name] for name in RULES if values[name]}
+    chosen: dict[str, object] = {**in_file, **flags}
     if values["job_name"] == LOCAL and not is_program:
-        if values["replication"] not in {"", LOCAL}:
-            given = values["replication"]
-            problems = [f"--replication is {given!r}, expected local with --job_name=local"]
-        values |= {"job_name": "worker", "task_index": values["task_index"] or "0", "replication": LOCAL}
+        replication = chosen.get("replication", LOCAL)
+        if replication != LOCAL:
+            problems.append(f"--replication is {replication!r}, expected local with --job_name=local")
+        values |= {"job_name": "worker", "task_index": values["task_index"] or "0"}
+        chosen["replication"] = LOCAL
     problems += [f"--{name} is missing" for name in ("job_name", "task_index") if not values[name]]
-    settings, settings_problems = TrainingSettings(replication=values["replication"]), []
+    settings, settings_problems = TrainingSettings(replication=str(chosen.get("replication", ""))), []
     try:
-        settings = TrainingSettings.from_mapping({name: values[name] for name in RULES if values[name]})
+        settings = TrainingSettings.from_mapping(chosen)
     except SettingsError as error:
-        settings_problems = [f"--{problem}" for problem in error.problems]
+        settings_problems = [
+            f"--{problem}" if problem.name in flags else f"{values['settings']}: {problem}"
+            for problem in error.problems
+        ]
     # The settings do not apply to a program, which has all tasks of the plan.
     training = TrainingSettings() if is_program else settings
     has_hosts = training.replication != LOCAL
@@ -121,6 +133,20 @@ def parse(arguments: Sequence[str]) -> Options:
         raise UsageError(problems, identity if known else None, run_directory)
     program = Path(values["program"]) if is_program else None
     return Options(cluster, settings, identity, run_directory, program)
+
+
+def _settings_in(file: str) -> tuple[Mapping[str, object], list[str]]:
+    """Return the settings in the file of `--settings` ("": none), and what is wrong with the file."""
+    if not file:
+        return {}, []
+    expected = 'expected a JSON object of training settings, such as {"steps": 5000}'
+    try:
+        content = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        return {}, [f"--settings is {file!r}, which cannot be read ({error}); {expected}"]
+    if not isinstance(content, dict):
+        return {}, [f"--settings is {file!r}, which holds no object; {expected}"]
+    return content, []
 
 
 class _Parser(argparse.ArgumentParser):

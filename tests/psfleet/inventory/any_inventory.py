@@ -65,7 +65,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_program_environment": st.dictionaries(st.sampled_from(["A", "TF_CONFIGS"]), st.text(max_size=3)),
     "trainer_environment": st.dictionaries(st.sampled_from(["A", "PATHS"]), st.text("aé\"'\\$%", max_size=3)),
     "trainer_data_source": FILE,
-    "trainer_data_dir": DIRECTORY,
+    "trainer_data_dir": DIRECTORY | st.just('/srv/my "data"'),
     "trainer_install_directory": DIRECTORY,
     "trainer_steps": st.integers(1, 10**6),
     "trainer_learning_rate": st.floats(1e-9, 1.0),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
@@ -118,7 +118,7 @@ def backwards(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_by_tasks(plan: ClusterPlan, told: Mapping[str, Any]) -> None:
-    """Assert that the task files and flags give each task this plan and its settings."""
+    """Assert that the files of each task give it this plan and its settings."""
     environments = task_environments(
         [task.to_json() for task in plan.tasks], "", plan.to_json(), "r", {"CUDA": "x"}
     )
@@ -137,15 +137,17 @@ def read_by_tasks(plan: ClusterPlan, told: Mapping[str, Any]) -> None:
     first, *others = run_tasks(plan, training, program=bool(program))
     for started in (first, *others[-1:]):
         told_of_task = told["tasks"][started.name]
-        assert told_of_task["flags"].isprintable()
         place = [f"--job_name={started.job}", f"--task_index={started.index}"]
-        options = parse([*place, *hosts, *program, *told_of_task["flags"].split()])
+        with NamedTemporaryFile("w") as stream:
+            json.dump(told_of_task, stream)
+            stream.flush()
+            options = parse([*place, *hosts, *program, f"--settings={stream.name}"])
         if not options.cluster.is_local:
             assert (*options.cluster.ps_hosts, *options.cluster.worker_hosts) == (
                 *jobs["ps"],
                 *jobs["worker"],
             )
-        values = {name: value for name, value in told_of_task["values"].items() if value is not None}
+        values = {name: value for name, value in told_of_task.items() if value is not None}
         assert options.settings.as_dict().items() >= values.items()
 
 

@@ -59,7 +59,7 @@ SHOW = """---
         msg: >-
           {{{{ inventory_hostname }}}} sees {{{{ cluster_plan.tasks | map(attribute='host') | join(' ') }}}},
           {{{{ cluster_plan.ps_hosts }}}}, GPUs {{{{ cluster_plan.tasks[1].gpus }}}},
-          {{{{ cluster_settings.tasks.worker0.flags }}}}, {{{{ cluster_settings.cluster.steps + 1 }}}},
+          {{{{ cluster_settings.tasks.worker0 | to_json }}}}, {{{{ cluster_settings.cluster.steps + 1 }}}},
           {{{{ cluster_paths.log_directory }}}}
 """
 
@@ -77,13 +77,11 @@ def test_every_host_gets_the_whole_plan(
     assert run.status == 0, run.output
     printed = " ".join(run.output.split())  # Ansible folds long lines
     seen = re.findall(
-        r"(\w+) sees node1 node2 node3, node1:2300, GPUs \[0, 1\], --model=mnist_mlp --replication=async ",
-        printed,
+        r'(\w+) sees node1 node2 node3, node1:2300, GPUs \[0, 1\], {"model": "mnist_mlp", "repl', printed
     )
     assert set(seen) == hosts
-    assert "--learning_rate=0.5" in printed
-    assert "--shard_data=true" in printed
-    assert "optimizer" not in printed
+    for setting in ('"learning_rate": 0.5', '"shard_data": true', '"optimizer": null'):
+        assert setting in printed
     assert ", 8, /var/log/psfleet" in printed
 
 

@@ -56,9 +56,9 @@ def test_an_example_gives_the_tasks_on_the_page(
     tasks = shown["cluster_settings"]["tasks"]
     if title == "Several tasks on a host":
         assert len(found) == len(said)
-        sizes = {task: tasks[task]["values"]["batch_size"] for task in ("worker0", "worker2", "worker3")}
+        sizes = {task: tasks[task]["batch_size"] for task in ("worker0", "worker2", "worker3")}
         assert sizes == {"worker0": 50, "worker2": 100, "worker3": 20}
-        assert tasks["worker3"]["values"]["threads"] == 2
+        assert tasks["worker3"]["threads"] == 2
     if title == "Two addresses of a host":
         hosts = yaml.safe_load(str(files["hosts.yml"]))["tf_cluster"]["children"]
         of_hosts = hosts["ps"]["hosts"] | hosts["worker"]["hosts"]

@@ -28,9 +28,9 @@ def test_the_proof_replaces_the_training_of_the_inventory(tmp_path: Path) -> Non
     assert proof["cluster_settings"]["program"] is None
     tasks = proof["cluster_settings"]["tasks"]
     assert list(tasks) == ["ps0", "worker0", "worker1"], "neither servers nor a program's coordinator"
-    assert [tasks[f"worker{index}"]["values"]["batch_size"] for index in (0, 1)] == [7, 100]
+    assert [tasks[f"worker{index}"]["batch_size"] for index in (0, 1)] == [7, 100]
     for name, value in {"model": "partition", "replication": "sync", "steps": 200, "data_dir": ""}.items():
-        assert tasks["worker1"]["values"][name] == value
+        assert tasks["worker1"][name] == value
 
 
 def test_goals_and_tolerances_of_the_inventory_do_not_apply_to_a_proof() -> None:

@@ -43,7 +43,7 @@ def test_a_sample_gives_the_expected_tasks(shape: str) -> None:
     # Addresses reserved for documentation: an unedited sample reaches no machine.
     assert {task["address"].rsplit(".", 1)[0] for task in shown["cluster_plan"]["tasks"]} == {"192.0.2"}
     batch_size = 256 if shape == "four_machines_four_gpus" else 100
-    assert shown["cluster_settings"]["tasks"]["worker0"]["values"]["batch_size"] == batch_size
+    assert shown["cluster_settings"]["tasks"]["worker0"]["batch_size"] == batch_size
 
 
 @pytest.mark.parametrize("shape", PLACED)

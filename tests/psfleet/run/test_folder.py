@@ -111,6 +111,7 @@ def test_only_a_completely_collected_run_of_this_cluster_counts_as_whole(
     [
         ({"training": {}}, "the field training or tasks is missing"),
         ({"training": ["linear"], "tasks": {}}, r"training is \['linear'\]; expected an object"),
+        ({"training": {}, "tasks": {"ps0": 7}}, r"tasks is {'ps0': 7}; expected an object of objects"),
         (
             {"training": {}, "tasks": {}, "program": "main.py"},
             "program is 'main.py'; expected an object or null",
@@ -133,7 +134,7 @@ def test_a_resumed_run_keeps_its_noted_beginning_and_thresholds(tmp_path: Path) 
     noted = {"begun": "ana@desk, 2026-11-25 09:12 UTC", "evidence": {"minimum_share": 0.1}}
     values = {
         "cluster": {"steps": 7},
-        "tasks": {"worker0": {"flags": ""}},
+        "tasks": {"worker0": {"steps": 7}},
         "program": None,
         "success": 2,
         "card": None,

@@ -38,13 +38,9 @@ def settings(program: dict[str, Any] | None = None, **values: object) -> dict[st
     return run_settings(PLAN, {"ps0": of_all, "worker0": of_all}, run_program(program or {}, "/opt/psfleet"))
 
 
-def test_a_ps_gets_only_flags_of_the_replication_resources_and_deadlines() -> None:
-    own: dict[str, Any] = {"replicas_to_aggregate": 1, "threads": 2, "gpu_memory_fraction": 0.5}
-    assert settings(model="linear", replication="sync", **own)["tasks"]["ps0"]["flags"] == (
-        "--replication=sync --replicas_to_aggregate=1 --existing_servers=false --checkpoints_to_keep=3 "
-        "--checkpoint_copies=2 --threads=2 --gpu_memory_fraction=0.5 "
-        "--barrier_deadline_seconds=120 --recovery_deadline_seconds=900"
-    )
+def test_every_task_gets_all_settings() -> None:
+    tasks = settings(model="linear", threads=2)["tasks"]
+    assert tasks == dict.fromkeys(("ps0", "worker0"), TrainingSettings("linear", threads=2).as_dict())
 
 
 def test_a_run_has_the_tasks_of_its_replication() -> None:
@@ -60,18 +56,12 @@ def test_each_task_keeps_its_own_settings_and_a_server_has_those_of_its_worker()
         return run_settings(plan, dict(zip(("ps0", "worker0", "worker1"), own, strict=True)))
 
     def threads(run: dict[str, Any]) -> dict[str, int]:
-        return {name: told["values"]["threads"] for name, told in run["tasks"].items()}
+        return {name: told["threads"] for name, told in run["tasks"].items()}
 
     begun, today = run_with(1, 2, 3), run_with(4, 5, 6)
     assert threads(begun) == {"ps0": 1, "worker0": 2, "worker1": 3, "server0": 2, "server1": 3}
     assert resumed_settings(plan, begun, today, chosen=()) == begun
     assert threads(resumed_settings(plan, begun, today, chosen=["threads"])) == threads(today)
-
-
-def test_every_task_of_a_program_gets_all_settings() -> None:
-    tasks = settings(PROGRAM, batch_size=7)["tasks"]
-    assert tasks["ps0"] == tasks["worker0"]
-    assert "--batch_size=7" in tasks["ps0"]["flags"]
 
 
 def test_the_settings_contain_the_path_of_the_program_on_the_hosts() -> None:
@@ -94,8 +84,7 @@ def test_a_resumed_run_keeps_its_tasks_and_replication() -> None:
     begun, today = settings(batch_size=10), settings(replication="local", steps=9999)
     resumed = resumed_settings(PLAN, begun, today, chosen=["steps"])
     assert list(resumed["tasks"]) == ["ps0", "worker0"]
-    assert "--replication=async" in resumed["tasks"]["worker0"]["flags"]
-    assert resumed["tasks"]["worker0"]["values"]["steps"] == 9999
+    assert resumed["tasks"]["worker0"] == TrainingSettings(batch_size=10, steps=9999).as_dict()
 
 
 def test_a_run_of_an_older_release_can_be_resumed() -> None:
@@ -103,10 +92,17 @@ def test_a_run_of_an_older_release_can_be_resumed() -> None:
     del begun["program"]
     for name in ("replication", "threads"):
         del begun["cluster"][name]
-    begun["tasks"]["ps0"] = {"values": {"barrier_deadline_seconds": 5.0}, "flags": ""}
+    begun["tasks"]["ps0"] = {"barrier_deadline_seconds": 5.0}
     resumed = resumed_settings(PLAN, begun, today, chosen=())
     assert resumed["cluster"]["replication"] == "async"
-    assert "--barrier_deadline_seconds=5" in resumed["tasks"]["ps0"]["flags"]
+    assert resumed["tasks"]["ps0"] == TrainingSettings(barrier_deadline_seconds=5.0).as_dict()
+
+
+def test_a_run_whose_settings_are_values_and_flags_is_refused_with_what_to_do() -> None:
+    begun, today = settings(), settings()
+    begun["tasks"] = {name: {"values": values, "flags": ""} for name, values in begun["tasks"].items()}
+    with pytest.raises(ValueError, match="an older release of psfleet began it; begin a new run"):
+        resumed_settings(PLAN, begun, today, chosen=())
 
 
 def test_only_newly_chosen_settings_replace_those_of_a_resumed_run() -> None:
@@ -115,7 +111,7 @@ def test_only_newly_chosen_settings_replace_those_of_a_resumed_run() -> None:
     resumed = resumed_settings(PLAN, begun, today, chosen=["steps", "seed", "run_id"])
     assert (resumed["cluster"]["steps"], resumed["cluster"]["seed"]) == (9999, 8)
     assert resumed["cluster"]["batch_size"] == 100
-    assert "--steps=9999" in resumed["tasks"]["worker0"]["flags"]
+    assert resumed["tasks"]["worker0"]["steps"] == 9999
 
 
 def test_a_resumed_run_with_another_model_is_refused() -> None:

@@ -13,7 +13,7 @@ from psfleet.run.task_files import (
     environment_text,
     evaluator_files,
     gpu_drop_ins,
-    run_environment_path,
+    run_file_paths,
     run_files,
     task_environments,
 )
@@ -130,23 +130,27 @@ BEGUN = "ana as cluster@desk, 2026-11-25 09:12 UTC"
 
 
 def files(program: dict[str, Any] | None = None) -> dict[str, str]:
-    settings = {"tasks": {"ps0": {"flags": "--a=1"}, "server1": {"flags": "--a=2 --b=3"}}, "program": program}
+    settings = {"tasks": {"ps0": {"model": "cnn"}, "server1": {"threads": None}}, "program": program}
     run = {"id": "r1", "settings": {"begun": BEGUN, **settings}}
     return {file["dest"]: file["content"] for file in run_files(RUN_TASKS, PATHS, run, DEPLOYED, "trainer")}
 
 
-def test_the_file_of_each_task_contains_its_run_and_its_flags() -> None:
+def test_the_files_of_each_task_contain_its_run_and_its_settings() -> None:
     found = files()
-    assert list(found) == ["/etc/psfleet/run/ps-0.env", "/etc/psfleet/run/server-1.env"]
+    assert list(found) == [
+        f"/etc/psfleet/run/{task}.{kind}" for task in ("ps-0", "server-1") for kind in ("env", "json")
+    ]
     lines = found["/etc/psfleet/run/server-1.env"].splitlines()
     assert 'PSFLEET_RUN_ID="r1"' in lines
     assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
-    assert 'PSFLEET_TRAINING_FLAGS="--a=2 --b=3"' in lines
+    assert 'PSFLEET_PROGRAM=""' in lines
+    assert json.loads(found["/etc/psfleet/run/ps-0.json"]) == {"model": "cnn"}
+    assert json.loads(found["/etc/psfleet/run/server-1.json"]) == {"threads": None}
 
 
 def test_the_file_of_each_task_names_the_workers_whose_places_are_empty() -> None:
-    run = {"id": "r1", "settings": {"tasks": {"ps0": {"flags": ""}}}, "empty": ["worker2", "worker10"]}
-    (file,) = run_files(RUN_TASKS[:1], PATHS, run, DEPLOYED, "trainer")
+    run = {"id": "r1", "settings": {"tasks": {"ps0": {}}}, "empty": ["worker2", "worker10"]}
+    file, _ = run_files(RUN_TASKS[:1], PATHS, run, DEPLOYED, "trainer")
     assert 'PSFLEET_ABSENT_WORKERS="2 10"' in file["content"].splitlines()
     assert "ABSENT" not in "".join(files().values())
 
@@ -169,19 +173,19 @@ def test_the_file_of_a_task_names_the_release_and_environment_of_the_start() -> 
 def test_tasks_of_a_program_get_the_path_of_its_description() -> None:
     program = {**PROGRAM, "arguments": ['say "hi"']}
     found = files(program)
-    assert "--a=1 --program=/etc/psfleet/run/program.json" in found["/etc/psfleet/run/ps-0.env"]
+    lines = found["/etc/psfleet/run/ps-0.env"].splitlines()
+    assert 'PSFLEET_PROGRAM="/etc/psfleet/run/program.json"' in lines
     written = json.loads(found["/etc/psfleet/run/program.json"])
     assert written == RunProgram.from_json(program).to_json()
     assert written.items() >= program.items()
 
 
 def test_arguments_of_a_program_are_readable_only_by_its_user() -> None:
-    settings = {"tasks": {"ps0": {"flags": ""}}, "program": {**PROGRAM, "arguments": ["--key=1"]}}
-    (environment, program) = run_files(
-        RUN_TASKS[:1], PATHS, {"id": "r1", "settings": settings}, DEPLOYED, "trainer"
-    )
+    settings = {"tasks": {"ps0": {}}, "program": {**PROGRAM, "arguments": ["--key=1"]}}
+    run = {"id": "r1", "settings": settings}
+    *others, program = run_files(RUN_TASKS[:1], PATHS, run, DEPLOYED, "trainer")
     assert (program["group"], program["mode"]) == ("trainer", "0640")
-    assert "--key" not in environment["content"]
+    assert "--key" not in "".join(file["content"] for file in others)
 
 
 def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
@@ -211,5 +215,5 @@ def test_an_export_uses_what_is_deployed_whatever_run_was_the_last() -> None:
         assert line in of_task
 
 
-def test_run_environment_path_returns_the_paths_of_the_written_files() -> None:
-    assert [run_environment_path(task, "/etc/psfleet") for task in RUN_TASKS] == list(files())
+def test_run_file_paths_returns_the_paths_of_the_written_files() -> None:
+    assert run_file_paths(RUN_TASKS, "/etc/psfleet") == list(files())

@@ -1,3 +1,4 @@
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -10,11 +11,7 @@ from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import OPTIMIZERS
 from trainer.contract.model_files import MODEL_RULE
 from trainer.contract.rules import Rule, SettingProblem, SettingsError
-from trainer.contract.settings import (
-    REPLICATIONS,
-    TrainingSettings,
-    flags_of,
-)
+from trainer.contract.settings import REPLICATIONS, TrainingSettings
 from trainer.contract.stop_condition import StopCondition
 
 NULL = ", or null for the model's own"
@@ -71,7 +68,7 @@ def test_all_invalid_settings_are_reported_in_one_error() -> None:
             f"expected {MODEL_RULE.expected}",
         ),
         "data_dir is 'mnist'",
-        "expected an absolute path on the hosts without blanks, quotes or $, or empty for the bundled digits",
+        "expected an absolute path on the hosts without $, or empty for the bundled digits",
         *("barrier_deadline_seconds is -1", "expected a number >= 0"),
         *("learning_rate is 'fast'", f"expected a number > 0{NULL}"),
         *("batch_sise is 3", "expected a setting that exists (did you mean batch_size?)"),
@@ -93,23 +90,22 @@ def test_an_invalid_part_of_a_value_is_named_after_its_setting() -> None:
     assert str(caught.value) == "; ".join([*parts, *unknown])
 
 
-@pytest.mark.parametrize("path", ["/data/my digits", "data", '/data"', "/data/$HOME", "/data;\n/x"])
-def test_a_path_that_would_not_survive_the_command_line_is_refused(path: str) -> None:
+@pytest.mark.parametrize("path", ["data", "/data;\n/x", "~/data", "/data\x1b[2J", "/data/$HOME"])
+def test_a_path_that_no_host_can_have_as_it_is_written_is_refused(path: str) -> None:
     with pytest.raises(SettingsError, match="data_dir is "):
         TrainingSettings.from_mapping({"data_dir": path})
 
 
-def test_settings_survive_a_round_trip_through_flags() -> None:
-    asked = TrainingSettings.from_mapping({"model": "linear", "learning_rate": 0.25, "shard_data": "yes"})
-    flags = dict(flag.removeprefix("--").split("=", 1) for flag in flags_of(asked.as_dict()))
-    assert (flags["checkpoint_interval_seconds"], flags["shard_data"]) == ("60", "true")
-    assert not {"optimizer", "data_dir"} & set(flags)
-    assert TrainingSettings.from_mapping(flags) == asked
+def test_settings_survive_a_round_trip_through_a_file() -> None:
+    asked = TrainingSettings.from_mapping(
+        {"model": "linear", "learning_rate": 0.25, "shard_data": "yes", "data_dir": '/my "data"'}
+    )
+    assert TrainingSettings.from_mapping(json.loads(json.dumps(asked.as_dict()))) == asked
 
 
-def test_a_condition_is_kept_without_blanks_which_a_unit_would_split() -> None:
+def test_a_condition_is_kept_as_people_write_it() -> None:
     asked = TrainingSettings.from_mapping({"stop_when": " auc  >= 7.5e-1 "})
-    assert asked.stop_when == "auc>=7.5e-1"
+    assert asked.stop_when == "auc >= 7.5e-1"
     assert TrainingSettings.from_mapping({"stop_when": None}).stop_when == ""
 
 

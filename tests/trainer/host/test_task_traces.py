@@ -85,7 +85,7 @@ def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> 
     file = task_traces.run_file(tmp_path, "ps", 0)
     file.parent.mkdir()
     assert file == tmp_path / "run" / "ps-0.env"
-    file.write_bytes(b'# \xff\nPSFLEET_RUN_ID="night=1"\nPSFLEET_TRAINING_FLAGS="--a=b"\n')
+    file.write_bytes(b'# \xff\nPSFLEET_RUN_ID="night=1"\nPSFLEET_PROGRAM="/a=b"\n')
     assert task_traces.run_id_of(file) == "night=1"
     file.write_text("PSFLEET_OTHER=1\n")
     assert task_traces.run_id_of(file) == ""

@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.repository import ROOT
 from trainer.contract.exit_codes import USAGE
-from trainer.contract.settings import RULES
+from trainer.contract.settings import RULES, TrainingSettings
 from trainer.process import flags
 from trainer.process.cluster import Cluster
 
@@ -73,6 +74,51 @@ def test_training_flags_are_parsed_into_settings() -> None:
     assert options.settings.steps == 7
     assert options.settings.learning_rate == 0.001
     assert options.run_directory == Path("/r")
+
+
+def test_the_settings_in_a_file_are_taken_and_flags_override_them(tmp_path: Path) -> None:
+    file = tmp_path / "my settings.json"
+    own = TrainingSettings("linear", steps=7, learning_rate=None, data_dir='/my "data"', threads=2)
+    file.write_text(json.dumps(own.as_dict()))
+    options = flags.parse([*TUTORIAL.split(), f"--settings={file}", "--threads=3"])
+    assert options.settings == replace(own, threads=3)
+    file.write_text('{"replication": "local"}')
+    assert flags.parse(["--job_name=local", f"--settings={file}"]).cluster.is_local
+
+
+@pytest.mark.parametrize(
+    ("content", "problems"),
+    [
+        (
+            '{"steps": 0, "threads": "many", "stepps": 3}',
+            [
+                "{file}: steps is 0; expected an integer >= 1",
+                "--threads is 'few'; expected an integer >= 1, or null for the cores of the host, shared by "
+                "its tasks",
+                "{file}: stepps is 3; expected a setting that exists (did you mean steps?)",
+            ],
+        ),
+        (
+            "[1]",
+            ["--settings is '{file}', which holds no object; expected a JSON object of training"],
+        ),
+        ("{", ["--settings is '{file}', which cannot be read (Expecting property name"]),
+        ("[" * 100_000, ["--settings is '{file}', which cannot be read ("]),
+        (None, ["--settings is '{file}', which cannot be read ([Errno 2]"]),
+    ],
+)
+def test_a_wrong_file_of_settings_is_refused(
+    tmp_path: Path, content: str | None, problems: list[str]
+) -> None:
+    file = tmp_path / "settings.json"
+    if content is not None:
+        file.write_text(content)
+    own = ["--threads=few"] if content and "threads" in content else []
+    with pytest.raises(flags.UsageError) as refused:
+        flags.parse([*TUTORIAL.split(), f"--settings={file}", *own])
+    assert len(refused.value.problems) == len(problems)
+    for problem, said in zip(refused.value.problems, problems, strict=True):
+        assert problem.startswith(said.format(file=file))
 
 
 @pytest.mark.parametrize(
@@ -152,6 +198,7 @@ def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         flags.parse(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for name in ("job_name", "task_index", "ps_hosts", "worker_hosts", "run_id", "run_directory", *RULES):
+    of_task = ("job_name", "task_index", "ps_hosts", "worker_hosts", "run_id", "run_directory", "settings")
+    for name in (*of_task, *RULES):
         assert f"--{name} " in shown
     assert max(len(line) for line in shown.splitlines()) <= 110
