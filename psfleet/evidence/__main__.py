@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the folder; return the code of the verdict, or of the error that prevented one (sysexits.h)."""
+    """Judge the run that the arguments name; return the exit code: the verdict's, or one of sysexits.h."""
     parser = _Parser(
         prog="python -m psfleet.evidence",
         description="Judge from a run's records alone whether its workers trained one model together, and"
@@ -118,7 +118,10 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 def _verdict_on(folder: Path) -> Verdict | None:
-    """Return the verdict on a folder, or None and a message if its thresholds are invalid. Raises OSError."""
+    """Return the verdict on a folder. If its thresholds are invalid, print why and return None.
+
+    Raises OSError.
+    """
     try:
         settings = read_settings(folder)
     except ValueError as error:
@@ -128,7 +131,7 @@ def _verdict_on(folder: Path) -> Verdict | None:
 
 
 def _no_folder(given: str) -> str:
-    """Return the reason why this is not a run's folder, "" if it may be one. Raises PermissionError."""
+    """Return why the path `given` is not a run's folder, or "" if it may be one. Raises PermissionError."""
     folder = Path(given)
     if not given or not folder.is_dir():
         return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml puts it"
@@ -165,7 +168,10 @@ def _complain(text: str) -> None:
 
 
 def _pack(folder: Path, target: Path) -> int:
-    """Pack the run; return 0, or an exit code if that failed."""
+    """Pack the run's folder into the new file `target`.
+
+    Return 0, or an exit code of sysexits.h if that failed.
+    """
     if not (folder / MANIFEST).exists():
         _complain(
             f"{folder} has no {MANIFEST}, which train.yml and stop.yml write when they collect a run:"

@@ -13,12 +13,16 @@ from psfleet.evidence.task_records import Process, TaskRecords, stopped_by_hand
 from psfleet.inventory.success_policy import needed_workers
 from trainer.contract.task_names import CHIEF
 
-# The global steps (from, to] that a worker was away, in order.
+# The ranges of global steps in which a worker was away, in order. The range (3, 7) is the steps 4 to 7.
 Gaps = tuple[tuple[int, int], ...]
 
 
 def absences(run: Run) -> Mapping[str, Gaps]:
-    """Return the workers that were away for a time; {} if the others do not suffice for a good end."""
+    """Return {worker: its gaps} for each worker that was away for a time.
+
+    Return {} if too few workers were there all the time for a good end (`training_run_success`), for a
+    program, and for a run that is not asynchronous.
+    """
     if run.program is not None or run.rules.replication != "async" or run.rules.existing_servers:
         return {}
     found = {worker.name: tuple(_gaps(run, worker)) for worker in run.workers[1:]}
@@ -28,7 +32,7 @@ def absences(run: Run) -> Mapping[str, Gaps]:
 
 
 def joined_late(run: Run, worker: TaskRecords) -> bool:
-    """Return whether the chief began without any process of this worker."""
+    """Return whether the chief passed its first barrier before any process of this worker was there."""
     met = next((record.integers("worker_nonces") for record in run.chief.of("peers_ready")), None)
     own = {process.nonce for process in worker.processes}
     return met is not None and met.get(worker.name) not in own
@@ -52,7 +56,7 @@ def in_words(run: Run) -> str:
 
 
 def part_there(run: Run, gaps: Gaps) -> float:
-    """Return the part of a run's global steps in which a worker with these gaps was there."""
+    """Return the share of the run's global steps, 0 to 1, in which a worker with these gaps was there."""
     gone = sum(end - begin for begin, end in gaps)
     return max(1 - gone / run.steps_made, 0.0) if run.steps_made > 0 else 1.0
 
@@ -76,7 +80,10 @@ def _begin(life: Process) -> int:
 
 
 def _was_stopped_between(chief: Sequence[Process], one: Process, other: Process) -> bool:
-    """Return whether the whole run was stopped between two processes of a worker, or may have been."""
+    """Return whether the whole run was stopped between the processes `one` and `other` of a worker.
+
+    Return True, too, if the records do not tell.
+    """
     places = {life.nonce: place for place, life in enumerate(chief)}
     met = [life.of("peers_ready")[-1].integers("worker_nonces") for life in (one, other)]
     began, ended = (places.get(nonces.get(CHIEF)) for nonces in met)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 from trainer.host.wording import counted as counted  # noqa: PLC0414 - answers are stated with it
 
-# What a check says if it finds nothing wrong, and its figures.
+# (the answer's text if the check finds nothing wrong, the figures that the check found)
 Good = tuple[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a check: `ok` is None if unknown, `detail` is a line, `evidence` has the figures."""
+    """The answer of a check: `ok` is None if unknown, `detail` is a line of text, `evidence` has figures."""
 
     check: str
     ok: bool | None
@@ -21,7 +21,10 @@ class Answer:
 
 @dataclass
 class Findings:
-    """Collects contradictions and missing evidence of a check; a contradiction outweighs missing evidence."""
+    """The contradictions (`wrong`) and the missing evidence (`lacking`) that a check found.
+
+    A check with a contradiction is false, whatever evidence is missing.
+    """
 
     wrong: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
@@ -32,14 +35,14 @@ class Findings:
 
 
 def listed(parts: Iterable[str], most: int = 4) -> str:
-    """Return the parts as one text; of more than `most`, only the first ones and the number of others."""
+    """Join the parts with "; ". Of more than `most` parts, return the first ones and "and N more"."""
     every = list(parts)
     more = [f"and {len(every) - most} more"] if len(every) > most else []
     return "; ".join([*every[:most], *more])
 
 
 def size(count: object) -> str:
-    """Return a number of bytes such as "12.5 kB", or "-" if it is unknown."""
+    """Return a number of bytes in words, such as "12.5 kB"; "-" if `count` is not an integer."""
     if isinstance(count, bool) or not isinstance(count, int):
         return "-"
     amount = float(min(count, 10**18))

@@ -38,10 +38,11 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class Card:
-    """What people read of a check: when its answer is true (`holds`), false (`fails`) or `unknown`.
+    """The texts that people read about a check.
 
-    `advice` says what to do if it is not true. `models` and `programs` say of which runs it is asked: ALWAYS,
-    a condition, or "" for never. docs/verdict.md and the report are made from it.
+    `holds`, `fails` and `unknown` say when its answer is true, false or unknown. `advice` says what to do if
+    the answer is not true. `models` and `programs` say for which runs the check is made: ALWAYS, a condition
+    in words, or "" for never. docs/verdict.md and the report are made from cards.
     """
 
     group: Group
@@ -53,17 +54,18 @@ class Card:
     programs: str = ""
 
 
-# The card of each check, by its name.
+# {name of a check: its card}
 CARDS: dict[str, Card] = {}
 
 
 def check(
     card: Card,
 ) -> Callable[[Callable[Concatenate[Findings, Parameters], Good]], Callable[Parameters, Answer]]:
-    """Make a check, with the function's name, of a function that collects findings.
+    """Return a decorator that turns a function that collects findings into a check of the same name.
 
-    The answer is false with all contradictions, else unknown with all that is missing, else true with what
-    the function returns.
+    The function takes `Findings`, adds to them, and returns `Good`. The check takes the function's other
+    arguments and returns an Answer: false with all contradictions; else unknown with all missing evidence;
+    else true with the text that the function returned.
     """
 
     def with_card(

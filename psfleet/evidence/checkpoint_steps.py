@@ -1,8 +1,9 @@
-"""Reads the global step that a checkpoint of TensorFlow holds, without TensorFlow.
+"""Reads the global step of a TensorFlow checkpoint without TensorFlow.
 
-The index of a checkpoint is a sorted table of LevelDB: blocks of keys and values, a block that lists them,
-and a footer. A key is the name of a variable; its value says where in which data file the variable lies
-(tensorflow/core/protobuf/tensor_bundle.proto). The files come from a host, so nothing in them is believed.
+The index of a checkpoint is a sorted table of LevelDB: blocks of keys and values, a block that lists these
+blocks, and a footer. A key is the name of a variable. Its value says in which data file the variable lies,
+and where (tensorflow/core/protobuf/tensor_bundle.proto). The files come from a host, so nothing in them is
+trusted.
 """
 
 import os
@@ -25,9 +26,10 @@ _TYPE, _SHARD, _OFFSET, _SIZE = 1, 3, 4, 5
 
 
 def global_step_in(checkpoint: Path) -> int | None:
-    """Return the global step in a checkpoint, `checkpoint` being the path without `.index`.
+    """Return the global step in a checkpoint; `checkpoint` is its path without `.index`.
 
-    None if it is unknown: there is not one variable of this name, or a file is damaged or has another format.
+    Return None if a file is damaged or has another format, or unless exactly one variable is called
+    `global_step`.
     """
     with suppress(OSError, ValueError, IndexError, OverflowError):
         index = _read(Path(f"{checkpoint}.index"), 0, _MOST_OF_INDEX)
@@ -49,7 +51,10 @@ def _value(checkpoint: Path, fields: dict[int, int]) -> int | None:
 
 
 def _entries(index: bytes) -> Iterator[tuple[bytes, dict[int, int]]]:
-    """Yield the name of each variable, and the numbers in its entry. Raises ValueError, IndexError."""
+    """Yield (name, {field number: value}) for each variable in the index.
+
+    Raises ValueError and IndexError.
+    """
     footer = index[-_FOOTER:]
     if not footer.endswith(_MAGIC):
         raise ValueError("it is no table")
@@ -66,7 +71,10 @@ def _entries(index: bytes) -> Iterator[tuple[bytes, dict[int, int]]]:
 
 
 def _block(index: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys and values of a block; a key may share its first bytes with the key before it."""
+    """Yield (key, value) for each entry of a block. Raises ValueError if the block is damaged.
+
+    An entry omits the first bytes of its key that it shares with the key before it.
+    """
     block = index[offset : offset + size]
     if len(block) != size or size < 4 or index[offset + size]:
         raise ValueError("a block is cut or compressed")
@@ -84,7 +92,7 @@ def _block(index: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]
 
 
 def _numbers(message: bytes) -> dict[int, int]:
-    """Return the numbers of a message of Protocol Buffers by their fields."""
+    """Return {field number: value} of the integers in a message of Protocol Buffers. Raises ValueError."""
     numbers, at = {}, 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -102,14 +110,17 @@ def _numbers(message: bytes) -> dict[int, int]:
 
 
 def _handle(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return offset and size of a block, and the place behind them."""
+    """Return (offset of a block, its size, index of the byte after them), read from `data` at index `at`."""
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
     return offset, size, at
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number, of at most nine bytes, and the place behind it."""
+    """Return (number, index of the byte after it), read from `data` at index `at`.
+
+    The number has at most nine bytes. Raises ValueError if it is longer.
+    """
     value = 0
     for shift in range(0, 63, 7):
         byte = data[at]
@@ -121,7 +132,10 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read(file: Path, offset: int, most: int) -> bytes:
-    """Return at most so many bytes of a file. Raises OSError, also for a link; ValueError for a FIFO."""
+    """Return at most `most` bytes of a file from `offset` on.
+
+    Raises OSError, also for a link; ValueError for a FIFO.
+    """
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):

@@ -1,20 +1,20 @@
-"""Computes times within a run: each task has its own, since clocks of different hosts are never compared."""
+"""Computes times within a run, for each task by itself: clocks of different hosts are never compared."""
 
 from collections.abc import Iterable, Iterator
 
 from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
 
-# Greater values cannot be drawn; clocks and counters of real runs stay far below.
+# A chart cannot show greater values; clocks and counters of real runs stay far below.
 LARGEST = 1e12
 
 
 def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
-    """Return each record of a task with the seconds since its first barrier, by its host's clock.
+    """Return (record, seconds since the task's first barrier) for each record, by the host's clock.
 
-    All workers pass the barrier (`peers_ready`) at nearly the same moment. A task without one, such as a ps,
-    counts from its start. A rebooted host starts a new clock; then the time continues from the last record,
-    because it is unknown how long the host was down.
+    All workers pass the barrier (`peers_ready`) at nearly the same moment. The time of a task without a
+    barrier, such as a ps, starts at its first record. A rebooted host starts a new clock; then the time
+    continues from the last record, because it is unknown how long the host was down.
     """
     steady = tuple(_steady(task))
     marks = [at for record, at in steady if record.event == "peers_ready"]
@@ -23,7 +23,7 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
 
 
 def beginning(tasks: Iterable[TaskRecords]) -> str:
-    """Return the start of these tasks' seconds, in words."""
+    """Return in words where the seconds of these tasks start: "the barrier", "its start", or both."""
     barriers = {bool(task.of("peers_ready")) for task in tasks if task.records}
     if len(barriers) > 1:
         return "the barrier, or its start"

@@ -31,15 +31,19 @@ _OF_CALLS = ("steps_per_call", "push_every", "pull_every")
     )
 )
 def contributions_add_up(findings: Findings, run: Run) -> Good:
-    """The counts of all workers make up the global step, and match the workers' own records.
+    """Check that the counts of all workers add up to the global step, and match the workers' own records.
 
     A global step is made of as many gradients as the replication requires, in some modes at most one per
-    worker. Where count and records differ, the records themselves must explain it. A process that ended
-    without `finished`, or one that served a client until it was stopped, may have applied steps without a
-    record: at most the global steps between its last window and the next process's first. So may a session
-    that broke: at most the steps of one call (`steps_per_call`). Steps that were recorded but not counted
-    must lie after a restored checkpoint, or be gradients that came too late for a synchronous step. The count
-    of a lost worker stands for its records if its host kept them.
+    worker. Where a count and the records differ, the records themselves must explain it:
+
+    - A process that ended without `finished`, or that served a client until it was stopped, may have applied
+      steps without a record: at most the global steps between its last window and the next process's first
+      window.
+    - A session that broke may have applied the steps of one call (`steps_per_call`) without a record.
+    - Recorded steps that were not counted must lie after a restored checkpoint, or be gradients that came too
+      late for a synchronous step.
+
+    For a lost worker whose host kept the records, the count replaces the records.
     """
     counts, steps, per_step = run.contributions, run.steps_made, run.rules.gradients_per_step
     recorded = {worker.name: worker.local_steps for worker in run.with_lost}
@@ -87,8 +91,8 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     """Return the ranges of global steps in which this worker may have taken steps without a record.
 
-    Each range is from the last window of a process that ended without `finished` to the first window of the
-    processes after it; it has no end (infinity) if there is none.
+    Each range (from, to) lies between the last window of a process that was cut off and the first window of a
+    later process; `to` is infinity if there is none. A served process that was stopped counts as cut off.
     """
     spans: list[tuple[int, float]] = []
     begun = math.inf  # the first global step of the processes after this one
@@ -103,7 +107,7 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
 
 
 def sessions_broken(run: Run, worker: TaskRecords) -> int:
-    """Return how many sessions broke, perhaps between a step and this worker's count of it."""
+    """Return how many sessions broke, perhaps between a step and this worker's record of the step."""
     broken = len(worker.of("recovering"))
     if _is_served(run, worker):
         # The client's sessions drive this worker; they also break when the client is killed.
@@ -112,10 +116,10 @@ def sessions_broken(run: Run, worker: TaskRecords) -> int:
 
 
 def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
-    """Return how many steps sessions that broke may have made without this worker's count of them.
+    """Return the most steps that broken sessions may have made without a record of this worker.
 
-    Each session may have made the steps of one call: a single step in-graph, else more if the settings permit
-    that.
+    Each session may have made the steps of one call: one step in-graph and in a program, else as many as the
+    settings permit.
     """
     calls = not (run.rules.one_client or run.program)
     most = max(map(_steps_in_a_call, worker.settings), default=1) if calls else 1
@@ -123,7 +127,7 @@ def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
 
 
 def _steps_in_a_call(settings: Mapping[str, object]) -> int:
-    """Return the most steps of a call with these settings; 1 if they are impossible, or older than calls."""
+    """Return the most steps that one call takes with these settings; 1 if they are invalid or incomplete."""
     given = {name: settings[name] for name in _OF_CALLS if isinstance(settings.get(name), int)}
     try:
         return TrainingSettings.from_mapping(given).most_steps_in_a_call if "steps_per_call" in given else 1
@@ -138,12 +142,12 @@ def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
 
 
 def _is_served(run: Run, worker: TaskRecords) -> bool:
-    """Return whether the steps of this worker are those of the client, worker 0."""
+    """Return whether the client, worker 0, drives this worker: then their steps are the same."""
     return run.rules.one_client and worker.name != run.chief.name
 
 
 def _lost_at_most(run: Run, worker: TaskRecords) -> int:
-    """Return how many recorded steps of this worker may be missing from the model."""
+    """Return the most recorded steps of this worker that may be missing from the model."""
     if run.rules.drops_late_gradients:
         return worker.local_steps
     restored = [record.integer("global_step") for record in run.chief.of("restored")]

@@ -41,7 +41,7 @@ MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would
     )
 )
 def loss_finite(findings: Findings, run: Run) -> Good:
-    """All losses that workers recorded are finite, and so are the final metrics."""
+    """Check that all recorded losses and the final metrics are finite."""
     for worker in run.with_lost:
         recorded = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
         bad = [after for after, *losses in recorded if not all(map(_is_finite, losses))]
@@ -74,9 +74,9 @@ def loss_finite(findings: Findings, run: Run) -> Good:
     )
 )
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The loss fell beyond its noise (`change_of`) or is at its target, and meets the user's goals.
+    """Check that the loss fell beyond its noise or is at its target, and that it meets the user's goals.
 
-    The loss of a user's program has no known goal: one that stays level contradicts nothing.
+    The loss of a user's program has no known target: if it stays level, that contradicts nothing.
     """
     target = settings.target_loss_of(run.card, metrics_of(last_evaluation(run)))
     first, last = smoothed_loss(run)
@@ -105,7 +105,7 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
 def _check_user_goals(
     run: Run, settings: EvidenceSettings, went: tuple[float, float], findings: Findings
 ) -> None:
-    """Check how far the loss fell, if the user set a goal: a share of its first value, or a target."""
+    """Check that the loss fell as far as the user asked: by a share of its first value, or to a target."""
     (first, last), least, target = went, settings.minimum_loss_reduction, settings.target_loss
     to_target = target is not None and last <= target
     fell_enough = first - last >= least * abs(first)
@@ -132,10 +132,11 @@ def _check_user_goals(
     )
 )
 def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The loss does not rise in the last third of the run, and stays at its target in the last windows.
+    """Check that the loss does not rise in the last third of the run, and is at its target at the end.
 
-    The target is `target_loss`, else the model's own; without a target, the loss must only not rise. It stays
-    at the target if every median over the last `loss_patience` of the windows is at most the target.
+    The target is `target_loss`, else the model's own. Without a target, the loss only must not rise. The loss
+    is at its target at the end if every median over the last `loss_patience` of the windows is at most the
+    target.
     """
     losses = losses_of(run)
     target = settings.target_loss_of(run.card, metrics_of(last_evaluation(run)))
@@ -183,9 +184,9 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     )
 )
 def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The final model, evaluated on the test data, reaches the goals of its kind.
+    """Check that the final model reaches the goals of its kind on the test data.
 
-    The evaluator's metrics count; the check `evaluated_apart` requires them, and that they agree with the
+    The evaluator's metrics count. The check `evaluated_apart` requires that they exist and agree with the
     chief's.
     """
     evaluated, good = last_evaluation(run), ""
@@ -220,7 +221,10 @@ def _check_beats_one_answer(evaluated: Record, findings: Findings) -> None:
 
 
 def _check_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
-    """Check the last losses of each worker: among many, one that reads wrong data moves no common median."""
+    """Check the last losses of each worker alone.
+
+    If one of many workers reads wrong data, the median of all workers hides it.
+    """
     for worker in run.workers:
         windows = sorted(worker.windows, key=attrgetter("after"))
         losses = [window.loss_mean for window in windows if window.loss_mean is not None]
@@ -231,9 +235,10 @@ def _check_each_worker(run: Run, target: float, patience: float, findings: Findi
 
 
 def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
-    """Add goals that were not evaluated or were missed to the findings; `certain` for a final model.
+    """Add each goal that was missed or not evaluated to the findings; return values and goals in words.
 
-    Return the value and the goal for each goal, in words.
+    `certain` says that the metrics are those of the final model. The text is, for example, "accuracy 0.9612,
+    expected at least 0.9".
     """
     for goal in goals:
         if goal.metric not in metrics:
@@ -249,7 +254,7 @@ def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findi
 
 
 def last_evaluation(run: Run) -> Record | None:
-    """Return the evaluation of the final model: the evaluator's, else the chief's.
+    """Return the evaluation of the final model: the evaluator's, else the chief's; None if there is none.
 
     For a user's program, it is the evaluation at the highest global step. A restarted program may have
     started over, so only the last process of each task counts. Metrics at one global step, perhaps of several
@@ -274,7 +279,10 @@ def _is_finite(loss: float | None) -> bool:
 
 
 def metrics_of(evaluated: Record | None, field: str = "metrics") -> dict[str, float]:
-    """Return the metrics of an evaluation, or another field of it; nan for those that were not finite."""
+    """Return {name: value} from the `field` of an evaluation, usually its metrics.
+
+    A value that was not finite is nan. Return {} if there is no evaluation.
+    """
     metrics = evaluated.fields.get(field) if evaluated else None
     values = metrics.items() if isinstance(metrics, Mapping) else ()
     return {str(name): math.nan if value is None else float(value) for name, value in values}

@@ -1,4 +1,4 @@
-"""The end of a run before its last step: an evaluation met the condition of its settings, `stop_when`."""
+"""The early end of a run: an evaluation met the condition `stop_when` before the last step."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from trainer.contract.stop_condition import StopCondition, condition_in
 
 @dataclass(frozen=True)
 class EarlyEnd:
-    """The condition, and the global step and value of the evaluation that met it."""
+    """The condition that ended a run, and the global step and the value of the evaluation that met it."""
 
     condition: StopCondition
     global_step: int
@@ -23,12 +23,15 @@ class EarlyEnd:
         return f"{self.condition} was met by the evaluation of global step {self.global_step}: {value}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return the object in `figures`."""
+        """Return the value of `early_end` in the figures."""
         return {"condition": str(self.condition), "global_step": self.global_step, "value": self.value}
 
 
 def early_end_of(run: Run) -> EarlyEnd | None:
-    """Return why the run ended before its last step; None if it did not, or no evaluation shows it."""
+    """Return the early end of a run.
+
+    Return None if it ended at its last step, or if no evaluation explains it.
+    """
     condition, last_step = condition_in(run.training), run.last_step
     if condition is None or last_step is None or not has_ended_early(run):
         return None
@@ -50,7 +53,7 @@ def early_end_of(run: Run) -> EarlyEnd | None:
 
 
 def has_ended_early(run: Run) -> bool:
-    """Return whether the chief says that an evaluation ended the run."""
+    """Return whether the chief recorded that an evaluation ended the run."""
     return run.final is not None and run.final.text("reason") == MET
 
 
@@ -64,7 +67,7 @@ def check_early_end(run: Run, findings: Findings) -> None:
             if worker.ending is not None and worker.ending.text("reason") == MET
         ]
     elif has_ended_early(run) and early_end_of(run) is None:
-        # Its own file may have lost evaluations; one that is whole up to the end of the run has them all.
+        # Evaluations may be missing from a damaged file; a file without unreadable parts has them all.
         during = [life for life in run.evaluator.processes if life is not run.evaluation and life.evaluated]
         ended = f"the run ended early at global step {run.last_step}"
         findings.add(

@@ -14,12 +14,13 @@ ENDED_BY_PLAYBOOK = "was ended by a playbook"
 
 @dataclass(frozen=True)
 class Ending:
-    """How one task ended; bytes are those of its unit, None if systemd did not count them.
+    """How one task ended.
 
-    `refused` are the connections to its port that the host's fence refused, None if it did not count them.
-
-    `ended_by` is "psfleet" if a playbook ended it, "host" if its host went down, "itself" otherwise, and ""
-    in files without this field. `exit_code` is None if systemd no longer knew it and the task recorded none.
+    The bytes are those that systemd counted for the task's unit, None if it did not count them. `refused` is
+    the number of connections to the task's port that the host's fence refused, None if the fence did not
+    count them. `ended_by` is "psfleet" if a playbook ended the task, "host" if its host went down, "itself"
+    otherwise, and "" in files without this field. `exit_code` is None if systemd no longer knew it and the
+    task recorded none.
     """
 
     alive: bool
@@ -34,7 +35,7 @@ class Ending:
 
     @property
     def well(self) -> bool:
-        """Whether it ended by itself, or because a playbook stopped it."""
+        """Whether the task ended without a failure: by itself, or because something stopped it."""
         return not self.alive and not self.failed
 
     @property
@@ -44,7 +45,7 @@ class Ending:
 
     @property
     def in_words(self) -> str:
-        """How a task ended, in words that follow its name."""
+        """How the task ended, in words that follow its name."""
         if self.alive:
             return "was still running"
         if self.by_itself:
@@ -79,7 +80,10 @@ class Ending:
 
 
 def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
-    """Return each task's ending from the content of tasks.json, and the problems with that content."""
+    """Return ({task: its ending}, problems) from the content of tasks.json.
+
+    An invalid entry is left out and adds a problem, which is a sentence.
+    """
     if not isinstance(content, list):
         return {}, ["tasks.json: not a JSON list"]
     endings, problems = {}, []

@@ -13,7 +13,7 @@ from psfleet.evidence.untrusted_files import read_json
 from trainer.contract.export import CARD, FILES, SIGNATURE, VERSION
 from trainer.host.task_traces import RUN_ID
 
-# Written by the controller beside what came from the host.
+# The controller writes this file beside the files that came from the host.
 README = "README.md"
 _MOST_OF_A_CARD = 4_000_000
 _NEEDED = {"saved_model.pb", "variables/variables.index"}
@@ -37,7 +37,7 @@ class NotWholeError(ValueError):
 
 @dataclass(frozen=True)
 class Exported:
-    """A whole export; `card` is its card, in which every field has its kind."""
+    """A complete export. `card` is the content of its card, in which every field has the right type."""
 
     folder: Path
     card: Mapping[str, Any]
@@ -61,15 +61,18 @@ class Exported:
 
     @property
     def bytes(self) -> int:
-        """The size of its files without the card."""
+        """The size of all files except the card, in bytes."""
         return sum(entry["bytes"] for entry in self.card["files"].values())
 
     def loading_line(self, place: str) -> str:
-        """Return the Python that loads from a place what answers; it is called with the inputs by name."""
+        """Return Python code that loads the model from `place`, as a function of the inputs by name."""
         return f"tf.saved_model.load({place!r}).signatures[{SIGNATURE!r}]"
 
     def differences(self, expected: Mapping[str, Collection[Any]]) -> list[str]:
-        """Return how it differs from what is known of the run: field of the card -> the values that fit."""
+        """Return a sentence for each field of the card that does not fit the run.
+
+        `expected` has the values that fit each field.
+        """
         return [
             f"its {name.replace('_', ' ')} is {self.card[name]}, that of the run is {wanted}"
             for name, values in expected.items()
@@ -78,7 +81,10 @@ class Exported:
         ]
 
     def other_names(self, asked: Mapping[str, Collection[str]]) -> list[str]:
-        """Return how its signature differs from the asked names of `inputs` and `outputs`; none fits any."""
+        """Return a sentence for `inputs` and one for `outputs` if their names are not the names `asked` for.
+
+        Any names fit if none are asked for.
+        """
         return [
             f"its {what} are {', '.join(self.card[what])}, asked for are {', '.join(names)}"
             for what, names in asked.items()
@@ -87,7 +93,7 @@ class Exported:
 
 
 def last_saved(run: Run) -> tuple[int, str] | None:
-    """Return the global step and the fingerprint of the checkpoint that a run's chief saved last, or None."""
+    """Return (global step, fingerprint) of the last checkpoint that the chief saved; None without one."""
     saved = run.chief.of("checkpointed")[-1:]
     return (saved[0].integer("global_step"), saved[0].text("fingerprint")) if saved else None
 

@@ -24,12 +24,13 @@ _OF_AN_ENDING = ("exit_code", "restarts", "bytes_received", "bytes_sent")
 
 
 def figures_of(run: Run) -> dict[str, Any]:
-    """Return the figures; `seconds` is how long the busiest worker trained, rates are over all workers.
+    """Return the figures of a run, as docs/contracts.md describes them.
 
-    `replication` is None for a user's program. Bytes are None if systemd did not count them. `staleness` is
-    None if it is unknown; its `histogram` is as in `Window.staleness`. `ps` has the saved variables that each
-    ps held, as the chief recorded them. `early_end` says what ended the run before its last step
-    (early_end.py). `faults` is described in price_of_faults.py, `held_back` in held_back.py, `lost` in
+    `seconds` is how long the busiest worker trained; rates are over all workers. `replication` is None for a
+    user's program. Bytes are None if systemd did not count them. `staleness` is None if it is unknown;
+    `Window.staleness` describes its `histogram`. `ps` has the number and the bytes of the saved variables on
+    each ps, as the chief recorded them. `early_end` says what ended the run before its last step
+    (early_end.py). For `faults`, see price_of_faults.py; for `held_back`, held_back.py; for `lost`,
     lost_workers.py.
     """
     seconds = max((seconds_of(worker) for worker in run.with_lost), default=0.0)
@@ -77,7 +78,7 @@ def figures_of(run: Run) -> dict[str, Any]:
 
 
 def _batches_in_a_step(run: Run) -> int | None:
-    """Return the batches of each step (`push_every`); None if steps have different numbers of them."""
+    """Return the number of batches in each step (`push_every`); None if the steps differ in it."""
     found = {window.batches / window.steps for window in run.windows if window.steps > 0}
     each = found.pop() if len(found) == 1 else math.nan
     return int(each) if each.is_integer() else None
@@ -89,10 +90,10 @@ def _part(part: Run) -> dict[str, Any]:
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
-    """Return each worker's rates, waiting time, staleness and slowdown; unknown values are None.
+    """Return {worker: {figure: value}}: rates, waiting seconds, mean staleness and slowdown. None is unknown.
 
-    `slowdown` compares steps per second with the median worker's, without the time spent waiting for others:
-    if workers wait for each other, each takes as long as the slowest.
+    `slowdown` is the median worker's steps per second divided by this worker's. The time spent waiting for
+    others does not count: if workers wait for each other, each takes as long as the slowest.
     """
     speeds: dict[str, dict[str, float | None]] = {}
     paces: dict[str, float | None] = {}
@@ -114,13 +115,13 @@ def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
 
 
 def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    """Return the names of the workers that were at least twice as slow as the median one, slowest first."""
+    """Return the workers that were at least STRAGGLER times slower than the median, slowest first."""
     slow = {name: speed["slowdown"] or 0.0 for name, speed in speeds.items()}
     return sorted((name for name in slow if slow[name] >= STRAGGLER), key=lambda name: -slow[name])
 
 
 def _applied(run: Run, worker: TaskRecords, what: Literal["steps", "examples"]) -> int:
-    """Return how many of a worker's own steps or examples went into the model.
+    """Return how many of a worker's own steps or examples (`what`) went into the model.
 
     A synchronous step drops gradients that come too late; the chief counts those that were used.
     """

@@ -1,8 +1,8 @@
-"""The final model: whether all clients read the same parameters, and what the evaluator found in them.
+"""The final model: whether all clients read the same parameters, and whether the evaluator found the same.
 
 After the last step the parameters no longer change. Each client then reads a fingerprint of all parameters
-from the ps, and computes what the model answers to some test examples. The evaluator, which is no task of the
-run, reads the parameters from the last checkpoint, evaluates them and computes the same.
+from the ps, and computes the model's outputs for some test examples. The evaluator is no task of the run. It
+reads the parameters from the last checkpoint, evaluates them, and computes the same outputs.
 """
 
 import math
@@ -23,7 +23,7 @@ from trainer.contract.records import Record
 # example.
 _TOLERANCE = 1e-3
 _ONE_EXAMPLE = 1.01  # with a margin for rounding
-# What the model answers to a single example differs more, by this part of an output's largest number.
+# The model's outputs for a single example differ more: by this share of the largest number of an output.
 _OF_THE_LARGEST = 0.01
 
 
@@ -49,9 +49,9 @@ _OF_THE_LARGEST = 0.01
     )
 )
 def fingerprints_agree(findings: Findings, run: Run) -> Good:
-    """Every client read the same parameters at the end, and the last checkpoint contains them.
+    """Check that every client read the same parameters at the end, and that they were saved last.
 
-    Fingerprints at different global steps belong to different models, so only those at one step are compared.
+    Only fingerprints at the same global step are compared, because each step changes the model.
     """
     read: dict[str, tuple[str, int]] = {}
     for client in run.clients:
@@ -107,7 +107,7 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     )
 )
 def evaluated_apart(findings: Findings, run: Run) -> Good:
-    """The evaluator evaluated the last checkpoint, and found what the chief and the clients had found."""
+    """Check that the evaluator read the last checkpoint, and found what the chief and the clients found."""
     name, life = run.evaluator.name, run.evaluation
     if life is None:
         findings.lacking.append("no process outside the training evaluated the final model")
@@ -137,7 +137,7 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
 
 
 def _follow_checkpoints(run: Run, findings: Findings) -> None:
-    """Check that restored and evaluated parameters are those that had been saved at that step."""
+    """Check that restored and evaluated parameters are the parameters that were saved at that global step."""
     saved: dict[int, set[str]] = {}
     read: list[tuple[str, tuple[str, int] | None]] = []
     for record in run.chief.of("checkpointed", "restored"):
@@ -218,9 +218,10 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
 
 
 def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
-    """Compare the outputs for the first test examples of each client that read the evaluated parameters.
+    """Compare the clients' outputs for some test examples with the evaluator's outputs.
 
-    A client that looks up other rows of a table than the rest has trained these, too: only its outputs tell.
+    Only clients that read the evaluated parameters are compared. Other checks miss a client that looks up
+    wrong rows of a table: it has trained these rows, too, so only its outputs differ.
     """
     if not could_record(run, OUTPUTS):
         return
@@ -242,7 +243,10 @@ def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
 
 
 def _differing(its: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
-    """Return the places in outputs, such as "logits[3]", at which a client found something else."""
+    """Return the places, such as "logits[3]", at which a client's outputs (`its`) differ from `apart`.
+
+    `apart` are the evaluator's outputs.
+    """
     largest: dict[str, float] = {}
     for place, value in apart.items():
         output = place.partition("[")[0]

@@ -9,9 +9,10 @@ from psfleet.evidence.older_releases import GRADIENTS, could_record, release_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 
-# Gradients of the loss fit it with 1, apart from curvature and rounding; zeros and noise fit with about 0.
+# The fit is the change of the loss along the gradients, divided by the change that they predict. It is
+# about 1 for gradients of the loss, apart from curvature and rounding, and about 0 for zeros and noise.
 _LEAST, _MOST = 0.5, 1.5
-_MAY_MISS = 0.1  # share of the measurements, at least one: a loss has kinks
+_MAY_MISS = 0.1  # this share of the measurements may be out of range, at least one: a loss has kinks
 # As a share of the loss at the start: below it, there is nothing left to learn.
 _NOTHING_LEFT = 1e-9
 
@@ -31,7 +32,10 @@ _Measurement = tuple[float, float, float]  # loss, norm, fit
     )
 )
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
-    """Along each worker's gradients its loss changes as they predict (trainer/engine/gradient_check.py)."""
+    """Check that each worker's loss changes along its gradients as they predict.
+
+    trainer/engine/gradient_check.py measures it.
+    """
     measured = {worker.name: _measurements_of(worker, run) for worker in run.recorded_workers}
     # One loss that is not finite must not keep the others from being judged.
     finite = ([abs(loss) for loss, *_ in found if math.isfinite(loss)] for found in measured.values())
@@ -66,7 +70,10 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
 
 
 def _measurements_of(worker: TaskRecords, run: Run) -> list[_Measurement]:
-    """Return the measurements of a worker's gradients; in-graph, the client records those of all workers."""
+    """Return (loss, norm, fit) for each measurement of a worker's gradients.
+
+    In-graph, the client records the measurements of all workers.
+    """
     by = run.chief if run.rules.one_client else worker
     found = []
     for record in by.of("gradients"):

@@ -1,7 +1,7 @@
 """What held a run back, by its own records: the causes, with their figures, and what helps against each.
 
-A cause has a share: the part of the workers' time that it took. Causes are comparable by it, since without
-one of share s the run would need 1 - s of its time. docs/performance.md explains each.
+The share of a cause is the part of the workers' time that it took. Shares make causes comparable: without a
+cause of share s, the run would need 1 - s of its time. docs/performance.md explains each cause.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,16 +27,17 @@ from trainer.host.wording import counted, first_of
 
 # A cause below this share is not worth a change: without it the run would be less than 1.25 times as fast.
 WORTH_NAMING = 0.2
-# A second cause is named if its share is this part of the first one's: it is what holds back next.
+# A second cause is named if its share is at least this part of the largest cause's share: it comes next.
 NEAR = 0.5
-# In a shorter training the first steps, in which TensorFlow prepares its graphs, count for too much.
+# In a shorter training, the first steps count for too much: TensorFlow prepares its graphs in them.
 SHORTEST_SECONDS = 2.0
 # A ps whose threads wait longer for a core than they run lacks cores, not a second ps.
 HALF = 0.5
-# A ps that has work for so long lets every call queue; one that has work for so short lets few wait.
+# Parts of the time in which a ps has work. Above the first, every call queues; below the second, few do.
 PS_FULL, PS_IDLE = 0.8, 0.5
-# Links of clusters give 100 Mbit/s and more. Whoever waits longer for the bytes than that waits for the way
-# of the calls, unless there are many bytes: some links are slower.
+# Bits per second, and bytes of a step. Links of clusters carry 100 Mbit/s or more. A worker that waits
+# longer than such a link needs for its bytes waits for round trips, unless the bytes are many: some links
+# are slower.
 SLOWEST_LINK, MANY_BYTES = 100e6, 1_000_000
 # The CPU of a worker's step whose batch costs next to nothing: `linear`, asynchronous (docs/performance.md).
 STEP_CPU_SECONDS = 0.0006
@@ -44,7 +45,7 @@ STEP_CPU_SECONDS = 0.0006
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing that held a run back; `share` is the least part of the workers' time that it took."""
+    """One thing that held a run back; it took at least the part `share` of the workers' time."""
 
     cause: str
     share: float
@@ -61,7 +62,7 @@ class HeldBack:
     time: TimeSpent | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object of the verdict's figures."""
+        """Return the value of `held_back` in the figures."""
         return asdict(self)
 
 
@@ -70,7 +71,7 @@ def held_back(
     speeds: Mapping[str, Mapping[str, float | None]],
     faults: Mapping[str, Any],
 ) -> HeldBack:
-    """Return what held a run back, by its records and its figures."""
+    """Return what held a run back, from its records and its figures `speeds` and `faults`."""
     seconds = max(map(seconds_of, run.with_lost), default=0.0)
     if seconds < SHORTEST_SECONDS:
         return HeldBack((), f"training took {seconds:.1f} s, too short to tell", None)
@@ -95,7 +96,7 @@ def held_back(
 
 
 def _hidden_work(run: Run) -> str:
-    """Return why a worker without work need not wait for the network and the ps; "" if it does."""
+    """Return why a worker without work may wait for something other than the ps and the network, or ""."""
     if _has_gpus(run):
         return "while a GPU computes its worker looks as if it waited, and no record has the GPU's time"
     if run.rules.replication == "in_graph":
@@ -111,7 +112,10 @@ def _bounds(time: TimeSpent) -> str:
 
 
 def _of_others(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> Iterator[Cause]:
-    """Yield slow workers: those for which others waited, or that took fewer steps than the others."""
+    """Yield the cause `stragglers`: others waited for slow workers, or slow workers took fewer steps.
+
+    Its share may be 0. Yield nothing for one worker, or for a replication other than sync and async.
+    """
     slowdowns = {name: slow for name, speed in speeds.items() if (slow := speed["slowdown"]) is not None}
     if not slowdowns or len(speeds) < 2:
         return
@@ -131,7 +135,7 @@ def _of_others(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> It
 
 
 def _why_slow(run: Run, name: str) -> tuple[str, str]:
-    """Return why a worker was slow, and what helps; "" and a usual answer if its records do not tell."""
+    """Return (why a worker was slow, what helps). The reason is "" if the records do not tell."""
     host = _host_of(run, name)
     parts = least_parts(run, run.task(name))
     if parts.elsewhere >= HALF and not _hidden_work(run):
@@ -154,7 +158,10 @@ def _against_stragglers(run: Run, times: float, of_slowest: str) -> str:
 
 
 def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[Cause]:
-    """Yield the time in which no steps of the model were taken, by what took most of it."""
+    """Yield the cause of the time in which no step of the model was taken: `faults`, `saves` or `pauses`.
+
+    Yield nothing if that time is unknown.
+    """
     if faults["goodput"] is None:
         return
     share, still, lost = 1 - faults["goodput"], faults["still_seconds"], faults["steps_lost"]
@@ -177,7 +184,7 @@ def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[
 
 
 def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
-    """Yield the causes by where the workers' time went, other than computing."""
+    """Yield the causes that follow from where the workers' time went, other than computing."""
     yield _of_cores(run, time)
     if time.cpu_seconds > 0:
         # Where cores are few, threads also wait for them so much longer.
@@ -191,7 +198,7 @@ def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
 
 
 def _of_cores(run: Run, time: TimeSpent) -> Cause:
-    """Return the lack of cores, with the workers that lack them unless all do."""
+    """Return the cause `cores`: threads had no core. It names the workers concerned, unless all are."""
     finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
     helps = "more hosts, or fewer tasks and other programs on these"
     if lacking := _some(run, lambda worker: least_parts(run, worker).without_core):
@@ -202,7 +209,7 @@ def _of_cores(run: Run, time: TimeSpent) -> Cause:
 
 
 def _computing(run: Run, time: TimeSpent) -> Cause:
-    """Return the cause that is left if there is no other."""
+    """Return the cause `compute`, which is left if there is no other cause."""
     part = f"{_least(time.computing)} of the workers' time, {_time(time.cpu_seconds)} of CPU a step"
     helps = "more workers" if run.ps else "workers (trainer_replication: async)"
     helps += "" if _has_gpus(run) else ", or GPUs"
@@ -210,7 +217,7 @@ def _computing(run: Run, time: TimeSpent) -> Cause:
 
 
 def _of_waiting(run: Run, time: TimeSpent, seconds: float) -> Cause:
-    """Return the cause of the time in which workers had nothing to do: a ps, the bytes, or the calls."""
+    """Return the cause of the time in which workers waited: a full ps, the calls, or the bytes."""
     share, waiting = time.elsewhere.least, _some(run, lambda worker: least_parts(run, worker).elsewhere)
     who = f"{first_of([worker.name for worker in waiting], 3)} alone" if waiting else "a worker"
     steps = sum(_steps_of(worker) for worker in waiting) or sum(window.steps for window in run.windows)
@@ -244,7 +251,10 @@ def _against_full(run: Run, name: str, seconds: float) -> str:
 
 
 def _against_bytes(run: Run) -> str:
-    """Return what makes training move fewer bytes, at most two ways; every setting that does belongs here."""
+    """Return at most two ways to move fewer bytes, in words.
+
+    Each setting that does so belongs in this function.
+    """
     ways = []
     if run.training.get("wire_dtype") != "bfloat16":
         ways.append("trainer_wire_dtype: bfloat16 halves the bytes")
@@ -262,9 +272,10 @@ def _against_calls(run: Run) -> str:
 
 
 def bytes_of_a_step(run: Run, workers: Sequence[TaskRecords], steps: int) -> float | None:
-    """Return the bytes that workers received and sent for each of their steps; None if that is not known.
+    """Return the bytes that workers received and sent for each step; None if that is unknown.
 
-    systemd counts the bytes of a unit in the whole run, so they must be those of the recorded steps alone.
+    systemd counts the bytes of a unit over the whole run. So they are unknown if the run has parts or a lost
+    worker, or if a worker was started again.
     """
     if run.parts or run.lost or any(len(worker.processes) != 1 for worker in run.workers):
         return None
@@ -275,7 +286,7 @@ def bytes_of_a_step(run: Run, workers: Sequence[TaskRecords], steps: int) -> flo
 
 
 def _some(run: Run, part: Callable[[TaskRecords], float]) -> Sequence[TaskRecords]:
-    """Return the workers for which this part of their time is worth naming; none if it is so for all."""
+    """Return the workers for which `part` is at least WORTH_NAMING; () if that is true of all workers."""
     found = [worker for worker in run.with_lost if _steps_of(worker) > 0 and part(worker) >= WORTH_NAMING]
     return found if len(found) < len(run.with_lost) else ()
 
@@ -293,7 +304,7 @@ def _host_of(run: Run, name: str) -> str:
 
 
 def in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return one line or two: what held the run back, and what helps."""
+    """Return one or two (heading, text): what held the run back, and what helps."""
     causes, unknown = figure["causes"], figure["unknown"]
     if not causes:
         return [("held back by", f"not known: {unknown}" if unknown else "nothing that the records show")]

@@ -32,7 +32,7 @@ SECONDS_FOR_A_LOG = 30
     )
 )
 def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -> Good:
-    """Every pattern occurs in the log of each task that it applies to, with its number in range."""
+    """Check that every pattern occurs in the log of each of its tasks, with its number in range."""
     found: dict[str, str] = {}
     names = [task.name for task in run.expected]
     for number, pattern in enumerate(patterns):
@@ -62,7 +62,7 @@ def _search_in_time(
 def _search_logs(
     logs: Sequence[Path], pattern: LogPattern, findings: Findings, found: dict[str, str]
 ) -> None:
-    """Search the logs of all lives of a task as one."""
+    """Search the logs of all lives of a task as if they were one log."""
     last, log = None, logs[-1]
     try:
         for life in logs:

@@ -1,4 +1,4 @@
-"""The losses of a run, of all workers by global step, and how they moved beyond their noise.
+"""The losses of all workers of a run, by global step, and how they moved beyond their noise.
 
 Losses are smoothed by medians over bins of windows. A median ignores a few outliers and keeps plateaus.
 """
@@ -17,8 +17,7 @@ Loss = tuple[int, float]  # (global step after a window, its mean loss)
 Item = TypeVar("Item")
 
 TAIL = 0.1  # share of the windows: the first tenth is compared with the last
-# By chance, all of this many first windows lie above all of this many last ones in less than one of 1000
-# runs.
+# The first HEAD windows all lie above the last _LEAST_TAIL windows by chance in less than one of 1000 runs.
 HEAD, _LEAST_TAIL = 5, 9
 _LAST_PART = 1 / 3  # share of the windows in which the loss must not rise
 _BINS = 30  # at most; the cost of a slope over pairs grows with their square
@@ -29,9 +28,10 @@ _LEAST_RISE = 1.1  # a rise by less than a tenth is unimportant
 # Losses below this share of the target count as equal: they are rounding errors of an exact fit.
 _OF_THE_TARGET = 0.1
 _OF_THE_FIRST = 1e-6
-# Noise of a loss is assumed to be uncorrelated beyond a part, so that parts are nearly independent.
+# A run is cut into so many parts. Parts are taken as nearly independent: noise correlates only within a part.
 _PARTS = 20
-# A steady fall looks like memory, too; this limit keeps it from being taken for noise.
+# The most correlation of neighbouring parts. A steady fall raises it, too; this limit keeps a fall from
+# passing for noise.
 _MOST_MEMORY = 1 / 3
 # Student's t that normal noise exceeds in one of 10,000 runs, by degrees of freedom from 1. Other noise, as
 # of losses over few examples, exceeds it more often.
@@ -40,10 +40,11 @@ _STUDENT = (3183, 70.7, 22.2, 13.03, 9.678, 8.025, 7.063, 6.442, 6.010)
 
 @dataclass(frozen=True)
 class Trend:
-    """How the loss moved in the last third: `factor` from its start to its end, by the Theil-Sen slope.
+    """How the loss moved in the last third of a run.
 
-    `significance` is Kendall's tau in its own standard deviations: how far the order of the losses is from
-    chance. With too few windows they are 1 and 0.
+    `factor` is the loss at its end divided by the loss at its start, by the Theil-Sen slope. `significance`
+    is Kendall's tau, divided by its standard deviation: how far the order of the losses is from chance. With
+    too few windows they are 1 and 0.
     """
 
     factor: float = 1.0
@@ -59,8 +60,8 @@ class Trend:
 class Change:
     """How the loss moved over a whole run, which is divided into `parts`.
 
-    `order` is Kendall's tau of the parts' means in its own standard deviations, negative if they fall. `drop`
-    is how far the first part lies above the later half, as a multiple of what chance explains.
+    `order` is Kendall's tau of the parts' means, divided by its standard deviation; it is negative if they
+    fall. `drop` is how far the first part lies above the later half, as a multiple of what chance explains.
     """
 
     parts: int
@@ -69,7 +70,7 @@ class Change:
 
     @property
     def fell(self) -> bool:
-        """Whether it fell beyond noise: all the time, or at first before it levelled off."""
+        """Whether the loss fell beyond noise: during the whole run, or at first before it levelled off."""
         return self.order <= -SIGNIFICANT or self.drop >= 1
 
     @property
@@ -84,18 +85,18 @@ class Change:
 
 
 def losses_of(run: Run) -> list[Loss]:
-    """Return (global step after, mean loss) of all workers' windows with a loss, by global step."""
+    """Return (global step after the window, mean loss) for each window with a loss, sorted by global step."""
     windows = [(window.after, window.loss_mean) for window in run.windows if window.loss_mean is not None]
     return sorted(windows, key=itemgetter(0))
 
 
 def smoothed_loss(run: Run) -> tuple[float, float]:
-    """Return the first loss, and the median of the last tenth of all workers' windows.
+    """Return (first loss, last loss) of all workers' windows.
 
-    The first loss is the median of the first tenth, by global step. If a tenth is long, the loss may have
-    fallen within it; then the lowest loss of the first few windows counts, if it is higher and above every
-    window of the last tenth, which chance seldom causes. Both are nan if there are fewer than two windows, or
-    if a loss was not finite.
+    The last loss is the median of the last tenth, by global step. The first loss is the median of the first
+    tenth. If a tenth is long, the loss may have fallen within the first tenth. Then the lowest loss of the
+    first few windows counts, if it is higher than that median and above every window of the last tenth, which
+    chance seldom causes. Both are nan if there are fewer than two windows, or if a loss was not finite.
     """
     losses = [loss for _, loss in losses_of(run)]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
@@ -109,14 +110,14 @@ def smoothed_loss(run: Run) -> tuple[float, float]:
 
 
 def change_of(run: Run) -> Change:
-    """Return how the losses of a run moved, weighting each window by its steps; all must be finite.
+    """Return how the losses of a run moved. Each window is weighted by its steps; all losses must be finite.
 
-    There are two tests, which noise alone passes in about two of 1000 runs together. The test of Mann and
+    There are two tests. Noise alone passes one of them in about two of 1000 runs. The test of Mann and
     Kendall judges the order of the parts, with the wider deviation of Hamed and Rao for noise with memory
-    (Journal of Hydrology 204, 1998, 182-196). Student's t of the first part against those of the later half
-    finds a fall that was over before most windows were written. Its noise is that of batch means (Law,
-    Simulation Modeling and Analysis): how much the later parts scatter, each weighted by its steps, because
-    the first windows have few steps and more noise.
+    (Journal of Hydrology 204, 1998, 182-196). Student's t of the first part against the later half finds a
+    fall that was over before most windows were written. Its noise is that of batch means (Law, Simulation
+    Modeling and Analysis): how much the later parts scatter, each weighted by its steps, because the first
+    windows have few steps and more noise.
     """
     windows = sorted((w for w in run.windows if w.loss_mean is not None), key=attrgetter("after"))
     losses = [(w.loss_mean or 0.0, max(w.steps, 1)) for w in windows]
@@ -125,7 +126,7 @@ def change_of(run: Run) -> Change:
 
 
 def _order(means: Sequence[float]) -> float:
-    """Return Kendall's tau in its standard deviations, which memory widens."""
+    """Return Kendall's tau divided by its standard deviation, which the memory of the noise widens."""
     if len(means) < 2:
         return 0.0
     memory = min(max(_memory(means), 0.0), _MOST_MEMORY) if len(means) == _PARTS else 0.0
@@ -134,7 +135,7 @@ def _order(means: Sequence[float]) -> float:
 
 
 def _memory(means: Sequence[float]) -> float:
-    """Return how much the residual of a part, from the Theil-Sen line, correlates with the one before it."""
+    """Return the correlation of neighbouring parts' residuals from the Theil-Sen line."""
     slope = median((means[b] - means[a]) / (b - a) for a, b in combinations(range(len(means)), 2))
     level = sum(means) / len(means) - slope * (len(means) - 1) / 2
     left = [mean - slope * number - level for number, mean in enumerate(means)]
@@ -157,18 +158,21 @@ def _drop(parts: Sequence[tuple[float, int]]) -> float:
 
 
 def _mean(part: Sequence[tuple[float, int]]) -> tuple[float, int]:
-    """Return the mean over all steps, and their number."""
+    """Return (mean over all steps, number of steps) of windows or parts, given as (loss, steps)."""
     steps = sum(count for _, count in part)
     return sum(mean * (count / steps) for mean, count in part), steps
 
 
 def _deviation(count: int) -> float:
-    """Return the standard deviation of rising minus falling pairs among `count` values in random order."""
+    """Return the standard deviation of (rising - falling pairs) among `count` values in random order."""
     return math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
 
 
 def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
-    """Return how finite losses, ordered by global step, moved in their last third."""
+    """Return how finite losses, sorted by global step, moved in their last third.
+
+    Losses far below `target` count as equal, as rounding errors of an exact fit do.
+    """
     floor = _OF_THE_TARGET * target if target else _OF_THE_FIRST * abs(losses[0][1])
     # The least positive number keeps the logarithm of a loss of exactly 0 finite.
     floor = max(floor, math.ulp(0.0))
@@ -188,7 +192,7 @@ def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
 
 
 def binned(losses: Sequence[Loss], most: int, windows_of_a_bin: int) -> list[Sequence[Loss]]:
-    """Return the losses in at most `most` bins of equal counts, each of `windows_of_a_bin` or more."""
+    """Return the losses in at most `most` bins of equal counts, each of at least `windows_of_a_bin`."""
     return _cut(losses, min(max(len(losses) // windows_of_a_bin, 1), most))
 
 

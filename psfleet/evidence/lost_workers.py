@@ -23,10 +23,11 @@ LEFT, TOO_LATE, NOT_THERE = "left", "joined too late to take a step", "was not t
 
 @dataclass(frozen=True)
 class LostWorker:
-    """A worker that did not finish, and `how`, in words that follow its name.
+    """A worker that did not finish; `how` says in words that follow its name how it was lost.
 
-    It took a step after `global_step`, when the chief had trained for `seconds`; None if that is unknown.
-    `steps` of its gradients are in the model, as the ps counted them.
+    `global_step` is the last one at which the worker is known to have trained; by then the chief had trained
+    for `seconds`. Both are None if unknown. `steps` of its gradients are in the model, as the ps counted
+    them.
     """
 
     task: str
@@ -38,21 +39,21 @@ class LostWorker:
 
     @property
     def in_words(self) -> str:
-        """Who was lost, with which host, and when."""
+        """Who was lost, how, and when: "worker2 was lost with host3 after global step 40"."""
         when = "" if self.global_step is None else f" after global step {self.global_step}"
         return f"{self.task} {self.how}{when}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entry of verdict.json."""
+        """Return the worker's entry in `lost` of verdict.json."""
         return asdict(self)
 
 
 def excuse_lost(run: Run) -> Run:
-    """Return the run with its lost workers in `lost` rather than in `expected`, if `success` allows that.
+    """Return the run with its lost workers moved from `expected` to `lost`, if `success` allows that.
 
     A worker is lost if neither its records nor systemd say that it finished, or if it joined too late to take
-    a step. Nothing is excused without a usable tasks.json, if fewer workers finished than that needs, or if
-    one client drives all workers.
+    a step. No worker is excused if there is no usable tasks.json, if fewer workers finished than `success`
+    needs, or if one client drives all workers.
     """
     candidates = [task for task in run.expected if task.job == "worker" and task.name != run.chief.name]
     lost = [
@@ -78,18 +79,18 @@ def excuse_lost(run: Run) -> Run:
 
 
 def was_there(run: Run, name: str) -> bool:
-    """Return whether a worker took part, by its records or the count of the ps; True if that is unknown."""
+    """Return whether a worker took part, by its records or the ps's count of its steps; True if unknown."""
     return bool(run.task(name).records) or run.contributions.get(name) != 0
 
 
 def lost_workers(run: Run) -> tuple[LostWorker, ...]:
-    """Return the excused workers, each with the moment of its loss as far as the records show it."""
+    """Return the excused workers, each with the moment of its loss as far as the records show the moment."""
     seen = _last_unrecorded_step(run)
     return tuple(_described(run, task, seen) for task in run.lost)
 
 
 def in_words(lost: Sequence[LostWorker]) -> str:
-    """Return who was lost; "" if nobody was."""
+    """Return which workers were lost, how and when; "" if none was."""
     return listed(worker.in_words for worker in lost)
 
 
@@ -133,10 +134,11 @@ def _described(run: Run, task: RunTask, seen: int | None) -> LostWorker:
 
 
 def _last_unrecorded_step(run: Run) -> int | None:
-    """Return a global step after which the only lost worker without records took its last step.
+    """Return the highest global step after which the lost worker without records must have taken a step.
 
     From there to the end, the global step moved further than the steps in all windows that overlap the range.
-    It is unknown if late gradients are dropped, or if a restore used numbers of steps again.
+    Return None unless exactly one lost worker has no records. Return None, too, if late gradients are
+    dropped, or if a restore used numbers of steps again.
     """
     silent = [task for task in run.lost if not run.task(task.name).records]
     counts_once = run.rules.gradients_per_step == 1 and len(run.chief.of("initialised", "restored")) == 1

@@ -1,7 +1,7 @@
-"""manifest.json of a run's folder: the hash of every file that a verdict rests on.
+"""The file manifest.json of a run's folder: the hash of every file that a verdict rests on.
 
-It is written when a run is collected, so that a later judge of the folder sees whether it still holds what
-came from the hosts. It is no signature: changing a file and the manifest alike goes unnoticed.
+It is written when a run is collected, so that a later judge sees whether the folder still has the files that
+came from the hosts. It is no signature: nobody notices if a file and the manifest are changed together.
 """
 
 import gzip
@@ -24,7 +24,7 @@ FILE_NAME = "manifest.json"
 VERSION = 1
 _FILES = ("plan.json", "settings.json", "tasks.json", "devices.txt")
 _FOLDERS = ("events", "logs", "checkpoints", "devices")
-# These files show what was said about the run, for readers only.
+# These files show earlier results about the run. They are for readers; the verdict does not read them.
 _ALSO_PACKED = (FILE_NAME, "verdict.json", "report.html", "loss.png")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 Entry = Mapping[str, Any]
@@ -32,7 +32,7 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The `sha256` and the `bytes` of each file by its name, relative to the run's folder."""
+    """{name of a file, relative to the run's folder: its `sha256` and `bytes`}."""
 
     run_id: str
     files: Mapping[str, Entry]
@@ -62,11 +62,11 @@ class Manifest:
         write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
 
     def with_file(self, folder: Path, name: str) -> "Manifest":
-        """Return the manifest, updated by the present state of a file. Raises OSError."""
+        """Return a copy of the manifest with the present hash and size of one file. Raises OSError."""
         return Manifest(self.run_id, {**self.files, name: _entry(folder / name)})
 
     def holds(self, folder: Path, name: str) -> bool:
-        """Return whether the file exists and is the one that was collected. Raises OSError."""
+        """Return whether the file exists and is as the manifest says. Raises OSError."""
         if name not in self.files or not (folder / name).is_file():
             return False
         of_size = (folder / name).stat().st_size == self.files[name]["bytes"]
@@ -74,7 +74,10 @@ class Manifest:
 
 
 def covered(folder: Path) -> Iterator[str]:
-    """Yield the names of the files that a verdict rests on, without links and hidden files."""
+    """Yield the names of the files that a verdict rests on, relative to the folder.
+
+    Links and hidden files are left out.
+    """
     for name in _FILES:
         if is_plain(folder / name):
             yield name
@@ -101,7 +104,7 @@ def covered(folder: Path) -> Iterator[str]:
     )
 )
 def files_unchanged(findings: Findings, folder: Path, run_id: str) -> Good:
-    """Every file that the verdict rests on is as it was when the run was collected, and none was added."""
+    """Check that every file that the verdict rests on is as it was collected, and that none was added."""
     try:
         manifest = Manifest.read(folder)
     except (OSError, ValueError) as error:
@@ -131,22 +134,23 @@ def _entry(path: Path) -> Entry:
 
 
 def is_entry(value: object) -> bool:
-    """Return whether a value is the hash and the size of a file."""
+    """Return whether a value is an entry of a manifest: the hash and the size of a file."""
     digest, size = (value.get("sha256"), value.get("bytes")) if isinstance(value, dict) else (None, None)
     is_size = type(size) is int and 0 <= size <= MOST_COUNTED
     return isinstance(digest, str) and bool(_DIGEST.fullmatch(digest)) and is_size
 
 
 def is_plain(path: Path) -> bool:
-    """Return whether this is a file of the folder itself: no link, and not hidden."""
+    """Return whether `path` is a regular file that is neither a link nor hidden."""
     return not path.name.startswith(".") and path.is_file() and not path.is_symlink()
 
 
 def pack(folder: Path, target: Path) -> list[str]:
-    """Pack what a verdict on the folder rests on into a .tar.gz, below a folder of the same name.
+    """Pack the files that a verdict on the folder rests on into the .tar.gz `target`; return their names.
 
-    Return the names of the files. The same files give the same bytes: names are sorted, and times, owners and
-    modes are fixed. Raises FileExistsError if the target exists, and OSError; a partial target is removed.
+    In the archive, they lie in a folder of the same name as `folder`. The same files give the same bytes:
+    names are sorted, and times, owners and modes are fixed. Raises FileExistsError if the target exists, and
+    OSError; a partial target is removed.
     """
     names = sorted([*covered(folder), *(name for name in _ALSO_PACKED if is_plain(folder / name))])
     with target.open("xb") as file:

@@ -1,14 +1,14 @@
-"""Runs of older releases: checks that ask for what the release could not record are not asked.
+"""Runs of older releases: a check is left out if the release could not record what the check needs.
 
-No date and no number of a version decides. A task lists in its `started` what its release can record
-(trainer/contract/records.py). A release that did not list it could record what any task of its run did.
+No date and no version number decides. A task lists in its `started` what its release can record
+(trainer/contract/records.py). A release that has no such list could record what any task of its run recorded.
 """
 
 from psfleet.evidence.recorded_run import Run
 
 GRADIENTS, OUTPUTS = "gradients", "finished.sample_outputs"
 PLACES, TRAINED = "peers_ready.variables", "trained"
-# What a release must be able to record -> what is not shown of its runs otherwise.
+# {what a release must be able to record: what its runs do not show otherwise}
 _OF_MODELS = {
     GRADIENTS: "each worker pushed the gradients of its loss",
     OUTPUTS: "each worker uses the parameters that the evaluator found",
@@ -20,9 +20,9 @@ _OF_PROGRAMS = {
 
 
 def could_record(run: Run, what: str) -> bool:
-    """Return whether the release that recorded a run could record an event, or a field as `event.field`.
+    """Return whether the run's release could record `what`: an event, or a field as `event.field`.
 
-    True if no task recorded its start: what is missing then is no matter of the release.
+    Return True if no task recorded its start: then the release is not the reason why something is missing.
     """
     event, _, field = what.partition(".")
     records = [record for task in (*run.tasks.values(), run.evaluator) for record in task.records]
@@ -33,7 +33,7 @@ def could_record(run: Run, what: str) -> bool:
 
 
 def not_recorded(run: Run, observed: bool) -> dict[str, str]:
-    """Return what a run does not show because of its release: a clause -> the reason.
+    """Return {clause: reason} for everything that a run does not show because of its release.
 
     `observed` says whether psfleet observed the sessions of a program.
     """
@@ -46,5 +46,5 @@ def not_recorded(run: Run, observed: bool) -> dict[str, str]:
 
 
 def release_of(run: Run) -> str:
-    """Return the release that recorded the run, by the chief's last record; "without a name" if unknown."""
+    """Return the release that recorded the run, from the chief's last record; "without a name" if unknown."""
     return (run.chief.records[-1].release if run.chief.records else "") or "without a name"

@@ -17,10 +17,10 @@ _MOST_OF_THE_FREE = 0.5
 
 @contextmanager
 def unpacked(file: Path) -> Iterator[Path]:
-    """Yield the folder of the run in a .tar.gz, unpacked for the duration of the context.
+    """Yield the folder of the run in a .tar.gz; the folder is removed at the end of the context.
 
-    The archive may only contain plain files of one folder. Raises OSError, and ValueError naming anything
-    else in it.
+    The archive may contain only plain files below one folder. Raises OSError, and ValueError that names
+    anything else in the archive.
     """
     with tempfile.TemporaryDirectory(prefix="psfleet-run-") as place:
         try:
@@ -33,7 +33,7 @@ def unpacked(file: Path) -> Iterator[Path]:
 
 
 def _take(file: Path, place: Path) -> set[str]:
-    """Write the archive's files below `place`, and return the names of the top folders."""
+    """Write the archive's files below `place`, and return the names of the archive's top folders."""
     made: set[Path] = {place}
     left = _MOST_OF_THE_FREE * shutil.disk_usage(place).free
     with file.open("rb") as stream:
@@ -58,7 +58,10 @@ def _take(file: Path, place: Path) -> set[str]:
 
 
 def _plain_parts(entry: tarfile.TarInfo) -> tuple[str, ...]:
-    """Return the parts of the path of a plain file in a folder. Raises ValueError for anything else."""
+    """Return the parts of the path of a plain file that lies in a folder.
+
+    Raises ValueError for anything else.
+    """
     parts = PurePosixPath(entry.name).parts
     plain = entry.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and "\0" not in entry.name
     inside = 2 <= len(parts) <= MOST_FOLDERS_DEEP and ".." not in parts and parts[0] not in {"/", "//", "."}

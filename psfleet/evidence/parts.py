@@ -1,4 +1,4 @@
-"""The parts of a run that went on with another number of workers: each is judged with the workers it had."""
+"""The parts of a run that went on with other tasks: each part is judged with the tasks that it had."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from trainer.contract.run_tasks import RunTask
 
 @dataclass(frozen=True)
 class PartPlan:
-    """The plan of a part, the tasks and rules that follow from it, and how its tasks ended."""
+    """The plan of a part, the tasks and the rules that follow from the plan, and how the tasks ended."""
 
     plan: ClusterPlan
     expected: tuple[RunTask, ...]
@@ -25,11 +25,11 @@ class PartPlan:
 
 
 def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
-    """Return the parts of a run, in order; () for a run whose tasks were always the same.
+    """Return the parts of a run, in order; () if the run has always had the same tasks.
 
-    A process belongs to the part in which the chief of the same plan met it. A process of the evaluator,
-    which meets nobody, belongs to the part whose plan it names. What the last part was asked is in the run
-    itself; its tasks are those of its plan. Plans under which the chief never trained have no part.
+    `earlier` are the plans of all parts but the last. A process belongs to the part in which the chief of the
+    same plan met it. A process of the evaluator meets nobody; it belongs to the part whose plan it names. The
+    last part has the settings of the run itself. A plan under which the chief never trained has no part.
     """
     if not earlier or run.plan is None:
         return ()
@@ -61,19 +61,22 @@ def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
 
 
 def _named_part(process: Process, plans: Sequence[str]) -> int:
-    """Return the last part with the plan that a process names; the last part of all for an unknown plan."""
+    """Return the index of the last part with the plan that a process names, or of the last part of all."""
     of = process.records[0].plan_hash
     return next((place for place in reversed(range(len(plans))) if plans[place] == of), len(plans) - 1)
 
 
 def _begun_parts(chief: TaskRecords, plans: Sequence[str]) -> dict[int | None, int]:
-    """Return the nonce of each process of the chief -> its part."""
+    """Return {nonce: index of the part} for each process of the chief."""
     places = _places(chief.processes, plans)
     return {process.nonce: place for process, place in zip(chief.processes, places, strict=True)}
 
 
 def _places(processes: Iterable[Process], plans: Sequence[str]) -> Iterator[int]:
-    """Yield the part of each process by its plan; one of an unknown plan is in that of the one before."""
+    """Yield the index of the part of each process, by its plan.
+
+    A process with an unknown plan belongs to the part of the previous process.
+    """
     place = 0
     for process in processes:
         of = process.records[0].plan_hash
@@ -84,7 +87,7 @@ def _places(processes: Iterable[Process], plans: Sequence[str]) -> Iterator[int]
 def _split(
     task: TaskRecords, plans: Sequence[str], begun: dict[int | None, int]
 ) -> list[tuple[Process, int]]:
-    """Return each process of a task with its part."""
+    """Return (process, index of its part) for each process of a task."""
     split = []
     for process, by_plan in zip(task.processes, _places(task.processes, plans), strict=True):
         met = (record.integers("worker_nonces").get("worker0") for record in process.records)
@@ -100,7 +103,10 @@ def _only(task: TaskRecords, split: Sequence[tuple[Process, int]], part: int) ->
 
 
 def _with_edges(parts: Sequence[Run]) -> Iterator[Run]:
-    """Yield the parts with the step and the counts at their beginning and, except the last, at their end."""
+    """Yield each part with the global step and the counts at its beginning.
+
+    Except for the last, each part also gets its end, and its lost workers are excused.
+    """
     start = None
     for place, part in enumerate(parts):
         following = parts[place + 1] if place + 1 < len(parts) else None
@@ -119,7 +125,10 @@ def _counts(restored: Record) -> dict[str, int] | None:
 
 
 def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
-    """Return the tasks; the chief's records end with the restore that undid its last steps, if one did."""
+    """Return the tasks of a part that ended with the restore `end`.
+
+    If the restore undid the last steps of the part, it is added to the chief's records.
+    """
     tasks = dict(part.tasks)
     beyond = max((window.after for window in part.windows), default=0)
     if end is not None and part.chief.records and beyond > end.integer("global_step"):
@@ -130,7 +139,7 @@ def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
 
 
 def judged_in_parts(question: Callable[[Run], Answer], run: Run) -> Answer:
-    """Return the answer of a check on each part of a run, as one."""
+    """Ask `question`, a check, about each part of a run, and return one answer for all parts."""
     if not run.parts:
         return question(run)
     answers = [question(part) for part in run.parts]

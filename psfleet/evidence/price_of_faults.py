@@ -1,4 +1,4 @@
-"""The price of a run's faults: steps lost, seconds in which nothing was trained, and goodput."""
+"""The price of a run's faults: steps lost, seconds without training, and goodput."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from trainer.contract.records import Record
 class Restore:
     """One time that the chief set the variables: to a checkpoint, or to their first values (step 0).
 
-    `steps_lost` are the global steps beyond `global_step` that a worker had recorded before: they are not in
-    the model. `damaged` are the names of the checkpoints that were passed over.
+    `steps_lost` is how far beyond `global_step` a worker had recorded steps: these are not in the model.
+    `damaged` are the names of the checkpoints that were passed over because they could not be read.
     """
 
     global_step: int
@@ -28,14 +28,16 @@ class Restore:
 
 
 def price_of(run: Run) -> dict[str, Any]:
-    """Return the figures of the price; what the records do not show is None.
+    """Return the value of `faults` in the figures; a figure that the records do not show is None.
 
-    `restores` are those that lost steps or passed over a damaged checkpoint; `ps_restores` are those of a ps
-    alone, whose `steps_lost` are in the model but for its part. `still_seconds` is the least time that any
-    worker spent without training, from a worker's first step to its last, saves included; the worker that was
-    there longest counts, since the chief may be lost before the end.
-    `goodput` is the part of all workers' time in which they took steps that are in the model. The time in
-    which a worker had left the run, or had not joined it yet, is not the run's.
+    - `restores`: the restores that lost steps or passed over a damaged checkpoint.
+    - `ps_restores`: the restores of one ps alone. Their `steps_lost` are missing on that ps, not on the
+      others.
+    - `still_seconds`: the time without training between the first and the last step, saves included. It is
+      the longest worker's time minus the most that any worker trained, since the chief may be lost before the
+      end.
+    - `goodput`: the part of all workers' time in which they took steps that are in the model. The time before
+      a worker joined, or after it left, does not count.
     """
     restores, away = restores_in(run), absences(run)
     seconds = max(map(_seconds_of_training, run.workers), default=0.0)
@@ -65,12 +67,12 @@ def price_of(run: Run) -> dict[str, Any]:
 
 
 def saving_seconds(run: Run) -> float:
-    """Return the seconds for which the chief took no steps, to save."""
+    """Return the seconds in which the chief took no steps because it saved."""
     return sum(_stopped_seconds(record) for record in run.chief.of("checkpointed"))
 
 
 def restores_in(run: Run) -> list[Restore]:
-    """Return every `restored` and `initialised` of the chief, in order."""
+    """Return a Restore for every `restored` and `initialised` of the chief, in order."""
     restores: list[Restore] = []
     damaged: list[str] = []
     reached = 0
@@ -92,7 +94,10 @@ def restores_in(run: Run) -> list[Restore]:
 
 
 def _returns(windows: Sequence[Window], restores: Sequence[Restore]) -> Iterator[tuple[int, int]]:
-    """Yield the place of each window before which the global step went back, and the restore that did it."""
+    """Yield (index of a window, index of a restore) for each time that the global step went back.
+
+    The restore set the global step back before the window began.
+    """
     following = 1  # the first one is the start of the run
     for place, (one, other) in enumerate(pairwise(windows), start=1):
         if other.before >= one.after:
@@ -105,7 +110,7 @@ def _returns(windows: Sequence[Window], restores: Sequence[Restore]) -> Iterator
 
 
 def _lost_seconds(worker: TaskRecords, restores: Sequence[Restore]) -> float:
-    """Return the seconds of a worker's steps that a restore took back."""
+    """Return the seconds that a worker spent on steps that a restore discarded."""
     seconds, begin = 0.0, 0
     for place, which in _returns(worker.windows, restores):
         step = restores[which].global_step
@@ -118,7 +123,7 @@ def _lost_seconds(worker: TaskRecords, restores: Sequence[Restore]) -> float:
 
 
 def _seconds_of_training(worker: TaskRecords) -> float:
-    """Return the seconds from a worker's first step to its last by its own clock, except stops by people."""
+    """Return the seconds from a worker's first step to its last by its own clock, without stops by people."""
     begin: float | None = None
     end = away = 0.0
     stopped_at: float | None = None

@@ -35,10 +35,10 @@ TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
 @dataclass
 class ProgramAnswers:
-    """The checks that this run allows, and what it leaves open: a clause -> why it is not shown.
+    """The checks that this run allows, and `open`: {clause that is not shown: reason}.
 
-    `together` and `learned` say whether checks showed each; `observed` says whether psfleet itself saw where
-    the parameters were, and which tasks changed them.
+    `together` says whether the workers are shown to train one model, `learned` whether the model is shown to
+    learn. `observed` says whether psfleet itself saw where the parameters were, and which tasks changed them.
     """
 
     checks: list[Answer] = field(default_factory=list)
@@ -54,12 +54,12 @@ class ProgramAnswers:
 
 
 def sentences(not_shown: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what a run does not show, a clause -> the reason, in sentences."""
+    """Return a sentence for each entry of `not_shown`, {clause: reason}."""
     return tuple(f"It is not shown that {what}: {why}." for what, why in not_shown.items())
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
-    """Return the checks that the run can answer, and what it leaves open."""
+    """Return the answers of all checks that the run allows, and what the run leaves open."""
     answers = ProgramAnswers([tasks_ended_well(run)])
     if any(task.records for task in run.tasks.values()):
         answers.checks += [records_complete(run), same_plan_and_release(run)]
@@ -90,9 +90,9 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
     )
 )
 def tasks_ended_well(findings: Findings, run: Run) -> Good:
-    """The lead ended by itself with exit code 0; the others did so, or were ended when the run was over.
+    """Check that the lead ended by itself with exit code 0, and that the others did so or were ended later.
 
-    systemd's account is in tasks.json; a task without a log was never started.
+    tasks.json has what systemd knows of each ending. A task without a log was never started.
     """
     findings.lacking += run.unusable_endings
     lead = run.chief.name
@@ -139,7 +139,11 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
     )
 )
 def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Good:
-    """Every task whose bytes were counted received and sent more than a task outside of a run would."""
+    """Check that every task received and sent at least `minimum` bytes.
+
+    A task that is in no run exchanges fewer. `exchanged` is {task: (bytes received, bytes sent)}, of the
+    tasks whose bytes were counted.
+    """
     findings.wrong += [
         f"{name} received {received} bytes and sent {sent}, expected at least {minimum:g} each way"
         for name, (received, sent) in exchanged.items()
@@ -150,7 +154,10 @@ def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]]
 
 
 def _check_idle_workers(run: Run, answers: ProgramAnswers) -> None:
-    """Ask whether workers without steps took part, if psfleet saw others train: not all programs are seen."""
+    """Add the check `workers_trained` if psfleet saw some workers train and others not.
+
+    psfleet does not see the training of every program.
+    """
     silent = [worker for worker in run.workers if not worker.windows]
     if run.rules.shared and silent and not run.coordinated and has_seen_training(run):
         answers.checks.append(workers_trained(run))
@@ -191,7 +198,7 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
 
 
 def _trained_instead(run: Run) -> str:
-    """Return why nothing is known of the workers' steps: other tasks took them, or nobody recorded any."""
+    """Return why nothing is known of the workers' steps: only ps took steps, or no task recorded any."""
     others = [f"{task.name} made {counted(task.local_steps, 'step')}" for task in run.ps if task.windows]
     if others:
         return f"no worker is seen to train; {listed(others)}"
@@ -220,7 +227,10 @@ def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAns
 
 
 def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
-    """Leave open that the model holds all steps, if the global step fell, as after a start from zero."""
+    """Leave open that the model contains all steps of a worker whose global step fell.
+
+    The global step falls, for example, if the program starts again from zero.
+    """
     for name, (one, other) in falls.items():
         answers.together = False
         why = f"its global step fell from {one} to {other}"
@@ -228,7 +238,7 @@ def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
 
 
 def _falls(run: Run) -> _Falls:
-    """Return the first fall of the global step in each worker's windows, if there is one."""
+    """Return {worker: (step before, step after)} for the first fall of the global step in its windows."""
     steps = {
         worker.name: [step for window in worker.windows for step in (window.before, window.after)]
         for worker in run.workers
@@ -285,7 +295,7 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
 
 
 def _name_ends(run: Run, answers: ProgramAnswers) -> None:
-    """Leave open what endings cast doubt on: work that was cut off, and work that started over."""
+    """Leave open what endings make doubtful: that a task had done its work, or went on where it had been."""
     for task in run.expected:
         ending = run.endings.get(task.name)
         if ending is None or not ending.well:

@@ -29,7 +29,7 @@ _FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
     )
 )
 def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """The last evaluation that any task recorded reaches every goal that the user set."""
+    """Check that the last evaluation that any task recorded reaches every goal of the user."""
     evaluated = convergence.last_evaluation(run)
     if evaluated is None:
         findings.lacking.append("no task recorded an evaluation")
@@ -41,11 +41,11 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
 
 
 def losses_that_stay(run: Run) -> dict[str, str]:
-    """Return doubts about each worker whose own loss stays level while that of the others fell.
+    """Return {clause: reason} for each worker whose own loss stays level while the loss of the others fell.
 
-    Such a worker may train another model than the others, or compute with an old one. A worker that starts
-    late may find a loss that fell before: its own is then nearer to the end of the others' than to their
-    start.
+    Such a worker may train another model than the others, or compute with old parameters. A worker that
+    starts late may find a loss that fell before it came: then its own loss is nearer to the end of the
+    others' loss than to the start, and the worker is left out.
     """
     unknown = {}
     for worker in run.workers if len(run.workers) > 1 else ():
@@ -62,5 +62,5 @@ def losses_that_stay(run: Run) -> dict[str, str]:
 
 
 def _of(run: Run, worker: TaskRecords, *, of: bool) -> Run:
-    """Return the run with this worker only, or with all others (`of` is False)."""
+    """Return the run with only this worker (`of` is True) or without it (`of` is False)."""
     return replace(run, expected=tuple(task for task in run.expected if (task.name == worker.name) is of))

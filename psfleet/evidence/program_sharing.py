@@ -15,9 +15,9 @@ _DOUBTS = {
     "unknown",
     "gradients": "as far as its graph shows, it applies something other than gradients of a loss",
 }
-# A run is judged in at most so many parts, each of at least so many steps of a worker.
+# A run is judged in at most _PARTS parts, each of at least _STEPS_OF_A_PART steps of a worker.
 _PARTS, _STEPS_OF_A_PART = 10, 50
-# In each part so many of the steps must change the model; a few may have begun in the part before.
+# In each part this share of the steps must change the model; a few steps may have begun in the part before.
 _MINIMUM_TRAINED, _AT_THE_EDGES = 0.9, 8
 
 
@@ -46,11 +46,11 @@ def was_observed(worker: TaskRecords) -> bool:
     )
 )
 def parameters_shared(findings: Findings, run: Run) -> Good:
-    """The workers train the same variables, and move the same global step, each on the same task.
+    """Check that the workers train the same variables and move the same global step, each on the same task.
 
     A task identifies a variable by its name: two workers that ask one process for one name get one variable
     (tf.compat.v1.train.replica_device_setter). Other checks show that the processes are the same. Variables
-    that only some workers train are no contradiction, but are not shown to be shared.
+    that only some workers train are no contradiction, but they are not shown to be shared.
     """
     chief = run.chief
     for worker in run.workers:
@@ -71,7 +71,7 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
 
 
 def unproven_sharing(run: Run) -> dict[str, str]:
-    """Return doubts about how the observed workers of a run share a model: a clause -> the reason."""
+    """Return {clause: reason} for each doubt about how the observed workers share a model."""
     unknown = trained_apart(run)
     counters = _shared([_recorded_integers(worker, "counters") for worker in run.workers])
     for worker in run.workers:
@@ -111,10 +111,10 @@ def unproven_sharing(run: Run) -> dict[str, str]:
     )
 )
 def workers_trained(findings: Findings, run: Run) -> Good:
-    """Each worker took a step, trained what another worker trains, or computed in the steps of another.
+    """Check that each worker took a step, trained a variable of another worker, or computed in others' steps.
 
-    A worker without records may have waited all the time, or its records were lost. If the others recorded
-    all steps, it has taken none.
+    A worker without records may have waited all the time, or its records were lost. If the other workers
+    recorded all steps, it has taken none.
     """
     idle = [worker.name for worker in run.workers if not _took_part(run, worker)]
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
@@ -131,7 +131,7 @@ def workers_trained(findings: Findings, run: Run) -> Good:
 
 
 def has_seen_training(run: Run) -> bool:
-    """Return whether psfleet saw a worker of the run train; releases that did not record it saw none."""
+    """Return whether psfleet saw a worker train; always False for releases that did not record it."""
     return any(worker.of("trained") for worker in run.workers)
 
 
@@ -144,9 +144,9 @@ def _took_part(run: Run, worker: TaskRecords) -> bool:
 
 
 def trained_apart(run: Run) -> dict[str, str]:
-    """Return doubts about workers that trained variables, at any time, which the others did not train.
+    """Return {clause: reason} for workers that trained variables which the other workers never trained.
 
-    What any session of a worker trains is recorded, also of a program that records its steps itself.
+    psfleet records what any session of a worker trains, also in a program that records its steps itself.
     """
     trained = {worker.name: _variables(worker) for worker in run.workers}
     shared = _shared([*trained.values()])
@@ -159,7 +159,7 @@ def trained_apart(run: Run) -> dict[str, str]:
 
 
 def _steps_without_training(worker: TaskRecords) -> str:
-    """Return in which part of the run a worker's steps changed no model; "" for no part.
+    """Return a clause about a part of the run in which a worker's steps changed no model, or "".
 
     A program can move the global step without training, or by more than it trains.
     """
@@ -172,7 +172,10 @@ def _steps_without_training(worker: TaskRecords) -> str:
 
 
 def _parts(windows: Sequence[Window]) -> Iterator[list[Window]]:
-    """Yield a worker's windows of steps whose training was counted, in parts of about as many steps."""
+    """Yield the windows of a worker in parts of about equally many steps.
+
+    Windows that do not say how many steps changed the model are left out.
+    """
     known = [window for window in windows if window.trained is not None]
     least = max(sum(window.steps for window in known) / _PARTS, _STEPS_OF_A_PART)
     part: list[Window] = []
@@ -186,9 +189,9 @@ def _parts(windows: Sequence[Window]) -> Iterator[list[Window]]:
 
 
 def gradients_dropped(run: Run) -> dict[str, str]:
-    """Return doubts about workers of a synchronous run whose gradients may all have come too late.
+    """Return {clause: reason} for workers of a synchronous run whose gradients may all have come too late.
 
-    A step uses a fixed number of gradients, and drops any more, whichever worker computed them.
+    A step uses a fixed number of gradients and drops all others, whichever worker computed them.
     """
     replicas = _replicas(run)
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
@@ -213,7 +216,7 @@ def _doubts(worker: TaskRecords) -> set[str]:
 
 
 def with_backups(run: Run) -> Run:
-    """Return a synchronous run whose rules have the backup workers that its steps do not wait for."""
+    """Return a synchronous run with rules that know its backup workers: a step does not wait for them."""
     replicas = _replicas(run)
     if not 0 < replicas <= len(run.workers):
         return run
@@ -246,7 +249,7 @@ def _recorded_integers(worker: TaskRecords, field: str) -> dict[str, int]:
 
 
 def _variables(worker: TaskRecords) -> dict[str, int]:
-    """Return "place name" -> bytes of each variable that the worker trained, at any time."""
+    """Return {"place name": bytes} of each variable that the worker trained, at any time."""
     found = _recorded_integers(worker, "variables")
     for record in worker.of("trained"):
         found |= record.integers("variables")
@@ -254,7 +257,7 @@ def _variables(worker: TaskRecords) -> dict[str, int]:
 
 
 def _shared(recorded: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
-    """Return the variables or counters that all workers recorded, with their bytes."""
+    """Return {name: bytes} of the variables or counters that all workers recorded."""
     names = set.intersection(*map(set, recorded)) if recorded else set()
     return {name: count for name, count in recorded[0].items() if name in names} if recorded else {}
 

@@ -1,4 +1,4 @@
-"""Ps that were lost, and restored their parts of a checkpoint alone, while the others kept theirs."""
+"""Restores of one ps alone: it was lost and restored its part of a checkpoint, and the others kept theirs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _LONGEST = 20
 
 @dataclass(frozen=True)
 class PsRestore:
-    """A ps that restored its part of `checkpoint_step` alone, where all else was of `global_step`."""
+    """A ps restored its part of the checkpoint of `checkpoint_step`; the others were at `global_step`."""
 
     task: str
     global_step: int
@@ -22,22 +22,25 @@ class PsRestore:
 
     @property
     def steps_lost(self) -> int:
-        """The global steps whose effect on this ps is not in the model."""
+        """The number of global steps whose effect on this ps is not in the model."""
         return max(self.global_step - self.checkpoint_step, 0)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the object in `figures`."""
+        """Return the restore's entry in `ps_restores` of the figures."""
         steps = {"global_step": self.global_step, "checkpoint_step": self.checkpoint_step}
         return {"task": self.task, **steps, "steps_lost": self.steps_lost}
 
 
 def ps_restores(run: Run) -> list[PsRestore]:
-    """Return every ps that restored alone, in the order of the chief's records."""
+    """Return a PsRestore for every ps that restored alone, in the order of the chief's records."""
     return [_restore_in(record) for record in run.chief.of("ps_restored")]
 
 
 def steps_of_parts_lost(run: Run) -> float:
-    """Return the global steps that ps restoring alone have lost, each by the part of the ps that lost it."""
+    """Return the global steps that ps lost by restoring alone, divided by the number of ps.
+
+    Each ps holds about that part of the model.
+    """
     return sum(restore.steps_lost for restore in ps_restores(run)) / max(len(run.ps), 1)
 
 
@@ -51,13 +54,13 @@ def in_words(run: Run) -> str:
 
 
 def check_ps_restores(run: Run, findings: Findings) -> None:
-    """Check that each ps which was started again holds what was saved, and that it says so.
+    """Check that each ps that was started again has the saved parameters, and that the chief recorded it.
 
-    What it restored alone must be its part of a checkpoint that the chief had saved before.
+    What a ps restored alone must be its part of a checkpoint that the chief had saved before.
     """
     saved: dict[tuple[str, int], set[str]] = {}
     met: Mapping[str, int] = {}
-    # The ps that were set since the chief last met them; None for all.
+    # The ps whose parameters were restored or initialised since the chief last met them; None means all ps.
     are_set: set[str] | None = set()
     for record in run.chief.records:
         if record.event == "checkpointed":
@@ -82,7 +85,7 @@ def check_ps_restores(run: Run, findings: Findings) -> None:
 def _compare(
     run: Run, restore: PsRestore, saved: Mapping[tuple[str, int], set[str]], findings: Findings
 ) -> None:
-    """Check that a ps of the run restored what it had held of the checkpoint, once it was started again."""
+    """Check that a ps of the run restored the part that it had saved, after it was started again."""
     name, step = cut(restore.task, _LONGEST), restore.checkpoint_step
     if restore.task not in {ps.name for part in (*run.parts, run) for ps in part.ps}:
         findings.wrong.append(f"{name} restored its part alone, and is no ps of the run")
@@ -110,7 +113,7 @@ def _restore_in(record: Record) -> PsRestore:
 
 
 def _fingerprints_in(record: Record) -> dict[str, str]:
-    """Return ps -> the fingerprint of its part of a checkpoint, as far as the record has them."""
+    """Return {ps: fingerprint of its part of a checkpoint} as far as the record has them."""
     found = record.fields.get("ps_fingerprints")
     held = found if isinstance(found, Mapping) else {}
     return {str(ps): its for ps, its in held.items() if isinstance(its, str)}

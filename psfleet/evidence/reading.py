@@ -45,8 +45,8 @@ MOST_OF_A_TASK, MOST_OF_A_RUN = 64_000_000, 256_000_000
 def read_run(folder: Path, run_id: str | None = None) -> Run:
     """Return the run in a folder, from plan.json, settings.json, tasks.json, and events/*.jsonl of all lives.
 
-    The records of `run_id` count; without it those of the folder's name, or of the most common id if no
-    record has that name, since people rename folders.
+    The records of `run_id` count. Without `run_id`, those with the folder's name count, or those with the
+    most common id if no record has that name, since people rename folders.
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
@@ -107,7 +107,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
 
 
 def read_settings(folder: Path) -> EvidenceSettings:
-    """Return the thresholds in settings.json, with defaults for the others.
+    """Return the thresholds in settings.json; a missing threshold has its default.
 
     Raises ValueError naming the file and every invalid value.
     """
@@ -129,10 +129,10 @@ def read_settings(folder: Path) -> EvidenceSettings:
 
 
 def record_settings(folder: Path, settings: EvidenceSettings) -> None:
-    """Record in settings.json the thresholds of the first verdict, for later judges without Ansible.
+    """Record the thresholds of the first verdict in settings.json, for later judges without Ansible.
 
-    Recorded thresholds stay, and so does an unreadable file. The manifest is updated if it matched the file
-    before. Raises OSError.
+    Nothing changes if thresholds are recorded already, or if the file cannot be read. The manifest is updated
+    if it matched the file before. Raises OSError.
     """
     path = folder / "settings.json"
     content, problem = _json(path)
@@ -152,7 +152,10 @@ def record_settings(folder: Path, settings: EvidenceSettings) -> None:
 def _rules_and_tasks(
     plan: ClusterPlan, training: Mapping[str, object], chief: list[Record], *, program: bool
 ) -> tuple[ReplicationRules, tuple[RunTask, ...]]:
-    """Return how the workers trained, and the run's tasks. Raises ValueError if that is unknown."""
+    """Return (rules by which the workers trained, tasks of the run).
+
+    Raises ValueError if they are unknown.
+    """
     workers, leads = len(plan.tasks_of("worker")), len(plan.tasks_of("chief"))
     if program:
         if not workers + leads:
@@ -174,7 +177,7 @@ def _rules_and_tasks(
 
 
 def _earlier_parts(path: Path, training: Mapping[str, object], chief: list[Record]) -> Iterator[PartPlan]:
-    """Yield what plan.json says of the parts before the last. Raises ValueError."""
+    """Yield the plan of each part before the last, from plan.json. Raises ValueError."""
     content, _ = _json(path)
     earlier = content.get("earlier", []) if isinstance(content, Mapping) else []
     if not isinstance(earlier, list):
@@ -215,7 +218,10 @@ def _object(content: object, name: str) -> Mapping[str, object]:
 
 
 def _read_all(names: Iterable[str], folder: Path) -> dict[str, _File]:
-    """Return the records by their task's name, of all files of each name; for unreadable ones, the reason."""
+    """Return {task: (records, problems)} from the files `names`, such as "worker0.jsonl", in all lives.
+
+    A problem is a sentence about a file or a line that cannot be read.
+    """
     files: dict[str, _File] = {}
     left = MOST_OF_A_RUN
     for name in sorted(names):

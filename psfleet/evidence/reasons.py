@@ -1,4 +1,4 @@
-"""Combines the reasons why tasks of a run failed: each reason once, with the names of its tasks."""
+"""Combines the reasons why tasks of a run failed: each reason appears once, with the names of its tasks."""
 
 from collections.abc import Iterable
 
@@ -9,30 +9,33 @@ from trainer.host.wording import first_of, grouped
 
 
 def together(failures: Iterable[tuple[str, str]]) -> list[str]:
-    """Return texts such as "worker0, worker1 failed: why" from pairs of a task's name and its text."""
+    """Return texts such as "worker0, worker1 failed: why" from (task, text) pairs.
+
+    Tasks with equal texts are joined.
+    """
     by_words = grouped((words, name) for name, words in failures)
     return [f"{first_of(names)} {words}" for words, names in by_words.items()]
 
 
 def in_a_line(reason: str) -> str:
-    """Return the first line of a reason, which is the error's own, and the last one."""
+    """Return the first line of a reason, which is the error itself, and its last line, joined by " ... "."""
     lines = in_short(reason).splitlines()
     return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else ""
 
 
 def recorded_failure(task: TaskRecords) -> str:
-    """Return class and reason of the `failed` record with which the task ended; "" if it did not."""
+    """Return "(class): reason" of the `failed` record with which the task ended; "" if it ended otherwise."""
     if task.ending is None or task.ending.event != "failed":
         return ""
     return f"({task.ending.text('class')}): {task.ending.text('reason')}"
 
 
 def reasons_without_a_step(run: Run) -> tuple[str, ...]:
-    """Return why tasks failed, in a few lines each, if no task took a step; else ().
+    """Return the reasons why tasks failed if no task took a step, a few lines each; else ().
 
     The cause that stopped all tasks matters more than what each check says about a run without steps. A
-    program may have taken steps that were not observed: a worker that ended well, by itself, has done its
-    work.
+    program may take steps that psfleet does not observe, so a worker that ended well by itself counts as one
+    that took steps.
     """
     done = any(run.endings[each.name].by_itself for each in run.workers if each.name in run.endings)
     if run.problem or done or run.windows or any(run.contributions.values()):

@@ -45,7 +45,7 @@ _JUDGED_APART = {*PER_HOST, *OF_REPLICATION, "model"}
     )
 )
 def records_complete(findings: Findings, run: Run) -> Good:
-    """Every task of the run left readable, complete records, each of them once."""
+    """Check that every task of the run left readable, complete records, each record once."""
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
@@ -77,7 +77,7 @@ def records_complete(findings: Findings, run: Run) -> Good:
     )
 )
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
-    """Every record names the plan of plan.json, and all tasks ran the same release at the end."""
+    """Check that every record names the plan of plan.json, and that all tasks ended with the same release."""
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
     for task in (*run.all_tasks, *run.recorded_lost, *([run.evaluator] if run.evaluator.records else [])):
@@ -120,7 +120,7 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     )
 )
 def same_settings(findings: Findings, run: Run) -> Good:
-    """Every worker trained with the settings of the run."""
+    """Check that every worker trained with the settings of the run."""
     model = str(run.training.get("model") or run.model)
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
     for worker in run.recorded_workers:
@@ -150,7 +150,10 @@ def same_settings(findings: Findings, run: Run) -> Good:
 
 
 def _batches_beside_settings(name: str, process: Process) -> list[str]:
-    """Return what is wrong with the batches of a process's steps, of which its settings say how many."""
+    """Return a sentence about the first window whose number of batches contradicts `push_every`.
+
+    [] if none does.
+    """
     settings = process.records[0].fields.get("settings")
     wanted = settings.get("push_every", 1) if isinstance(settings, Mapping) else None
     if type(wanted) is not int:
@@ -180,10 +183,10 @@ def _batches_beside_settings(name: str, process: Process) -> list[str]:
     )
 )
 def ended_well(findings: Findings, run: Run) -> Good:
-    """Every worker ended by itself, no task failed for good, and the last global step was reached.
+    """Check that every worker ended by itself, no task failed for good, and the last global step was reached.
 
-    Workers that the run may end well without (`training_run_success`) are named, and not judged here.
-    Tasks that only serve must record their end, too; without it, their records are incomplete.
+    Workers without which the run may end well (`training_run_success`) are named, but not judged. Tasks that
+    only serve must record their end, too; without it, their records are incomplete.
     """
     workers, failures, lost = {worker.name for worker in run.workers}, [], lost_workers(run)
     for task in (*run.workers, *run.ps, *run.servers):
@@ -245,7 +248,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
     )
 )
 def no_restart_from_zero(findings: Findings, run: Run) -> Good:
-    """Training began once: no progress was discarded without a checkpoint to restore."""
+    """Check that training began once: no progress was discarded without a checkpoint to restore."""
     began = False
     for record in run.chief.records:
         if record.event == "initialised" and began:
@@ -269,7 +272,7 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
 
 
 def _follow_local_steps(name: str, process: Process, findings: Findings) -> None:
-    """Check that local steps of a process count up from 0 without a gap, as its `finished` confirms."""
+    """Check that a process's local steps count up from 0 without a gap, to the number in its `finished`."""
     reached = 0
     for window in process.windows:
         first = window.local_step - window.steps

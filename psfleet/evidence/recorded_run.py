@@ -1,4 +1,4 @@
-"""A run as its records describe it: its tasks, what they had to do, and what came of it."""
+"""A run as its records describe it: its tasks, what they had to do, and what they did."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from trainer.contract.task_names import CHIEF
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the checks judge; `problem` is the reason if the run cannot be judged.
+    """Everything that the checks judge; `problem` says why the run cannot be judged, or is "".
 
     `expected` are the tasks that the run has by its plan and settings, `endings` how they ended by
     tasks.json. `training` is the training part of settings.json, `program` its program, None for a model, and
@@ -57,37 +57,37 @@ class Run:
 
     @cached_property
     def workers(self) -> tuple[TaskRecords, ...]:
-        """The run's workers by index, even without records; a program's chief comes before them."""
+        """The run's workers by index, a program's chief before them; those without records are included."""
         return (*self.of_job("chief"), *self.of_job("worker"))
 
     @cached_property
     def with_lost(self) -> tuple[TaskRecords, ...]:
-        """The run's workers, then the lost ones, even without records."""
+        """The run's workers, then the lost workers; those without records are included."""
         return (*self.workers, *(self.task(task.name) for task in self.lost))
 
     @cached_property
     def recorded_lost(self) -> tuple[TaskRecords, ...]:
-        """The lost workers that left records: these are judged, too."""
+        """The lost workers that left records. Their records are judged, too."""
         return tuple(worker for task in self.lost if (worker := self.task(task.name)).records)
 
     @property
     def recorded_workers(self) -> tuple[TaskRecords, ...]:
-        """The run's workers, then the lost ones that left records."""
+        """The run's workers (also those without records), then the lost workers that left records."""
         return (*self.workers, *self.recorded_lost)
 
     def given_up(self, name: str) -> Ending | None:
-        """Return how systemd saw a task fail that left no ending of its own; None for other tasks."""
+        """Return how systemd saw a task fail that recorded no end itself; None for other tasks."""
         by_systemd = self.endings.get(name)
         failed = by_systemd is not None and by_systemd.failed
         return by_systemd if failed and self.task(name).ending is None else None
 
     def is_lost(self, name: str) -> bool:
-        """Return whether a worker is one of the lost ones."""
+        """Return whether the worker `name` is a lost worker."""
         return any(task.name == name for task in self.lost)
 
     @property
     def steps_made(self) -> int:
-        """The number of global steps from its first to its last."""
+        """The number of global steps from the first step of the run, or part, to its last."""
         return self.global_steps - self.first_step
 
     @cached_property
@@ -99,17 +99,20 @@ class Run:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether the file of every worker is complete."""
+        """Whether the records of every worker are complete."""
         return all(worker.whole for worker in self.workers)
 
     @cached_property
     def ps(self) -> tuple[TaskRecords, ...]:
-        """The run's parameter servers by index, even without records."""
+        """The run's parameter servers by index; those without records are included."""
         return self.of_job("ps")
 
     @cached_property
     def servers(self) -> tuple[TaskRecords, ...]:
-        """The servers that clients connect to, by the index of the client, even without records."""
+        """The existing servers, by the index of the client that connects to each.
+
+        Those without records are included.
+        """
         return self.of_job(SERVER)
 
     @property
@@ -119,7 +122,7 @@ class Run:
 
     @property
     def recorded_clients(self) -> tuple[TaskRecords, ...]:
-        """The clients, then the lost ones that left records; a run with one client excuses nobody."""
+        """The clients, then the lost workers that left records. A run with one client excuses no worker."""
         return (*self.clients, *self.recorded_lost)
 
     @property
@@ -129,18 +132,21 @@ class Run:
 
     @property
     def all_tasks(self) -> tuple[TaskRecords, ...]:
-        """Every task that the run has, even without records."""
+        """Every task that the run has; those without records are included."""
         return tuple(self.task(task.name) for task in self.expected)
 
     @cached_property
     def final(self) -> Record | None:
-        """The chief's `finished`, with the final global step and each worker's contribution."""
+        """The chief's `finished`, with the final global step and each worker's contribution, or None."""
         ending = self.chief.ending
         return ending if ending is not None and ending.event == "finished" else None
 
     @cached_property
     def global_steps(self) -> int:
-        """The final global step by the chief's `finished`, or else the highest in any window."""
+        """The final global step, from the chief's `finished`; without it, the highest in any window.
+
+        For a part that is not the last, it is the step of the restore that ends the part.
+        """
         if self.until is not None:
             return self.until.integer("global_step")
         if self.final is not None and self.program is None:
@@ -162,7 +168,7 @@ class Run:
 
     @property
     def last_step(self) -> int | None:
-        """The global step at which the run was to end, by the chief's `finished`."""
+        """The global step at which the run was to end, from the chief's `finished`; None if it is unknown."""
         is_recorded = self.final is not None and "last_step" in self.final.fields
         return self.final.integer("last_step") if self.final and is_recorded else None
 
@@ -186,7 +192,10 @@ class Run:
 
     @cached_property
     def contributions(self) -> Mapping[str, int]:
-        """The number of gradients of each worker, as the parameter servers counted them, or {}."""
+        """{worker: number of its gradients in the model}, as the ps or the coordinator counted them.
+
+        In a part of a run, only the gradients of this part count. {} if unknown.
+        """
         counts = self.until or self.final
         if counts is None or self.counted_before is None:
             return {}
@@ -195,18 +204,21 @@ class Run:
 
     @cached_property
     def coordinated(self) -> bool:
-        """Whether a program's workers ran functions for its coordinator, which alone recorded them."""
+        """Whether a coordinator of a program recorded the steps that the workers made for it."""
         alone = not any(worker.windows for worker in self.workers if worker.name != self.chief.name)
         return self.program is not None and bool(self.contributions) and alone
 
     @property
     def contributions_counted(self) -> bool:
-        """Whether the ps or a coordinator, which take no steps themselves, counted each worker's steps."""
+        """Whether each worker's steps were counted by others: the ps, or a program's coordinator."""
         return self.coordinated or (self.program is None and bool(self.contributions))
 
     @cached_property
     def applied(self) -> Mapping[str, int]:
-        """How many steps of each worker went into the model, if they were counted; else those it took."""
+        """{worker: number of its steps in the model}.
+
+        If nobody counted them, it is the number of steps that each worker took.
+        """
         if self.contributions_counted:
             workers = self.of_job("worker") if self.coordinated else self.workers
             return {worker.name: self.contributions.get(worker.name, 0) for worker in workers}
@@ -214,10 +226,7 @@ class Run:
 
     @cached_property
     def model(self) -> str:
-        """The model's name by the chief's `started`, or else by settings.json; "" if neither has it.
-
-        It is "" for a user's program, whatever that calls its model.
-        """
+        """The model's name from the chief's `started`, else from settings.json; "" for a program."""
         if self.program is not None:
             return ""
         of_chief = (str(own["model"]) for own in reversed(self.chief.settings) if "model" in own)
@@ -236,9 +245,9 @@ class Run:
         )
 
     def of_job(self, job: str) -> tuple[TaskRecords, ...]:
-        """Return the run's tasks of a job by index, even without records."""
+        """Return the run's tasks of a job, such as "ps", by index; those without records are included."""
         return tuple(self.task(task.name) for task in self.expected if task.job == job)
 
     def task(self, name: str) -> TaskRecords:
-        """Return the records of a task, which may be none."""
+        """Return the records of the task `name`; without records, an empty TaskRecords."""
         return self.tasks.get(name, TaskRecords(name))

@@ -1,4 +1,7 @@
-"""The traces of each replication in the records: the only place where replications differ for the verdict."""
+"""What each replication leaves in the records.
+
+Other modules of the verdict do not distinguish replications.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +15,10 @@ SETTINGS = ("replication", "replicas_to_aggregate", "existing_servers")
 
 @dataclass(frozen=True)
 class ReplicationRules:
-    """How the workers of a run train, and therefore what their records must show.
+    """How the workers of a run train, and so what their records must show.
 
-    `workers` compute gradients; `gradients_per_step` of them make up one global step. With
-    `existing_servers`, clients connect to servers of their own, which leave records, too.
+    `workers` compute gradients; `gradients_per_step` gradients make one global step. With `existing_servers`,
+    each client connects to a server of its own, which leaves records, too.
     """
 
     replication: str = "async"
@@ -24,7 +27,7 @@ class ReplicationRules:
     existing_servers: bool = False
 
     def __str__(self) -> str:
-        """The replication in words."""
+        """Return the replication in words, such as "sync, 3 of 4 gradients to a step"."""
         step = f", {self.gradients_per_step} of {self.workers} gradients to a step"
         servers = ", on existing servers" if self.existing_servers else ""
         return f"{self.replication}{step if self.replication == 'sync' else ''}{servers}"
@@ -41,9 +44,9 @@ class ReplicationRules:
 
     @property
     def backups(self) -> int:
-        """The number of workers that may contribute little, because a global step does not wait for all.
+        """The number of workers that may contribute little: a global step does not wait for all workers.
 
-        At least two must always contribute: a single one would share with no other.
+        At least two workers must always contribute, because one worker alone shares with no other.
         """
         return max(self.workers - max(self.gradients_per_step, 2), 0) if self.replication == "sync" else 0
 
@@ -59,13 +62,13 @@ class ReplicationRules:
 
     @property
     def alone(self) -> str:
-        """Return in words why nothing is shared."""
+        """The reason, in words, why nothing is shared in a run for which `shared` is false."""
         if self.replication == "local":
             return "the run is local: one process holds the model, so nothing is shared"
         return "there is one worker, so nothing is shared"
 
     def together(self, ps: str) -> str:
-        """Return what a proven run of this kind did, in words; `ps` is a text such as "2 ps"."""
+        """Return in words what a proven run with these rules did; `ps` is a text such as "2 ps"."""
         if self.replication == "local":
             return "one process trained the model by itself, without ps"
         if not self.shared:
@@ -77,9 +80,9 @@ class ReplicationRules:
 
 
 def rules_of(settings: Mapping[str, object], workers: int) -> ReplicationRules:
-    """Return the rules of a run with these training settings, whose plan has this many workers.
+    """Return the rules of a run with these training settings, whose plan has `workers` workers.
 
-    A missing setting has its default, as in runs that are older than the setting. Raises ValueError naming an
+    A missing setting has its default: the run may be older than the setting. Raises ValueError naming an
     invalid value.
     """
     given = {name: settings[name] for name in SETTINGS if name in settings}

@@ -1,4 +1,4 @@
-"""Chooses the folder of the runs directory that is to be judged."""
+"""Chooses the folder in the runs directory that is to be judged."""
 
 from pathlib import Path
 
@@ -11,13 +11,13 @@ from trainer.host.wording import first_of
 
 
 class NoSuchRun(ValueError):  # noqa: N818 - it is a refusal
-    """No run can be judged under this name; the message has the reason, and the runs that exist."""
+    """No run of this name can be judged; the message says why, and which runs exist."""
 
 
 def find_run(runs_directory: Path, run_id: str | None) -> Path:
-    """Return the folder of the run, or of the newest one if `run_id` is None.
+    """Return the folder of the run `run_id`, or of the newest run if `run_id` is None.
 
-    Raises NoSuchRun if the name is invalid, if there is no such run, or if it is going on.
+    Raises NoSuchRun if the name is invalid, if there is no such run, or if it is still going on.
     """
     if run_id is not None and not RUN_ID.fullmatch(run_id):
         raise NoSuchRun(
@@ -39,7 +39,7 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
 
 
 def newest_first(runs_directory: Path) -> list[Path]:
-    """Return the folders of all runs, the one with the newest plan.json first."""
+    """Return the folders of all runs, the folder with the newest plan.json first; [] if there is none."""
     if not runs_directory.is_dir():
         return []
     plans = [folder / "plan.json" for folder in runs_directory.iterdir() if (folder / "plan.json").is_file()]

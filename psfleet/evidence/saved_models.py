@@ -29,8 +29,8 @@ _SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
 # The checkpoint in a SavedModel.
 _VARIABLES = ("variables", "variables")
 _PART = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})")
-# Of a run with tables, their rows and what lists them lie beside a checkpoint's own files: each file of rows
-# with its SHA-256.
+# A checkpoint of a run with tables has more files beside TensorFlow's own: the rows, and a manifest with the
+# SHA-256 of each file of rows.
 _MANIFEST, _ROWS = "tables.json", ".rows"
 _OF_TABLES = re.compile(rf"{re.escape(_MANIFEST)}|[A-Za-z0-9_.-]+{re.escape(_ROWS)}")
 _SHA256 = re.compile(rb'"[0-9a-f]{64}"')
@@ -49,7 +49,7 @@ _LOADED_BY = {
 class FoundModel:
     """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder, `bytes` is its size.
 
-    `missing` says which of its files are not there; "" if all are.
+    `missing` says in words which of its files are missing; "" if none is.
     """
 
     path: str
@@ -58,16 +58,20 @@ class FoundModel:
     missing: str = ""
 
     def described(self, folder: str) -> str:
-        """Return the kind and size, and the Python code that loads it from a folder, or what it lacks."""
+        """Return in words the model's kind and size, and the Python code that loads it from `folder`.
+
+        If files are missing, return what is missing instead.
+        """
         path = repr(f"{folder}/{self.path}")
         if self.missing:
             return f"{self.kind} {path} lacks {self.missing}: see what was left out"
         return f"{self.kind}, {size(self.bytes)}: {_LOADED_BY[self.kind].format(path)}"
 
     def behind(self, folder: Path, steps: int) -> tuple[str, bool]:
-        """Return how far it is behind the `steps` of its run, in words, and whether it was trained at all.
+        """Return (how far the model is behind the `steps` of its run, whether it was trained at all).
 
-        The words are "" if it is not behind, or if its global step is unknown. `folder` is the run's folder.
+        The first is a text, "" if the model is not behind or if its global step is unknown. `folder` is the
+        run's folder.
         """
         variables = _VARIABLES if self.kind == "SavedModel" else ()
         step = global_step_in(folder.joinpath(self.path, *variables))
@@ -78,16 +82,17 @@ class FoundModel:
 
 
 def find_models(folder: Path) -> list[FoundModel]:
-    """Return the models in a run's folder, of numbered checkpoints only the last. No link is followed."""
+    """Return the models in a run's folder; of numbered checkpoints, only the last. No link is followed."""
     kinds = list(_LOADED_BY)
     found = [model for name in _FOLDERS for model in _below(folder, name)]
     return sorted(found, key=lambda model: (model.path.startswith("other_hosts/"), kinds.index(model.kind)))
 
 
 def model_lines(folder: Path, shown: str, steps: int = 0) -> Iterator[tuple[str, bool]]:
-    """Yield lines for each collected model, or why there is none, and whether each line is a good one.
+    """Yield (line, whether the line is good news) for each collected model; if there is none, why.
 
-    A model that was saved before the last of the run's `steps` has a line that says so.
+    `shown` is the folder as people see it. A model that was saved before the last of the run's `steps` has a
+    second line that says so.
     """
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:
@@ -144,8 +149,8 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
         folders.sort()
         path = os.path.relpath(place, folder)
         if _SAVED_MODEL & {*names}:
-            # A checkpoint in it belongs to it. If it lies directly in the task's /tmp, other files lie beside
-            # it.
+            # A checkpoint inside a SavedModel is part of it. Other files may lie beside a SavedModel that was
+            # saved directly into the task's /tmp.
             parts = [os.path.join(place, each) for each in SAVED_MODEL_FOLDERS if each in folders]  # noqa: PTH118 - as os.walk has it
             inner = [(place, [], {*names} & {*SAVED_MODEL_FILES}), *chain.from_iterable(map(os.walk, parts))]
             total = sum(_size(within, each) for within, _, files in inner for each in files)
@@ -162,7 +167,10 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
 
 
 def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
-    """Return the size of each complete checkpoint of a folder in bytes; of a numbered series, the last."""
+    """Return {name: bytes} of each complete checkpoint in a folder; of a numbered series, only the last.
+
+    `sizes` is {file name: bytes}.
+    """
     parts: dict[str, list[str]] = {}
     for name in sizes:
         if part := _PART.fullmatch(name):
@@ -182,7 +190,10 @@ def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _missing_rows(checkpoint: Path, names: Collection[str]) -> str:
-    """Return how many files with rows of a checkpoint are not among the names of its folder, or ""."""
+    """Return which files with rows of a checkpoint are not among the `names` of its folder.
+
+    "" if none is missing.
+    """
     manifest = f"{checkpoint.name}.{_MANIFEST}"
     there = sum(name.endswith(_ROWS) and _is_of_tables(name, checkpoint.name) for name in names)
     if manifest not in names:

@@ -23,28 +23,28 @@ from trainer.contract.rules import (
 
 @dataclass(frozen=True)
 class Range:
-    """The range of acceptable numbers; None means no bound."""
+    """The range of acceptable numbers; a bound of None is no bound."""
 
     minimum: float | None = None
     maximum: float | None = None
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a bound."""
+        """Whether the range has a bound."""
         return self != Range()
 
     @property
     def empty(self) -> bool:
-        """Whether it can contain no number."""
+        """Whether no number lies in the range."""
         return self.minimum is not None and self.maximum is not None and self.minimum > self.maximum
 
     def __contains__(self, value: float) -> bool:
-        """Return whether a number is acceptable; nan is not, if there is a bound."""
+        """Return whether a number lies in the range; nan does only if there is no bound."""
         above = self.minimum is None or self.minimum <= value
         return above and (self.maximum is None or value <= self.maximum)
 
     def __str__(self) -> str:
-        """Return the range in words."""
+        """Return the range in words, such as "at least 0.9" or "from 1 to 2"."""
         if self.maximum is None:
             return f"at least {self.minimum:g}"
         least = "at most" if self.minimum is None else f"from {self.minimum:g} to"
@@ -53,9 +53,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Goal:
-    """The range in which a metric must be; `words` is its wording, by default that of the range.
+    """The range in which a metric must be; `words` describe it, by default the words of the range.
 
-    Metrics whose name is `of_each` followed by a worker's name show the same for that worker alone.
+    `of_each` is the start of the names of metrics that show the same for one worker alone: with "error_of_",
+    `error_of_worker1` is the metric of worker1. "" if there are none.
     """
 
     metric: str
@@ -80,7 +81,7 @@ class Goal:
         return cls(metric, wanted, f"{wanted}: so many examples let a model reach {level:.4f}", of_each)
 
     def missed_by(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the workers that miss the goal alone, such as ("worker1",), if there are such metrics."""
+        """Return the names of the workers whose own metric is out of range, such as ("worker1",); else ()."""
         return tuple(
             name.removeprefix(self.of_each)
             for name, value in metrics.items()
@@ -94,9 +95,9 @@ class Goal:
 
 @dataclass(frozen=True)
 class LogPattern:
-    """In the log of each task that the glob `tasks` matches, a line must match `pattern`.
+    """The log of each task that the glob `tasks` matches must have a line that matches `pattern`.
 
-    With a bound, the number in the pattern's first group must be in range in the last such line.
+    With a bound, the number in the pattern's first group must be in range in the last matching line.
     """
 
     tasks: str
@@ -182,7 +183,7 @@ class EvidenceSettings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object], prefix: str = "") -> "EvidenceSettings":
-        """Return the settings in `values`, with defaults for the others; "0.5" counts as 0.5.
+        """Return the settings in `values`; a missing setting has its default, and "0.5" counts as 0.5.
 
         Raises SettingsError naming every setting (with `prefix` before it) that is unknown or out of range,
         and every invalid entry of a list or mapping.
@@ -192,7 +193,7 @@ class EvidenceSettings:
         return cls(**converted(values, rules, unknown, prefix))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return name -> value of every setting, in the form in which people write it."""
+        """Return {name: value} of every setting, in the form in which people write it."""
         return vars(self) | {
             "goals": {metric: asdict(goal.range) for metric, goal in self.goals.items()},
             "log_patterns": [

@@ -12,12 +12,13 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.run_tasks import SERVER
 
-# The share of a user's program's global steps that must be recorded. A step or so may be missing that a task
-# made but had not recorded when it was killed.
+# The share of a user's program's global steps that must be recorded. A killed task may leave a step or two
+# unrecorded.
 _MINIMUM_RECORDED = 0.9
-# A worker that was there for a smaller part of a run needs only a step.
+# A worker that was there for a smaller part of a run needs only one step.
 _LEAST_PART = 0.1
-# The share of a worker's windows with one pace, which is too regular for steps of others.
+# If a larger share of a worker's windows has one pace, they are too regular to contain steps of others. Fewer
+# windows are too few to tell.
 _MOST_OF_ONE_PACE, _FEWEST_OF_A_PACE = 0.9, 3
 _PS_NAMED = 8
 
@@ -33,7 +34,7 @@ _PS_NAMED = 8
     )
 )
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
-    """Every worker with a session read, on each ps of the run, a nonce that the chief read there, too."""
+    """Check that every worker with a session read, on each ps, a nonce that the chief read there, too."""
     of_chief = _nonces(run.chief, "ps_nonces")
     read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.recorded_clients}
     names = [ps.name for ps in run.ps]
@@ -66,7 +67,10 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
 
 
 def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
-    """Compare the nonce that a worker read from each ps with those that the ps recorded; old runs lack it."""
+    """Check that the nonces which a worker read from each ps are nonces that the ps recorded.
+
+    Old runs lack them.
+    """
     for name, drawn in _nonces(worker, "ps_own_nonces").items():
         ps = run.task(name)
         if ps.records and drawn - _own_nonces(ps):
@@ -84,9 +88,11 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     )
 )
 def workers_met(findings: Findings, run: Run) -> Good:
-    """In each pair of workers, one read a nonce that only the other had; one client read those of all.
+    """Check that in each pair of workers, one read the other's nonce.
 
-    Of workers that left or joined meanwhile (absences.py), two need not have met each other.
+    With one client, check that the client read the nonces of all workers.
+
+    Two workers that left or joined during the run (absences.py) need not have met each other.
     """
     own = {worker.name: _own_nonces(worker) for worker in run.recorded_workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.recorded_workers}
@@ -123,7 +129,7 @@ def workers_met(findings: Findings, run: Run) -> Good:
     )
 )
 def servers_met(findings: Findings, run: Run) -> Good:
-    """Each client that used a server of its own read from it the nonce that this server had drawn."""
+    """Check that each client with a server of its own read from it the nonce that this server had drawn."""
     found: dict[str, list[int]] = {}
     for server in run.servers:
         client = server.name.replace(SERVER, "worker")
@@ -152,12 +158,12 @@ def servers_met(findings: Findings, run: Run) -> Good:
     )
 )
 def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """No worker did almost nothing: each has `minimum_share` of an equal share of all contributions.
+    """Check that each worker has at least `minimum_share` of an equal share of all contributions.
 
     Synchronous training does not wait for its backup workers. As many workers as there are backups may have
     contributed less, but each must have computed gradients all the time: a worker that stands still for most
     of the run was not there. A worker that was away for a part of the run (absences.py) owes a share of the
-    rest.
+    rest only.
     """
     if run.program is None and not run.contributions_counted:
         findings.lacking.append("the chief did not record what each worker contributed")
@@ -194,8 +200,8 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
 def _longest_away(worker: TaskRecords) -> float:
     """Return the most global steps that were made between two steps of a worker.
 
-    Within a window, these are the ones that its other steps leave, if each of those takes as many as this
-    worker's median.
+    Within a window, this is an estimate: all global steps of the window, if each step of the worker but one
+    takes as many of them as is usual for this worker (the median).
     """
     paces = [(window.after - window.before) / window.steps for window in worker.windows if window.steps]
     usual = median(paces) if paces else 0.0
@@ -215,9 +221,10 @@ def _longest_away(worker: TaskRecords) -> float:
     )
 )
 def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """All workers were training during at least `minimum_overlap` of the run's global steps.
+    """Check that all workers were training during at least `minimum_overlap` of the run's global steps.
 
-    A worker that was away for a part of the run (absences.py) was training during as much of the rest.
+    A worker that was away for a part of the run (absences.py) must have trained during that share of the
+    rest.
     """
     recorded, away = [worker for worker in run.workers if has_steps(worker, findings)], absences(run)
     for worker in (worker for worker in recorded if worker.name in away):
@@ -250,7 +257,7 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
 
 
 def _steps_during(worker: TaskRecords) -> int:
-    """Return the global steps from the first window of each process to its last."""
+    """Return the number of global steps from each process's first window to its last, summed."""
     reaches = [(life.windows[0].before, life.windows[-1].after) for life in worker.processes if life.windows]
     return sum(max(end - begin, 0) for begin, end in reaches)
 
@@ -266,7 +273,7 @@ def _steps_during(worker: TaskRecords) -> int:
     )
 )
 def steps_interleave(findings: Findings, run: Run) -> Good:
-    """While each worker trained, the global step also received gradients of others."""
+    """Check that while each worker trained, the global step also received gradients of other workers."""
     recorded = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]
     foreign = {worker.name: _steps_of_others(run, worker) for worker in recorded}
     of_lost = sum(run.contributions.get(task.name, 0) for task in run.lost)
@@ -283,7 +290,7 @@ def steps_interleave(findings: Findings, run: Run) -> Good:
 
 
 def has_steps(worker: TaskRecords, findings: Findings) -> bool:
-    """Return whether the worker recorded a step, and add a finding if it did not."""
+    """Return whether the worker recorded a step; add a finding if it did not."""
     if not worker.windows:
         findings.add(f"{worker.name} recorded no step", certain=worker.whole)
     return bool(worker.windows)
@@ -293,7 +300,7 @@ def steps_unrecorded(run: Run) -> str:
     """Return why the records of a user's program lack steps; "" if they may be complete.
 
     An unrecorded step looks like a step of another worker: if workers trained alone and recorded every tenth
-    step, each would seem to have seen nine steps of others for one of its own.
+    step, each would seem to have seen nine steps of others for each step of its own.
     """
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
     recorded = sum(window.steps for window in run.windows)
@@ -324,7 +331,10 @@ def _own_nonces(worker: TaskRecords) -> set[int]:
 
 
 def _nonces(worker: TaskRecords, field: str) -> dict[str, set[int]]:
-    """Return task -> all of its nonces that this worker read on the ps, in all of the worker's processes."""
+    """Return {task: its nonces that this worker read on the ps}, from all of the worker's processes.
+
+    `field` is the field of `peers_ready` that has the nonces.
+    """
     nonces: dict[str, set[int]] = {}
     for record in worker.of("peers_ready"):
         for name, nonce in record.integers(field).items():

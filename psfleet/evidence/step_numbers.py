@@ -1,4 +1,4 @@
-"""Checks that the recorded steps can be the global steps that were made, each a different one."""
+"""Checks that the recorded steps fit the numbers of the global step: each step needs a number of its own."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,11 +27,11 @@ from psfleet.evidence.task_records import Window
     )
 )
 def steps_numbered(findings: Findings, run: Run) -> Good:
-    """Each recorded step has a global step of its own, among those that were made in its window.
+    """Check that each recorded step can have a global step of its own, among those made in its window.
 
     A step lies in the range (before, after] of its window, unless it is `unplaced`. Workers that each move a
-    global step of their own record more steps in some range than it has numbers, even if their counts add up
-    over the whole run.
+    global step of their own record more steps in some range than the range has numbers, even if their counts
+    add up over the whole run.
     """
     recorded = sum(window.steps for window in run.windows)
     moved = run.global_steps - min((min(w.before, w.after) for w in run.windows), default=0)
@@ -50,11 +50,11 @@ def steps_numbered(findings: Findings, run: Run) -> Good:
 
 
 def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
-    """Yield (before, after, count) of a process's steps, from its windows in order.
+    """Yield (before, after, count): `count` of the process's steps lie in the range (before, after].
 
-    An `unplaced` step of a window lies within the previous window, the window itself, or the next. Unplaced
-    steps of the last window have no known end, so they are left out; so are all if a window has more of them
-    than steps.
+    `windows` are in order. An `unplaced` step of a window lies within the previous window, the window itself,
+    or the next window. Unplaced steps of the last window have no known end, so they are left out. All
+    unplaced steps are left out if a window has more of them than steps.
     """
     anywhere = any(window.unplaced > window.steps for window in windows)
     for number, window in enumerate(windows):
@@ -67,9 +67,11 @@ def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
 
 
 def first_beyond(spans: Iterable[tuple[int, int, int]]) -> int | None:
-    """Return the end of the first span whose steps outnumber the free numbers, None if all get one.
+    """Return the end of the first span whose steps outnumber the free numbers.
 
-    Numbers are assigned in order, each to the step whose window ends first: if that fails, every assignment
+    None if every step gets a number.
+
+    Numbers are assigned in order, each to the step whose window ends first. If that fails, every assignment
     fails (Jackson 1955, earliest due date first).
     """
     ranges = sorted(span for span in spans if span[2] > 0)

@@ -1,7 +1,7 @@
-"""Checks that the steps of others that each worker saw are those that the others recorded.
+"""Checks that the other workers recorded the steps of others that each worker saw.
 
-A worker's records say how far the global step moved while it took a number of steps itself. Others made the
-rest, so their records must account for it.
+A worker's records say how far the global step moved while the worker took a number of steps itself. Others
+made the rest, so their records must account for it.
 """
 
 import math
@@ -24,10 +24,11 @@ _WINDOWS_OF_A_PIECE = 4
 
 
 class Tally:
-    """Counts the steps in a set of windows by global step, and how many more may lack a record.
+    """Counts the steps of windows by global step, and how many more steps may lack a record.
 
-    All of the global steps in `spans` may lack a record, and `anywhere` steps in addition. Ranges are
-    (before, after], as those of windows. Each count takes a few searches, however many windows there are.
+    Each global step in `spans` may be a step without a record, and so may `anywhere` steps in addition.
+    Ranges are (before, after], as in windows. Each count takes a few searches, however many windows there
+    are.
     """
 
     def __init__(
@@ -39,31 +40,35 @@ class Tally:
         self._total, self._spans, self._anywhere = self._begun[-1], spans, anywhere
 
     def at_least(self, before: int, after: int) -> int:
-        """Return the number of steps in windows inside the range, or less if some reach beyond both ends."""
+        """Return a lower bound of the steps in the range: those of windows inside it.
+
+        The bound is lower still if a window begins before the range and ends after it.
+        """
         begun_before = self._begun[bisect_left(self._begins, before)]
         ended_after = self._total - self._ended[bisect_right(self._ends, after)]
         return max(self._total - begun_before - ended_after, 0)
 
     def recorded(self, before: int, after: int) -> int:
-        """Return the number of steps in windows that overlap the range."""
+        """Return the number of steps of all windows that overlap the range."""
         ended_before = self._ended[bisect_right(self._ends, before)]
         begun_after = self._total - self._begun[bisect_left(self._begins, after)]
         return self._total - ended_before - begun_after
 
     def unrecorded(self, before: int, after: int) -> int:
-        """Return the number of steps that may have been made in the range without a record."""
+        """Return the most steps without a record that may have been made in the range."""
         within = sum(max(min(end, after) - max(start, before), 0) for start, end in self._spans)
         return int(within) + self._anywhere
 
     def at_most(self, before: int, after: int) -> int:
-        """Return the greatest possible number of steps in the range."""
+        """Return an upper bound of the steps in the range, recorded or not."""
         return self.recorded(before, after) + self.unrecorded(before, after)
 
 
 class _Range(NamedTuple):
     """Consecutive windows of a worker in which the global step did not go back, and their range.
 
-    `own` are the worker's steps in it. `is_stretch` says that no longer sequence of such windows contains it.
+    `own` is the number of the worker's steps in it. `is_stretch` says whether it is as long as possible: the
+    global step went back, or a session broke, at both ends.
     """
 
     worker: str
@@ -74,14 +79,15 @@ class _Range(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """The number of global steps that were made in the range."""
+        """The number of global steps in the range."""
         return self.after - self.before
 
 
 class _Comparison(NamedTuple):
-    """The steps in a range that `others` must have made, by a worker's records and by their own.
+    """The steps in `range` that `others` must have made, by the worker's records and by their own.
 
-    `least` is None if their records set no lower bound.
+    The worker's records say `needed`; the others' records say `least` to `most`. `least` is None if they set
+    no lower bound.
     """
 
     range: _Range
@@ -104,20 +110,21 @@ class _Comparison(NamedTuple):
     )
 )
 def steps_accounted(findings: Findings, run: Run) -> Good:
-    """While a worker trained, others took as many steps as their own records show.
+    """Check that while a worker trained, others took as many steps as their own records show.
 
-    A step lies in the range (before, after] of its window, because `before` is read before the step is made
-    and `after` behind it. Over windows from b to a with n own steps, others have thus taken a - b - n:
+    A step lies in the range (before, after] of its window, because `before` is read before the step is made,
+    and `after` after it. Over windows from b to a with n own steps, others have thus taken a - b - n steps:
 
         steps of their windows inside (b, a]  <=  a - b - n  <=  steps of those that overlap it + unrecorded
 
-    A synchronous step has R gradients, at most one of each worker. Others made R (a - b) - min(n, a - b) of
-    them, each other at most a - b; late gradients are dropped, so recorded ones set no lower bound. In-graph,
-    where a step has a gradient of each worker, both bounds hold for each other worker, with a - b steps.
+    A synchronous step has R gradients, at most one of each worker. So others made R (a - b) - min(n, a - b)
+    gradients, each other worker at most a - b. There is no lower bound, because late gradients are recorded
+    and dropped. In-graph, a step has one gradient of each worker, so both bounds hold for each other worker,
+    with a - b steps. `_tally_of` defines `unrecorded`.
 
-    `_tally_of` defines `unrecorded`. A number that was used again after the model was restored stands for two
-    steps; so the lower bound, and in-graph also the upper one, is checked only below all such numbers. No
-    order of steps by different workers contradicts these inequalities, so neither clocks nor luck matter.
+    After the model was restored, numbers are used again and stand for two steps. So the lower bound, and
+    in-graph also the upper bound, is checked only below all such numbers. No order of steps by different
+    workers contradicts these inequalities, so neither clocks nor luck matter.
     """
     lost = [worker for worker in run.recorded_lost if worker.windows]
     recorded = [*(worker for worker in run.clients if has_steps(worker, findings)), *lost]
@@ -159,7 +166,7 @@ def _contradicts(run: Run, compared: _Comparison, findings: Findings) -> bool:
 
 
 def _comparisons(run: Run, recorded: Sequence[TaskRecords]) -> Iterator[_Comparison]:
-    # The global steps that the chief set the model to after the first time, at restores.
+    # The global steps to which the chief set the model later, after it had set the model once at the start.
     set_to = [record.integer("global_step") for record in run.chief.of("initialised", "restored")][1:]
     tallies = {worker.name: _tally_of(run, worker, len(set_to)) for worker in run.with_lost}
     every = Tally(run.windows)
@@ -177,7 +184,7 @@ def _comparisons(run: Run, recorded: Sequence[TaskRecords]) -> Iterator[_Compari
 
 
 def _steps(part: _Range, own: Tally, others: Mapping[str, Tally], every: Tally, *, once: bool) -> _Comparison:
-    """Compare asynchronous steps of all others together."""
+    """Return the comparison of asynchronous steps, of all others together."""
     span = part.before, part.after
     least = max(every.at_least(*span) - own.recorded(*span), 0) if once else None
     # The sum of what the others may have recorded, without examining each.
@@ -187,14 +194,14 @@ def _steps(part: _Range, own: Tally, others: Mapping[str, Tally], every: Tally, 
 
 
 def _gradients(part: _Range, others: Mapping[str, Tally], per_step: int) -> _Comparison:
-    """Compare synchronous gradients of all others, at most one of each in a step."""
+    """Return the comparison of synchronous gradients of all others together: one of each per step at most."""
     needed = per_step * part.moved - min(part.own, part.moved)
     most = sum(min(tally.at_most(part.before, part.after), part.moved) for tally in others.values())
     return _Comparison(part, "others", needed, None, most)
 
 
 def _towers(part: _Range, others: Mapping[str, Tally]) -> Iterator[_Comparison]:
-    """Compare the gradients of each other worker with the client's steps."""
+    """Yield a comparison of each other worker's gradients with the steps of the client (in-graph)."""
     span = part.before, part.after
     for name, tally in others.items():
         yield _Comparison(part, name, part.moved, tally.at_least(*span), tally.at_most(*span))
@@ -211,13 +218,16 @@ def _ranges(worker: TaskRecords) -> Iterator[_Range]:
 
 
 def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
-    """Return what is known of this worker's steps if the model was set `again` this often.
+    """Return the tally of a worker's steps; `again` is how often the model was set again after the start.
 
-    At most these steps may lack a record: the global steps from the last window of a process that was killed,
-    or of a served worker that was stopped, to the first window of the next process; the steps of a call for
-    each session that broke; and a window for each time that the model was set again, because its range hides
-    that the global step went back within it. A lost worker may lack as many as the ps counted beyond those
-    that it recorded.
+    At most these steps may lack a record:
+
+    - the global steps from the last window of a process that was killed, or of a served worker that was
+      stopped, to the first window of the next process;
+    - the steps of one call for each session that broke;
+    - the steps of a window for each time that the model was set again, because a window hides that the global
+      step went back within it;
+    - of a lost worker, as many as the ps counted beyond its records.
     """
     is_lost = run.is_lost(worker.name)
     if is_lost and not again and run.contributions:
@@ -231,6 +241,6 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return the sorted keys, and for each number of them the sum of their values."""
+    """Return (sorted keys, sums) of (key, value) pairs; `sums[n]` is the sum of the first n keys' values."""
     ordered = sorted(pairs)
     return [key for key, _ in ordered], [0, *accumulate(value for _, value in ordered)]

@@ -1,4 +1,4 @@
-"""What the tasks recorded of a model's tables: what each ps held, and which rows sampled batches needed."""
+"""What the workers recorded about a model's tables: which rows the batches that they sampled needed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ MOST_TABLES, _MOST_HOT = 40, 5
 class TableUse:
     """The rows of a table that one worker's sampled batches needed.
 
-    `ids` of the sampled examples named `distinct` of the `rows`, each of the `hot` ones so many times.
-    `of_ps` has the rows that travel from each ps for such batches, each once for a batch. Of ids that are
-    hashed, this part of the different ones is `colliding`: they share a row with another.
+    The sampled `examples` had `ids` ids, which named `distinct` of the table's `rows`. `hot` is {row: how
+    often it was named} of the most frequent rows. `of_ps` is {ps: rows that travel from it for such batches};
+    a row counts once per batch. `colliding` is the part of the different ids that share a row with another
+    id, None unless ids are hashed.
     """
 
     name: str
@@ -32,12 +33,15 @@ class TableUse:
     colliding: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the object in `figures`."""
+        """Return the table's entry in `tables` of the figures."""
         return {name: value for name, value in vars(self).items() if name != "name" and value is not None}
 
 
 def table_uses(run: Run) -> dict[str, TableUse]:
-    """Return table -> its use by the worker that sampled most of it; what contradicts itself is left out."""
+    """Return {table: its use by the worker that sampled the most examples}, of at most MOST_TABLES tables.
+
+    Records that contradict themselves are left out.
+    """
     found: dict[str, TableUse] = {}
     for worker in run.with_lost:
         for use in _of_worker(worker):
@@ -47,7 +51,10 @@ def table_uses(run: Run) -> dict[str, TableUse]:
 
 
 def _of_worker(worker: TaskRecords) -> Iterable[TableUse]:
-    """Yield the uses in the record with most samples: each process, and each session, counts anew."""
+    """Yield the table uses in the worker's record with the most samples.
+
+    Each process and each session counts from 0, so records cannot be added.
+    """
     records = [record for record in worker.of("tables") if record.integer("samples") > 0]
     if not records:
         return
@@ -84,5 +91,5 @@ def _counts(value: object) -> dict[str, int]:
 
 
 def _count(value: object) -> int:
-    """Return a count that a host wrote; 0 for anything else."""
+    """Return a count that a host wrote; 0 if it is not a positive integer."""
     return value if type(value) is int and value > 0 else 0

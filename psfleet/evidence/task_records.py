@@ -12,13 +12,17 @@ from trainer.contract.records import STOPPED_BY_HAND, STOPPED_REASONS, Record
 class Window:
     """Several consecutive local steps of a worker, from one event record `step`.
 
-    `before` and `after` are the global step before the first step and after the last. `loss` is that of the
-    last step, `loss_mean` that of all; nan if it was not finite, None if the program recorded none.
-    `staleness` counts gradients: first those that missed no step of others, then those that missed 2**(b-1)
-    to 2**b - 1 of them, for each b from 1 on; `own_steps_behind` of them missed the worker's own last step,
-    too. `waiting_seconds` is the part of `seconds` in which the worker waited for others. `unplaced` of the
-    steps may have been made before `before` or after `after`. `batches` were computed in these steps, and
-    `trained` of them changed the model. Values that a record lacks are None.
+    - `before` and `after` are the global step before the first step and after the last.
+    - `loss` is the loss of the last step, `loss_mean` the mean over all steps; nan if it was not finite, None
+      if the program recorded none.
+    - `staleness` is a histogram of gradients: `staleness[0]` missed no step of other workers, `staleness[b]`
+      missed 2**(b-1) to 2**b - 1 steps. `own_steps_behind` gradients missed their worker's own last step,
+      too.
+    - `waiting_seconds` is the part of `seconds` in which the worker waited for others.
+    - `unplaced` of the steps may have been made before `before` or after `after`.
+    - `batches` were computed in these steps; `trained` of the steps changed the model.
+
+    A value that the record lacks is None.
     """
 
     local_step: int
@@ -64,7 +68,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a task, from its `started` on; a task that is restarted has several."""
+    """One process of a task, from its `started` on. A restarted task has several."""
 
     records: tuple[Record, ...]
 
@@ -76,12 +80,12 @@ class Process:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The windows of steps, in the order of the records."""
+        """The process's windows of steps, in the order of the records."""
         return tuple(Window.of(record) for record in self.records if record.event == "step")
 
     @cached_property
     def stretches(self) -> tuple[tuple[Window, ...], ...]:
-        """The windows in groups, within which the global step did not go back and no session broke."""
+        """The windows in groups. Within a group, the global step did not go back and no session broke."""
         stretches: list[list[Window]] = []
         joined = False
         for record in self.records:
@@ -97,7 +101,10 @@ class Process:
 
     @cached_property
     def reach(self) -> tuple[int, int] | None:
-        """The first and last global step of its windows, or its step when it last met its peers."""
+        """The first and the last global step of its windows; None if it has neither windows nor peers.
+
+        Without windows, both are the global step at which it last met its peers.
+        """
         if self.windows:
             return self.windows[0].before, self.windows[-1].after
         met = self.last("peers_ready")
@@ -105,30 +112,30 @@ class Process:
 
     @cached_property
     def ending(self) -> Record | None:
-        """Its `finished` or `failed`; None if it was killed, or its records are cut."""
+        """Its `finished` or `failed` record; None if it was killed, or if its records are cut."""
         return self.last("finished", "failed")
 
     @property
     def cut_off(self) -> bool:
-        """Whether it may have taken steps that it did not record."""
+        """Whether the process may have taken steps that it did not record."""
         return self.ending is None or self.ending.event == "failed"
 
     @cached_property
     def evaluated(self) -> Record | None:
-        """Its last evaluation; None if there is none."""
+        """The process's last evaluation; None if there is none."""
         return self.last("evaluated")
 
     def of(self, *events: str) -> tuple[Record, ...]:
-        """Return its records of these events, in order."""
+        """Return the process's records of these events, in order."""
         return tuple(record for record in self.records if record.event in events)
 
     def last(self, *events: str) -> Record | None:
-        """Return its last record of one of these events."""
+        """Return the process's last record of one of these events; None if there is none."""
         return next((record for record in reversed(self.records) if record.event in events), None)
 
     @property
     def local_steps(self) -> int:
-        """The number of steps that this process applied, as far as it recorded them."""
+        """The number of steps that this process took, as far as it recorded them."""
         counts = [window.local_step for window in self.windows]
         if self.ending is not None and self.ending.event == "finished" and "local_step" in self.ending.fields:
             counts.append(self.ending.integer("local_step"))
@@ -137,7 +144,11 @@ class Process:
 
 @dataclass(frozen=True)
 class TaskRecords:
-    """The records of one task. `unreadable` and `foreign` describe other content of its file, in words."""
+    """The records of one task.
+
+    `unreadable` and `foreign` describe, in sentences, what else is in its file: lines that cannot be read,
+    and records of other tasks or runs. `repeated` is the number of records that appear again.
+    """
 
     name: str
     records: tuple[Record, ...] = ()
@@ -157,12 +168,15 @@ class TaskRecords:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The windows of all its processes, in the order of the records."""
+        """The windows of all the task's processes, in the order of the records."""
         return tuple(window for process in self.processes for window in process.windows)
 
     @property
     def ending(self) -> Record | None:
-        """The ending of its last process, without those that were stopped before they met their peers."""
+        """The ending of the task's last process; None if it has none.
+
+        Processes at the end that were stopped before they met their peers do not count.
+        """
         lives = self.processes
         met = [life.last("peers_ready") is not None for life in lives]
         while any(met) and not met[len(lives) - 1] and _was_stopped(lives[-1]):
@@ -171,9 +185,9 @@ class TaskRecords:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether its file is complete, from the task's start to its end.
+        """Whether the task's records are complete, from its start to its end.
 
-        What is missing in an incomplete file proves nothing.
+        Something that is missing in incomplete records proves nothing.
         """
         consistent = all(
             process.nonce is not None
@@ -195,16 +209,16 @@ class TaskRecords:
 
     @property
     def restarts(self) -> int:
-        """How often it was restarted, except when a stopped run was resumed."""
+        """How often the task was started again, except when a stopped run was resumed."""
         return sum(not stopped_by_hand(life.ending) for life in self.processes[:-1])
 
     def of(self, *events: str) -> tuple[Record, ...]:
-        """Return its records of these events, in the order of its file."""
+        """Return the task's records of these events, in the order of its file."""
         return tuple(record for record in self.records if record.event in events)
 
 
 def stopped_by_hand(ending: Record | None) -> bool:
-    """Return whether this ending of a process is a stop by people."""
+    """Return whether people stopped the process that has this ending; False for None."""
     return ending is not None and ending.text("reason") == STOPPED_BY_HAND
 
 

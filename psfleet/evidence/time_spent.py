@@ -1,15 +1,16 @@
 """Where the time of a run's workers went: on a core, without a core, waiting for others, or for the ps.
 
-The trainer records how much CPU time a process used, how long its threads were ready but had no core, and at
-how many of a number of moments one of them was (`resources`, trainer/process/resources.py). From these follow
-bounds of the time in which the process was *active*, which means that a thread ran or was ready to:
+The trainer records how much CPU time a process used, and how long its threads were ready but had no core. It
+also looks at a number of moments whether a thread ran or was ready (`resources`,
+trainer/process/resources.py). The process is *active* while one of its threads runs or is ready. Bounds of
+its active time follow:
 
 - Threads that run or wait at the same time are counted together, so it was active at most for the sum.
 - No more threads than cores run at once, so it was active at least for the CPU time divided by the cores.
-- The moments are a sample, so the part of them at which it was active is near the part of the time.
+- The moments are a sample: the part of them at which it was active is near the active part of the time.
 
-A worker that is not active waits for what comes over the network. Records of tasks are not trusted: numbers
-that cannot be are left out, and too few of them are as good as none.
+A worker that is not active waits for the network. Records of tasks are not trusted: impossible numbers are
+left out, and too few records count as none.
 """
 
 import math
@@ -22,9 +23,9 @@ from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
 from trainer.contract.run_tasks import SERVER
 
-# The most that a record can hold: the seconds of a century, a machine's cores, the moments of a century.
+# The most that a record can contain: the seconds of a century, a machine's cores, the moments of a century.
 _MOST_SECONDS, _MOST_CORES, _MOST_SAMPLES = 3e9, 2**16, 2**40
-# A process of which less of the time is recorded says nothing about all of it.
+# If a smaller part of a process's time is recorded, the records say nothing about the whole time.
 _COVERED = 0.8
 # Standard errors around the sampled part: it lies within two in 95 of 100 cases.
 _ERRORS = 2.0
@@ -32,21 +33,22 @@ _ERRORS = 2.0
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a time, from 0 to 1, that is known to lie between two bounds."""
+    """A part of a time, from 0 to 1, that lies between two bounds."""
 
     least: float
     most: float
 
     def __mul__(self, factor: float) -> "Span":
-        """Return this part of a part."""
+        """Return the bounds multiplied by `factor`: the part of a part."""
         return Span(self.least * factor, self.most * factor)
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a task used while the run trained, by its records.
+    """What a task used while the run trained, from its records.
 
-    `core_wait_seconds` is how long its threads were ready and had no core, None if its kernel does not tell.
+    `core_wait_seconds` is how long its threads were ready and had no core; None if its kernel does not tell.
+    The task was active at `active_samples` of `samples` moments.
     """
 
     seconds: float = 0.0
@@ -57,7 +59,7 @@ class Use:
     active_samples: int = 0
 
     def __add__(self, other: "Use") -> "Use":
-        """Return the use of both; `cores` are the most that either had."""
+        """Return the sum of both; `cores` is the larger of the two."""
         waits = (self.core_wait_seconds, other.core_wait_seconds)
         return Use(
             self.seconds + other.seconds,
@@ -69,9 +71,10 @@ class Use:
         )
 
     def active_in(self, seconds: float) -> Span:
-        """Return the part of so many seconds in which it was active, if all that it used lies in them.
+        """Return bounds of the part of `seconds` in which the task was active.
 
-        The sample is of all its time. Its interval counts as far as it lies between the other bounds.
+        All that the task used must lie in these seconds. The moments are a sample of all the task's time; the
+        interval that they give counts as far as it lies between the other bounds.
         """
         waits = self.core_wait_seconds
         most = 1.0 if waits is None else min((self.cpu_seconds + waits) / seconds, 1.0)
@@ -81,7 +84,7 @@ class Use:
 
     @property
     def _sampled(self) -> Span:
-        """The active part by the moments alone: Wilson's score interval."""
+        """Bounds of the active part of the time, by the moments alone (Wilson's score interval)."""
         if not self.samples:
             return Span(0.0, 1.0)
         part, of_error = self.active_samples / self.samples, _ERRORS**2 / self.samples
@@ -91,18 +94,18 @@ class Use:
 
     @property
     def without_core(self) -> float:
-        """The part of the active time in which threads had no core; 0 if that is unknown."""
+        """The part of the active time in which threads had no core; 0 if it is unknown."""
         waits = self.core_wait_seconds or 0.0
         return waits / (waits + self.cpu_seconds) if waits else 0.0
 
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """Parts of the time in which the workers trained; together they are all of it.
+    """Parts of the time in which the workers trained. Together they are the whole time.
 
-    `waiting_for_workers` is the time that the workers waited in a synchronous step beyond the one that waited
-    least: that one was waited for. `elsewhere` is the rest, in which a worker had nothing to do: it waited
-    for the network and the ps. `cpu_seconds` are those of a worker's step.
+    `waiting_for_workers` is the time that workers waited in a synchronous step, minus what the worker that
+    waited least waited: the others waited for this worker. `elsewhere` is the rest: a worker had nothing to
+    do, because it waited for the network and the ps. `cpu_seconds` is the CPU time of one step of a worker.
     """
 
     computing: Span
@@ -113,7 +116,7 @@ class TimeSpent:
 
 
 class LeastParts(NamedTuple):
-    """Parts of a worker's time, each the least that it can be.
+    """Lower bounds of parts of a worker's time, 0 to 1.
 
     In `without_core` its threads had work and no core. In `elsewhere` it had nothing to do, and did not wait
     for other workers.
@@ -124,12 +127,12 @@ class LeastParts(NamedTuple):
 
 
 def seconds_of(worker: TaskRecords) -> float:
-    """Return the seconds that a worker's windows of steps took, by its own clock alone."""
+    """Return the seconds that a worker's windows of steps took, by its own clock."""
     return sum(window.seconds for window in worker.windows if 0 < window.seconds <= _MOST_SECONDS)
 
 
 def waiting_for_workers(run: Run) -> float:
-    """Return the part of the workers' time that they waited beyond the one that waited least."""
+    """Return the part of the workers' time that they waited longer than the worker that waited least."""
     waited = [(seconds_of(worker), _waiting(worker)) for worker in run.with_lost]
     parts = [(seconds, min(waiting / seconds, 1.0)) for seconds, waiting in waited if seconds > 0]
     least = min((part for _, part in parts), default=0.0)
@@ -160,7 +163,7 @@ def time_spent(run: Run) -> TimeSpent | None:
 
 
 def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
-    """Return what a worker and its server used; None if that is not known of nearly all its time."""
+    """Return what a worker and its server used; None unless the records cover nearly all its time."""
     own = _use_in(worker.of("resources"))
     if own is None or own.seconds < _COVERED * seconds_of(worker):
         return None
@@ -168,12 +171,12 @@ def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
     if server is None:
         return own
     served = _use_in(server.of("resources"))
-    # The one waits while the other works, so their parts of the time add up.
+    # The worker waits while its server works, and the other way round, so their active times add up.
     return None if served is None else own + served
 
 
 def least_parts(run: Run, worker: TaskRecords) -> LeastParts:
-    """Return the least parts of a worker's time, 0 for what is unknown."""
+    """Return lower bounds of the parts of a worker's time; 0 where they are unknown."""
     use, seconds = use_of_worker(run, worker), seconds_of(worker)
     if use is None or seconds <= 0:
         return LeastParts(0.0, 0.0)
@@ -188,7 +191,7 @@ def server_of(run: Run, worker: TaskRecords) -> TaskRecords | None:
 
 
 def use_of_ps(ps: TaskRecords, seconds: float) -> Use | None:
-    """Return what a ps used; None if that is not known of nearly all the seconds of training."""
+    """Return what a ps used; None unless the records cover nearly all the `seconds` of training."""
     own = _use_in(ps.of("resources"))
     return own if own is not None and own.seconds >= _COVERED * seconds else None
 
@@ -199,7 +202,7 @@ def _use_in(records: Sequence[Record]) -> Use | None:
 
 
 def _use(record: Record) -> Use | None:
-    """Return the use in a record; None if its numbers cannot be."""
+    """Return the use in a `resources` record; None if its numbers are impossible."""
     seconds, cpu, cores = record.number("seconds"), record.number("cpu_seconds"), record.integer("cores")
     samples, active = record.integer("samples"), record.integer("active_samples")
     waits = record.number("core_wait_seconds") if "core_wait_seconds" in record.fields else None

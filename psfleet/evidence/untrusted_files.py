@@ -1,4 +1,4 @@
-"""Reads and writes files of a run's folder completely, even if others made the folder or write there, too."""
+"""Reads and writes whole files of a run's folder, even if others made the folder or write into it, too."""
 
 import errno
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 BYTES_OF_A_VALUE, FEW_VALUES = 8, 10_000
 # This suffices for a plan, settings or endings of a thousand tasks, and a manifest of 100,000 files.
 MOST_OF_JSON = 16_000_000
-# Python no longer writes sums with a few thousand digits as text.
+# A larger count is invalid. Python refuses to write integers of a few thousand digits as text.
 MOST_COUNTED = 2**63 - 1
 
 
@@ -20,9 +20,9 @@ def refuse_special(path: Path) -> None:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Return the bytes of a JSON file. Raises OSError, also for one that would take too much memory.
+    """Return the bytes of a JSON file. Raises OSError, also if the file would take too much memory.
 
-    That is a file of more than `most` bytes, or with more values than usual for its size.
+    Too much are more than `most` bytes, or more values than usual for the file's size.
     """
     refuse_special(path)
     with path.open("rb") as file:
@@ -38,7 +38,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_json(path: Path, most: int = MOST_OF_JSON) -> object:
-    """Return the content of a JSON file. Raises OSError, and ValueError with the problem."""
+    """Return the parsed content of a JSON file. Raises OSError, and ValueError with the problem."""
     try:
         return json.loads(read_bytes(path, most))
     except RecursionError as error:
@@ -49,7 +49,7 @@ def write_whole(target: Path, content: bytes) -> None:
     """Write or replace a file atomically. Raises OSError, and then nothing is changed.
 
     A folder may come from a stranger, so no link in it is followed. Several processes may write the same file
-    at once: each leaves a complete one.
+    at once: the result is the complete file of one of them.
     """
     new = target.with_name(f".{target.name}.{os.getpid()}.new")
     new.unlink(missing_ok=True)

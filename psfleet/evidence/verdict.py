@@ -37,17 +37,17 @@ EXIT_CODES = {PROVEN: 0, COMPLETED: 0, NOT_PROVEN: 1, CANNOT_TELL: 2}
 FILE_NAME = "verdict.json"
 
 _SHARING, _CONVERGENCE = checks_of(Group.SHARING), checks_of(Group.CONVERGENCE)
-# (checks, what the headline says if one of them fails), the gravest first.
+# ((names of checks, what the headline says if one of them is false), ...), the gravest first.
 _Gravest = tuple[tuple[Set[str], str], ...]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The content of `verdict.json`. `settings` are the thresholds that were applied.
+    """The content of `verdict.json`; `settings` are the thresholds that were applied.
 
     `verdict` is `proven` if every check is true, or `completed` if the checks that a program allows show too
-    little for that; `not proven` if one is false, else `cannot tell`. `not_shown` lists, in sentences, what
-    the run does not show. `reasons` are why tasks failed, if no task took a step.
+    little for that; `not proven` if one is false; else `cannot tell`. `not_shown` lists, in sentences, what
+    the run does not show. `reasons` say why tasks failed, if no task took a step.
     """
 
     run_id: str
@@ -66,12 +66,15 @@ class Verdict:
 
     @property
     def failing(self) -> tuple[Answer, ...]:
-        """The checks that keep the run from being proven: the false ones, else the unknown ones."""
+        """The answers that keep the run from being proven: the false ones.
+
+        If there are none, the unknown ones.
+        """
         wrong = tuple(check for check in self.checks if check.ok is False)
         return wrong or tuple(check for check in self.checks if check.ok is None)
 
     def as_json(self) -> object:
-        """Return the object that docs/contracts.md describes."""
+        """Return the content of verdict.json as docs/contracts.md describes it."""
         return finite(
             {
                 "verdict": self.verdict,
@@ -140,9 +143,10 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
 
 
 def _lost_with_hosts(run: Run) -> str:
-    """Return which tasks were lost with their hosts, the first cause of all that is missing; "" for none.
+    """Return in words which tasks were lost with their hosts; "" if none was.
 
-    Such a host did not answer when the run ended, or went down and its task did not join again.
+    This comes first, because it explains all that is missing. Such a host did not answer when the run ended,
+    or went down and its task did not join again.
     """
     if not run.endings or run.unusable_endings:
         return ""
@@ -157,7 +161,10 @@ def _lost_with_hosts(run: Run) -> str:
 
 
 def _given_up(run: Run) -> str:
-    """Return which tasks systemd does not start any more, without a word of their own; "" for none."""
+    """Return in words which tasks systemd no longer starts, and that recorded no end themselves.
+
+    "" for none.
+    """
     return first_of(
         [
             f"{task.name} {ending.in_words} on {task.host}"
@@ -195,7 +202,7 @@ def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
 
 
 def _numbers_of_parts(run: Run) -> str:
-    """Return how many ps and workers the parts of a run had, if they had not all as many."""
+    """Return the numbers of ps and workers in the parts of a run, in words; "" if all parts had the same."""
     numbers = {
         "ps": [len(part.ps) for part in run.parts],
         "workers": [len(part.workers) for part in run.parts],

@@ -25,11 +25,11 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 
 
 def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple[str, Kind]]:
-    """Yield each line and its kind, so that it can be shown in a fitting colour.
+    """Yield (line, kind); the kind says in which colour the line can be shown.
 
-    A line that is wider than `columns` (0: any width) continues below, between words. If no task of a run
-    took a step, only the reasons are shown. Texts from the folder, such as names and reasons, are escaped so
-    that they cannot steer the terminal.
+    A line that is wider than `columns` (0: any width) continues in the next line, between words. If no task
+    of a run took a step, only the reasons are shown. Texts from the folder, such as names and reasons, are
+    escaped so that they cannot steer the terminal.
     """
     width = max(len(check.check) for check in verdict.checks)
     hanging = " " * (width + 12 if columns >= 2 * (width + 12) else 4)
@@ -40,7 +40,10 @@ def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple
 
 
 def _folded(text: str, columns: int, hanging: str) -> list[str]:
-    """Break between words; a longer text, such as a path, stays in one piece, so that it can be copied."""
+    """Return the text in lines of at most `columns`, broken between words.
+
+    A longer word, such as a path, stays in one piece, so that people can copy it.
+    """
     return wrap(
         text,
         columns,
@@ -76,7 +79,10 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
 
 
 def _own_thresholds(settings: EvidenceSettings) -> str:
-    """Return the thresholds that differ from the usual ones, because the reader may not have chosen them."""
+    """Return the thresholds that differ from the defaults, in words; "" if none does.
+
+    The reader may not have chosen them.
+    """
     usual = EvidenceSettings().as_dict()
     return ", ".join(
         name if isinstance(value, dict | list) else f"{name} {value} (usually {usual[name]})"
@@ -86,7 +92,10 @@ def _own_thresholds(settings: EvidenceSettings) -> str:
 
 
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each known figure in words; more tasks do not make more lines."""
+    """Yield (name, value in words) for each known figure.
+
+    The number of lines does not grow with the tasks.
+    """
     steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:
         return  # a program that recorded no steps
@@ -124,7 +133,7 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the price of the faults; a run without any has only its goodput."""
+    """Yield the price of the faults; without faults, only the goodput."""
     if faults["goodput"] is not None:
         still = f", {faults['still_seconds']:.1f} s without training" if faults["still_seconds"] else ""
         yield "goodput", f"{faults['goodput']:.1%} of the workers' time{still}"
@@ -144,7 +153,7 @@ def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield who did not finish, when and where, and what is in the model of it."""
+    """Yield for each lost worker how and when it was lost, and how many of its steps are in the model."""
     for worker in lost:
         step, at, count = worker["global_step"], worker["seconds"], worker["steps"]
         when = "" if step is None else f" after global step {step}"
@@ -157,7 +166,7 @@ def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
 def _worker_lines(
     workers: Mapping[str, Mapping[str, Any]], stragglers: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each worker's share and speed; for many workers the range, and the slowest by name."""
+    """Yield each worker's share and speed; of many workers, the ranges and the slowest workers."""
     if len(workers) <= _WORKERS_SHOWN:
         for name, worker in workers.items():
             yield name, _worker_in_words(worker, straggles=name in stragglers)
