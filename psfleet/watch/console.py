@@ -31,7 +31,8 @@ ANY_WIDTH = 100_000
 UNKNOWN_COLUMNS, UNKNOWN_ROWS = 80, 24  # for a terminal that does not report its size
 FEWEST_COLUMNS = 20  # a narrower terminal cuts the lines itself
 
-# It begins only where no blank is before: else each blank of a long row would be tried as its beginning.
+# Blanks at the end of a line. The lookbehind keeps the search fast: only the first of several blanks is
+# tried.
 _FILLING = re.compile(r"(?<! ) +(?=(?:\x1b\[0m)?$)")
 
 
@@ -59,9 +60,9 @@ class PlaybookConsole(Console):
         self._inventory = inventory
 
     def words(self, text: str, style: str = "plain") -> Text:
-        """Return the text without markup and without characters that steer a terminal.
+        """Return the text without markup, and with characters that steer a terminal escaped.
 
-        Commands in it get this inventory as an option.
+        Each `ansible-playbook` command in the text gets this console's inventory as an option.
         """
         return Text(printable(with_inventory(text, self._inventory)), style)
 
@@ -70,12 +71,12 @@ class PlaybookConsole(Console):
         return Padding(self.words(text, style), (0, 0, 0, INDENT), expand=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield the segments to draw, escaped in case that a text was not made safe before."""
+        """Yield the segments to draw, escaped once more in case a text was not made safe before."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else escaped(text), style, control)
 
     def lines(self, *what: RenderableType) -> list[str]:
-        """Return the lines that show these objects."""
+        """Return the lines that show these objects, without blanks at their ends."""
         with self.capture() as capture:
             self.print(Group(*what))
         text = capture.get()
@@ -84,7 +85,7 @@ class PlaybookConsole(Console):
         return [_FILLING.sub("", line) for line in text.split("\n")[:-1]]
 
     def width_of(self, what: RenderableType) -> int:
-        """Return the number of columns that an object needs without being cut or wrapped."""
+        """Return the number of columns that an object needs if it is neither cut nor wrapped."""
         return Measurement.get(self, self.options.update(width=ANY_WIDTH), what).maximum
 
 
@@ -94,7 +95,7 @@ def empty_table() -> Table:
 
 
 def open_terminal() -> int | None:
-    """Return a descriptor of the terminal that the parent writes to, None if there is none."""
+    """Return a file descriptor of the terminal to which the parent process writes; None if there is none."""
     try:
         terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
     except OSError:
@@ -106,7 +107,10 @@ def open_terminal() -> int | None:
 
 
 def size_of(terminal: int) -> os.terminal_size:
-    """Return the columns and rows that can be used now, without the last column, where lines would wrap."""
+    """Return the usable columns and rows of a terminal.
+
+    In the last column lines would wrap, so it is left out.
+    """
     try:
         size = os.get_terminal_size(terminal)
     except OSError:
@@ -116,7 +120,7 @@ def size_of(terminal: int) -> os.terminal_size:
 
 
 def columns_of_terminal() -> int:
-    """Return the columns of the terminal that the parent writes to, 0 if there is none."""
+    """Return the usable columns of the terminal to which the parent process writes; 0 if there is none."""
     terminal = open_terminal()
     if terminal is None:
         return 0
@@ -129,7 +133,7 @@ def columns_of_terminal() -> int:
 def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
     """Return the encoding that a terminal can show, by its locale and kind: "utf-8" or "ascii".
 
-    Ansible runs only in UTF-8, for which Python replaces the locale "C". So the variables that the user set
+    Ansible runs only in UTF-8: for it, Python replaces the locale "C". So the variables that the user set
     count.
     """
     names = ("LC_ALL", "LANG") if environment.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
@@ -140,7 +144,7 @@ def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
 
 
 def console_for(terminal: int | None, inventory: Sequence[str]) -> PlaybookConsole:
-    """Return a console for a terminal, or for lines of any width without one."""
+    """Return a console for a terminal; for None, a console that draws lines of any width."""
     if terminal is None:
         return PlaybookConsole(inventory=inventory)
     encoding = encoding_for(os.environ, sys.__stdout__)
@@ -157,7 +161,12 @@ def print_lines(lines: Iterable[str]) -> None:
 def show(
     draw: Callable[..., Iterable[RenderableType]], failure: str, inventory: Sequence[str]
 ) -> dict[str, object]:
-    """Print what `draw` yields, more with -v, and return the action's result; a `failure` makes it fail."""
+    """Print what `draw` yields, and return the result of the action.
+
+    If `failure` is not "", the action fails.
+
+    With -v, `draw` is called with `verbose`.
+    """
     terminal = open_terminal()
     console = console_for(terminal, inventory)
     if terminal is not None:

@@ -40,7 +40,7 @@ _WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host of the table; `problem` is why it did not answer, "" if it did."""
+    """A host of the table; `problem` says why the host did not answer, or is ""."""
 
     host: str
     checks: tuple[Check, ...]
@@ -54,7 +54,10 @@ class HostRow:
         return cls(host, tuple(sorted(checks, key=lambda check: _place(check.name))), problem)
 
     def state(self, *names: str) -> State | None:
-        """Return the worst state of these checks over the host's tasks, None if it has no such check."""
+        """Return the worst state of the named checks over the host's tasks; None if it has no such check.
+
+        A host that did not answer is "failed".
+        """
         found = {"failed"} if self.problem else {check.state for check in self.checks if check.name in names}
         return next((state for state in _WORST if state in found), None)
 
@@ -68,7 +71,8 @@ def _check(content: Mapping[str, Any]) -> Check:
 class Trouble:
     """A failed check or a warning, and its remedy.
 
-    `found` maps each finding to the hosts that have it, with a task's name in brackets if it concerns a task.
+    `found` is {finding: hosts that have it}. A host that has it because of a task is written as "host
+    (task)".
     """
 
     name: str
@@ -89,16 +93,16 @@ class Findings:
 
     @property
     def failure(self) -> str:
-        """The summary if a check failed or a host did not answer, else ""."""
+        """The summary if a check failed or a host did not answer; else ""."""
         return self.summary if any(row.state(*self.names) == "failed" for row in self.rows) else ""
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> "Findings":
-        """Combine the answers of the hosts.
+        """Return the findings from the hosts' answers.
 
-        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to the result
-        of the action host_doctor: `problem` ("" if it answered), `checks`, `deployed`, `alive`, `fence` and
-        `peers`.
+        `plan` is the plan of today's inventory (`plan.json` in docs/contracts.md). `answers` is {queried
+        host: result of the action host_doctor}, with `problem` ("" if it answered), `checks`, `deployed`,
+        `alive`, `fence` and `peers`.
         """
         peers = peer_checks(plan, answers)
         rows = [HostRow.of(host, answer, peers.get(host, ())) for host, answer in answers.items()]
@@ -115,7 +119,10 @@ class Findings:
 
 
 def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str, Any]]) -> list[HostRow]:
-    """Return the rows; if hosts have different versions of TensorFlow, those with an unexpected one fail."""
+    """Return the rows with a failed check added on hosts that have an unexpected version of TensorFlow.
+
+    Nothing is added if all hosts have the same version.
+    """
     deployed = {
         host: in_a_line(answer["deployed"]) for host, answer in answers.items() if answer.get("deployed")
     }
@@ -134,7 +141,10 @@ def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str
 
 
 def _troubles(rows: Iterable[HostRow]) -> list[Trouble]:
-    """Return failures, then warnings, grouped by column and remedy."""
+    """Return the failures, then the warnings.
+
+    Findings of the same check with the same remedy share a Trouble.
+    """
     wrong = [
         (check, f"{row.host} ({check.task})" if check.task else row.host)
         for row in rows
@@ -151,7 +161,7 @@ def _silence(problem: str) -> Check:
 
 
 def _place(name: str) -> int:
-    """Return the position of a check's column; `connection` comes first, an unknown name last."""
+    """Return the position of a check's column; `connection` comes first, an unknown check last."""
     return (CONNECTION, *CHECKS).index(name) if name in (CONNECTION, *CHECKS) else len(CHECKS) + 1
 
 

@@ -11,7 +11,7 @@ from psfleet.watch.doctor_findings import CHECKS, GROUPS, Findings, HostRow, Tro
 from trainer.host.check import State
 from trainer.host.wording import cut, first_of
 
-# With more hosts, adjacent ones with the same states share a row.
+# With more hosts, adjacent hosts with the same states share a row.
 MOST_ROWS = 20
 FOUND_SHOWN = 10
 HOST_CHARACTERS = 40
@@ -24,16 +24,16 @@ _CELLS: dict[State | None, str] = {
 }
 _STYLES: dict[State, str] = {"ok": "good", "warning": "warning", "failed": "bad", "skipped": "plain"}
 
-# (title of a row, its host).
+# (title of the row, one of its hosts)
 Rows = Sequence[tuple[str, HostRow]]
 
 
 def doctor_table(
     findings: Findings, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what people see; with `verbose` also each check's finding.
+    """Yield what people see; with `verbose`, each check's finding, too.
 
-    A table that is wider than the console continues below.
+    A table that is wider than the console is divided into several, one below the other.
     """
     rows = _folded(findings.rows, findings.names)
     for names in _parts(rows, findings.names, console):
@@ -51,7 +51,7 @@ def doctor_table(
 
 
 def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
-    """Return the title and row of each host, or of adjacent hosts with the same states."""
+    """Return (title, row) for each host, or for each group of adjacent hosts with the same states."""
     if len(rows) <= MOST_ROWS:
         return [(cut(row.host, HOST_CHARACTERS), row) for row in rows]
     folded = []
@@ -63,7 +63,7 @@ def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
 
 
 def _parts(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> list[list[str]]:
-    """Divide the columns into parts that fit the console, between two groups if possible."""
+    """Return the columns in parts that each fit the console, divided between two groups if possible."""
 
     def fit(names: Sequence[str]) -> bool:
         return console.width_of(_table(rows, names, console)) <= console.width
@@ -89,7 +89,7 @@ def _table(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> Table:
 
 
 def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]:
-    """Yield every check of a host, with its finding."""
+    """Yield a line for every check of a host, with its finding."""
     yield console.words(row.host)
     for check in row.checks:
         of_task = f" of {check.task}" if check.task else ""

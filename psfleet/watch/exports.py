@@ -29,7 +29,7 @@ _TEMPORARY, _OTHERS = "/var/tmp", "other_hosts"  # noqa: S108 - read alone
 
 
 def run_to_export(runs_directory: Path, run_id: str) -> Path:
-    """Return the folder of a run, of the newest one for the run id "". Raises RefusedError."""
+    """Return the folder of the run `run_id`, or of the newest run for "". Raises RefusedError."""
     try:
         folder = find_run(runs_directory, run_id or None)
     except NoSuchRun as refusal:
@@ -43,9 +43,10 @@ def run_to_export(runs_directory: Path, run_id: str) -> Path:
 def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: str) -> dict[str, Any]:
     """Return how a run is exported. Raises RefusedError.
 
-    `model`, `inputs` and `outputs` are what the user asks for of a program. The `exporter` is the task whose
-    host exports, with `flags` of the evaluator. The card must have what is `expected` and `asked`. `name`,
-    `checkpoint` and `behind`, how far the checkpoint is behind the end of its run, are for people.
+    `model`, `inputs` and `outputs` are what the user asks for, of a program only. In the result, `exporter`
+    is the task whose host exports, and `flags` are the flags of the evaluator there. The card of the export
+    must have the values in `expected` and the names in `asked`. For people, there are `name`, `checkpoint`,
+    and `behind`, which says how far the checkpoint is behind the end of its run.
     """
     folder, program = Path(run["folder"]), run["settings"].get("program")
     if program is not None:
@@ -66,9 +67,9 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
 
 
 def is_exported(run: Mapping[str, Any]) -> bool:
-    """Return whether what `described_export` says is there. Raises RefusedError, OSError.
+    """Return whether the export that `described_export` describes exists. Raises RefusedError and OSError.
 
-    An export of anything else is never overwritten.
+    RefusedError says that another export is there; it is never overwritten.
     """
     place = Path(run["folder"]) / EXPORT
     if not (place.exists() or place.is_symlink()):
@@ -84,7 +85,10 @@ def is_exported(run: Mapping[str, Any]) -> bool:
 
 
 def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collection[str]) -> None:
-    """Raise RefusedError unless the play has the host with a run's checkpoint."""
+    """Raise RefusedError unless the host with the run's checkpoint is in the play.
+
+    `reached` are the hosts of the play, `known` those of the inventory.
+    """
     task = run["exporter"]
     if task["host"] in reached:
         return
@@ -95,7 +99,7 @@ def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collec
 
 
 def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Raise RefusedError unless a host can export a run; `found` is the answer of `ask_hosts` for it."""
+    """Raise RefusedError unless the host can export the run; `found` is the host's answer to `ask_hosts`."""
     host = run["exporter"]["host"]
     if found["problem"]:
         raise RefusedError(f"{host}, which has the checkpoint: {found['problem']}; {_without_host(run)}")
@@ -107,10 +111,10 @@ def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], pla
 
 
 def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> Exported:
-    """Move the export that a host sent to its place in a run's folder, and return it.
+    """Move the export in `incoming` to its place in a run's folder, and return it.
 
-    Raises RefusedError or NotWholeError if it is not what the run's records say, and OSError if another one
-    is there.
+    Raises RefusedError or NotWholeError if it does not match the run's records, and OSError if there is an
+    export already.
     """
     exported = Exported.read(incoming / EXPORT)
     if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
@@ -121,13 +125,13 @@ def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> Exported:
 
 
 def verdict_on(folder: Path) -> str:
-    """Return the verdict on a run, or why it has none."""
+    """Return the verdict on the run in `folder`; without a verdict, why there is none."""
     verdict = read_object(folder / FILE_NAME).get("verdict")
     return str(verdict) if verdict else f"none: the run is {state_of(folder)}, and was not judged"
 
 
 def told(exported: Exported, run: Mapping[str, Any], place: str) -> list[str]:
-    """Return the lines that say what was exported of a run (of decide_run) and how to use it."""
+    """Return the lines that say what was exported of `run` (the result of decide_run) and how to use it."""
     card = exported.card
     given = ", ".join(f"{name}=.." for name in card["inputs"])
     answers = ", ".join(card["outputs"])
@@ -169,7 +173,7 @@ def _of_program(
             "run_id": [run["id"]],
             "model": [PROGRAM],
             "checkpoint": [path, on_host],
-            # The same path may hold another checkpoint later.
+            # Another checkpoint may be saved under the same path later.
             "fingerprint": [program_fingerprint(folder / path)],
         },
         "asked": {what: [signature_name(name) for name in each] for what, each in names.items()},
@@ -182,7 +186,10 @@ def _of_program(
 
 
 def _chosen(folder: Path, run_id: str, asked: str) -> FoundModel:
-    """Return the checkpoint of a program, with its graph, that is exported. Raises RefusedError."""
+    """Return the checkpoint of a program, with its graph, that is to be exported. Raises RefusedError.
+
+    `asked` is the path that the user gave, "" for the only checkpoint that there is.
+    """
     found = [model for model in find_models(folder) if not model.path.startswith(f"{EXPORT}/")]
     found = [model for model in found if model.path != EXPORT]
     graphs = {
@@ -206,7 +213,7 @@ def _chosen(folder: Path, run_id: str, asked: str) -> FoundModel:
 
 
 def _without_host(run: Mapping[str, Any]) -> str:
-    """Return how to export a run from what was collected of it."""
+    """Return in words how the user can export a run from its collected files alone."""
     # On a host a checkpoint in a task's /tmp has another path.
     of_program = [f"--model={run['checkpoint']}", *run["flags"].split()[2:]]
     words = " ".join((*(of_program if run["settings"].get("program") else ()), shown(Path(run["folder"]))))

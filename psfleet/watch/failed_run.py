@@ -1,4 +1,4 @@
-"""Why tasks failed, and how people can go on with a run, or repair its program and begin another."""
+"""Says why tasks failed, and how people can resume the run, or repair its program and begin another."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,18 +13,17 @@ from trainer.contract.exit_codes import (
 )
 from trainer.host.wording import first_of, grouped
 
-# Exit codes of a program's task that do not speak of the program's code. Those from 128 on are signals.
+# Exit codes of a program's task that say nothing about the program's code. Codes from 128 on are signals.
 _NOT_THE_PROGRAMS = (FINISHED, PEERS_MISSING, OUT_OF_MEMORY, CLUSTER_BROKE, CONFIGURATION, STOPPED)
 _FIRST_SIGNAL = 128
 
 
 def how_to_go_on(run: Mapping[str, Any], global_step: object, endings: Iterable[Mapping[str, Any]]) -> str:
-    """Return what to do about a failed run, with the commands, each in a line of its own.
+    """Return what to do about a failed run, with each command in a line of its own.
 
-    `run` is the result of decide_run; `global_step` is the last one that was seen, or nothing; `endings` are
-    the tasks as trainer_tasks reports their ends.
-
-    A run keeps its program, so a repaired program needs a new run. Any other run is resumed.
+    A run keeps its program, so a repaired program needs a new run. Any other run is resumed. `run` is the
+    result of decide_run, `global_step` the last known global step or None, `endings` the tasks as the module
+    trainer_tasks describes their ends.
     """
     program = run["settings"].get("program")
     failed, again = f"Run {run['id']} failed", f"  ansible-playbook train.yml -e run_id={run['id']}"
@@ -53,7 +52,10 @@ def _is_the_programs(exit_code: object) -> bool:
 
 
 def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[str]:
-    """Return why tasks failed, as trainer_tasks reports it: each reason once, with the tasks' names."""
+    """Return why tasks failed, in sentences: each reason once, with the names of its tasks.
+
+    `tasks` are as the module trainer_tasks describes them; `what` is the verb of the sentences.
+    """
     alike = grouped(((task["exit_code"], str(task["reason"])), str(task["name"])) for task in tasks)
     return [
         f"{first_of(names)} {what}, exit code {code}: {reason}" for (code, reason), names in alike.items()

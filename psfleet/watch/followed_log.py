@@ -7,18 +7,19 @@ from psfleet.watch.lead_reading import SEPARATOR, as_daemon
 from trainer.contract.progress import as_drawn
 from trainer.host.task_units import is_alive, parse_show
 
-# The most bytes of one answer, and of the log before the first one; the collected log has the rest.
+# The most bytes in one answer, and the most that is read of what the log had before. The collected log has
+# all.
 MOST_BYTES = 256 * 1024
 
 
 class FollowedLog:
-    """The log of a task, read piece by piece; the first piece shows its last `lines`.
+    """The log of a task, read piece by piece. The first piece shows its last `lines` lines.
 
-    `behind` says whether the host has more already, `alive` whether more may come.
+    `behind` says whether the host already has more of it, `alive` whether the task may still write to it.
     """
 
     def __init__(self, path: str, unit: str, user: str, lines: int) -> None:
-        """Create it from path and unit on the host, and the group that may read the path."""
+        """Take the path and the unit on the host, and the group `user`, which may read the path."""
         self._path, self._unit, self._user, self._lines = shlex.quote(path), unit, user, lines
         self._offset: int | None = None
         self._rest = b""
@@ -26,7 +27,7 @@ class FollowedLog:
 
     @property
     def command(self) -> str:
-        """The shell command for the host whose output `read` takes."""
+        """The shell command to run on the host next; `read` takes its output."""
         reading = f"stat -Lc %s {self._path}"
         if self._offset is not None:
             # Reading a FIFO would wait for a writer.
@@ -36,9 +37,9 @@ class FollowedLog:
         return f"{state}; {as_daemon(self._user, 'sh', '-c', reading)}"
 
     def read(self, answer: str) -> list[str]:
-        """Return the new lines, made safe to show.
+        """Return the new lines in the output of `command`, made safe to show; [] after the first command.
 
-        Raises ValueError if the host's output is not that of the command.
+        Raises ValueError if the output is not that of the command.
         """
         shown, _, reading = answer.partition(SEPARATOR)
         self.alive = any(map(is_alive, parse_show(shown)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ansible import constants
 
-# A command with a playbook and no inventory yet.
+# A command with a playbook that names no inventory.
 _COMMAND = re.compile(r"ansible-playbook (?!-i )")
 _FOR_SUDO = (
     "add -K to the command, which asks for sudo's password, or set ansible_become_password "
@@ -17,7 +17,7 @@ _REACH = (
     "start the host and its sshd, or correct ansible_host and ansible_port in the inventory; a firewall on "
     "the way may keep this machine out"
 )
-# Words of ssh, sudo or Ansible -> the remedy; then the remedy for other problems.
+# {words of ssh, sudo or Ansible: the remedy}
 _REMEDIES = {
     "Host key verification failed": "~/.ssh/known_hosts has no key of that address, or another: compare "
     "`ssh-keyscan ADDRESS | ssh-keygen -lf -` with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
@@ -47,7 +47,7 @@ MEND_CONNECTION = (
 def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[str]:
     """Return the remedies for hosts that did not answer, each once; `problems` are the reasons.
 
-    `otherwise` is the remedy for a reason that is not listed; "" leaves it out.
+    `otherwise` is the remedy for a reason that is not listed; with "", such a reason gets no remedy.
     """
     found = (
         next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), otherwise)
@@ -57,9 +57,10 @@ def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[
 
 
 def with_inventory(text: str, sources: Sequence[str]) -> str:
-    """Return the text with the inventory (`ansible_inventory_sources`) after each `ansible-playbook`.
+    """Return the text with "-i" and the inventory inserted after each `ansible-playbook`.
 
-    A command that names an inventory stays unchanged.
+    `sources` is Ansible's variable `ansible_inventory_sources`. A command that names an inventory stays
+    unchanged, and so does the whole text if the inventory is Ansible's default.
     """
     if list(sources) == list(constants.DEFAULT_HOST_LIST):
         return text

@@ -12,9 +12,10 @@ SILENT_SECONDS = 20.0
 
 @dataclass
 class LeadHost:
-    """The host of the lead, by the names of both; times are seconds of the watcher's monotonic clock.
+    """The host of a run's lead, and whether it answers. Times are seconds of the watcher's monotonic clock.
 
-    It counts as lost for good after `patience_seconds` without an answer.
+    The host counts as lost for good after `patience_seconds` without an answer. `lead` is the name of the
+    task.
     """
 
     host: str
@@ -25,14 +26,19 @@ class LeadHost:
     _told: bool = False
 
     def record_answer(self, at: float) -> Iterator[Notice]:
-        """Record an answer, and report it if the host was reported as silent before."""
+        """Record that the host answered; yield a notice if it was reported as silent before."""
         self._answered_at = at
         if self._silent:
             yield Notice(f"the host of {self.lead}, {self.host}, answers again", good=True)
         self._silent = self._told = False
 
     def record_silence(self, at: float, problem: str) -> Iterator[Notice]:
-        """Record that it did not answer, and why ("" if unknown); report it, also without a reason."""
+        """Record that the host did not answer, and why ("" if unknown).
+
+        Yield a notice, at most one of each kind.
+
+        There is a notice as soon as there is a reason, and one after SILENT_SECONDS even without a reason.
+        """
         self._answered_at = at if self._answered_at is None else self._answered_at
         if problem and not self._silent:
             self._silent = True
@@ -46,9 +52,9 @@ class LeadHost:
             )
 
     def silent_for(self, at: float) -> float:
-        """Return the seconds since its last answer."""
+        """Return the seconds since the host's last answer."""
         return 0.0 if self._answered_at is None else at - self._answered_at
 
     def is_lost(self, at: float) -> bool:
-        """Return whether it has been silent for longer than a reboot takes."""
+        """Return whether the host has been silent for `patience_seconds`, longer than a reboot takes."""
         return self.silent_for(at) >= self.patience_seconds

@@ -16,10 +16,10 @@ SEPARATOR = "--psfleet--"
 
 
 def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
-    """Return the shell command for the lead's host whose output `Reading.of` reads.
+    """Return the shell command to run on the lead's host; `Reading.of` takes its output.
 
     `run` is the result of decide_run, `paths` the fact `cluster_paths`, `user` the tasks' user. The log is
-    read only if a program runs.
+    read only if the run has a program.
     """
     lead = run["lead"]
     run_directory = f"{paths['state_directory']}/runs/{run['id']}"
@@ -44,7 +44,10 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
 
 
 def bytes_of(path: str, program: str, most: int = 65536) -> str:
-    """Return the command that prints the first (`head`) or last bytes (`tail`) of a file, if it exists."""
+    """Return the shell command that prints the first or last bytes of a file, if the file exists.
+
+    `program` is `head` for the first, `tail` for the last `most` bytes.
+    """
     # Reading a FIFO would wait for a writer.
     return f"timeout 10 {program} -c {most} {shlex.quote(path)} 2>/dev/null"
 
@@ -54,17 +57,17 @@ def _events(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
 
 
 def as_daemon(group: str, *command: str) -> str:
-    """Return the command for an account that can read what a group can read, and nothing else.
+    """Return the shell command that runs `command` as the user daemon in `group`.
 
-    It is not root, because the tasks can create links where they write, and not the tasks' user, whose
-    processes could interfere with it.
+    So it can read what the group can read, and nothing else. It does not run as root, because the tasks can
+    create links in their folders, and not as the tasks' user, whose processes could interfere with it.
     """
     rights = ["--reuid=daemon", f"--regid={group}", "--clear-groups", "--no-new-privs"]
     return shlex.join(["setpriv", *rights, *command])
 
 
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
-    """Return the command whose output `age_of` reads: the lead's records of its starts, and the time."""
+    """Return the shell command that prints the lead's records of its starts, and the time; see `age_of`."""
     started = shlex.quote('"event":"started"')
     events = shlex.quote(_events(run, paths))
     command = f"timeout 10 grep -a {started} {events} | tail -n 50 | tail -c 1000000"
@@ -82,7 +85,11 @@ def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Reading:
-    """The state of the run and the lead's unit, its newest NOTICED_EVENTS, and the free space in bytes."""
+    """What the lead's host answered: the run's progress, the state of the lead's unit, newest records.
+
+    `alive` and `restarts` are those of the unit. `records` are the newest event records of NOTICED_EVENTS.
+    `free_bytes` is the free space for the run's files.
+    """
 
     progress: Progress
     alive: bool = True
@@ -92,7 +99,10 @@ class Reading:
 
     @classmethod
     def of(cls, answer: str) -> "Reading":
-        """Return the reading from the command's output. Raises ValueError if systemd reported nothing."""
+        """Return the reading in the output of `read_command`.
+
+        Raises ValueError if systemd reported nothing.
+        """
         shown, uptime, room, text, noticed, log = [*answer.split(SEPARATOR, 5), "", "", "", "", ""][:6]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
         if "ActiveState" not in unit:
@@ -109,10 +119,11 @@ class Reading:
 
 
 def age_of(answer: str, reading: Reading) -> float:
-    """Return how long the run, or its present part, has been going on, in seconds.
+    """Return for how many seconds the run, or its present part, has been going on.
 
-    Of the newest records of a start, as many as systemd started the lead, the oldest one is from its first
-    process. If they are missing, return the age of the present process.
+    `answer` is the output of `age_command`. If systemd started the lead n times, the n-th newest record of a
+    start is from its first process, and its age counts. If the records are missing, the age of the present
+    process counts.
     """
     *starts, now = answer.splitlines() or [""]
     records = map(object_in, starts[-(reading.restarts + 1) :])
@@ -131,7 +142,10 @@ def _count(text: str | None) -> int:
 
 
 def without_stale_progress(reading: Reading, stale: Progress) -> Reading:
-    """Return the reading, as `starting` if its progress is still that of an earlier part of the run."""
+    """Return the reading.
+
+    Its phase is `starting` if the progress is still the progress `stale` of an earlier part.
+    """
     if reading.alive and reading.progress.same_word(stale):
         return replace(reading, progress=Progress("starting", elapsed=reading.progress.elapsed))
     return reading

@@ -1,4 +1,4 @@
-"""Draws a run that is going on: a block of rows for a terminal, a line for a log."""
+"""Draws a run that is going on: as a block of rows for a terminal, as a line for a log."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ CURVE = "▁▂▃▄▅▆▇█"
 CURVE_POINTS = 12
 CURVE_HEIGHT = math.log(1.5)
 SENTENCE_ROWS = 3
-# Steps take time: shorter standstills are not worth reporting.
+# Seconds. A shorter standstill is not worth a word, because steps take time.
 STILL_WORTH_A_WORD = 5.0
 GAP = "   "
 
@@ -28,8 +28,9 @@ GAP = "   "
 class Snapshot:
     """What one poll found, as the live block shows it. Times are in seconds.
 
-    `still_seconds` is the time since the global step advanced, `unit` what the workers' rates count, and
-    `lacks_room_on` a host whose disk is full. `away` are sentences about tasks that do not run.
+    `still_seconds` is the time since the global step advanced, `unit` the noun of the workers' rates, and
+    `lacks_room_on` the name of a host whose disk is full, or "". `away` are sentences about tasks that do not
+    run.
     """
 
     progress: Progress
@@ -48,26 +49,29 @@ class Snapshot:
 
     @property
     def urgent(self) -> tuple[str, tuple[str, ...]]:
-        """The phase and the awaited tasks: a log gets a line as soon as they change."""
+        """The phase and the awaited tasks. A log gets a line as soon as they change."""
         return self.progress.phase, tuple(sorted(self.progress.awaited))
 
     @property
     def shown_state(self) -> tuple[object, ...]:
-        """All that is shown except times and rates: if it changed, a log gets its next regular line."""
+        """All that is shown, except times and rates.
+
+        A log gets its next regular line only if this changed.
+        """
         states = [(task.name, task.trouble, task.runs) for task in (*self.workers, *self.serving)]
         saved = (self.saved_step, *self.copied_steps.items())
         return replace(self.progress, wall=0.0, elapsed=None), saved, self.lacks_room_on, *states
 
     @property
     def stands(self) -> bool:
-        """Whether a step takes unusually long; after the last step no other is expected."""
+        """Whether a step takes unusually long; False after the last step."""
         if 0 < self.progress.last_step <= self.progress.global_step:
             return False
         return self.still_seconds > max(STILL_WORTH_A_WORD, 3 * (self.pace.seconds_per_step or 0.0))
 
 
 def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool = False) -> list[Text]:
-    """Return at most `rows` rows that fit the console; with `verbose` each task has its own row."""
+    """Return at most `rows` rows that fit the console; with `verbose`, each task has its own row."""
     bar = _bar(view, console.width) if view.progress.last_step else []
     head = [*bar, *flow(_figures(view, curve=not console.options.ascii_only), console.width)]
     troubles = [row for sentence in _sentences(view) for row in _wrapped(sentence, console)]
@@ -82,7 +86,7 @@ def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool 
 
 
 def line(view: Snapshot) -> str:
-    """Return the snapshot as one line that can be read by itself."""
+    """Return the snapshot as one line of text, without colours."""
     share = [_percent(view), _step(view)] if view.progress.last_step else [_step(view)]
     pieces = [*_figures(view, with_clock=False), *_workers(view), *_rest(view), *_sentences(view)]
     texts = [clock(view.elapsed), *share, *(piece.plain for piece in pieces)]
@@ -90,12 +94,12 @@ def line(view: Snapshot) -> str:
 
 
 def full_tasks(view: Snapshot) -> list[Text]:
-    """Return a line for each task with everything that is known of it."""
+    """Return a line for each task, with everything that is known about the task."""
     return [task.full(view.unit) for task in (*view.workers, *view.serving)]
 
 
 def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
-    """Arrange pieces side by side in as many rows as needed; a piece that is too wide is cut."""
+    """Return the pieces side by side in as many rows as they need; a piece wider than `columns` is cut."""
     rows: list[Text] = []
     for piece in pieces:
         piece.truncate(columns, overflow="ellipsis")
@@ -107,7 +111,7 @@ def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
 
 
 def _wrapped(sentence: Text, console: PlaybookConsole) -> list[Text]:
-    """Wrap a sentence into a few rows, so that narrow terminals show its end, too."""
+    """Return a sentence in at most SENTENCE_ROWS rows of the console's width; the rest of it is cut off."""
     rows = list(sentence.wrap(console, console.width))
     if len(rows) > SENTENCE_ROWS:
         rows[SENTENCE_ROWS - 1].append("…").truncate(console.width, overflow="ellipsis")
@@ -154,7 +158,7 @@ def _workers(view: Snapshot) -> list[Text]:
 
 
 def _rest(view: Snapshot) -> list[Text]:
-    """Return the pieces about tasks that only serve, the saved checkpoint, and the last evaluation."""
+    """Return texts about the tasks that only serve, the saved checkpoint, its copies, the last evaluation."""
     saved = [] if view.saved_step is None else [Text(f"saved at step {view.saved_step}")]
     copied = [Text(f"copied to {task} at step {step}") for task, step in view.copied_steps.items()]
     evaluated = [Text(f"evaluated: {of}")] if (of := view.progress.evaluation) else []
@@ -206,7 +210,10 @@ def _loss(loss: float) -> str:
 
 
 def _curve(values: Sequence[float]) -> str:
-    """Draw values as a curve of characters, on a logarithmic scale, because a loss falls by factors."""
+    """Return the values as a curve of characters; "" if there are too few, or if one is not positive.
+
+    The scale is logarithmic, because a loss falls by factors.
+    """
     if len(values) < CURVE_POINTS or min(values) <= 0:
         return ""
     values = [math.log(value) for value in values]

@@ -1,4 +1,4 @@
-"""Notices about a run that goes on, each reported once: stragglers, restarts, standstills and others."""
+"""Notices about a run that is going on: stragglers, restarts, standstills and others, each reported once."""
 
 import re
 from collections import deque
@@ -20,12 +20,12 @@ SLOW_SHARE = 0.5
 QUICK_SHARE = 0.7
 STILL_SECONDS = 30.0
 STILL_STEPS = 10
-# Before the first step it is unknown how long one takes.
+# Before the first step, it is unknown how long a step takes.
 STILL_SECONDS_AT_FIRST = 120.0
 
-# A program that waits may print the same lines at each of its polls; so many of them are remembered.
+# A program that waits may print the same lines again and again; this many of its lines are remembered.
 REPEATED_LINES = 100
-# What a program's last line says of a standstill -> its usual cause.
+# {pattern of a program's last line: the usual cause of a standstill with this line}
 CAUSES = {
     re.compile(r"Waiting for model to be ready|waits for variables that no task has initialised"): (
         "the lead waits for variables that nobody initialises: is a task chief (is_chief)? "
@@ -34,7 +34,7 @@ CAUSES = {
 }
 _REMOTE_TASK = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 
-# The lead's event records that are worth a notice; it writes others far more often.
+# The lead's event records that are worth a notice. It writes other records far more often.
 NOTICED_EVENTS = (
     "initialised",
     "restored",
@@ -59,28 +59,34 @@ class Notice:
 
 @dataclass
 class Reasons:
-    """The reasons why tasks failed; a task with the same reason as an earlier one refers to that task."""
+    """The reasons why tasks failed, each with the task that had it first."""
 
     _first: dict[str, str] = field(default_factory=dict)
 
     def of(self, task: str, why: str) -> str:
-        """Return the reason `why`, or "as" and the name of the task that had it first."""
+        """Return `why` if this task is the first with that reason.
+
+        Else "as" and the name of the first task.
+        """
         first = self._first.setdefault(why, task) if why else task
         return why if first == task else f"as {first}"
 
 
 @dataclass
 class Stragglers:
-    """The workers that are far slower than the others; `unit` is what a rate counts, such as "steps"."""
+    """The workers that are far slower than the others; `unit` is the noun of their rates, such as "steps".
+
+    `slow` has the indexes of these workers.
+    """
 
     unit: str = "steps"
     slow: set[int] = field(default_factory=set)
     _polls: dict[int, int] = field(default_factory=dict)
 
     def update(self, pace: Pace, away: Set[int] = frozenset()) -> Iterator[Notice]:
-        """Yield a notice for each worker that became slow, or quick again, by these rates.
+        """Yield a notice for each worker that became slow, or quick again, by its rate in `pace`.
 
-        The workers `away` are not in the run, and not compared.
+        The workers `away`, by index, are not in the run, so they are not compared.
         """
         rates = {worker: rate for worker, rate in enumerate(pace.rates) if worker not in away}
         self.slow -= away
@@ -108,7 +114,7 @@ class Stragglers:
 
 @dataclass
 class Standstill:
-    """Detects whether the global step, or the output of a program that reports no step, stands still.
+    """Detects that the global step stands still, or the output of a program that reports no step.
 
     Times are seconds of the watcher's monotonic clock.
     """
@@ -121,11 +127,11 @@ class Standstill:
     _reported: bool = False
 
     def seconds(self, at: float) -> float:
-        """Return how long the global step has stayed the same, in seconds; 0 before the first step."""
+        """Return for how many seconds the global step has stayed the same; 0 before the first step."""
         return at - self._since if self._step > 0 else 0.0
 
     def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
-        """Yield a notice if no step was taken for long, and another one when steps continue."""
+        """Yield a notice if there was no step for long, and another notice when steps continue."""
         # Before the first step, the barrier reports the awaited tasks, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
         # After the last step no other is expected.
@@ -154,7 +160,7 @@ class Standstill:
             yield Notice(f"no step for {clock(at - self._since)}{self._stands_at(now.global_step)}{waiting}")
 
     def _stands_at(self, step: int) -> str:
-        """Return where the run stands, in words that follow the duration."""
+        """Return where the run stands, in words that follow the duration in the notice."""
         if step:
             return f", still at step {step}"
         if not self._lines:
@@ -166,7 +172,10 @@ class Standstill:
 
 @dataclass
 class Restarts:
-    """Counts how often systemd restarted each task: the chief reports workers, systemd the lead."""
+    """Counts how often systemd restarted each task.
+
+    The chief reports the workers' restarts, systemd the lead's.
+    """
 
     lead: str
     counts: dict[str, int] = field(default_factory=dict)
@@ -174,13 +183,13 @@ class Restarts:
     _reasons: Reasons = field(default_factory=Reasons)
 
     def update(self, now: Progress, of_lead: int) -> Iterator[Notice]:
-        """Yield a notice for each new restart; `of_lead` is systemd's count of the lead's restarts."""
+        """Yield a notice for each new restart; `of_lead` is systemd's number of restarts of the lead."""
         counts = {f"worker{worker}": count for worker, count in enumerate(now.restarts)}
         for task, count in {**counts, self.lead: of_lead}.items():
             yield from self.count(task, count)
 
     def count(self, task: str, count: int, why: str = "") -> Iterator[Notice]:
-        """Yield a notice if the count of a task's restarts grew, with the reason if it is known."""
+        """Yield a notice if the number of a task's restarts grew, with the reason `why` unless it is ""."""
         # A restarted chief counts the others from 0 again.
         new = max(count - self._last.get(task, 0), 0)
         self._last[task] = count
@@ -198,7 +207,7 @@ class Room:
     lacks: bool = False
 
     def update(self, free_bytes: float | None) -> Iterator[Notice]:
-        """Yield a notice when the free bytes become too few, or enough again; None means unknown."""
+        """Yield a notice when the free bytes become too few, or enough again; None is unknown."""
         limit = 2 * LEAST_ROOM if self.lacks else LEAST_ROOM
         if free_bytes is None or self.lacks == (free_bytes < limit):
             return
@@ -212,18 +221,21 @@ class Room:
 
 @dataclass
 class LeadRecords:
-    """Tracks what the lead's own event records say about losses, checkpoints and restores."""
+    """Tracks what the lead's own event records say about checkpoints and restores."""
 
     lead: str
     saved_step: int | None = None
-    # Task on another host -> the step of its newest copy.
+    # {task on another host: step of the newest copy of a checkpoint there}
     copied_steps: dict[str, int] = field(default_factory=dict)
     _seen: set[tuple[str, str]] | None = None
     _step: int = 0
     _damaged: list[str] = field(default_factory=list)
 
     def update(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
-        """Yield notices about records that were not there at the last poll; the first poll gives none."""
+        """Yield notices about records that the last poll did not have; the first poll yields none.
+
+        `records` are the lead's newest, `global_step` is the run's.
+        """
         first, seen = self._seen is None, self._seen or set()
         keys = [(str(record.get("pid")), str(record.get("monotonic"))) for record in records]
         # Each poll reads the newest records: older ones do not come back.

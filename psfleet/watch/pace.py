@@ -1,4 +1,4 @@
-"""Computes how fast a run goes and how its loss develops, from readings of its lead's `progress.json`."""
+"""Computes how fast a run is and how its loss develops, from readings of its lead's `progress.json`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from typing import Literal
 
 from trainer.contract.progress import Progress
 
-# Rates are taken over at least this time, and this many steps of a median worker: long enough to compare
-# workers, short enough to show one that has stopped.
+# Rates are taken over at least this time, and this many steps of a median worker. That is long enough to
+# compare workers, and short enough to show that a worker has stopped.
 RECENT_SECONDS = 5.0
 RECENT_STEPS = 10
 # The time left is estimated over a longer time, so that it does not jump.
 STEADY_SECONDS = 30.0
-# An estimate from a shorter time would be a guess: the first steps are slow, and few.
+# An estimate from a shorter time would be a guess, because the first steps are slow and few.
 ENOUGH_SECONDS = 10.0
 READINGS_KEPT = 600
 LOSSES_KEPT = 480
@@ -30,9 +30,9 @@ Trend = Literal["falling", "level", "rising", ""]
 class Pace:
     """The speed of a run.
 
-    `steps_per_second` is that of the global step, `rates` are the workers' contributions per second, both
-    over the last seconds; `comparable` says whether that time is long enough to tell slow workers from fast
-    ones. `seconds_left` and `seconds_per_step` are None if they are unknown.
+    `steps_per_second` is the rate of the global step, `rates` are the workers' contributions per second, both
+    over the last seconds. `comparable` says whether that time is long enough to tell slow workers from fast
+    workers. `seconds_left` and `seconds_per_step` are None if they are unknown.
     """
 
     steps_per_second: float | None = None
@@ -43,7 +43,7 @@ class Pace:
 
 
 class RunHistory:
-    """The readings of one run that are still needed; its memory is bounded."""
+    """The readings of a run that are still needed; the number is limited."""
 
     def __init__(self) -> None:
         self._readings: deque[Progress] = deque(maxlen=READINGS_KEPT)
@@ -51,7 +51,10 @@ class RunHistory:
         self._every, self._skipped = 1, 0
 
     def add(self, now: Progress) -> bool:
-        """Add a reading; return whether it is newer than those before and of a run that trains."""
+        """Add a reading; return whether it was added.
+
+        It is not if it is no newer, or if the run does not train.
+        """
         before = self._readings[-1] if self._readings else None
         if now.phase != "training" or (before is not None and now.wall == before.wall):
             return False
@@ -84,14 +87,14 @@ class RunHistory:
         )
 
     def curve(self, points: int) -> tuple[float, ...]:
-        """Return the losses so far, oldest first, as medians of at most `points` parts of equal length."""
+        """Return the losses so far, oldest first: the medians of at most `points` parts of equal length."""
         losses = self._losses
         points = min(points, len(losses))
         edges = [part * len(losses) // points for part in range(points + 1)] if points else []
         return tuple(median(losses[start:end]) for start, end in pairwise(edges))
 
     def trend(self) -> Trend:
-        """Return the direction of the newest losses, "level" within their noise, "" for too few."""
+        """Return the direction of the newest losses: "level" within their noise; "" if there are too few."""
         newest = self._losses[-TREND_LOSSES:]
         if len(newest) < FEWEST_LOSSES:
             return ""
@@ -105,7 +108,10 @@ class RunHistory:
         return "rising" if change > 0 else "falling"
 
     def _stretch(self, seconds: float, steps: int) -> tuple[Progress, bool]:
-        """Return the start of the shortest time with both, and whether there is one that long."""
+        """Return (first reading of the shortest time that has both `seconds` and `steps`, True).
+
+        If no time is long enough, return (oldest reading, False).
+        """
         now = self._readings[-1]
         for earlier in reversed(self._readings):
             gained = _gained(earlier, now) or [now.global_step - earlier.global_step]

@@ -1,7 +1,7 @@
-"""The check `peers` of doctor.yml: which hosts reach each other, from all of their answers.
+"""The check `peers` of doctor.yml: which hosts reach each other, from the answers of all hosts.
 
-Pure functions. A fault is reported once: at the target if more than half of the others fail to reach it,
-otherwise at the hosts that fail.
+Pure functions. A fault is reported once: at the target if more than half of the other hosts fail to reach it,
+else at the hosts that fail to reach it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,10 +52,12 @@ _WORDS = {
 
 
 class PeerAnswer(NamedTuple):
-    """A host's answer: its `ports` (True if it listened itself, False if a task held one), its probes.
+    """A host's answer about its peers.
 
-    `names` maps the plan's names to the addresses that it resolves them to; `fence` says whether it should
-    have a fence; `mesh` is the port of its WireGuard, 0 without one.
+    - `ports`: {port: whether the host itself listened there}; False if a task held the port.
+    - `names`: {name in the plan: the addresses to which the host resolves it}.
+    - `probes`: (target host, port, what the probe found) for each port that the host tried to reach.
+    - `fence`: whether the host should have a fence. `mesh`: the port of its WireGuard, 0 without it.
     """
 
     machine: str
@@ -68,7 +70,7 @@ class PeerAnswer(NamedTuple):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "PeerAnswer":
-        """Return the part of a result of the action host_doctor that concerns peers."""
+        """Return what a result of the action host_doctor says about peers."""
         listening, probed = (answer["peers"][state] for state in ("listening", "probed"))
         return cls(
             listening["machine"],
@@ -86,7 +88,10 @@ class PeerAnswer(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A port of `target` that `prober` does not reach as it should; `own` if the prober is the cause."""
+    """A port of `target` that `prober` does not reach as it should.
+
+    `own` says whether the prober is the cause.
+    """
 
     prober: str
     target: str
@@ -97,10 +102,10 @@ class Fault(NamedTuple):
 
 
 def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
-    """Return the checks of each host that was asked to probe its peers, one for each kind of fault.
+    """Return {host: its checks} for each host that probed its peers; a check for each kind of fault.
 
-    `answers` is as for `Findings.of`; its `peers` are the answers of the module `host_doctor` about peers,
-    `fence` the value of port_fence_enabled.
+    `answers` is as for `Findings.of`. In it, `peers` is the answer of the module `host_doctor` about peers,
+    and `fence` the value of port_fence_enabled. A host without faults has one check, which says so.
     """
     given = {host: PeerAnswer.of(answer) for host, answer in answers.items() if answer.get("peers")}
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
@@ -122,10 +127,10 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
 
 
 def _wrong(reached: Reached, there: PeerAnswer, port: int, address: str) -> tuple[str, str, bool] | None:
-    """Return what is wrong, the remedy, and whether the prober is the cause; None if all is well.
+    """Return (what is wrong, remedy, whether the prober is the cause); None if all is well.
 
-    The target's fence refuses a host that does not come from its `address` in the plan, as the target
-    resolves it.
+    `there` is the target's answer, and `address` the prober's address in the plan. If the target has a fence,
+    it refuses connections from other addresses than those to which it resolves `address`.
     """
     source, known = _ip(reached.source), {_ip(ip) for ip in there.names.get(address, [address])} - {""}
     strange = there.fence and bool(known) and source not in {"", *known}
@@ -144,13 +149,13 @@ def _wrong(reached: Reached, there: PeerAnswer, port: int, address: str) -> tupl
 
 @lru_cache(maxsize=1024)
 def _ip(address: str) -> str:
-    """Return an IP address as the fence writes it; "" for a name or loopback, which the fence ignores."""
+    """Return an IP address as the fence writes it; "" for a name or for loopback, which the fence ignores."""
     ip = to_ip(address)
     return "" if ip is None or ip.is_loopback else str(ip)
 
 
 def _fault_checks(faults: Sequence[Fault], others: int) -> Iterator[tuple[str, Check]]:
-    """Yield a host and its failed check for each fault, with each fault reported once."""
+    """Yield (host, failed check) for the faults, each fault once; `others` is the number of other hosts."""
     at_target, at_prober = [], []
     alike = grouped((fault._replace(prober=""), fault.prober) for fault in faults)
     for (_, target, port, what, remedy, own), probers in alike.items():

@@ -11,9 +11,10 @@ MOST_TASKS = 40
 
 
 def plan_table(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return a row for each task of a plan (the fact `cluster_plan`), at most for the first MOST_TASKS.
+    """Return the table of a plan's tasks as text, with the first MOST_TASKS tasks.
 
-    What tasks will hold of a model's tables, with these settings of a run, is a column where it is known.
+    `plan` is the fact `cluster_plan`. With the `settings` of a run with tables, a column says how many bytes
+    of tables each task will hold.
     """
     read = ClusterPlan.from_json(plan)
     tasks, held = read.tasks, held_by_tasks(read, settings)

@@ -1,4 +1,4 @@
-"""Collects all runs: from their folders on the controller, and from what the hosts still have of them."""
+"""Lists all runs, from their folders on the controller and from the files that hosts still have."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +17,14 @@ from trainer.host.task_traces import number
 from trainer.host.wording import counted, first_of, readable
 
 NOT_HERE = "not here"  # only hosts know of the run
-# Whether something was left out -> the word for it. An older psfleet did not record it.
+# {whether something was left out: the word for it}; None if an older psfleet collected the run.
 _COLLECTED = {None: "unknown", True: "in part", False: "yes"}
 _STYLES = {"proven": "good", "completed": "good", "not proven": "bad", "cannot tell": "warning"}
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run; `here` is the size of its folder in bytes, `hosts` the size on each host with files of it.
+    """A run. `here` is the size of its folder in bytes, `hosts` is {host: bytes of the run's files there}.
 
     `began` is in Unix seconds; for a run without a folder here, it is the last change on a host. `lost` are
     the workers without which the run was judged.
@@ -42,16 +42,16 @@ class RunRow:
 
     @property
     def style(self) -> str:
-        """The style of its row (`STYLES` in psfleet/watch/console.py)."""
+        """The style of the row (`STYLES` in psfleet/watch/console.py)."""
         return _STYLES.get(self.verdict, "plain")
 
     @property
     def judged(self) -> str:
-        """The verdict, and the workers without which the run was judged."""
+        """The verdict, and the workers without which the run was judged; "" without a verdict."""
         return self.verdict + (f" without {first_of(self.lost, 2)}" if self.verdict and self.lost else "")
 
     def with_host(self, host: str, answer: Mapping[str, Any]) -> "RunRow":
-        """Return the row updated by a host's description of the run, as the module `host_runs` gives it."""
+        """Return the row, updated by a host's entry for the run as the module `host_runs` gives it."""
         steps, began = answer["global_step"], answer["changed"]
         return replace(
             self,
@@ -73,7 +73,10 @@ class RunList:
 
     @classmethod
     def of(cls, here: Iterable[RunRow], answers: Mapping[str, Mapping[str, Any]]) -> "RunList":
-        """Combine the runs that are `here` with the hosts' answers (host -> `problem`, `runs`)."""
+        """Return the list of the runs that are `here` or in the answers.
+
+        `answers` is {host: answer}, with `problem` and `runs`.
+        """
         rows = {row.run_id: row for row in here}
         for host, answer in answers.items():
             for described in answer.get("runs", ()):
@@ -99,12 +102,15 @@ def _summary(rows: Sequence[RunRow]) -> str:
 
 
 def runs_here(runs_directory: Path) -> list[RunRow]:
-    """Return the runs that have a folder on the controller; damaged values in it count as unknown."""
+    """Return the runs that have a folder on the controller.
+
+    A damaged value in the folder counts as unknown.
+    """
     return [_read(folder) for folder in newest_first(runs_directory)]
 
 
 def _lost_in(figures: object) -> tuple[str, ...]:
-    """Return the workers without which a run was judged, by the figures of its verdict."""
+    """Return the names of the workers without which a run was judged, from the figures of its verdict."""
     lost = figures.get("lost") if isinstance(figures, dict) else None
     entries = lost if isinstance(lost, list) else []
     return tuple(in_a_line(str(each.get("task")), 20) for each in entries if isinstance(each, dict))

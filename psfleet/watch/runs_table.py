@@ -26,7 +26,7 @@ _DISPENSABLE = ("HOSTS", "BEGAN", "TRAINS", "HERE", "STEPS", "COLLECTED")
 
 
 def _moment(seconds: float) -> str:
-    """Return a time in the local time zone, UNKNOWN if it is invalid: a host may report any."""
+    """Return a time in the local time zone; UNKNOWN if it is invalid, because a host may report anything."""
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc).astimezone():%Y-%m-%d %H:%M}"
     except (OverflowError, ValueError, OSError):
@@ -36,7 +36,7 @@ def _moment(seconds: float) -> str:
 def runs_table(
     found: RunList, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what people see; with `verbose` also the size of each run on each host."""
+    """Yield what people see; with `verbose`, the size of each run on each host, too."""
     columns = dict(_COLUMNS)
     for name in _DISPENSABLE:
         if console.width_of(table_of(found.rows, columns, console)) > console.width:

@@ -1,4 +1,4 @@
-"""Notices about where a program's tasks save, once for each place: whether the files will be collected."""
+"""Notices about where a program's tasks save, and whether the files will be collected; one for each place."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ _MOST_REPORTED = 5
 
 @dataclass
 class Saves:
-    """The places of each task that were reported."""
+    """The places that were reported, of each task."""
 
     _reported: dict[str, set[str]] = field(default_factory=dict)
 
     def update(self, task: str, places: Sequence[SavedPlace]) -> Iterator[Notice]:
-        """Yield notices about new places that a task recorded, except for the usual ones."""
+        """Yield a notice for each new place where the task saves, except for usual places."""
         for place in places:
             reported, brought = self._reported.setdefault(task, set()), place.brought_to(task)
             usual = place.is_elsewhere or brought.partition("/")[0] in COLLECTED

@@ -1,4 +1,4 @@
-"""Shows a run to people: as a block that is redrawn in place on a terminal, as lines elsewhere.
+"""Shows a run to people: on a terminal as a block that is redrawn in place, elsewhere as lines.
 
 An action runs in a worker process without a terminal, so its output goes through its parent's Display. rich's
 `Live` does not fit: it expects to be the only writer, and a terminal that keeps its width.
@@ -23,7 +23,7 @@ from psfleet.watch.wording import clock
 display = escaping_display()
 
 MOST_ROWS = 40
-# From this verbosity on, Ansible itself prints each command, in the middle of whatever is drawn.
+# From this verbosity on, Ansible itself prints each command, into the middle of a drawing.
 VERBOSITY_OF_COMMANDS = 3
 DUMB = "dumb"
 
@@ -33,14 +33,17 @@ WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 
 
 class Screen:
-    """Shows snapshots and notices; prints `parting` if the watching is interrupted. A context manager.
+    """Shows snapshots and notices. A context manager; if it is interrupted, it prints the lines `parting`.
 
-    On a terminal the cursor stays on an empty row above the block. So a narrower terminal, and lines of other
-    writers, do no harm: the next poll redraws everything below the cursor.
+    On a terminal, the cursor stays on an empty row above the block. So neither a narrower terminal nor the
+    lines of other writers do harm: the next poll redraws everything below the cursor.
     """
 
     def __init__(self, plain_seconds: float, parting: Sequence[str], inventory: Sequence[str]) -> None:
-        """Without a terminal, print a line every `plain_seconds` if something has changed."""
+        """Find the terminal.
+
+        Without one, a line is printed every `plain_seconds` if something has changed.
+        """
         self._plain_seconds, self._parting = plain_seconds, parting
         self._parent = os.getppid()
         draws = display.verbosity < VERBOSITY_OF_COMMANDS and os.environ.get("TERM", DUMB) != DUMB
@@ -55,7 +58,7 @@ class Screen:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Screen":
-        """Restore the terminal even if the watching is interrupted."""
+        """Make sure that the terminal is restored even if the watching is interrupted."""
         if self._terminal is not None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._interrupted)
@@ -74,12 +77,12 @@ class Screen:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether it draws a block rather than writing lines."""
+        """Whether the screen draws a block on a terminal; else it writes lines."""
         return self._terminal is not None
 
     @property
     def watched(self) -> bool:
-        """Whether the playbook that this process belongs to still runs."""
+        """Whether the playbook that started this process still runs."""
         return os.getppid() == self._parent
 
     def show(self, view: Snapshot) -> None:
@@ -103,7 +106,7 @@ class Screen:
         return self._logged is None or view.shown_state != self._logged.shown_state
 
     def note(self, notice: Notice, seconds: float) -> None:
-        """Print a notice that stays on the screen; `seconds` is the age of the run."""
+        """Print a notice, which stays on the screen; `seconds` is the age of the run."""
         mark, style = ("+", "good") if notice.good else ("!", "warning")
         row = Table.grid(padding=(0, INDENT, 0, 0))
         row.add_column(no_wrap=True)
@@ -111,7 +114,7 @@ class Screen:
         self._stay(row)
 
     def say(self, text: str) -> None:
-        """Print a line that stays; on a terminal, in as many rows as it needs."""
+        """Print a text, which stays on the screen, in as many rows as it needs."""
         self._stay(self._console.words(text))
 
     def _stay(self, what: RenderableType) -> None:
@@ -124,7 +127,7 @@ class Screen:
         self._draw(drawing(self._drawn))
 
     def _log(self, view: Snapshot) -> None:
-        """Print the snapshot as lines; if there is a terminal, only Ansible's log gets them."""
+        """Write the snapshot as a line to Ansible's log, and, without a terminal, to standard output."""
         self._logged, self._logged_at = view, time.monotonic()
         on_terminal = self._terminal is not None
         display.display(line(view), log_only=on_terminal)
@@ -148,6 +151,6 @@ class Screen:
 
 
 def drawing(rows: Sequence[str]) -> str:
-    """Return the text that draws the rows below the cursor, and puts the cursor back."""
+    """Return the text that draws the rows below the cursor and puts the cursor back; "" for no rows."""
     drawn = "".join(f"\n{row}{CLEAR_REST}" for row in rows)
     return f"{WRAP_OFF}{drawn}{WRAP_ON}\r\x1b[{len(rows)}A" if rows else ""

@@ -1,4 +1,4 @@
-"""The end of a program's tasks that only serve, and for whose end the lead would wait in vain."""
+"""Ends tasks of a program that only serve, because the lead would wait for their end in vain."""
 
 import shlex
 from collections.abc import Mapping
@@ -8,7 +8,10 @@ from trainer.host.task_units import ONLY_SERVES, unit_name
 
 
 def end_if_it_only_serves(task: Mapping[str, Any]) -> str:
-    """Return the command that stops a task if its unit still says that it only serves; else it fails."""
+    """Return the shell command that stops a task.
+
+    The command fails unless the task's unit says that it only serves.
+    """
     unit = unit_name(task["job"], task["index"])
     says = f"StatusText={ONLY_SERVES}"
     still = f'test "$(systemctl show --property=StatusText {unit})" = {shlex.quote(says)}'

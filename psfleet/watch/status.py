@@ -1,4 +1,4 @@
-"""Combines what the hosts answered about their tasks into the status of the cluster.
+"""Combines the hosts' answers about their tasks into the status of the cluster.
 
 Pure functions: `ClusterStatus.of` takes the plan and the answers, `psfleet.watch.status_table` shows the
 result.
@@ -24,7 +24,7 @@ HOSTS_SHOWN = 10
 NO_ANSWER = f"no host answered: {MEND_CONNECTION}"
 NO_RUN = "No run yet: `ansible-playbook train.yml` starts one."
 
-# systemd's state -> its word, and the style (`STYLES` in psfleet/watch/console.py).
+# {systemd's state: (the word for it, its style)}; see `STYLES` in psfleet/watch/console.py.
 _STATES: Mapping[str, tuple[str, str]] = {
     "active": ("running", "good"),
     "reloading": ("running", "good"),
@@ -35,10 +35,10 @@ _STATES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task; `message` is why it does not run, or its last output.
+    """A task; `message` says why it does not run, or is its last output.
 
-    `figures` are the known ones of the step trainer_tasks; those of its last step are included only if the
-    step belongs to the displayed run.
+    `figures` are the known figures of the module trainer_tasks. Those of the task's last step are included
+    only if the step belongs to the displayed run.
     """
 
     task: str
@@ -51,7 +51,10 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The rows by job and index, the run in words, and notes about hosts."""
+    """The rows by job and index, the runs in words, and notes about hosts.
+
+    `failure` is "" if a host answered.
+    """
 
     rows: tuple[TaskRow, ...]
     run: str
@@ -67,12 +70,13 @@ class ClusterStatus:
         left: Mapping[str, Sequence[str]] | None = None,
         held: Mapping[str, Mapping[str, int]] | None = None,
     ) -> "ClusterStatus":
-        """Combine the hosts' answers.
+        """Return the status from the hosts' answers.
 
-        `held` maps runs to the bytes that their tasks hold of tables, and "" to those of the next run.
-        `left` maps the runs that are not collected yet to those of their hosts that the plan lacks.
-        `plan` is today's (`plan.json` in docs/contracts.md). `answers` maps each queried host to `problem`
-        ("" if it answered), `deployed` and `tasks` (as the step trainer_tasks describes them).
+        - `plan` is the plan of today's inventory (`plan.json` in docs/contracts.md).
+        - `answers` is {queried host: answer}, with `problem` ("" if it answered), `deployed`, and `tasks` as
+          the module trainer_tasks describes them.
+        - `left` is {run that is not collected yet: those of its hosts that the plan lacks}.
+        - `held` is {run: {task: bytes of tables that it holds}}; the run "" is the next run.
         """
         found = {
             (str(host), str(task["name"])): {
@@ -111,7 +115,7 @@ class ClusterStatus:
 
 
 def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
-    """Return the runs that go on; if none does, the last one: that of the lead, or of most tasks."""
+    """Return the runs that are going on; if none is, the last run: the lead's, else the run of most tasks."""
     alive = sorted({str(task["run_id"]) for task in found.values() if task["alive"] and task["run_id"]})
     if alive:
         return alive
@@ -122,7 +126,7 @@ def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
 
 
 def has_answered(answer: Mapping[str, Any]) -> bool:
-    """Return whether this is a host's answer rather than the reason why there is none."""
+    """Return whether `answer` is a host's answer, not the reason why there is none."""
     return bool(answer) and not answer.get("problem")
 
 
@@ -200,7 +204,7 @@ def _message(task: Mapping[str, Any], state: str) -> str:
 
 
 def _why(task: Mapping[str, Any]) -> str:
-    """Return how a task failed: its exit code or systemd's result, and its own reason."""
+    """Return how a task failed, in words: its exit code or systemd's result, and its recorded reason."""
     how, reason = _ended_by(task), in_a_line(str(task["reason"]))
     if not task["exit_code"] and reason.startswith("its unit is "):
         return f"{reason}; deploy.yml writes it"
@@ -266,7 +270,7 @@ def _notes(
 
 
 def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:
-    """Yield how many connections of strangers the hosts' fences refused, by task."""
+    """Yield a sentence about the connections of strangers that fences refused, if they refused any."""
     refused = [
         f"{counted(task['refused'], 'connection')} to {name} on {host}"
         for (host, name), task in found.items()
@@ -277,7 +281,7 @@ def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str
 
 
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Yield which hosts did not answer, and why, then the remedies."""
+    """Yield sentences: which hosts did not answer and why, then the remedies."""
     silent = grouped(
         (in_a_line(answer.get("problem") or "lost on the way"), host)
         for host, answer in answers.items()

@@ -48,7 +48,7 @@ _WORDS |= {"RUN", "TRAINS", "VERDICT", "COLLECTED", "BEGAN", "HOSTS"}  # of runs
 def status_table(
     status: ClusterStatus, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what people see; with `verbose` also the process and the log of each task."""
+    """Yield what people see; with `verbose`, the process and the log of each task, too."""
     columns = dict(_COLUMNS)
     while (wide := console.width_of(table_of(status.rows, columns, console))) > console.width:
         columns.popitem()
@@ -67,7 +67,7 @@ def status_table(
 
 
 def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
-    """Return the table without empty columns; messages are cut to `room` characters."""
+    """Return the table of the rows, without columns that are empty; messages are cut to `room` characters."""
     cells = {name: [value(row) for row in rows] for name, value in columns.items()}
     cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}
     longest: dict[str, int] = {}
@@ -89,7 +89,7 @@ def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, ro
 
 
 def _reasons(rows: Sequence[TaskRow], room: int) -> Iterator[str]:
-    """Yield the full reasons of tasks that do not run, if the table has cut them."""
+    """Yield the full reasons why tasks do not run, if the table has cut the reasons."""
     cut = [row for row in rows if row.style == "bad" and len(row.message) > room]
     alike = grouped(((row.state, row.message), f"{row.task} on {row.host}") for row in cut)
     for (state, message), names in [*alike.items()][:REASONS_SHOWN]:

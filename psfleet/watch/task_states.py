@@ -1,4 +1,4 @@
-"""Describes how each task of a run does: by name if there are few, otherwise only those that differ."""
+"""Describes the state of a run's tasks: each by name if there are few, else only those that differ."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,9 @@ WAITED_FOR = "waited for"
 class TaskState:
     """A task as the watcher knows it.
 
-    `rate` is per second, `share` is that of all contributions so far; both are None if they are not counted.
-    `trouble` is a word or two, empty if there is none; `runs` is what systemd reported last, False before
-    that.
+    `rate` is its contributions per second, `share` its part of all contributions so far; both are None if
+    they are not counted. `trouble` is a word or two, "" if there is none. `runs` is what systemd reported
+    last, False before that.
     """
 
     name: str
@@ -39,13 +39,16 @@ class TaskState:
 
     @property
     def short(self) -> Text:
-        """The task's name, rate, share and trouble."""
+        """The task's name, rate, share and trouble, as one text."""
         trouble = ", ".join(word for word in (self.trouble, self._restarts) if word)
         rate = "" if self.rate is None else rate_of(self.rate)
         return self._text((self.name, rate, self._share, f"({trouble})" if trouble else ""), " ")
 
     def full(self, unit: str) -> Text:
-        """Return all that is known of it in a line; `unit` is what its rate counts, such as "steps"."""
+        """Return all that is known about the task in a line.
+
+        `unit` is the noun of its rate, such as "steps".
+        """
         words = (
             f"{self.name} on {self.host}",
             "" if self.rate is None else rate_of(self.rate, unit),
@@ -72,7 +75,7 @@ class TaskState:
 
 
 def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
-    """Return pieces about the workers: each by name if there are few, else a summary and exceptions."""
+    """Return texts about the workers: one for each if there are few, else a summary and the exceptions."""
     rates = [worker.rate for worker in workers if worker.rate is not None]
     if len(workers) <= WORKERS_BY_NAME:
         return [worker.short for worker in workers]
@@ -90,7 +93,7 @@ def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
 
 
 def differs(worker: TaskState, rates: Sequence[float]) -> bool:
-    """Return whether a worker differs from the others: in trouble, restarted, or far from the median rate."""
+    """Return whether a worker has trouble, was restarted, or is far from the median of the `rates`."""
     if worker.trouble or worker.restarts:
         return True
     usual = median(rates) if rates else 0.0
@@ -98,7 +101,7 @@ def differs(worker: TaskState, rates: Sequence[float]) -> bool:
 
 
 def serving_pieces(serving: Sequence[TaskState]) -> list[Text]:
-    """Return pieces about the tasks that only serve: which run, and which have a problem."""
+    """Return texts about the tasks that only serve: those with a problem, then those that run."""
     running = [task.name for task in serving if task.runs]
     pieces = [task.short for task in serving if task.trouble]
     if running:

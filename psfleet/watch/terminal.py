@@ -1,4 +1,4 @@
-"""Keeps texts from hosts from steering the reader's terminal: they are shown and logged escaped."""
+"""Keeps texts from hosts from steering the reader's terminal: such texts are shown and logged escaped."""
 
 import re
 from typing import Any
@@ -11,18 +11,18 @@ _STEERING = re.compile("(?!\r\n)[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u20
 
 
 class Coloured(str):
-    """A text with Ansible's colours, which was escaped before they were added."""
+    """A text that was escaped, and then got Ansible's colours."""
 
     __slots__ = ()
 
 
 def escaped(text: str) -> str:
-    r"""Return the text with characters that steer a terminal written out, such as "\x1b"."""
+    r"""Return the text with characters that steer a terminal written as escapes, such as "\x1b"."""
     return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def escaped_texts(value: Any) -> Any:  # noqa: ANN401 - the kind of the value is returned
-    """Return a value of JSON with all texts in it escaped, also the names of fields."""
+    """Return a JSON value in which all texts are escaped, names of fields included."""
     if isinstance(value, dict):
         return {escaped_texts(name): escaped_texts(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -31,24 +31,24 @@ def escaped_texts(value: Any) -> Any:  # noqa: ANN401 - the kind of the value is
 
 
 class EscapingDisplay(Display):
-    """Ansible's display, which escapes what it shows and logs.
+    """Ansible's display, but it escapes what it shows and logs.
 
-    Texts only for the screen are exempt: Ansible's recap, which names hosts of the inventory, and psfleet's
-    drawings, which are escaped elsewhere.
+    Two kinds of texts are only for the screen and not escaped here: Ansible's recap, which names hosts of the
+    inventory, and psfleet's drawings, which were escaped before.
     """
 
     def display(self, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
-        """Show a text; Ansible's display shows errors, warnings and headings by this, too."""
+        """Show a text. Ansible's display also shows errors, warnings and headings with this method."""
         safe = options.get("screen_only") or isinstance(msg, Coloured)
         super().display(msg if safe else escaped(msg), *others, **options)
 
     def warning(self, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
-        """Show a warning; that of an action is shown later, by the callback that the user has."""
+        """Show a warning. The user's callback shows the warnings of actions, later."""
         super().warning(escaped(msg), *others, **options)
 
 
 def escaping_display() -> EscapingDisplay:
-    """Return the display for psfleet's own texts; it has the state of Ansible's, such as its verbosity."""
+    """Return the display for psfleet's own texts; it shares the state of Ansible's, such as its verbosity."""
     display = EscapingDisplay.__new__(EscapingDisplay)
     display.__dict__ = Display().__dict__
     return display

@@ -1,4 +1,4 @@
-"""The commands by which train.yml polls each host's units while a run goes on, and their answers."""
+"""The commands with which train.yml polls each host's units while a run goes on, and their output."""
 
 import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from trainer.host.wording import first_of, grouped
 FAILED = "failed"
 RESTARTING = "restarting"
 HUNG = "hung"
-# A task that runs gives systemd a sign of life each half second, unless a call to a silent ps takes 5 s.
+# Seconds. A running task gives systemd a sign of life every half second; a call to a silent ps may take 5 s.
 HUNG_SECONDS = 10
 REBOOTED = "its host was rebooted"
 
@@ -38,22 +38,22 @@ POLLS_UNTIL_SILENT = 3
 ABSENT_POLLS = 2
 
 _LOG_BYTES = 16384
-# Characters of a task's reason: its own words, and a hint.
+# The most characters of a task's reason: its own words, and a hint.
 _MOST_OF_A_REASON = 600
 # What a task writes into its file in `endings` (trainer/process/ending.py).
 _ENDED_BY_SIGTERM = f'"exit_code": {STOPPED}}}'
-# The host's clock, beside the properties that systemd prints.
+# The name under which the host's clock is printed, among the properties that systemd prints.
 _NOW = "Now"
 
 
 @dataclass(frozen=True)
 class UnitState:
-    """The state of a task: `trouble` is `FAILED`, `RESTARTING`, `HUNG` or "".
+    """The state of a task; `trouble` is `FAILED`, `RESTARTING`, `HUNG` or "".
 
     `why` is the reason of its last failure. `quiet_seconds` have passed since its last sign of life.
-    `rebooted` says that its host was booted since the task started. `saves` are the places where its program
-    saves, and `rate` is its steps per second by its newest record, while it runs. `only_serves` says that its
-    program waits in `server.join()`, and never does anything else.
+    `rebooted` says whether its host was booted after the task had started. `saves` are the places where its
+    program saves. `rate` is its steps per second by its newest record, None unless it runs. `only_serves`
+    says whether its program waits in `server.join()` and does nothing else.
     """
 
     alive: bool
@@ -70,9 +70,9 @@ class UnitState:
 
 @dataclass
 class Units:
-    """What systemd reports about the tasks (task -> host), polled on each host by the watcher.
+    """What systemd reports about the tasks of `hosts`, {task: host}; the watcher polls each host.
 
-    Tasks that `may_leave` may end in order while the run goes on. Their places are `empty` until they join.
+    Tasks in `may_leave` may end in order while the run goes on. Their places are `empty` until they join.
     """
 
     hosts: Mapping[str, str]
@@ -81,11 +81,11 @@ class Units:
     silent_seconds: float = SILENT_SECONDS
     troubles: dict[str, str] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
-    # The running tasks of a program that never do anything but serve.
+    # The running tasks of a program that only serve.
     serving: set[str] = field(default_factory=set)
     # The steps per second of running tasks that record their own steps.
     rates: dict[str, float | None] = field(default_factory=dict)
-    # The notices about tasks that systemd gave up; in how many consecutive polls others were absent.
+    # The notices about tasks that systemd gave up, and the consecutive polls in which each task was absent.
     _failures: dict[str, str] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
     _rebooted: set[str] = field(default_factory=set)
@@ -97,7 +97,7 @@ class Units:
     _ran_at: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Show the empty places before the first answer."""
+        """Mark the empty places before the first answer."""
         self.troubles |= dict.fromkeys(self.empty, EMPTY)
 
     @property
@@ -106,7 +106,7 @@ class Units:
         return tuple(sorted(self._silent))
 
     def given_up_of(self, tasks: Iterable[str]) -> str:
-        """Return the notice about the first of these tasks that systemd gave up; "" if there is none."""
+        """Return the notice about the first of these tasks that systemd gave up; "" if it gave up none."""
         return next((self._failures[task] for task in tasks if task in self._failures), "")
 
     def away(self, at: float) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class Units:
 
     @property
     def given_up(self) -> str:
-        """The notice about the first task that systemd gave up; "" if there is none."""
+        """The notice about the first task that systemd gave up; "" if it gave up none."""
         return next(iter(self._failures.values()), "")
 
     def update(
@@ -136,9 +136,9 @@ class Units:
         needed: Container[str] = (),
         step: int = 0,
     ) -> Iterator[Notice]:
-        """Record the states of a host's tasks; yield notices about lost, hung, given up and recovered ones.
+        """Record the states of a host's tasks; yield notices about lost, hung, given up and recovered tasks.
 
-        Tasks in `needed`, which run as long as the run goes on, are also reported if they do not run. `step`
+        Tasks in `needed` run as long as the run goes on, so they are also reported if they do not run. `step`
         is the run's global step.
         """
         self._answered_at[host] = at
@@ -187,7 +187,10 @@ class Units:
             yield Notice(f"{where} does not run any more, and systemd does not start it again")
 
     def _end_silence(self, host: str, states: Container[str], at: float) -> Iterator[Notice]:
-        """Report that a silent host answers again; of the lead there, another poll reports the state."""
+        """Record that a host answers; yield a notice if it was silent.
+
+        `states` lacks the lead: another poll reports its state.
+        """
         for task, its in self.hosts.items():
             if its == host and task not in states:
                 self.troubles.pop(task, None)
@@ -204,7 +207,7 @@ class Units:
         (self.serving.add if state.only_serves else self.serving.discard)(task)
 
     def goes_on(self, task: str) -> bool:
-        """Return whether a task runs, or will be restarted, by the last answer of its host."""
+        """Return whether a task runs or will be restarted, by the last answer of its host."""
         return task in self.running or self.troubles.get(task) in {RESTARTING, HUNG}
 
     def answering(self, at: float, seconds: float) -> set[str]:
@@ -212,7 +215,7 @@ class Units:
         return {host for host, answered in self._answered_at.items() if at - answered <= seconds}
 
     def report_silent_hosts(self, at: float) -> Iterator[Notice]:
-        """Yield notices about hosts that have not answered for `silent_seconds`."""
+        """Yield a notice for each host that has not answered for `silent_seconds`."""
         for task, host in self.hosts.items():
             self._ran_at.setdefault(task, at)
             if at - self._answered_at.setdefault(host, at) < self.silent_seconds:
@@ -228,7 +231,10 @@ class Units:
 
 
 def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> dict[str, str]:
-    """Return for each host the command whose output `unit_states` reads; arguments as for `read_command`."""
+    """Return {host: shell command to run there}; `unit_states` takes the output.
+
+    Arguments as for `read_command`.
+    """
     commands, configuration = {}, Path(paths["configuration_directory"])
     for host, tasks in grouped((task["host"], task) for task in run["tasks"]).items():
         units = [unit_name(task["job"], task["index"]) for task in tasks]
@@ -257,13 +263,19 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
 
 
 def _last_step(events: str) -> str:
-    """Return the command that prints the time and a task's newest record of steps."""
+    """Return the shell command that prints the host's time and the newest `step` record of `events`.
+
+    `events` is the path of the task's event records.
+    """
     wanted = shlex.quote('"event":"step"')
     return f"date +%s; {bytes_of(events, 'tail')} | grep -aF {wanted} | tail -n 1"
 
 
 def _rate(answer: str) -> float | None:
-    """Return the steps per second of a record, lowered by the time that has passed since."""
+    """Return the steps per second of the record in the output of `_last_step`; None if it is unknown.
+
+    The rate falls while no new record is written.
+    """
     time, _, line = answer.strip().partition("\n")
     now, record = counted(time.strip()), object_in(line)
     steps, seconds, wall = (number(record.get(name)) for name in ("steps", "seconds", "wall"))
@@ -274,13 +286,16 @@ def _rate(answer: str) -> float | None:
 
 
 def _quiet_seconds(heard: str, now: str) -> int:
-    """Return the time since systemd's watchdog heard of a task, in whole seconds; 0 if it never did."""
+    """Return the whole seconds since systemd's watchdog heard from a task; 0 if it never did."""
     then, clock_of_host = counted(heard.lstrip("@")), counted(now)
     return max(clock_of_host - then, 0) if then and clock_of_host else 0
 
 
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
-    """Return the states of these tasks from their host's output. Raises ValueError if systemd skipped one."""
+    """Return {task: its state} from the output of its host's command.
+
+    Raises ValueError if systemd printed nothing about a task.
+    """
     shown, *ends = answer.split(SEPARATOR, 3 * len(tasks))
     parts = zip(*(chain(ends[len(tasks) * part :], repeat("")) for part in range(3)), strict=False)
     blocks = parse_show(shown)

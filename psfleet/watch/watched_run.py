@@ -18,22 +18,23 @@ from psfleet.watch.unit_states import HUNG, Units, unit_states
 from trainer.contract.progress import Progress
 from trainer.contract.settings import TrainingSettings
 
-# What a worker contributes, steps by default. In these modes a global step is made of several gradients.
+# {replication: noun for what a worker contributes}, by default "steps". Here a global step takes several
+# gradients.
 UNITS = {"sync": "gradients", "in_graph": "gradients"}
-# A host that answers does so at least once in this many polls.
+# A host that did not answer in this many polls does not answer.
 POLLS_OF_A_HOST = 3
 
-# The fate of a run whose lead's host is silent: not long enough to decide; clients on other hosts go on; no
-# client goes on; or no host answers, as if the watcher's own network failed.
+# The fate of a run whose lead's host is silent. "unknown": it is not silent for long enough. "goes on":
+# clients on other hosts go on. "over": no client goes on. "unwatched": no host answers; the watcher's own
+# network may fail.
 Fate = Literal["unknown", "goes on", "over", "unwatched"]
 
 
 class WatchedRun:
-    """A run that is watched; `run` is the result of decide_run, times are seconds of a monotonic clock.
+    """A run that is watched; `run` is the result of decide_run. Times are seconds of a monotonic clock.
 
-    The workers that `run` names as `empty` are not in the run when the watch begins.
-
-    `began` is when the run began; set it if that is known better than by the age of the lead's process.
+    The workers in `empty` of `run` are not in the run when the watch begins. `began` is when the run began;
+    set it if that is known better than from the age of the lead's process.
     """
 
     def __init__(self, run: Mapping[str, Any]) -> None:
@@ -56,11 +57,11 @@ class WatchedRun:
         self.now = Snapshot(Progress("starting"), 0.0)
 
     def elapsed(self, at: float) -> float:
-        """Return how long the run has been going on, in seconds."""
+        """Return for how many seconds the run has been going on."""
         return at - self.began if self.began is not None else 0.0
 
     def add_units(self, host: str, answer: str, at: float) -> list[Notice]:
-        """Record a host's output of `unit_commands`, and return notices; invalid output is ignored."""
+        """Record a host's output of `unit_commands`, and return notices. Invalid output is ignored."""
         with suppress(ValueError):
             states = unit_states([task for task in self._tasks if task["host"] == host], answer)
             saves = [note for task, state in states.items() for note in self._saves.update(task, state.saves)]
@@ -83,31 +84,37 @@ class WatchedRun:
         return []
 
     def add_silence(self, at: float, problem: str) -> list[Notice]:
-        """Record that the lead's host did not answer, and why if it is known; return notices."""
+        """Record that the lead's host did not answer, and why ("" if unknown); return notices."""
         notes = [*self._lead_host.record_silence(at, problem), *self.units.report_silent_hosts(at)]
         self.now = replace(self.now, elapsed=self.elapsed(at), away=self.units.away(at))
         return notes
 
     @property
     def waits_in_vain_for(self) -> list[Mapping[str, Any]]:
-        """The tasks for whose end a program's lead waits, if none of them ever ends: all only serve."""
+        """The tasks for whose end a program's lead waits, if all of them only serve and so never end.
+
+        Else [].
+        """
         now = self.now.progress
         awaited = [task for task in self._tasks if task["name"] in now.awaited]
         serve = len(awaited) == len(now.awaited) and now.awaited <= self.units.serving
         return awaited if self._program and now.phase == "ending" and serve else []
 
     def restarts_of(self, task: str) -> int:
-        """Return how often systemd restarted a task, as far as it was seen."""
+        """Return how often systemd has restarted a task, as far as the watcher saw it."""
         return self._restarts.counts.get(task, 0)
 
     @property
     def parameters_lost(self) -> str:
-        """Why no task can go on: systemd gave up a ps of a built-in model; "" if it did not."""
+        """Why no task can go on: systemd gave up a ps of a built-in model. "" if it did not."""
         ps = (str(task["name"]) for task in self._tasks if task["role"] == "ps" and not self._program)
         return self.units.given_up_of(ps)
 
     def fate(self, at: float, ask_seconds: float) -> Fate:
-        """Return the fate of a run whose lead does not answer; `ask_seconds` is the time between polls."""
+        """Return the fate of a run whose lead does not answer.
+
+        `ask_seconds` is the time between two polls.
+        """
         if not self._lead_host.is_lost(at):
             return "unknown"
         answering = self.units.answering(at, POLLS_OF_A_HOST * ask_seconds) - {self._lead_host.host}
@@ -117,7 +124,7 @@ class WatchedRun:
         return "over" if answering else "unwatched"
 
     def add_reading(self, reading: Reading, at: float) -> list[Notice]:
-        """Record a reading, which `now` shows from then on, and return notices."""
+        """Record a reading of the lead, update `now`, and return notices."""
         answers_again = list(self._lead_host.record_answer(at))
         progress = reading.progress
         if self.began is None:

@@ -1,16 +1,19 @@
-"""Wording for people: texts from elsewhere made safe, times and rates in few characters."""
+"""Wording for people: makes texts from elsewhere safe, and writes times and rates in few characters."""
 
 from trainer.contract.progress import printable
 from trainer.host.wording import cut
 
 
 def in_a_line(text: object, most: int = 1000) -> str:
-    """Return a text in one line of at most `most` characters, without characters that steer a terminal."""
+    """Return `text` in one line of at most `most` characters.
+
+    Characters that steer a terminal are escaped.
+    """
     return cut(" ".join(printable(str(text)).split()), most)
 
 
 def rate_of(per_second: float, unit: str = "") -> str:
-    """Return a rate such as "140/s" or, with a unit, "4.2 steps/s"; a slow one per minute."""
+    """Return a rate such as "140/s" or, with a unit, "4.2 steps/s"; a slow rate is per minute."""
     number, per = (per_second * 60, "min") if 0 < per_second < 0.1 else (per_second, "s")
     text = f"{number:.2g}" if number < 9.95 else f"{number:.0f}"
     return f"{text} {unit}/{per}" if unit else f"{text}/{per}"
