@@ -1,7 +1,7 @@
-"""Writes the report of a run: `report.html`, one file that needs no others, and `loss.png`.
+"""Writes the report of a run: `report.html`, one file that needs no other file, and `loss.png`.
 
-It needs only a run's folder and its verdict, as `psfleet.evidence` reads them, and no host; and matplotlib
-and jinja2, which only the controller has. `python -m psfleet.report FOLDER` writes both files.
+It needs a run's folder and its verdict, as `psfleet.evidence` reads them, and no host. It also needs
+matplotlib and jinja2, which only the controller has. `python -m psfleet.report FOLDER` writes both files.
 """
 
 REPORT, LOSS_PICTURE = "report.html", "loss.png"

@@ -12,9 +12,10 @@ _UNREADABLE = (
 
 
 def next_steps(failing: Iterable[Answer], problem: str, most: int = 6) -> tuple[tuple[str, str], ...]:
-    """Return (names of checks, advice), with checks of the same advice together, at most `most` entries.
+    """Return at most `most` pairs (names of checks, advice); checks with the same advice share a pair.
 
-    If a `problem` keeps the whole run from being judged, return the advice about that.
+    If a `problem` keeps the whole run from being judged, return one pair, with the problem in place of the
+    names.
     """
     if problem:
         return ((problem, _UNREADABLE),)

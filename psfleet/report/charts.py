@@ -43,7 +43,10 @@ def loss_chart(
     not_finite: Sequence[float],
     target: float | None,
 ) -> Figure:
-    """Draw the loss over the global step, on a logarithmic scale if the loss falls far."""
+    """Return the chart of the loss over the global step; its scale is logarithmic if the loss falls far.
+
+    `restored` are global steps of restored checkpoints, `not_finite` those of losses that were not finite.
+    """
     figure, axes = _of_curves(curves, more=bool(target or restored or not_finite))
     values = curves.values
     logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
@@ -71,9 +74,9 @@ def loss_chart(
 def evaluation_chart(
     lines: Sequence[Line], goals: Mapping[str, Sequence[float]], ends: Mapping[str, float]
 ) -> Figure:
-    """Draw metrics of evaluations over the global step, one below the other.
+    """Return the charts of metrics of evaluations over the global step, one below the other.
 
-    `goals` are the bounds of a metric in the verdict, `ends` the bound that ends the run.
+    `goals` is {metric: its bounds in the verdict}, `ends` is {metric: the bound that ends the run}.
     """
     figure, every = new_figures(len(lines), _METRIC_HEIGHT)
     for axes, line in zip(every, lines, strict=True):
@@ -93,7 +96,7 @@ def evaluation_chart(
 
 
 def rate_chart(curves: Curves, beginning: str) -> Figure:
-    """Draw each worker's steps per second over its own time since the `beginning`, such as "the barrier"."""
+    """Return the chart of each worker's steps per second over its seconds since `beginning`, in words."""
     figure, axes = _of_curves(curves, more=False)
     axes.set_xlabel(f"seconds since {beginning}")
     axes.set_ylabel("local steps per second")
@@ -103,7 +106,10 @@ def rate_chart(curves: Curves, beginning: str) -> Figure:
 
 
 def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
-    """Draw each worker's share of all gradients, the equal share, and the least that counts as fair."""
+    """Return the chart of each worker's share of all gradients, with the equal and the least fair share.
+
+    `shares` are (worker, share). The least fair share is the part `least` of the equal share.
+    """
     equal = 1 / len(shares)
     few = len(shares) <= MOST_BARS
     across: Any
@@ -129,7 +135,10 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
 
 
 def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
-    """Draw the share of gradients of each staleness: the steps of others before they were applied."""
+    """Return the chart of the gradients' staleness: how many steps of others came before they were applied.
+
+    `buckets` are (staleness, number of gradients).
+    """
     figure, axes = new_figure(_LINE_CHART_HEIGHT)
     total = sum(count for _, count in buckets) or 1
     bars = axes.bar(range(len(buckets)), [count / total for _, count in buckets], color=PALETTE[0], width=0.8)
@@ -144,7 +153,7 @@ def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
 
 
 def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Draw the bytes of variables on each ps."""
+    """Return the chart of the bytes of variables on each ps; `balance` is `ps` of the figures."""
     drawn = list(balance.items())[:MOST_BARS]
     words = [f"{size(held['bytes'])}, {number(held['variables'])} variables" for _, held in drawn]
     figure, axes = _bars([label(name) for name, _ in drawn], [held["bytes"] for _, held in drawn], words)
@@ -156,7 +165,7 @@ def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
-    """Draw each task's processes as bars and its events as marks, over the task's own time."""
+    """Return the chart of each task's processes, as bars, and events, as marks, over the task's own time."""
     figure, axes = new_figure(1.3 + 0.26 * len(lanes))
     for place, lane in enumerate(lanes):
         for begin, end in lane.lives:
@@ -178,7 +187,10 @@ def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
 
 
 def _of_curves(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
-    """Draw a line for each worker, or the band of many; `more` leaves room for more legend entries."""
+    """Return a chart with a line for each worker, or with the band of many workers.
+
+    `more` leaves room for more entries in the legend.
+    """
     figure, axes = new_figure(_LINE_CHART_HEIGHT + 0.2 * math.ceil((len(curves.lines) + 2 * more) / 4))
     if band := curves.band:
         words = f"range of {curves.workers} workers"
@@ -204,7 +216,7 @@ def _bars(names: Sequence[str], values: Sequence[float], words: Sequence[str] = 
 
 
 def _plain(axes: Axes, which: Literal["x", "both"]) -> None:
-    """Write numbers in full, because matplotlib's exponents above the axis are easily overlooked."""
+    """Make the axes show numbers in full: matplotlib's exponents above an axis are easily overlooked."""
     for axis in (axes.xaxis, axes.yaxis)[: 1 if which == "x" else 2]:
         axis.set_major_formatter(_tick)
         axis.set_major_locator(MaxNLocator(6))

@@ -1,4 +1,7 @@
-"""Draws the cluster: hosts with their tasks; of many hosts, those that are alike share a box."""
+"""Computes the map of the cluster: hosts with their tasks.
+
+If there are many, hosts that are alike share a box.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +22,7 @@ MOST_BOXES = 60
 
 @dataclass(frozen=True)
 class TaskBox:
-    """A task in the picture; `kind` is `good`, `bad` or `open`, and `state` describes it in words."""
+    """A task on the map; `kind` is `good`, `bad` or `open`, and `state` describes the task in words."""
 
     name: str
     job: str
@@ -32,7 +35,10 @@ class TaskBox:
 
 @dataclass(frozen=True)
 class HostBox:
-    """A host, or several that are alike: then `name` and `address` span the first to the last."""
+    """A host on the map, or several hosts that are alike.
+
+    Then `name` and `address` go from the first to the last.
+    """
 
     name: str
     address: str
@@ -71,7 +77,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
 
 
 def state_of(run: Run, name: str) -> tuple[str, str]:
-    """Return the `kind` and the `state` of a task's box, by its records and its ending."""
+    """Return (`kind`, `state`) of a task's box, by the task's records and its ending."""
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
     if ending is None and run.is_lost(name) and not records.ending:

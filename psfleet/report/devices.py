@@ -1,4 +1,4 @@
-"""Shows on which devices the variables and operations of a run were, from the reports of all its tasks.
+"""Shows on which devices the variables and operations of a run were, from the device reports of its tasks.
 
 `python -m psfleet.report.devices FOLDER` prints it, without TensorFlow and Ansible.
 """
@@ -21,7 +21,7 @@ from trainer.contract.task_names import split_name
 Report = dict[str, Any]
 
 _WIDTH = 118
-# The most bytes of one task's report, and of all together; a variable takes about a hundred bytes.
+# The most bytes of one task's report, and of all reports together; a variable takes about a hundred bytes.
 MOST_OF_A_TASK, MOST_OF_A_RUN = 16_000_000, 64_000_000
 
 
@@ -36,7 +36,7 @@ def render(folder: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the text about a run's folder."""
+    """Print the text about a run's folder; return 0."""
     parser = argparse.ArgumentParser(
         prog="python -m psfleet.report.devices",
         description="Show on which device each variable and each kind of operation of a run was.",
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _variable_lines(reports: Sequence[Report]) -> list[str]:
-    """Return the lines with the variables of each device, and with tasks where they disagree."""
+    """Return the lines with the variables of each device. Where tasks disagree, the lines name the tasks."""
     seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for entry in reports:
         for name, device in entry["variables"].items():
@@ -61,7 +61,7 @@ def _variable_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _with_slots(names: Sequence[str]) -> list[str]:
-    """Return the names in order, with optimizer slots beside their variable: "offset (+ Adam, Adam_1)"."""
+    """Return the names sorted, with a variable's optimizer slots in brackets: "offset (+ Adam, Adam_1)"."""
     slots: dict[str, list[str]] = {}
     for name in sorted(names):
         variable, _, slot = name.rpartition("/")
@@ -73,7 +73,10 @@ def _with_slots(names: Sequence[str]) -> list[str]:
 
 
 def _operation_lines(reports: Sequence[Report]) -> list[str]:
-    """Return the lines with the operations of each device; tasks that differ only by index share them."""
+    """Return the lines with the operations of each device.
+
+    Tasks that differ only in their index share lines.
+    """
     alike: dict[str, list[Report]] = defaultdict(list)
     for entry in reports:
         own = "/job:{}/replica:0/task:{}/".format(*split_name(entry["task"]))
@@ -90,7 +93,7 @@ def _operation_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _groups(groups: Mapping[str, int]) -> str:
-    """Return the model's own operations by name, then the known groups with their counts."""
+    """Return the operations on a device in words: the model's own by name, then known groups with counts."""
     own = {name: f" x {count}" if count > 1 else "" for name, count in groups.items() if name not in GROUPS}
     model = ", ".join(f"{name}{times}" for name, times in own.items())
     known = [f"{group} {groups[group]}" for group in GROUPS if group in groups]
@@ -108,7 +111,10 @@ def _table(rows: Mapping[str, str]) -> list[str]:
 
 
 def _short(device: str) -> str:
-    """Return "ps0 CPU:0" for "/job:ps/replica:0/task:0/device:CPU:0", and any other text unchanged."""
+    """Return "ps0 CPU:0" for "/job:ps/replica:0/task:0/device:CPU:0".
+
+    Any other text is returned unchanged.
+    """
     match = re.fullmatch(r"/job:(\w+)/replica:0/task:(\d+)(?:/device:(\w+:\d+))?", device)
     return f"{match[1]}{match[2]} {match[3] or ''}".strip() if match else device
 
@@ -120,7 +126,7 @@ def _names(tasks: Sequence[str]) -> str:
 
 
 def _read(folder: Path) -> tuple[list[Report], list[str]]:
-    """Return the reports in the order of their tasks, and a complaint about each unreadable one."""
+    """Return (reports in the order of their tasks, a complaint about each report that cannot be read)."""
     reports, complaints, left = [], [], MOST_OF_A_RUN
     for path in sorted(folder.glob("*.json"), key=lambda path: split_name(path.stem)):
         try:
@@ -132,7 +138,10 @@ def _read(folder: Path) -> tuple[list[Report], list[str]]:
 
 
 def _checked(content: object) -> Report:
-    """Return the report with printable texts. Raises ValueError if it is invalid, since a host sent it."""
+    """Return a report whose texts are printable.
+
+    Raises ValueError if it is invalid, because a host sent it.
+    """
     if not isinstance(content, dict):
         raise ValueError("expected an object")
     variables, operations = content.get("variables"), content.get("operations")

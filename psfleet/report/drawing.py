@@ -1,4 +1,4 @@
-"""Turns a matplotlib figure into a picture in a page, or a PNG, with the same bytes for the same run."""
+"""Turns a matplotlib figure into a picture for a page, or into a PNG. The same run gives the same bytes."""
 
 import io
 import logging
@@ -25,7 +25,7 @@ INK, SOFT, GRID = "#1a1a1a", "#5a5a5a", "#dddddd"
 # Okabe and Ito's palette, which colour-blind people can distinguish, too; its yellow is too pale on white.
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#1a1a1a")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1)))
-# In inches: a picture is drawn for a narrow column and scales with the page, so that phones can show it.
+# In inches. A picture is drawn for a narrow column and scales with the page, so that phones can show it.
 WIDTH = 5.6
 _SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
@@ -56,7 +56,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the report's own style, whatever the user's matplotlibrc says."""
+    """Apply the report's own style to what is drawn in the block, whatever the user's matplotlibrc says."""
     with mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -65,25 +65,28 @@ def style() -> Iterator[None]:
 
 
 def new_figure(height: float) -> tuple[Figure, Axes]:
-    """Return an empty figure of this height in inches, and its axes; use it only within `style`."""
+    """Return an empty figure of `height` inches, and its axes. Call it only within `style`."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.add_subplot()
 
 
 def new_figures(number: int, height: float) -> tuple[Figure, Sequence[Axes]]:
-    """Return an empty figure, and so many axes of this height in inches, one below the other."""
+    """Return an empty figure, and `number` axes of `height` inches each, one below the other."""
     figure = Figure(figsize=(WIDTH, 0.4 + height * number), layout="constrained")
     every = figure.subplots(number, sharex=True, squeeze=False)
     return figure, [row[0] for row in every]
 
 
 def label(text: str) -> str:
-    """Return a name in a form that fits a picture."""
+    """Return a name as one printable line, short enough for a picture."""
     return shortened(printable(text), 28)
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:
-    """Return the figure as an `<svg>` element; `name` keeps its ids apart from those of other figures."""
+    """Return the figure as an `<svg>` element.
+
+    A unique `name` keeps its ids apart from other figures' ids.
+    """
     written = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))

@@ -9,7 +9,7 @@ from trainer.host.wording import readable
 
 
 def model_card(exported: Exported, verdict: str, name: str, checkpoint: str) -> str:
-    """Return the README.md of an export of this name, with the verdict on its run, and its checkpoint."""
+    """Return the README.md of an export; `name` is the model's, `verdict` is the verdict on its run."""
     return "\n".join(_lines(exported, verdict, name, checkpoint)) + "\n"
 
 
@@ -69,7 +69,7 @@ def _lines(exported: Exported, verdict: str, model: str, checkpoint: str) -> Ite
 
 
 def _example(tensor: Mapping[str, Any]) -> str:
-    """Return the shape of a request with one example."""
+    """Return the shape of a request with one example, as text."""
     return str([1 if size is None else size for size in tensor["shape"] or []])
 
 

@@ -29,7 +29,7 @@ _KINDS = {
 def write_report(run: Run, verdict: Verdict) -> Path:
     """Write report.html, and loss.png if there are losses, into the run's folder; return the page's path.
 
-    The same run and verdict give the same bytes. Raises OSError if they cannot be written.
+    The same run and verdict give the same bytes. Raises OSError if a file cannot be written.
     """
     page = render(run, verdict)
     write_loss_picture(run, verdict)

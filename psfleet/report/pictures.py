@@ -24,7 +24,10 @@ _CLOCKS = "Clocks of two hosts are never compared."
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart in the page; `caption` says how to read it, or `missing` why there is none."""
+    """A chart of the page; `caption` says how to read it.
+
+    Without a chart, `missing` says why there is none.
+    """
 
     name: str
     title: str
@@ -34,7 +37,7 @@ class Picture:
 
 
 def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
-    """Return the charts of the page in their order."""
+    """Return the charts of the page, in order, except the timeline."""
     named = series.notable_workers(run, verdict.figures)
     return (
         _loss(run, verdict, series.loss_curves(run, named)),
@@ -47,7 +50,7 @@ def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
 
 
 def timeline_picture(run: Run, verdict: Verdict) -> Picture:
-    """Return the chart with the tasks' courses."""
+    """Return the timeline: the chart with what each task did, and when."""
     lanes, others = timeline.lanes(run, series.notable_workers(run, verdict.figures))
     caption = (
         "A bar is a process, from its first record to its last; a thin line is a time in which a process was"
@@ -64,7 +67,7 @@ def timeline_picture(run: Run, verdict: Verdict) -> Picture:
 
 
 def write_loss_picture(run: Run, verdict: Verdict) -> None:
-    """Write loss.png into the run's folder; without losses, remove an existing one.
+    """Write loss.png into the run's folder; if there are no losses, remove an existing loss.png.
 
     Raises OSError.
     """
@@ -100,7 +103,7 @@ def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
 
 
 def _evaluations(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
-    """Return the picture of the evaluations of a run that had them."""
+    """Return the picture of the evaluations during a run, as a tuple; () for a run that was to have none."""
     lines, condition = series.evaluations(run), condition_in(run.training)
     if not (lines or run.training.get("evaluate_every_steps")):
         return ()

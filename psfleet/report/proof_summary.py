@@ -27,7 +27,7 @@ class ProofRun:
 
 
 def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, Kind]]:
-    """Yield each line and its kind."""
+    """Yield (line, its kind) for each line of the summary."""
     workers, ps = len(plan.tasks_of("worker")), len(plan.tasks_of("ps"))
     done = [run for run in runs if run.proven]
     width = max(len(IN_WORDS[run.replication]) for run in runs)
@@ -54,7 +54,7 @@ def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, 
 
 
 def _reasons(run: ProofRun) -> Iterator[str]:
-    """Yield why the run is not proven: contradictions, or else what is unknown."""
+    """Yield why the run is not proven: the contradictions; if there are none, what is unknown."""
     if not run.verdict:
         yield "it was not judged"
         return

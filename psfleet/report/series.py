@@ -1,4 +1,4 @@
-"""Computes what the charts draw, as plain numbers, from a run's records and the verdict's figures."""
+"""Computes the numbers that the charts draw, from a run's records and the verdict's figures."""
 
 import math
 from collections import defaultdict
@@ -25,9 +25,9 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One worker's curve: points (x, y) in the worker's own order. A point of nan breaks the line.
+    """One worker's curve: points (x, y) in order. A point of nan breaks the line.
 
-    `place` is its index among the lines, which decides its colour.
+    `place` is the index of the line among all lines; it decides the colour.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """All workers together: for each x the lowest, the median and the highest of their means there."""
+    """All workers together: for each x, the lowest, median and highest of the workers' mean values there."""
 
     x: Sequence[float]
     low: Sequence[float]
@@ -47,7 +47,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Curves:
-    """A line for each worker, or for many workers their band and lines of the `named` ones."""
+    """A line for each worker; for many workers, their `band`, and lines only for a few named workers."""
 
     lines: Sequence[Line]
     band: Band | None = None
@@ -55,13 +55,13 @@ class Curves:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Every finite y."""
+        """Every finite y, of lines and band."""
         lines = [y for line in self.lines for _, y in line.points if math.isfinite(y)]
         return (*lines, *((*self.band.low, *self.band.high) if self.band else ()))
 
 
 def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a few workers that deserve lines of their own: stragglers, failed and restarted ones."""
+    """Return the names of a few workers that deserve own lines: stragglers, failed, restarted workers."""
     stragglers = [str(name) for name in figures.get("stragglers") or ()]
     failed = [worker.name for worker in run.with_lost if worker.ending and worker.ending.event == "failed"]
     again = sorted(
@@ -72,18 +72,18 @@ def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def loss_curves(run: Run, named: Sequence[str]) -> Curves:
-    """Return each worker's mean loss per window over the global step after the window.
+    """Return the curves of the workers' mean loss per window, over the global step after the window.
 
-    A line breaks where the global step went back or a session broke. Losses that are not finite are left out
-    (`losses_not_finite` has them).
+    A line breaks where the global step went back or a session broke. Losses that are not finite are left out;
+    `losses_not_finite` returns them.
     """
     return _curves([Line(worker.name, _loss_points(worker)) for worker in run.with_lost], named)
 
 
 def evaluations(run: Run) -> dict[str, Line]:
-    """Return metric -> its values over the global step of each evaluation; {} without one during the run.
+    """Return {metric: line of its values over the global step}; {} if there was at most one evaluation.
 
-    A line breaks where the run went on from an earlier step. Metrics that are always the same are left out.
+    A line breaks where the run went on from an earlier step. Metrics that never change are left out.
     """
     found = run.evaluator.of("evaluated")
     points: dict[str, list[Point]] = defaultdict(list)
@@ -100,12 +100,12 @@ def evaluations(run: Run) -> dict[str, Line]:
 
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:
-    """Return the steps per second of each window over the worker's own seconds, constant within a window."""
+    """Return the curves of the workers' steps per second, over each worker's own seconds, by windows."""
     return _curves([Line(worker.name, _rate_points(worker)) for worker in run.with_lost], named)
 
 
 def losses_not_finite(run: Run) -> tuple[int, ...]:
-    """Return the global steps of the windows whose loss was not finite."""
+    """Return the sorted global steps of the windows whose loss was not finite."""
     losses = [(window.after, loss) for window in run.windows for loss in (window.loss, window.loss_mean)]
     steps = {step for step, loss in losses if loss is not None and not math.isfinite(loss)}
     return tuple(sorted(step for step in steps if _drawable(step)))
@@ -118,7 +118,7 @@ def restored_steps(run: Run) -> list[int]:
 
 
 def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return each worker's share of all contributions; [] if there are none."""
+    """Return (worker, its share of all contributions) for each worker; [] if nobody contributed."""
     worker_shares = [(name, worker["share"]) for name, worker in figures["workers"].items()]
     return worker_shares if any(share for _, share in worker_shares) else []
 
@@ -171,7 +171,7 @@ def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
 
 
 def _smoothed(line: Line) -> Line:
-    """Return the line with at most about _MOST_POINTS points, each the mean of a group."""
+    """Return the line with at most about _MOST_POINTS points; each is the mean of a group of points."""
     group = math.ceil(len(line.points) / _MOST_POINTS)
     if group == 1:
         return line
@@ -187,7 +187,7 @@ def _smoothed(line: Line) -> Line:
 
 
 def _band(lines: Iterable[Line]) -> Band:
-    """Return the band: in each of equal parts of x, the median and range of the workers' means."""
+    """Return the band of the lines: in each of equal parts of x, the range and median of the lines' means."""
     finite = [[point for point in line.points if math.isfinite(point[1])] for line in lines]
     every = [x for points in finite for x, _ in points]
     first, last = min(every), max(every)

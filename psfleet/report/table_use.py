@@ -1,4 +1,4 @@
-"""Computes the report's section on a model's tables: which rows were needed, and what each ps held."""
+"""Computes the report's section on a model's tables: which rows were needed, and which rows each ps had."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,12 +16,12 @@ PS_COLUMNS = ("ps", "rows", "bytes of tables", "other bytes", "of the rows that 
 
 
 def tables_in_use(figures: Mapping[str, Any]) -> Rows:
-    """Return a row for each table: what sampled batches of one worker needed of it."""
+    """Return a row of text cells for each table: what sampled batches of one worker needed."""
     return tuple(_row(name, of) for name, of in figures["tables"].items())
 
 
 def tables_by_ps(figures: Mapping[str, Any]) -> Rows:
-    """Return a row for each ps that held rows; () for a model without tables."""
+    """Return a row of text cells for each ps with rows of tables; () for a model without tables."""
     uses: Mapping[str, Mapping[str, Any]] = figures["tables"]
     travelled = {name: sum(of["of_ps"].get(name, 0) for of in uses.values()) for name in figures["ps"]}
     total = sum(travelled.values())

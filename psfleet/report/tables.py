@@ -1,4 +1,4 @@
-"""Computes the report's tables: each worker's figures, settings, versions, the ends of logs."""
+"""Computes the report's tables: each worker's figures, settings, versions, and the ends of logs."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class LogEnd:
-    """The last lines of a task's log; `missing` is the reason if there are none."""
+    """The last lines of a task's log; without lines, `missing` says why."""
 
     task: str
     lines: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class LogEnd:
 
 
 def key_figures(verdict: Verdict) -> Pairs:
-    """Return the figures that the terminal shows, too; () for a run without steps."""
+    """Return (name, value) of the figures that the terminal shows, too; () for a run without steps."""
     if not verdict.figures["global_steps"]:
         return ()
     lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
@@ -53,7 +53,7 @@ def key_figures(verdict: Verdict) -> Pairs:
 
 
 def refused_connections(run: Run) -> Pairs:
-    """Return a key figure with the connections that the hosts' fences refused; () if there were none."""
+    """Return one (name, value) with the connections that the hosts' fences refused; () if there were none."""
     refused = [
         f"{counted(ending.refused, 'connection')} to {name}"
         for name, ending in run.endings.items()
@@ -65,9 +65,9 @@ def refused_connections(run: Run) -> Pairs:
 def worker_table(
     figures: Mapping[str, Any], named: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the header and the rows of the workers' table, with columns that have any value.
+    """Return (header, rows) of the workers' table. A column without any value is left out.
 
-    In a long table the `named` workers come first.
+    In a long table, the workers in `named` come first.
     """
     workers: Mapping[str, Mapping[str, Any]] = figures["workers"]
     empty = {"restarts": (None, 0)}
@@ -85,7 +85,10 @@ def worker_table(
 
 
 def versions(run: Run) -> Pairs:
-    """Return plan, releases, versions of TensorFlow and Python, and times by the chief's clock."""
+    """Return (name, value) of the plan, releases, versions of TensorFlow and Python, and times.
+
+    The times are by the clock of the chief's host.
+    """
     pairs = [("run", run.run_id)]
     if run.plan is not None:
         pairs += [("cluster", run.plan.cluster_name), ("plan", run.plan.hash)]
@@ -106,14 +109,14 @@ def versions(run: Run) -> Pairs:
 
 
 def training_settings(run: Run) -> Pairs:
-    """Return the settings of the run, or for a program its arguments and the like."""
+    """Return (name, value) of the settings of the run; for a program, of its arguments and the like."""
     wanted = run.training if run.program is None else run.program
     hidden = {"name", "file", "release"} if run.program is not None else set()
     return as_pairs({name: value for name, value in wanted.items() if name not in hidden})
 
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
-    """Return the ends of the most useful logs: of failed tasks, and of the lead."""
+    """Return the ends of the most useful logs: the logs of failed tasks, then of the lead."""
     failed = [task.name for task in run.expected if state_of(run, task.name)[0] == "bad"]
     lead = [run.chief.name] if run.expected else []
     names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
@@ -136,7 +139,10 @@ def _log_end(folder: Path, task: str) -> LogEnd:
 
 
 def _shared(values: Iterable[tuple[str, str]]) -> str:
-    """Return the value that all tasks have, or each value with its tasks."""
+    """Return the value that all tasks have; if they differ, each value with its tasks.
+
+    `values` are (task, value).
+    """
     tasks_of = grouped((value or "not told", task) for task, value in values)
     if len(tasks_of) < 2:
         return next(iter(tasks_of), "unknown: there are no records")
@@ -144,7 +150,7 @@ def _shared(values: Iterable[tuple[str, str]]) -> str:
 
 
 def as_pairs(values: Mapping[str, object]) -> Pairs:
-    """Return names and values as texts of bounded length."""
+    """Return (name, value) of each value, as texts of limited length."""
     in_words = {
         name: value if isinstance(value, str) else json.dumps(value, default=str)
         for name, value in values.items()

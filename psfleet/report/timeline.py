@@ -1,4 +1,4 @@
-"""Orders the events of all tasks, and computes each task's course for the picture."""
+"""Puts the events of all tasks in one order, and computes what the picture shows of each task."""
 
 import heapq
 import math
@@ -38,7 +38,7 @@ _ORDER = (
     "finished",
 )
 GRAVE = {"failed", "recovering", "checkpoint_failed", "checkpoint_damaged", "checkpoint_copy_failed"}
-# Events that are combined if many follow one another: the text for one, and for many.
+# {event that is combined if several follow one another: (text before one, text before several)}
 _COUNTED = {
     "checkpointed": ("wrote the checkpoint ", "wrote {} checkpoints, the last: "),
     "evaluated": ("evaluated: ", "evaluated {} times, at last: "),
@@ -52,8 +52,9 @@ _COUNTED = {
 class Happening:
     """One event of a task; `step` is the global step then, `seconds` the task's own time (clocks.py).
 
-    `exact` says that the record itself has the step. Otherwise it is the last one that the task reached or,
-    for a ps, which has no steps, about the one that the chief reached after as many seconds.
+    `exact` says whether the record itself has the step. If not, `step` is the last step that the task
+    reached. A ps has no steps; its `step` is about the step that the chief had reached after as many seconds.
+    None is unknown.
     """
 
     task: str
@@ -66,7 +67,7 @@ class Happening:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the timeline's table: one event, or several of one kind that follow each other."""
+    """A row of the timeline's table: one event, or several events of one kind that follow each other."""
 
     tasks: str
     steps: str
@@ -76,15 +77,16 @@ class Row:
 
     @property
     def grave(self) -> bool:
-        """Whether something went wrong here."""
+        """Whether the events of this row mean that something went wrong."""
         return self.event in GRAVE
 
 
 @dataclass(frozen=True)
 class Lane:
-    """A task's course: the span of each of its processes, and its marks, in the task's own seconds.
+    """What the picture shows of a task, in the task's own seconds.
 
-    `lost` are the times between the last record of a process without an ending and the next process.
+    `lives` are the (begin, end) of its processes, `marks` are (event, time). `lost` are the (begin, end) of
+    times between the last record of a process without an ending and the next process.
     """
 
     name: str
@@ -94,7 +96,7 @@ class Lane:
 
 
 def tasks_with_records(run: Run) -> tuple[TaskRecords, ...]:
-    """Return the run's tasks with records, then others of the folder, then the evaluator."""
+    """Return the run's tasks with records, then other tasks in the folder, then the evaluator."""
     expected = {task.name for task in run.all_tasks}
     others = [task for name, task in sorted(run.tasks.items()) if name not in expected]
     return tuple(task for task in (*run.all_tasks, *others, run.evaluator) if task.records)
@@ -103,10 +105,10 @@ def tasks_with_records(run: Run) -> tuple[TaskRecords, ...]:
 def happenings(run: Run) -> tuple[Happening, ...]:
     """Return the events of all tasks in one order: by global step, and within a task as recorded.
 
-    After a restored checkpoint the global step is lower than before; later events stay after it.
+    After a restored checkpoint, the global step is lower than before; the events after it still come later.
     """
     timed = own_seconds(run.chief)
-    # (the chief's seconds since its start, the global step that it had reached).
+    # (seconds since the chief's start, global step that the chief had reached then)
     course = [
         (seconds - timed[0][1], record.integer("global_step_after"))
         for record, seconds in timed
@@ -128,11 +130,11 @@ def happenings(run: Run) -> tuple[Happening, ...]:
 def _placed(
     own: Sequence[Happening], restores: Sequence[tuple[int, float]], highest: float
 ) -> list[tuple[float, Happening]]:
-    """Return a task's events, each with the global step that orders it: the highest so far.
+    """Return (global step that orders the event, event) for a task's events; the step is the highest so far.
 
-    A task that passes the barrier at a lower step than before continues from a checkpoint that the chief
-    restored. Its event then comes after that one of `restores`, which are (global step, position) of the
-    chief's events.
+    A task that passes the barrier at a lower step than before goes on from a checkpoint that the chief
+    restored. So this event is placed after that restore. `restores` are (global step, position) of the
+    chief's restores.
     """
     placed: list[tuple[float, Happening]] = []
     for happening in own:
@@ -145,14 +147,17 @@ def _placed(
 
 
 def _sort_key(placed: tuple[float, Happening]) -> tuple[float, int, bool]:
-    """Return the key that orders events; exact steps come first, since a ps ends after workers."""
+    """Return the key that sorts placed events.
+
+    Exact steps come first, because a ps ends after the workers.
+    """
     highest, happening = placed
     order = _ORDER.index(happening.event) if happening.event in _ORDER else len(_ORDER)
     return highest, order, not happening.exact
 
 
 def rows(run: Run) -> tuple[Row, ...]:
-    """Return the timeline with rows of one kind combined: equal events of tasks, many checkpoints."""
+    """Return the rows of the timeline's table, with equal events of tasks, and many checkpoints, combined."""
 
     def kind(happening: Happening) -> tuple[str, str]:
         alike = happening.task if happening.event in _COUNTED else happening.text
@@ -162,9 +167,9 @@ def rows(run: Run) -> tuple[Row, ...]:
 
 
 def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
-    """Return the lanes to draw, and the number of tasks without one; of many, notable tasks get lanes.
+    """Return (lanes to draw, number of tasks without a lane). Of many tasks, only notable ones get a lane.
 
-    The evaluator gets none, because its time is unrelated to that of the run.
+    The evaluator gets none, because its time is unrelated to the time of the run.
     """
     recorded = [task for task in tasks_with_records(run) if task is not run.evaluator]
     kept = [task.name for task in recorded]
@@ -210,7 +215,10 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
 
 
 def _with_price(happenings: Iterable[Happening], restores: Iterable[Restore]) -> Iterator[Happening]:
-    """Yield the chief's events; those that set the variables also say how many steps were lost."""
+    """Yield the chief's events.
+
+    The text of events that set the variables also says how many steps were lost.
+    """
     lost = (restore.steps_lost for restore in restores)
     for happening in happenings:
         steps = next(lost, 0) if happening.event in {"restored", "initialised"} else 0

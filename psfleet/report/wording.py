@@ -14,7 +14,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def number(value: object) -> str:
-    """Return a number such as 12,345 or 0.0123, or "-" for anything else."""
+    """Return a number as text, such as "12,345" or "0.0123"; "-" if `value` is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "-"
     if isinstance(value, int):
@@ -27,7 +27,7 @@ def number(value: object) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time such as 0.4 s, 75 s or 2 h 5 min."""
+    """Return a time as text, such as "0.4 s", "75 s" or "2 h 5 min"; "-" if it is not finite."""
     if not math.isfinite(value):
         return "-"
     if abs(value) < 100:
@@ -40,7 +40,7 @@ def seconds(value: float) -> str:
 
 
 def span(names: Sequence[str], most: int = 3) -> str:
-    """Return a few names joined; of more than `most`, the first, the last and their number."""
+    """Return the names joined by ", "; of more than `most`, the first, the last and the number of names."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{names[0]} … {names[-1]} ({len(names)})"
@@ -52,7 +52,7 @@ def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
 
 
 def counted_rows(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], int]:
-    """Return at most `most` rows, from the beginning and the end, and the number left out between."""
+    """Return (at most `most` rows, number of rows left out): rows from the beginning and from the end."""
     if len(rows) <= most:
         return rows, 0
     half = most // 2
