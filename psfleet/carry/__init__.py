@@ -1,1 +1,1 @@
-"""Transfers files to hosts and back: wheels and their locks, archives, the files of a run."""
+"""Carries files to hosts and back: wheels and their locks, archives, the files of a run."""

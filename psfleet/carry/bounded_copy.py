@@ -1,9 +1,12 @@
 """Writes a command's output to a file, up to a limit, so that no host can fill the disk or the memory.
 
-This runs as a process of its own, which Ansible's connection starts in place of ssh: `python bounded_copy.py
-FILE LIMIT MARKER COMMAND...`. The file begins behind the line that ends with the marker, because a login
-shell may print before it runs a command, and after. It prints the reason if it stopped the command; otherwise
-its exit status is the command's.
+It is a process of its own that Ansible's connection starts in place of ssh:
+
+    python bounded_copy.py FILE LIMIT MARKER COMMAND...
+
+A login shell may print something before it runs a command, and after it. So the file begins after the line
+that ends with the marker. If this process stopped the command, it prints the reason; else its exit status is
+the command's.
 """
 
 import os
@@ -22,7 +25,7 @@ LEAST_BYTES, PATIENCE_SECONDS = 1_000_000, 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command, kill it if it has not ended, and return its exit status."""
+    """Run the command, kill it if it has not ended, and return its exit status; 0 if it was stopped."""
     target, limit, marker, *command = arguments
     with (
         open(target, "wb") as file,  # noqa: PTH123 - without pathlib it starts sooner
@@ -54,10 +57,10 @@ def copy_bounded(
     begin: bytes = b"",
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> str:
-    """Copy what comes from `source` after `begin` to the file, at most `limit` bytes.
+    """Copy at most `limit` bytes that come from `source` after `begin` to the file.
 
-    Return "" if the source ended with them or MOST_AFTER bytes later, otherwise the reason why the copy
-    stopped: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within
+    Return "" if the source ended with them, or at most MOST_AFTER bytes later. Else return the reason why the
+    copy stopped: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within
     `patience_seconds`.
     """
     came = goal = 0

@@ -1,7 +1,7 @@
-"""The SSH certificates by which a cluster's hosts and users authenticate each other.
+"""The SSH certificates with which a cluster's hosts and users authenticate to each other.
 
 Two keys on the controller, the authorities, sign them (OpenSSH's PROTOCOL.certkeys). Signed certificates are
-stored beside the keys and used again while their content is still right.
+stored beside the keys, and used again as long as their content is right.
 """
 
 import base64
@@ -35,7 +35,10 @@ _MOST_ADDRESSES = 8
 
 @dataclass(frozen=True)
 class Wanted:
-    """The content of a certificate: key, identity, names, days of validity, source addresses (none: any)."""
+    """The wanted content of a certificate: key, identity, names, validity in days, source addresses.
+
+    Without source addresses, the certificate is valid from any address.
+    """
 
     public_key: str
     identity: str
@@ -45,9 +48,10 @@ class Wanted:
 
 
 def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses that a host logs in from: its plan's or, for a name, the reported ones.
+    """Return the addresses from which a host logs in.
 
-    Raises ValueError if the host reported no address or an invalid one.
+    That is `name`, its address in the plan; if `name` is a host name, it is the `reported` addresses. Raises
+    ValueError if the host reported no address, or an invalid one.
     """
     with suppress(ValueError):
         return (str(ipaddress.ip_address(name.strip("[]"))),)
@@ -65,9 +69,10 @@ def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str
 
 
 def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey | None:
-    """Return the key that signs certificates of a kind; create it with `make` if it is missing, else None.
+    """Return the key that signs certificates of a kind; None if it does not exist and `make` is false.
 
-    Raises OSError, and ValueError if others can read the file or if it holds no usable key.
+    With `make`, a missing key is created. Raises OSError, and ValueError if others can read the file or if it
+    contains no usable key.
     """
     file = directory / f"{kind}_ca"
     if not file.exists():
@@ -94,7 +99,7 @@ def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey |
 
 
 def public_text(key: Ed25519PrivateKey) -> str:
-    """Return the public half of an authority's key in OpenSSH's format."""
+    """Return the public half of an authority's key, in OpenSSH's format."""
     return key.public_key().public_bytes(*_OPENSSH).decode()
 
 
@@ -109,15 +114,16 @@ def fingerprint(public_key: str) -> str:
 
 
 def own_authorities(directory: Path) -> Path:
-    """Return the file with the fingerprints of all user authorities that hosts may have from this controller.
+    """Return the path of the file with the fingerprints of all user authorities of this controller.
 
-    It lies beside their directory, because users remove that directory to get new authorities.
+    It lists earlier authorities, too, and lies beside the authorities' directory, because users remove that
+    directory to get new authorities.
     """
     return directory.with_name(f"{directory.name}.own")
 
 
 def remember_own(directory: Path, key: Ed25519PrivateKey) -> None:
-    """Add an authority to those that hosts may have from this controller. Raises OSError."""
+    """Add the fingerprint of an authority to the file `own_authorities`. Raises OSError."""
     file, own = own_authorities(directory), fingerprint(public_text(key))
     if not file.exists() or own not in file.read_text(encoding="utf-8").split():
         with file.open("a", encoding="utf-8") as stream:
@@ -125,7 +131,7 @@ def remember_own(directory: Path, key: Ed25519PrivateKey) -> None:
 
 
 def foreign_authority(directory: Path, public_key: str) -> str:
-    """Return the fingerprint of a host's user authority if it is not from this controller, else "".
+    """Return the fingerprint of a host's user authority if it is not this controller's; else "".
 
     Raises OSError and ValueError.
     """
@@ -137,10 +143,10 @@ def foreign_authority(directory: Path, public_key: str) -> str:
 
 
 def is_behind(directory: Path, host: str, reported: str) -> bool:
-    """Return whether a host has a newer login certificate than the one stored here.
+    """Return whether a host has a newer login certificate than the one that is stored here.
 
-    Then a copy of this directory has signed it since, and this directory lacks what the copy signed and
-    revoked.
+    If so, a copy of this directory has signed the newer one, and this directory does not know what the copy
+    signed and revoked.
     """
     file = directory / "signed" / host / "user-cert.pub"
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
@@ -185,9 +191,9 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
 def stored_or_signed(
     file: Path, key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float
 ) -> tuple[str, bool]:
-    """Return a certificate, and whether it is new and to be stored in `file`.
+    """Return (certificate, whether it is new and must be stored in `file`).
 
-    The stored certificate stays if its content is the same and a third of its days is left. Raises
+    The stored certificate stays if its content is the same and a third of its days are left. Raises
     ValueError.
     """
     fresh = signed(key, kind, wanted, now)
@@ -201,10 +207,11 @@ def stored_or_signed(
 
 
 def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
-    """Return the revocation list, which sshd and ssh read, and whether it is new.
+    """Return (revocation list for sshd and ssh, whether it is new).
 
-    It lists every certificate that was stored below `directory` for hosts other than these, now or earlier;
-    certificates signed after such a host came back are valid. `make` permits writing it. Raises OSError.
+    It lists every certificate that was ever stored below `directory` for a host that is not in `hosts`. If
+    such a host comes back, certificates that are signed after that are valid. The list is written only with
+    `make`. Raises OSError.
     """
     signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
     left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]
@@ -222,7 +229,7 @@ def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> t
 
 
 def _content(certificate: ssh.SSHCertificate) -> tuple[object, ...]:
-    """Return the whole content of a certificate except its validity."""
+    """Return the whole content of a certificate, except its validity."""
     return (
         certificate.type,
         certificate.public_key().public_bytes(*_OPENSSH),

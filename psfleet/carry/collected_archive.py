@@ -13,7 +13,7 @@ from psfleet.carry.collected_files import Places
 from psfleet.carry.earlier_files import CHECKPOINT_STATE, MOST_OF_A_STATE
 from psfleet.carry.untrusted_archive import BYTES_OF_HEADERS, PIECE, ArchiveError, Content, members
 
-# `host_runs` packs at most this many.
+# `host_runs` packs at most this many members.
 MOST_MEMBERS = 10_000
 # The most texts from a host that are shown, and the most characters of each.
 MOST_SHOWN = 21
@@ -29,10 +29,12 @@ def most_packed(most_bytes: int) -> int:
 
 
 def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], list[str]]:
-    """Write the archive's files to their places; return their names, and the reasons why others were refused.
+    """Write the archive's files to their places.
 
-    Reads members of at most `most_bytes` in total. Of a damaged archive, the files before the damage count.
-    Raises OSError if the run's folder cannot be written.
+    Return (names of the files, reasons why others were refused).
+
+    Members of at most `most_bytes` in total are read. If the archive is damaged, the files before the damage
+    count. Raises OSError if the run's folder cannot be written.
     """
     names: list[str] = []
     refused: list[str] = []
@@ -48,7 +50,8 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
     places_of: dict[str, Path] = {}
     with (
         archive.open("rb") as file,
-        # Someone may be judging an earlier file right now, so a new one takes its place when it is complete.
+        # Someone may be judging an earlier file right now, so a new file replaces it only when it is
+        # complete.
         tempfile.TemporaryDirectory(prefix=".", dir=places.folder) as directory,
     ):
         for number, (member, content) in enumerate(members(file, MOST_MEMBERS)):
@@ -77,10 +80,10 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
 
 
 def _refusal(member: tarfile.TarInfo, places: Places, earlier: Container[str]) -> str:
-    """Return why a member of the archive is refused, "" if it is not.
+    """Return why a member of the archive is refused; "" if it is not.
 
-    No link leads to anything but an `earlier` file of the archive, and none is copied instead: a host could
-    fill the disk with few bytes.
+    A link may only lead to an `earlier` file of the archive, and the file is not copied instead of the link:
+    with copies, a host could fill the disk with few bytes.
     """
     if not (member.isfile() or member.islnk()):
         return "it is no file"
@@ -92,9 +95,9 @@ def _refusal(member: tarfile.TarInfo, places: Places, earlier: Container[str]) -
 
 
 def relative_state(state: bytes) -> bytes:
-    """Return the content of a `checkpoint` file with relative paths: on the host they may be absolute.
+    """Return the content of a file `checkpoint` with relative paths; on the host, they may be absolute.
 
-    With absolute paths, TensorFlow would find nothing on the controller, or a file of someone else.
+    With absolute paths, TensorFlow would find nothing on the controller, or somebody else's file.
     """
     return _PATH_OF_HOST.sub(rb"\1", state)
 
@@ -107,7 +110,7 @@ def _write(fresh: Path, content: Content, member: tarfile.TarInfo) -> None:
 
 
 def shown(texts: Iterable[object]) -> list[str]:
-    """Return the first texts of a host as printable lines of bounded length, and the number of others."""
+    """Return the first MOST_SHOWN texts of a host as printable lines of limited length, then "and N more"."""
     entries = [str(text) for text in texts]
     lines = [repr(entry[:LONGEST_SHOWN])[1:-1][:LONGEST_SHOWN] for entry in entries[:MOST_SHOWN]]
     more = len(entries) - len(lines)

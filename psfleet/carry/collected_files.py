@@ -16,7 +16,7 @@ from trainer.contract.export import EXPORT, FILES
 from trainer.contract.json_files import read_object
 from trainer.contract.records import EVALUATOR_NAME
 
-# No longer than file systems permit.
+# The name of a file, no longer than file systems permit.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"
 _PATH = rf"{_FILE}(?:/{_FILE}){{0,8}}"
 # Where an export waits in the run's folder until the controller has checked it.
@@ -29,9 +29,10 @@ _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a host may send: its `own` files, and `shared` ones, whose names another host may use, too.
+    """The names of files that a host may send.
 
-    Files `beside` have names that belong to the lead, so they go to a folder of this host.
+    `own` files are only this host's. `shared` names may be used by another host, too. Names in `beside`
+    belong to the lead, so such files go to a folder of this host.
     """
 
     own: re.Pattern[str]
@@ -40,11 +41,11 @@ class Allowed:
 
 
 def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
-    """Return what a host with these tasks may send.
+    """Return the files that a host with these tasks may send.
 
-    It may send its tasks' logs, records and reports. The host of the `lead`, which saves the model, may also
-    send checkpoints and the evaluator's files. A user's program names its summaries, checkpoints and output
-    as it likes, and each of its tasks may save.
+    These are its tasks' logs, records and reports. The host of the `lead`, which saves the model, may also
+    send checkpoints and the evaluator's files. A user's program chooses the names of its summaries,
+    checkpoints and output, and each of its tasks may save.
     """
     names = [str(task["name"]) for task in tasks]
     own = "|".join(re.escape(name) for name in names) or "(?!)"
@@ -64,25 +65,25 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
 
 
 def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> list[str]:
-    """Return the folders that a host with these tasks is asked for; an empty list means all.
+    """Return the folders for which a host with these tasks is asked; [] means all folders.
 
-    A ps keeps the rows of tables that it has saved in checkpoints, which may be gigabytes. The lead's host
-    has those of the last checkpoint, too, so no other host is asked for checkpoints.
+    A ps has the rows of tables that it saved in checkpoints, which may be gigabytes. The lead's host has the
+    rows of the last checkpoint, too, so no other host is asked for checkpoints.
     """
     return [] if program or any(task["name"] == lead for task in tasks) else [*_FOLDERS_OF_OTHERS]
 
 
 def files_of_export() -> Allowed:
-    """Return what the host of the lead may send if the model is exported."""
+    """Return the files that the lead's host may send when the model is exported."""
     return Allowed(re.compile(rf"{EXPORT}/(?:{FILES.pattern})"))
 
 
 class Places:
     """The places in a run's `folder` for the files of one `host`.
 
-    If several hosts send a file of one name, or a file where another has a folder, the first of `hosts` gets
-    the place; the files of the others go to other_hosts/<host>/<name>. collected.json records which host has
-    each shared name.
+    Several hosts may send a file of the same name, or one may send a file where another has a folder. Then
+    the first of `hosts` gets the place, and the others' files go to other_hosts/<host>/<name>. collected.json
+    records which host has each shared name.
     """
 
     def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: Allowed) -> None:
@@ -91,7 +92,7 @@ class Places:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Lock the folder's shared names for this host, because all hosts are collected at once."""
+        """Lock the shared names in the folder during the block, because all hosts are collected at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._allowed.shared is None:
             yield
@@ -107,7 +108,7 @@ class Places:
                 file.write(json.dumps(dict(sorted(self._owners.items())), indent=4) + "\n")
 
     def refusal(self, name: str) -> str:
-        """Return the reason why this host may not send a file of this name, "" if it may."""
+        """Return why this host may not send a file of this name; "" if it may."""
         if any(kind and kind.fullmatch(name) for kind in vars(self._allowed).values()):
             return ""
         if not re.fullmatch(_PATH, name):
@@ -116,9 +117,10 @@ class Places:
         return "it belongs to no task of this host"
 
     def put(self, fresh: Path, name: str) -> Path:
-        """Move a file of this host, whose `name` it may send, to its place, and return that. Raises OSError.
+        """Move the file `fresh` to its place, and return the place. Raises OSError.
 
-        Files of hosts that come after this one make way. Nothing that is there is lost.
+        The host must be allowed to send the `name`. Files of hosts that come later in `hosts` are moved away;
+        no file is lost.
         """
         shared, beside = (
             kind is not None and bool(kind.fullmatch(name))
@@ -132,9 +134,11 @@ class Places:
         return self.folder / name
 
     def _make_way(self, name: str) -> bool:
-        """Move away what hosts after this one have in the way of a shared file; return False if others stay.
+        """Move away files of later hosts that are in the way of a shared file.
 
-        A file of unknown owner is of this host.
+        Return whether its place is free.
+
+        It is not free if a file of an earlier host is there. A file of an unknown host counts as this host's.
         """
         in_the_way = []
         for taken in self._in_the_way(name):
@@ -149,7 +153,7 @@ class Places:
         return True
 
     def _in_the_way(self, name: str) -> Iterator[str]:
-        """Yield the files in the folder that keep a file from its place: of its name, above and below."""
+        """Yield the names of the files that keep a file from its place: at it, above it, or below it."""
         place = self.folder / name
         for path in (place, *place.parents[: name.count("/")]):
             if path.is_file():

@@ -1,4 +1,4 @@
-"""Ends what takes too long, such as a host that never answers, or a search for a pattern."""
+"""Ends what takes too long, such as waiting for a host that never answers, or searching for a pattern."""
 
 import signal
 import threading
@@ -7,14 +7,17 @@ from contextlib import contextmanager
 
 
 class TooLateError(BaseException):
-    """Something took too long; its text is the time that it had. Ansible may catch an Exception."""
+    """Something took too long; the text is the time that it had.
+
+    It is not an Exception, because Ansible may catch those.
+    """
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise TooLateError if the block takes longer; other threads than the main one have no deadline.
+    """Raise TooLateError if the block takes longer than `seconds`.
 
-    Each action of Ansible runs in the main thread of a process.
+    In threads other than the main thread there is no deadline. Each action of Ansible runs in a main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,8 +1,8 @@
 """Puts files into a run's folder, and loses nothing that an earlier collection had put there.
 
-A file that grew, such as a log, is replaced. Other content of the same name, such as the records of a task
-whose host was replaced, is an earlier life of that file: it is kept as earlier/<number>/<name>, the oldest
-as number 1.
+A file that grew, such as a log, is replaced. If a file of the same name has other content, such as the
+records of a task whose host was replaced, the old file is an earlier life of it. It is kept as
+earlier/<number>/<name>; the oldest has number 1.
 """
 
 import os
@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 EARLIER = "earlier"
-# TensorFlow finds the newest checkpoint of a folder by this file, which names checkpoints and no more.
+# With this file TensorFlow finds the newest checkpoint of a folder. It contains only names of checkpoints.
 CHECKPOINT_STATE, MOST_OF_A_STATE = "checkpoint", 1024 * 1024
 _STATE_BEGINS = b"model_checkpoint_path: "
 _NUMBER = re.compile(r"[1-9][0-9]{0,4}")
@@ -19,9 +19,9 @@ _PIECE = 1 << 20
 
 
 def put(fresh: Path, folder: Path, name: str) -> None:
-    """Move the file `fresh` to its place in a run's folder; keep what is there, unless `fresh` continues it.
+    """Move the file `fresh` to its place in a run's folder. Raises OSError.
 
-    Raises OSError.
+    What lies there is kept as an earlier life, unless `fresh` continues it.
     """
     place = folder / name
     for above in reversed(place.relative_to(folder).parents):
@@ -36,9 +36,9 @@ def put(fresh: Path, folder: Path, name: str) -> None:
 
 
 def lives(folder: Path, name: str) -> list[Path]:
-    """Return all that was collected under a name, the oldest first; the last path need not exist.
+    """Return the paths of all that was collected under a name, the oldest first; the last need not exist.
 
-    The folder may come from a stranger, so no link is followed to earlier files.
+    The folder may come from a stranger, so no link to earlier files is followed.
     """
     above = folder / EARLIER
     entries = above.iterdir() if above.is_dir() and not above.is_symlink() else ()
@@ -62,9 +62,9 @@ def _keep(folder: Path, name: str) -> None:
 
 
 def _continues(fresh: Path, old: Path) -> bool:
-    """Return whether a file begins with the content of an old one.
+    """Return whether the file `fresh` begins with the content of the file `old`.
 
-    Zeros at the end of the old one stand for what could not be read when it was collected.
+    Zeros at the end of the old file count as content that could not be read when it was collected.
     """
     with fresh.open("rb") as new, old.open("rb") as before:
         is_state = old.name == CHECKPOINT_STATE and old.stat().st_size <= MOST_OF_A_STATE

@@ -1,4 +1,4 @@
-"""Decides which host gets an archive from which: the first from the controller, others from earlier hosts."""
+"""Decides from where each host gets an archive: the first host from the controller, the others from hosts."""
 
 import fcntl
 import hashlib
@@ -11,19 +11,19 @@ from typing import Any
 
 from trainer.host.wording import readable
 
-# The states of a host. A host that takes the archive, or has all of it, passes it on.
+# The states of a host. A host in state TAKES or HAS passes the archive on.
 WAITS, IS_SENT, TAKES, HAS = "waits", "is sent", "takes", "has"
 _WORDS = {WAITS: "waiting", TAKES: "taking it from each other and installing it", HAS: "installing it"}
-# At most this many parts, since hosts get a list of them, and no smaller ones than this; hosts pass on
+# The most parts of an archive, because hosts get a list of them, and the least bytes of a part. Hosts pass on
 # complete parts.
 MOST_PARTS, SMALLEST_PART = 512, 1 << 20
-# A host gets this many of the newest holders as neighbours, and the oldest, which has most of the archive.
+# The neighbours of a host are this many of the newest holders, and the oldest, which has most of the archive.
 NEIGHBOURS = 2
 POLL_SECONDS = 0.2
 
 
 class FanOut:
-    """The hosts that get one archive; their states are in `folder`, shared by several processes."""
+    """The hosts that get one archive. Several processes share their states, which lie in `folder`."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
         self.archive = archive
@@ -34,9 +34,9 @@ class FanOut:
 
     @contextmanager
     def turn_of(self, host: str, *, has_neighbours: bool = True) -> Iterator[list[str]]:
-        """Wait until a host may have the archive, and yield its neighbours, [] for a direct upload.
+        """Wait until a host may have the archive; yield its neighbours, or [] if the controller sends it.
 
-        One host at a time gets a direct upload; hosts without a usable peer do, too.
+        The controller sends to one host at a time, and to each host without a usable neighbour.
         """
         try:
             if not has_neighbours:
@@ -64,7 +64,7 @@ class FanOut:
             return list(dict.fromkeys([*holders[: -NEIGHBOURS - 1 : -1], *holders[:1]]))
 
     def mark_uploading(self, host: str) -> None:
-        """Record that the controller sends the archive to a host, because no neighbour could."""
+        """Record that the controller sends the archive to a host, because no neighbour could send it."""
         self._set_state(host, IS_SENT)
 
     def mark_complete(self, host: str) -> None:
@@ -77,7 +77,10 @@ class FanOut:
             state["hosts"][host] = what
 
     def parts(self) -> Mapping[str, Any]:
-        """Return `size`, `part_bytes` and `digests` of the archive; only the first call computes them."""
+        """Return `size`, `part_bytes` and `digests` of the archive, as `parts_of` does.
+
+        Only the first call is slow.
+        """
         with self._parts_file.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -88,9 +91,9 @@ class FanOut:
         return found
 
     def progress(self, host: str, sent_bytes: int, interval_seconds: float) -> str:
-        """Return a line about all hosts, or "" if another process reports them or reported them just now.
+        """Return a line about all hosts; "" if another process reports them, or if there was a line just now.
 
-        `sent_bytes` is how much the controller has sent to this host.
+        `sent_bytes` is how many bytes the controller has sent to this host.
         """
         with self._locked_state() as state:
             doing = [*state["hosts"].values()]
@@ -115,7 +118,10 @@ class FanOut:
 
 
 def parts_of(archive: Path) -> dict[str, Any]:
-    """Return the archive's size, the size of its parts (the last may be smaller), and the parts' SHA-256."""
+    """Return the archive's `size`, its `part_bytes`, and the `digests` (SHA-256) of its parts.
+
+    The last part may be smaller.
+    """
     size = archive.stat().st_size
     part_bytes = max(SMALLEST_PART, -(-size // MOST_PARTS))
     with archive.open("rb") as file:

@@ -23,16 +23,17 @@ from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, plain
 
 
 def can_fill(environment: HostEnvironment) -> bool:
-    """Return whether this machine has the Python and the processor of an environment."""
+    """Return whether this machine has the environment's Python version and processor."""
     return (
         environment.machine == platform.machine() and shutil.which(f"python{environment.python}") is not None
     )
 
 
 def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> int:
-    """Install an environment from an archive of wheels, pack it, and return its size on disk in bytes.
+    """Install an environment from an archive of wheels, and pack it into `archive`.
 
-    No code of the wheels runs. Raises OSError, and ValueError with the output of a step that fails.
+    Return its size on a host's disk in bytes. No code of the wheels is run. Raises OSError, and ValueError
+    with the output of a step that fails.
     """
     with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         work = Path(directory)
@@ -60,9 +61,9 @@ def _run(command: list[str], settings: dict[str, str]) -> None:
 
 
 def _pack(place: Path, left_out: set[Path], archive: Path) -> int:
-    """Pack the files of an environment, owned by root, readable by all, with their times, as byte code needs.
+    """Pack the files of an environment into `archive`; return the disk space that they need, in bytes.
 
-    Return the disk space that they need, in bytes.
+    They belong to root, and all users can read them. Their times are kept, because byte code needs them.
     """
     size = SPARE_BYTES
     compressor = zstandard.ZstdCompressor(threads=-1)

@@ -13,7 +13,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Pinned:
-    """A package of a lock; `hashes` are the SHA-256 of its permitted wheels, in hex digits."""
+    """A package of a lock; `hashes` are the SHA-256 of its permitted wheels, as hex digits."""
 
     name: str
     version: str
@@ -21,7 +21,7 @@ class Pinned:
 
 
 def read_lock(text: str) -> dict[str, Pinned]:
-    """Return the packages of a lock by their normalized names."""
+    """Return {normalized name: package} of a lock."""
     pinned = [
         Pinned(match["name"], match["version"], frozenset(HASH.findall(block)))
         for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
@@ -31,18 +31,18 @@ def read_lock(text: str) -> dict[str, Pinned]:
 
 
 def without_comments(lock: Path) -> str:
-    """Return the text of a lock without its comments, which do not affect what is installed."""
+    """Return the text of a lock without comments, which do not change what is installed."""
     lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#"))
 
 
 def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
-    """Return the packages of several locks."""
+    """Return {normalized name: package} of several locks together."""
     return read_lock("\n".join(path.read_text(encoding="utf-8") for path in paths))
 
 
 def lock_text(packages: Iterable[Pinned]) -> str:
-    """Return a lock of these packages in the format of pip and uv."""
+    """Return the text of a lock of these packages, in the format of pip and uv."""
     lines = []
     for package in sorted(packages, key=lambda package: canonicalize_name(package.name)):
         hashes = [f"    --hash=sha256:{digest}" for digest in sorted(package.hashes)]

@@ -18,10 +18,10 @@ def report_progress(
     interval_seconds: float = LONG_SECONDS,
     since: float | None = None,
 ) -> Iterator[None]:
-    """Call `say` every `interval_seconds` of the block with what `what` returns and the elapsed time.
+    """Call `say` every `interval_seconds` of the block, with what `what` returns and the elapsed time.
 
-    An empty text is not reported. `since` is when the step began, in seconds of the monotonic clock, if that
-    was before the block.
+    If `what` returns "", nothing is reported. `since` is when the step began, in seconds of the monotonic
+    clock, if that was before the block.
     """
     over, started = threading.Event(), time.monotonic() if since is None else since
 
@@ -40,7 +40,7 @@ def report_progress(
 
 
 def bytes_read(path: Path) -> int:
-    """Return how many bytes of a file this process's children have read so far; 0 if none has it open."""
+    """Return how many bytes of a file the children of this process have read; 0 if none has the file open."""
     children = [
         Path("/proc", child)
         for listed in Path("/proc/self/task").glob("*/children")

@@ -1,4 +1,4 @@
-"""The files that deploy.yml carries to hosts: their manifest, and archives with parts of them."""
+"""The files that deploy.yml carries to hosts: their manifest, and archives with parts of the files."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from trainer.host.whole_files import file_sha256
 
 
 class CarriedFile(NamedTuple):
-    """A file as it was when its SHA-256 was computed."""
+    """A file, as it was when its SHA-256 was computed."""
 
     path: str
     size: int
@@ -23,11 +23,11 @@ class CarriedFile(NamedTuple):
 
 
 def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
-    """Return the files of folders or single files by the names that they get on the hosts, in a fixed order.
+    """Return {name of a file on the hosts: its path here}, sorted by name.
 
-    `sources` maps the path below which a source's files go on the hosts ("" for none) to the source. Only
-    files with `only` in their name are returned. Raises ValueError for files that cannot be carried,
-    FileNotFoundError if a source is missing.
+    `sources` is {path below which a source goes on the hosts, or "": source}; a source is a folder or a file.
+    Only files with `only` in their names are returned. Raises ValueError for files that cannot be carried,
+    and FileNotFoundError if a source is missing.
     """
     found: dict[str, Path] = {}
     for below, source in sources.items():
@@ -42,13 +42,13 @@ def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
 
 
 def index_path(sources: Mapping[str, Path], cache: Path) -> Path:
-    """Return the path of the manifest of these sources in the controller's cache."""
+    """Return the path of these sources' manifest in the controller's cache."""
     key = json.dumps({below: str(source) for below, source in sources.items()})
     return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def read_index(path: Path) -> dict[str, CarriedFile]:
-    """Return the manifest that was written last, by the files' names; {} if there is none."""
+    """Return {name: file} of the manifest at `path`; {} if there is none, or if it is damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {name: CarriedFile(*known) for name, known in content.items()}
@@ -59,7 +59,11 @@ def read_index(path: Path) -> dict[str, CarriedFile]:
 def write_index(
     sources: Mapping[str, Path], index: Path, say: Callable[[str], None], only: str = ""
 ) -> dict[str, CarriedFile]:
-    """Compute the SHA-256 of the files that changed since the last manifest, and write the new manifest."""
+    """Write the new manifest at `index`, and return its {name: file}.
+
+    SHA-256 are computed only of files that changed since the last manifest. `say` gets lines about the
+    progress.
+    """
     known, files, hashed = read_index(index), {}, 0
     with report_progress(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
         for name, path in find_files(sources, only).items():
@@ -79,12 +83,12 @@ def write_index(
 
 
 def manifest_bytes(files: Mapping[str, CarriedFile]) -> bytes:
-    """Return the manifest in the format that hosts read."""
+    """Return the manifest in the format that hosts read: {name: [size, SHA-256]}."""
     return json.dumps({name: [file.size, file.sha256] for name, file in files.items()}).encode()
 
 
 class Part(NamedTuple):
-    """Part of a file; `place` is the file's position in the manifest."""
+    """A part of a file; `place` is the position of the file in the manifest."""
 
     place: int
     path: str
@@ -93,7 +97,10 @@ class Part(NamedTuple):
 
 
 def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int) -> Iterator[list[Part]]:
-    """Yield the files at these positions of the manifest as lists of parts, each of `limit` bytes at most."""
+    """Yield the files at the positions `places` in the manifest as lists of parts, `limit` bytes each.
+
+    The last list may be smaller.
+    """
     listed = list(files.values())
     batch: list[Part] = []
     room = limit
@@ -115,7 +122,7 @@ def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int)
 def pack(parts: Iterable[Part], archive: Path) -> None:
     """Write parts of files into a tar archive, each under the name `place.offset`.
 
-    Raises OSError if a file became shorter.
+    Raises OSError if a file has become shorter.
     """
     with tarfile.open(archive, "w") as stream:
         for part in parts:

@@ -1,4 +1,4 @@
-"""Tells what a command printed from what the login shell printed around it: banners, greetings, farewells."""
+"""Separates what a command printed from what the login shell printed around it, such as banners."""
 
 import secrets
 
@@ -6,20 +6,20 @@ _HALF = 16
 
 
 def marking() -> tuple[str, str]:
-    """Return a new marker, and the shell command that prints it as a line.
+    """Return (new marker, shell command that prints the marker in a line).
 
-    The command, which a shell may print, too, does not contain the marker.
+    A shell may print the command, too, so the command does not contain the marker in one piece.
     """
     first, second = secrets.token_hex(_HALF), secrets.token_hex(_HALF)
     return first + second, f"printf '%s%s\n' {first} {second}"
 
 
 def marked(command: str) -> tuple[str, str]:
-    """Return a new marker, and a shell command that prints it before and after what `command` prints."""
+    """Return (new marker, shell command that prints the marker before and after the output of `command`)."""
     marker, mark = marking()
     return marker, f"{mark}; {command}; {mark}"
 
 
 def between(marker: str, printed: str) -> str:
-    """Return what was printed between the two markers; "" if there is none."""
+    """Return what was printed between the two markers; "" if the markers are missing."""
     return printed.partition(marker)[2].partition(marker)[0].removeprefix("\r").removeprefix("\n")

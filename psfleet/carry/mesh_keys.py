@@ -1,4 +1,4 @@
-"""The WireGuard public keys of the hosts, stored on the controller for deployments to some hosts only."""
+"""The WireGuard public keys of all hosts, stored on the controller for deployments to only some hosts."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -11,13 +11,13 @@ from trainer.host.wording import first_of, grouped
 
 
 def read_keys(file: Path, hosts: Collection[str]) -> dict[str, str]:
-    """Return the known public keys by host."""
+    """Return {host: public key} of those `hosts` whose valid key is stored in `file`."""
     kept = {host: str(key) for host, key in read_object(file).items()}
     return {host: key for host, key in kept.items() if host in hosts and KEY.fullmatch(key)}
 
 
 def write_keys(file: Path, keys: Mapping[str, str]) -> None:
-    """Store the keys. Raises OSError."""
+    """Store {host: public key} in `file`. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.new")
     fresh.write_text(json.dumps(keys, indent=4, sort_keys=True) + "\n", encoding="utf-8")
@@ -25,7 +25,7 @@ def write_keys(file: Path, keys: Mapping[str, str]) -> None:
 
 
 def require_own(keys: Mapping[str, str], hosts: Collection[str]) -> None:
-    """Raise ValueError unless each of these hosts reported a valid key that no other host has."""
+    """Raise ValueError unless each of `hosts` has a valid key in `keys` that no other host has."""
     for host, key in keys.items():
         if not KEY.fullmatch(key):
             raise ValueError(f"{host} reported {as_given(key)} as its WireGuard public key")

@@ -1,4 +1,4 @@
-"""Checks that only the user and root can write to the controller's cache: hosts install what lies there."""
+"""Checks that only the user and root can change the controller's cache, because hosts install its files."""
 
 import grp
 import os
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# The folders of the cache that hosts get files from.
+# The folders of the cache from which hosts get files.
 GIVEN = ("wheels", "locks")
 
 
 def own_cache(directory: str) -> Path:
     """Return the absolute path of a cache, with links resolved.
 
-    Raises ValueError if another user can change its content.
+    Raises ValueError if another user can change the content of the cache.
     """
     cache = Path(directory).expanduser().resolve()
     for path, is_above in _levels(cache):
@@ -27,7 +27,7 @@ def own_cache(directory: str) -> Path:
 
 
 def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield each path to check, and whether it lies above the cache or above the target of a link in it."""
+    """Yield (path to check, whether it lies above the cache, or above the target of a link in the cache)."""
     for place in (cache, *(cache / name for name in GIVEN)):
         there = place.resolve()
         yield from ((parent, True) for parent in there.parents)
@@ -37,7 +37,7 @@ def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the paths below a folder, even while it changes, except those that no other user can reach."""
+    """Yield the paths below a folder, even while it changes; paths in private folders are left out."""
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files))
         folders[:] = [name for name in folders if not _is_private(Path(parent, name))]
@@ -50,9 +50,9 @@ def _is_private(directory: Path) -> bool:
 
 
 def others_write(found: os.stat_result, *, is_above: bool) -> bool:
-    """Return whether users other than this one and root can change a file, or the content of a directory.
+    """Return whether users other than this user and root can change a file, or the content of a directory.
 
-    A directory above the cache is safe if each user can only remove files of their own there, as in /tmp.
+    A directory above the cache is safe if users can only remove their own files there, as in /tmp.
     """
     if found.st_uid not in (0, os.geteuid()):
         return True
@@ -63,7 +63,10 @@ def others_write(found: os.stat_result, *, is_above: bool) -> bool:
 
 
 def _own_group() -> int | None:
-    """Return this user's private group, with the user's name and no other member; None if there is none."""
+    """Return the id of this user's private group; None if there is none.
+
+    It has the user's name and no other member.
+    """
     with suppress(KeyError):
         user = pwd.getpwuid(os.geteuid())
         group = grp.getgrgid(user.pw_gid)

@@ -1,4 +1,4 @@
-"""Gives uv the meaning of this machine's pip settings, so that a mirror or a proxy is configured only once.
+"""Makes uv act on this machine's pip settings, so that a mirror or a proxy is configured only once.
 
 As a command, it runs uv with these settings: python -m psfleet.carry.pip_settings pip compile ...
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 UV = str(Path(sys.executable).parent / "uv")
 # The sections of pip's configuration that count here, by ascending precedence; ":env:" is the environment.
 _SECTIONS = ("global", "install", "download", ":env:")
-# pip's settings with one value -> uv's variable.
+# {pip's setting with one value: uv's variable}
 _VARIABLES = {
     "index-url": "UV_DEFAULT_INDEX",
     "pypi-url": "UV_DEFAULT_INDEX",
@@ -25,7 +25,7 @@ _VARIABLES = {
     "retries": "UV_HTTP_RETRIES",
 }
 _TIMEOUTS = ("timeout", "default-timeout")
-# The settings for package indexes and the network.
+# pip's settings for package indexes and the network.
 _OF_INDEXES = (
     *("index-url", "pypi-url", "extra-index-url", "find-links", "no-index", "pre", "constraint"),
     *("trusted-host", "cert", "client-cert", "proxy", "timeout", "default-timeout", "retries"),
@@ -37,9 +37,9 @@ _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 @dataclass(frozen=True)
 class UvSettings:
-    """How to run uv: its whole `environment`, `options` of its command line, and files of `constraints`.
+    """How to run uv: its whole `environment`, `options` of its command line, and paths of `constraints`.
 
-    Addresses of indexes may hold passwords, so they are in the environment, never in `options`.
+    Addresses of indexes may contain passwords, so they are in the environment, never in `options`.
     """
 
     environment: Mapping[str, str]
@@ -48,7 +48,7 @@ class UvSettings:
 
 
 def uv_settings() -> UvSettings:
-    """Return the settings by which uv acts as this machine's pip does; uv's own variables win over them."""
+    """Return settings with which uv acts as this machine's pip does; uv's own variables have precedence."""
     pip = pip_settings()
     found = {variable: pip[name] for name, variable in _VARIABLES.items() if name in pip}
     if links := [*_places(pip.get("find-links", ""))]:
@@ -73,14 +73,14 @@ def uv_settings() -> UvSettings:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment in which `pip download` has the same settings, of the section install, too."""
+    """Return the environment in which `pip download` uses all pip settings, those of `pip install`, too."""
     pip = pip_settings()
     given = {f"PIP_{name.upper().replace('-', '_')}": pip[name] for name in _OF_INDEXES if name in pip}
     return {**given, **os.environ}
 
 
 def pip_settings() -> dict[str, str]:
-    """Return pip's settings by their long names, such as "index-url", from all files and the environment."""
+    """Return {long name such as "index-url": value} of pip's settings, from all files and the environment."""
     places: dict[str, list[str]] = {}
     for line in _pip("config", "list").splitlines():
         place, _, value = line.partition("=")
@@ -96,7 +96,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def without_passwords(text: str) -> str:
-    """Return the text without the names and passwords that addresses in it contain."""
+    """Return the text with the users and passwords in its URLs replaced by "****"."""
     return re.sub(r"(?<=://)[^\s/@]+@", "****@", text)
 
 
@@ -110,17 +110,17 @@ def _is_true(pip: Mapping[str, str], name: str) -> bool:
 
 
 def _absolute(place: str) -> str:
-    """Return a path relative to this folder as an absolute path; uv runs in another. A URL stays as it is."""
+    """Return a path as an absolute path, because uv runs in another folder; a URL is returned unchanged."""
     return place if "://" in place else str(Path(place).expanduser().absolute())
 
 
 def _places(links: str) -> Iterable[str]:
-    """Yield the places of find-links; pip ignores a path that does not exist, and uv fails."""
+    """Yield the places of find-links that exist: pip ignores a missing path, but uv fails."""
     return (place for place in map(_absolute, links.split()) if "://" in place or Path(place).exists())
 
 
 def _certificates(pip: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for the authorities that pip trusts: its `cert`, or else the system's."""
+    """Return uv's variables for the authorities that pip trusts: pip's `cert`, else the system's."""
     if bundle := pip.get("cert"):
         return {"SSL_CERT_DIR" if Path(bundle).is_dir() else "SSL_CERT_FILE": bundle}
     system = ssl.get_default_verify_paths()
@@ -129,7 +129,7 @@ def _certificates(pip: Mapping[str, str]) -> dict[str, str]:
 
 
 def _environment(pip: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment, with pip's `proxy` in place of the proxies there."""
+    """Return this process's environment; pip's `proxy`, if there is one, replaces the proxies in it."""
     if not pip.get("proxy"):
         return dict(os.environ)
     kept = {name: value for name, value in os.environ.items() if name.upper() not in (*_PROXIES, "NO_PROXY")}

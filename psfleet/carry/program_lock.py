@@ -1,4 +1,4 @@
-"""Resolves the requirements of a user's program into a lock that supplements the lock of the environment."""
+"""Resolves the requirements of a user's program into a lock that supplements the environment's lock."""
 
 import hashlib
 import json
@@ -24,23 +24,29 @@ GLIBC = "manylinux_2_28"
 LOCK_TIMEOUT_SECONDS = 600
 KEY_DIGITS = 16
 EXPECTED = "expected packages of an index by name, such as pandas==2.2.3, without options, URLs and paths"
-# TensorFlow has two names. An environment has one of them; programs and libraries may require either.
+# The two names of TensorFlow. An environment has one of them; programs and libraries may require either.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 CUDA_EXTRA = "and-cuda"
-# uv prints these words if an index did not answer with packages; then the requirements may be right.
+# uv prints one of these texts if an index did not answer with packages. The requirements may be right then.
 UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
 
 @dataclass(frozen=True)
 class RequiredPackage:
-    """A line of the user's file; `hashes` are those of the permitted wheels, empty if all are."""
+    """A package that a line of the user's file requires.
+
+    `hashes` are those of the permitted wheels, empty for any.
+    """
 
     requirement: Requirement
     hashes: frozenset[str]
 
     @classmethod
     def of(cls, line: str) -> "RequiredPackage":
-        """Return the package that a line requires. Raises ValueError with what is wrong with the line."""
+        """Return the package that a line requires.
+
+        Raises ValueError that says what is wrong with the line.
+        """
         words = re.sub(r"\s+--hash[= ]sha256:[0-9a-f]{64}", "", line).strip()
         if words.startswith("-"):
             raise ValueError(f"the option {re.split('[= ]', words)[0]}")
@@ -57,10 +63,11 @@ class RequiredPackage:
 
 @dataclass(frozen=True)
 class ProgramLock:
-    """The packages that the user's file `requirements` needs in addition to the environment's locks `base`.
+    """The packages that the user's file `requirements` needs in addition to the environment's locks, `base`.
 
-    The lock is written beside that file, so that it can be in git; a check leaves it in `cache`, for the next
-    deployment. The files in `others` are resolved together with it, into the same lock.
+    The lock is written beside that file, so that it can be in git. A check writes it into `cache` instead,
+    for the next deployment. The files in `others` are resolved together with `requirements`, into the same
+    lock.
     """
 
     requirements: Path
@@ -79,7 +86,7 @@ class ProgramLock:
 
     @property
     def key(self) -> str:
-        """Hash of everything that determines the resolution, except the package index and older locks.
+        """The hash of everything that determines the result, except the package index and older locks.
 
         It begins with the hash of the user's files.
         """
@@ -99,11 +106,11 @@ class ProgramLock:
 
     @property
     def path(self) -> Path:
-        """The lock beside the user's file; later deployments take the same versions from it."""
+        """The path of the lock beside the user's file. Later deployments take the same versions from it."""
         return self._places(self.environment)[0]
 
     def _places(self, environment: HostEnvironment) -> tuple[Path, Path]:
-        """Return the path of an environment's lock, and the path where a check leaves it."""
+        """Return (path of an environment's lock, path where a check writes it)."""
         name = f"{environment.name}{LOCK_SUFFIX}"
         beside = self.requirements.with_name(f"{self.requirements.stem}.{name}")
         return beside, self.cache / "locks" / f"{self._requirements_key}.{name}"
@@ -114,7 +121,7 @@ class ProgramLock:
 
     @property
     def is_current(self) -> bool:
-        """Whether the lock beside the user's file is up to date. Raises ValueError if it is damaged."""
+        """Whether the lock beside the user's file is up to date. Raises ValueError if the lock is damaged."""
         return self._is_of_key(self.path)
 
     def _is_of_key(self, lock: Path) -> bool:
@@ -130,10 +137,10 @@ class ProgramLock:
         return head == self._head
 
     def resolve(self, say: Callable[[str], object], *, keep: bool) -> Path:
-        """Return the path of the lock; resolve the requirements with uv unless a lock fits them already.
+        """Return the path of the lock. Unless a lock is up to date, resolve the requirements with uv.
 
-        With `keep`, write the lock beside the user's file. Raises ValueError if the file has a refused line,
-        if a lock is damaged or cannot be written, and with uv's output if the requirements cannot be
+        With `keep`, the lock is written beside the user's file. Raises ValueError if the file has a refused
+        line, if a lock is damaged or cannot be written, and, with uv's output, if the requirements cannot be
         resolved.
         """
         required = self._required_packages()
@@ -206,7 +213,7 @@ class ProgramLock:
         ]
 
     def _resolvable(self, required: Requirement, tensorflow: Pinned | None) -> str:
-        """Return a requirement for uv; TensorFlow and its CUDA come from the environment instead."""
+        """Return a requirement for uv. TensorFlow and its CUDA packages are replaced by the environment's."""
         if tensorflow is None or canonicalize_name(required.name) not in TENSORFLOW:
             return str(required)
         own = Requirement(str(required))
@@ -219,7 +226,7 @@ class ProgramLock:
         return str(own)
 
     def _compile(self, required: Sequence[RequiredPackage], tensorflow: Pinned | None) -> str:
-        """Return uv's lock of the requirements, with the packages of the base as constraints."""
+        """Return uv's lock of the requirements. The packages of the base are constraints."""
         lines = [self._resolvable(each.requirement, tensorflow) for each in required]
         pins = [f"{name}=={tensorflow.version}" for name in TENSORFLOW if tensorflow]
         with tempfile.TemporaryDirectory() as folder:
@@ -253,10 +260,10 @@ class ProgramLock:
             return lock.read_text(encoding="utf-8")
 
     def _preferred(self) -> list[str]:
-        """Return the versions that uv prefers: those of earlier locks, also for other environments.
+        """Return the versions that uv prefers: those in earlier locks, also for other environments.
 
-        Locks of the same requirements come last, which gives them precedence, so that a cluster's hosts have
-        the same versions.
+        Locks of the same requirements come last, so they have precedence: a cluster's hosts get the same
+        versions.
         """
         places = [place for each in every_environment() for place in self._places(each) if place.is_file()]
         of_these = f" {self._requirements_key}-"
@@ -289,7 +296,10 @@ def _required_package(file: Path, line: str, number: int) -> RequiredPackage:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not empty, joined at backslashes, each with the number of its first line."""
+    """Yield (number of its first line, text) for each line that is not empty.
+
+    Lines are joined at backslashes.
+    """
     begun, start = "", 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         start = start if begun else number

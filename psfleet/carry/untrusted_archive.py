@@ -1,8 +1,8 @@
 """Reads a .tar.gz that a stranger made: member by member, within fixed memory and time.
 
-Python's `tarfile` reads headers of any kind into lists before it gives a member, keeps all members, and
-decompresses as far as a header says. Only its parser of one block of 512 bytes is used here. Needs Python
-alone, because a verdict does.
+Python's `tarfile` reads headers of any kind into lists before it returns a member, keeps all members, and
+decompresses as much as a header says. So only its parser of one block of 512 bytes is used here. Only Python
+itself is needed, because the verdict needs this module.
 """
 
 import io
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Protocol
 
-# Of a file with a long name, all headers together, on average.
+# The average size of all headers of a file with a long name.
 BYTES_OF_HEADERS = 4096
 # The most bytes of one extended header, the most records in it, and the most such headers of one file.
 MOST_OF_A_HEADER, MOST_RECORDS, MOST_HEADERS = 64_000, 64, 4
@@ -26,18 +26,18 @@ _SIZE = re.compile(rb"[0-9]{1,18}")
 
 
 class ArchiveError(ValueError):
-    """An archive that is damaged, or that asks for more than any archive of a run needs."""
+    """The archive is damaged, or asks for more than any archive of a run needs."""
 
 
 class Content(Protocol):
     """The content of a file in an archive."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return `size` bytes, fewer at the end of the file, or all that are left if it is negative."""
+        """Return `size` bytes, fewer at the end of the file; all remaining bytes if `size` is negative."""
 
 
 class _Unzipped(io.RawIOBase):
-    """The content of a .gz file of one part."""
+    """The decompressed content of a .gz file that has one part."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._zip = file, zlib.decompressobj(wbits=31)
@@ -46,7 +46,7 @@ class _Unzipped(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Decompress as many bytes as fit into the buffer, and return their number; 0 at the end."""
+        """Decompress as many bytes as fit into the buffer; return their number, 0 at the end."""
         while not self._zip.eof:
             packed = self._zip.unconsumed_tail or self._file.read(PIECE)
             try:
@@ -75,17 +75,17 @@ class _Piecewise:
         return block
 
     def skip(self, padding: int) -> None:
-        """Read the rest, and the padding after it."""
+        """Read the rest of the bytes, and the padding after them."""
         self.left += padding
         while self.left:
             self.read(PIECE)
 
 
 def members(file: IO[bytes], most_members: int) -> Iterator[tuple[tarfile.TarInfo, Content]]:
-    """Yield the members of a .tar.gz, each with its content, which can be read until the next one is taken.
+    """Yield (member, its content) of a .tar.gz. The content can be read until the next member is taken.
 
-    The caller counts members and their sizes. Raises ArchiveError for a damaged or sparse archive, for
-    headers that are larger than those of `most_members` files, and OSError.
+    The caller counts members and their sizes. Raises ArchiveError for a damaged or sparse archive, and for
+    headers that are larger than the headers of `most_members` files. Raises OSError.
     """
     stream = io.BufferedReader(_Unzipped(file), PIECE)
     headers_left = most_members * BYTES_OF_HEADERS
@@ -100,9 +100,9 @@ def members(file: IO[bytes], most_members: int) -> Iterator[tuple[tarfile.TarInf
 
 
 def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
-    """Return the next member and the bytes of its headers, or None at the end of the archive.
+    """Return (next member, bytes of its headers); None at the end of the archive.
 
-    Of several extended headers that say the same, the first counts, as in `tarfile`.
+    If several extended headers have the same field, the first one counts, as in `tarfile`.
     """
     said: dict[bytes, bytes] = {}
     size = 0
@@ -127,7 +127,7 @@ def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
 
 
 def _described(member: tarfile.TarInfo, said: dict[bytes, bytes]) -> tarfile.TarInfo:
-    """Return a member with what its extended headers say of it."""
+    """Return the member with the fields of its extended headers, `said`. Raises ArchiveError."""
     if member.type in {tarfile.GNUTYPE_SPARSE, tarfile.XGLTYPE}:
         raise ArchiveError(f"it has a header of type {member.type.decode()!r}, which no archive of a run has")
     member.name = _text(said.get(b"path")) or member.name
@@ -144,7 +144,7 @@ def _described(member: tarfile.TarInfo, said: dict[bytes, bytes]) -> tarfile.Tar
 
 
 def _records(header: bytes) -> dict[bytes, bytes]:
-    """Return the records of a PAX header."""
+    """Return {key: value} of the records in a PAX header. Raises ArchiveError."""
     found: dict[bytes, bytes] = {}
     place = 0
     for _ in range(MOST_RECORDS):

@@ -16,9 +16,9 @@ BYTE_CODE_PER_SOURCE = 1.5
 
 
 def pack(wheels: Path, lock: str, archive: Path) -> str:
-    """Write the wheels, the lock and the program `uv` into one tar archive, and return its SHA-256.
+    """Write the wheels, the lock and the program `uv` into one tar archive; return its SHA-256.
 
-    It is not compressed, because wheels are. The memory holds only a block of a wheel at a time.
+    It is not compressed, because wheels are compressed. Only a block of a wheel is in memory at a time.
     """
     installer = next(wheels.glob("uv-*.whl"))
     with archive.open("wb") as writer:
@@ -36,14 +36,14 @@ def pack(wheels: Path, lock: str, archive: Path) -> str:
 
 
 def add(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
-    """Add a file with this content to an archive."""
+    """Add a file `name` with this content and mode to an archive."""
     member = plain(tarfile.TarInfo(name))
     member.size, member.mode = len(content), mode
     stream.addfile(member, io.BytesIO(content))
 
 
 def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return the member without this machine's times and owners, and readable by all."""
+    """Return the member with fixed times and owners, and with a mode that lets all users read it."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = "root"
     member.mode = 0o755 if member.mode & 0o100 else 0o644
@@ -51,9 +51,9 @@ def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def installed_bytes(wheels: Iterable[Path]) -> int:
-    """Return the disk space that these wheels and their byte code need once installed, in bytes.
+    """Return the disk space that these wheels and their byte code need once they are installed, in bytes.
 
-    For the environments with and without CUDA the result is 3% above the most that they need on ext4.
+    For the environments with and without CUDA, the result is 3% more than the most that they need on ext4.
     """
     total = SPARE_BYTES
     for path in wheels:

@@ -22,7 +22,7 @@ from trainer.host.wording import readable
 
 # Another deployment may be downloading gigabytes. Its lock ends with its process.
 LOCK_TIMEOUT_SECONDS = 4 * 3600
-# Device -> the usual size of an archive that does not exist yet, and of its installed environment.
+# {device: (usual bytes of an archive that does not exist yet, usual bytes of the installed environment)}
 USUAL_BYTES = {
     "cpu": (375 * MEGABYTE, 1700 * MEGABYTE),
     "gpu": (3480 * MEGABYTE, 6750 * MEGABYTE),
@@ -35,8 +35,8 @@ USUAL_BYTES_OF_TENSORBOARD = (80 * MEGABYTE, 200 * MEGABYTE)
 class WheelStore:
     """The wheels of an environment's locks, in a cache that several clones share.
 
-    `base` names locks whose environment these wheels are added to. `usual_bytes` are the sizes of the archive
-    and of the environment, as estimates until the archive exists.
+    `base` are the locks of the environment to which these wheels are added. `usual_bytes` are estimated sizes
+    of the archive and of the environment, used until the archive exists.
     """
 
     environment: HostEnvironment
@@ -50,7 +50,7 @@ class WheelStore:
     def of(
         cls, environment: HostEnvironment, locks: Path, cache: Path, *, tensorboard: bool = False
     ) -> "WheelStore":
-        """Return the store of an environment whose locks are in a folder, or of its TensorBoard."""
+        """Return the store of an environment, or of its TensorBoard; `locks` is the folder of the locks."""
         names = (environment.tensorboard_lock,) if tensorboard else environment.locks
         return cls(
             environment=environment,
@@ -62,9 +62,12 @@ class WheelStore:
 
     @property
     def lock_hash(self) -> str:
-        """12 hex digits of a SHA-256 over all that determines the wheels; they name the environment, too.
+        """12 hex digits of a SHA-256 of everything that determines the wheels.
 
-        Python and processor are part of it, because hosts with others use the same locks, but other wheels.
+        They also name the environment.
+
+        Python version and processor are included, because different hosts use the same locks, but other
+        wheels.
         """
         content = "".join(without_comments(lock) for lock in (*self.locks, self.installer, *self.base))
         content += f"python{self.environment.python} {self.environment.machine}"
@@ -72,31 +75,31 @@ class WheelStore:
 
     @property
     def folder(self) -> Path:
-        """The folder of the finished archive."""
+        """The path of the folder with the finished archive."""
         return self.cache / "wheels" / self.lock_hash
 
     @property
     def archive(self) -> Path:
-        """The path of the finished archive, which exists completely or not at all."""
+        """The path of the finished archive. It exists completely or not at all."""
         return self.folder / f"wheels-{self.lock_hash}.tar"
 
     @property
     def filled(self) -> Path:
-        """The path of the packed environment, which exists completely or not at all."""
+        """The path of the packed environment. It exists completely or not at all."""
         return self.folder / f"environment-{self.lock_hash}.tar.zst"
 
     def program_lock(self, requirements: Path, *others: Path) -> ProgramLock:
-        """Return the lock of the packages that a user's requirements files together add to this store."""
+        """Return the lock of the packages that the user's files with requirements add to this store."""
         return ProgramLock(requirements, self.locks, self.environment, self.cache, others)
 
     def extended(self, lock: Path) -> "WheelStore | None":
-        """Return the store of the packages in such a lock, or None if the lock is empty."""
+        """Return the store of the packages in a program's lock; None if the lock has no packages."""
         if not without_comments(lock):
             return None
         return WheelStore(self.environment, (lock,), self.installer, self.cache, base=self.locks)
 
     def describe(self) -> dict[str, Any]:
-        """Return what roles need to know; if the archive does not exist yet, its usual size."""
+        """Return the facts about the store that roles need; sizes are estimates until the archive exists."""
         digest, (archive_bytes, environment_bytes) = "", self.usual_bytes
         carried = self.filled if self.filled.exists() else self.archive
         if carried.exists():
@@ -114,9 +117,9 @@ class WheelStore:
         }
 
     def fill(self, say: Callable[[str], None]) -> None:
-        """Download, verify and pack the wheels; files of an interrupted download are used again.
+        """Download, verify and pack the wheels. Files of an interrupted download are used again.
 
-        Raises ValueError if a wheel is unavailable or does not match its lock, OSError if the disk fails.
+        Raises ValueError if a wheel is unavailable or does not match its lock, and OSError if the disk fails.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         partial = self.folder.with_suffix(".partial")
@@ -133,9 +136,10 @@ class WheelStore:
             shutil.rmtree(partial)
 
     def fill_environment(self, say: Callable[[str], None]) -> None:
-        """Install the environment here, and pack it for the hosts in place of the wheels.
+        """Install the environment here, and pack it for the hosts, which then need no wheels.
 
-        Raises ValueError if a step fails, OSError if the disk fails.
+        With too little disk space, say so and do nothing. Raises ValueError if a step fails, and OSError if
+        the disk fails.
         """
         with self._alone(say):
             if self.filled.exists():
@@ -157,7 +161,7 @@ class WheelStore:
 
     @contextmanager
     def _alone(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Wait until no other deployment works on this store."""
+        """Wait until no other deployment works on this store; keep others waiting during the block."""
         with ExitStack() as stack:
             with report_progress(say, lambda: f"wait for another deployment that makes {self.archive}"):
                 stack.enter_context(

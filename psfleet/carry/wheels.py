@@ -1,4 +1,4 @@
-"""Collects the wheels of an environment on the controller, downloads missing ones, and verifies all."""
+"""Collects the wheels of an environment on the controller: downloads missing wheels and verifies all."""
 
 import importlib.util
 import os
@@ -34,7 +34,7 @@ def obtain(
     pool: Path,
     say: Callable[[str], None],
 ) -> Path:
-    """Return a folder below `partial` with a wheel of every package, each with a hash that a lock permits.
+    """Return a folder below `partial` with a wheel of every package, each with a hash that its lock permits.
 
     The wheels come from an interrupted download there, from `pool`, or from the package index. Raises
     ValueError if a wheel is unavailable or does not match its lock.
@@ -68,7 +68,7 @@ def platforms(machine: str) -> list[str]:
 
 
 def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
-    """Return the tags of wheels that an environment can install -> their rank; the best has rank 0."""
+    """Return {tag of wheels that the environment can install: its rank}; the best tag has rank 0."""
     major, minor = (int(number) for number in environment.python.split("."))
     names, interpreter = platforms(environment.machine), f"cp{major}{minor}"
     tags = [
@@ -81,9 +81,10 @@ def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
 def fitting(
     wheels: Iterable[Path], packages: Mapping[str, Pinned], environment: HostEnvironment
 ) -> list[Path]:
-    """Return the best wheel for each package among these, judged by their file names alone.
+    """Return, from `wheels`, the best wheel for each package, judged by the file names alone.
 
-    A lock has the hashes of a package's wheels for every Python and processor.
+    A package without a fitting wheel has none in the result. File names decide, because a lock has the hashes
+    of a package's wheels for every Python version and processor.
     """
     ranks = supported_tags(environment)
     best: dict[str, tuple[int, Path]] = {}
@@ -149,7 +150,7 @@ def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> 
 
 
 def size_below(folder: Path) -> int:
-    """Return the size of the files below a folder that another program is filling, in bytes."""
+    """Return the bytes of the files below a folder; another program may be filling the folder meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # the file may have been moved
@@ -174,7 +175,7 @@ def link(wheel: Path, place: Path) -> None:
 
 
 def require_own_modules(wheels: Path) -> None:
-    """Raise ValueError if a wheel would overwrite the environment's TensorFlow with another one."""
+    """Raise ValueError if a wheel contains TensorFlow, which would overwrite the environment's own."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as content:
             if "tensorflow/__init__.py" in content.namelist():
