@@ -170,7 +170,7 @@ class WheelStore:
             yield
 
     def _note(self, archive: Path, digest: str, environment_bytes: int) -> None:
-        """Write hash and size beside an archive, so that no deployment has to read gigabytes for them."""
+        """Write hash and size of an archive beside it, so that no deployment reads gigabytes for them."""
         archive.with_suffix(".sha256").write_text(f"{digest}\n", encoding="ascii")
         archive.with_suffix(".environment_bytes").write_text(f"{environment_bytes}\n", encoding="ascii")
 
