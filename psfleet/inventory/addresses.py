@@ -10,7 +10,7 @@ from psfleet.inventory.problems import InventoryProblem, named, value_in_words
 from psfleet.inventory.variables import ADDRESS, bracketed
 from trainer.host.wording import grouped
 
-# Host -> variable -> value.
+# {host: {variable: value}}
 ValuesByHost = Mapping[str, Mapping[str, Any]]
 
 SSH_PORT = 22
@@ -21,10 +21,10 @@ _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-l
 def host_addresses(
     values: ValuesByHost, variables: ValuesByHost
 ) -> tuple[dict[str, str], list[InventoryProblem]]:
-    """Return the address of each host for the other hosts, and the problems with the addresses.
+    """Return ({host: its address for the other hosts}, problems with the addresses).
 
-    `values` holds each host's converted variables, `variables` all of its variables. A host with an invalid
-    address is left out.
+    `values` has each host's converted variables, `variables` all of its variables. A host with an invalid
+    address has no entry in the result.
     """
     addresses: dict[str, str] = {}
     problems = []
@@ -42,7 +42,7 @@ def host_addresses(
 
 
 def port_of_sshd(host: str, variables: Mapping[str, Any]) -> int:
-    """Return the port at which the other hosts reach the sshd of `host`, from the host's variables.
+    """Return the port at which other hosts reach the sshd of `host`, from the variables of `host`.
 
     ssh_mesh_port decides. Without it, the port is ansible_port if the other hosts use the same address as the
     controller. If trainer_address is another address, ansible_port may be a port that a router or a tunnel
@@ -57,7 +57,7 @@ def port_of_sshd(host: str, variables: Mapping[str, Any]) -> int:
 
 
 def _controllers_address(host: str, variables: Mapping[str, Any]) -> object:
-    """Return where the controller logs in: ansible_host, or the inventory name."""
+    """Return the address at which the controller logs in: ansible_host, or the inventory name."""
     return variables.get("ansible_host") or host
 
 
@@ -67,7 +67,7 @@ def _comparable(address: str) -> str:
 
 
 def _ip(address: str) -> IP | None:
-    """Return the IP address in a text; None for a name. "127.1" and "0x7f000001" are IPv4 addresses, too."""
+    """Return the IP address that a text means; None for a name. "127.1" and "0x7f000001" mean addresses."""
     try:
         return to_ip(address) or IPv4Address(socket.inet_aton(address))
     except OSError:
@@ -75,7 +75,7 @@ def _ip(address: str) -> IP | None:
 
 
 def _unreachable(addresses: Mapping[str, str], values: ValuesByHost) -> Iterator[InventoryProblem]:
-    """Yield a problem for all hosts with addresses of the same kind at which no other host reaches them."""
+    """Yield one problem for all hosts whose addresses no other host can reach for the same reason."""
     kinds = [(_kind_of_unreachable(address), host) for host, address in addresses.items()]
     for kind, hosts in grouped((kind, host) for kind, host in kinds if kind).items():
         if kind == _LOOPBACK and len(values) == 1:
@@ -92,7 +92,7 @@ _LOOPBACK = "which means itself on every host"
 
 
 def _kind_of_unreachable(address: str) -> str:
-    """Return why no other host reaches a host at this address, "" if one may."""
+    """Return why no other host reaches a host at this address; "" if other hosts may reach it."""
     ip = _ip(address)
     if ip is None:
         name = address.lower()
@@ -109,7 +109,7 @@ def _kind_of_unreachable(address: str) -> str:
 def _shared(
     addresses: Mapping[str, str], values: ValuesByHost, variables: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Yield a problem for each address that several hosts have; `_unreachable` reports some already."""
+    """Yield a problem for each address that several hosts have, unless `_unreachable` reports the address."""
     hosts_at = grouped((_comparable(address), host) for host, address in addresses.items())
     for hosts in hosts_at.values():
         address = addresses[hosts[0]]
@@ -129,5 +129,5 @@ def _shared(
 
 
 def _variable(hosts: Sequence[str], values: ValuesByHost) -> str:
-    """Return the variable that sets the address of these hosts."""
+    """Return the name of the variable that sets the address of these hosts."""
     return "trainer_address" if all(values[host]["trainer_address"] for host in hosts) else "ansible_host"

@@ -19,7 +19,7 @@ from psfleet.inventory.variables import PREFIX, rules
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
-# The variables of Ansible's own that are checked.
+# Ansible's own variables that psfleet checks.
 _OF_ANSIBLE = ("ansible_host", "ansible_port", *HOST_KEY_VARIABLES, *SSH_ARGUMENTS)
 _DECRYPTS = "add --ask-vault-pass to the command, or --vault-password-file FILE with the password in it"
 # The inventory that Ansible uses if neither an ansible.cfg nor -i names one.
@@ -31,8 +31,8 @@ def plain_inventory(
 ) -> Inventory:
     """Return the inventory of a play as plain data.
 
-    `variables` are the variables of a task in that play; `command_line` is what -e sets. Raises
-    InventoryError if an inventory is missing or holds no host that could be read.
+    `variables` are the variables of an Ansible task in that play; `command_line` are those that -e sets.
+    Raises InventoryError if an inventory is missing, or if it has no host that could be read.
     """
     _require_hosts(variables)
     _require_passwords(variables)
@@ -53,9 +53,9 @@ def plain_inventory(
 
 @cache
 def role_variables() -> Mapping[str, Mapping[str, object]]:
-    """Return the entry of each role's variable in its argument_specs; the `default` is the role's own.
+    """Return {variable: its entry in argument_specs} for the variables of all roles.
 
-    The DataLoader would note the place of every value, which takes ten times as long.
+    It does not use Ansible's DataLoader, which notes the place of every value and so takes ten times as long.
     """
     found: dict[str, Mapping[str, object]] = {}
     for file in _specification_files():
@@ -95,7 +95,7 @@ def _require_passwords(variables: Mapping[str, Any]) -> None:
 
 
 def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's own have no types
-    """Return whether variables of a host cannot be decrypted."""
+    """Return whether a variable `ansible_*` of the host cannot be decrypted."""
     try:
         values = hostvars.raw_get(host)
         for name in values:
@@ -113,7 +113,7 @@ def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's ow
 
 
 def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
-    """Return a host's variables: those that roles know with their values, any other with None."""
+    """Return {variable: value} of a host. A variable that no role knows has the value None."""
     found: dict[str, object] = {}
     for name in values:
         if name not in known and name not in _OF_ANSIBLE:
@@ -129,7 +129,7 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
 
 
 def _whole(value: object) -> object:
-    """Return the value with keys as texts: messages name them, and in YAML a key may be an integer."""
+    """Return the value with all keys of mappings as texts; in YAML, a key may be an integer."""
     if isinstance(value, Mapping):
         return {str(key): _whole(part) for key, part in value.items()}
     return [_whole(part) for part in value] if isinstance(value, (list, tuple)) else value

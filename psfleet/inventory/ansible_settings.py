@@ -1,4 +1,4 @@
-"""Finds the Ansible settings that psfleet needs and that a user's own ansible.cfg lacks."""
+"""Finds the Ansible settings that psfleet needs and that the user's own ansible.cfg lacks."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from configparser import ConfigParser
@@ -9,8 +9,8 @@ from psfleet.inventory.problems import InventoryProblem, named
 from psfleet.inventory.ssh_arguments import EXPECTED, VARIABLES, unchecked_by
 from trainer.contract.rules import BOOLEAN
 
-# Name -> what goes wrong with another value. With another value of the first two, a host could act on the
-# controller or pass for another host. The others are Ansible's defaults, which the playbooks rely on.
+# {setting: what goes wrong with another value}. With another value of the first two, a host could act on the
+# controller, or pass for another host. The others are Ansible's defaults, on which the playbooks rely.
 SAFE = {
     "inject_facts_as_vars": "a compromised host could set variables on this machine through its facts, and "
     "so run commands here",
@@ -19,35 +19,35 @@ SAFE = {
     "strategy": "a host would begin a task before all others have ended the one before",
     "fact_caching": "answers of an earlier run would be taken for today's",
 }
-# The values of these settings, as Ansible converts them, that the playbooks accept; without ansible.builtin.
+# {setting: values that the playbooks accept}, as Ansible converts them and without "ansible.builtin.".
 RIGHT: Mapping[str, Collection[object]] = {
     "inject_facts_as_vars": (False,),
     "host_key_checking": (True,),
     "strategy": ("linear", "debug"),  # debug is linear with a prompt after a failure
     "fact_caching": ("memory",),
 }
-# The variables of a host by which Ansible's connection plugin sets host_key_checking.
+# The variables of a host that set host_key_checking in Ansible's connection plugin.
 HOST_KEY_VARIABLES = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
-# The names that Ansible once gave to variables, and the names that psfleet reads.
+# {name that Ansible once gave to a variable: name that psfleet reads}
 OLD_NAMES = {f"ansible_ssh_{name}": f"ansible_{name}" for name in ("host", "port", "user")}
 # Settings that each project chooses for itself.
 _PROJECT_SETTINGS = {"inventory", "collections_path"}
 
 
 def parsed(text: str) -> ConfigParser:
-    """Return the configuration `text` as Ansible reads it. Raises configparser.Error."""
+    """Return the configuration `text`, parsed as Ansible does. Raises configparser.Error."""
     parser = ConfigParser(interpolation=None, strict=False, inline_comment_prefixes=(";",))
     parser.read_string(text)
     return parser
 
 
 def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
-    """Return the lines of `ours` that a user's configuration `theirs` should get, with their sections.
+    """Return the lines of the configuration `ours` that the user's configuration `theirs` lacks.
 
-    These are the settings named in `unsafe`, and all others that the user has not set. A user has set a name
-    if a line of `theirs` has it, in any section and with any value, or if a variable in `environment`
-    contains all words of the name (ANSIBLE_SSH_RETRIES, ANSIBLE_PYTHON_INTERPRETER). Raises
-    configparser.Error.
+    Each section begins with its heading. The lines are the settings in `unsafe`, and all others that the user
+    has not set. A user has set a setting if a line of `theirs` has its name, in any section and with any
+    value, or if a variable in `environment` contains all words of the name (ANSIBLE_SSH_RETRIES,
+    ANSIBLE_PYTHON_INTERPRETER). Raises configparser.Error.
     """
     there = parsed(theirs)
     decided = {name for section in there.sections() for name in there[section]}
@@ -72,9 +72,10 @@ def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Co
 class UnsafeSetting:
     """A setting of SAFE with a `value` that the playbooks do not accept, and where the value comes from.
 
-    `variables` are the variables of the environment that set it; they win over any file. `lines` are the
+    `variables` are the environment variables that set it; they have precedence over any file. `lines` are the
     lines of the user's configuration that set a wrong value, such as "strategy = free in [defaults]". `lacks`
-    says whether the configuration, or Ansible's default, would be wrong without the environment, too.
+    says whether the value would be wrong without the environment, too, because of the configuration or
+    Ansible's default.
     """
 
     name: str
@@ -86,11 +87,12 @@ class UnsafeSetting:
 
 @dataclass(frozen=True)
 class ConfigurationFile:
-    """The configuration file that Ansible uses ("" for none), and why Ansible uses this one.
+    """The configuration file that Ansible uses ("" for none), and why Ansible uses it.
 
-    `by_environment` says that ANSIBLE_CONFIG names it. `folder` is the folder where the command was typed,
-    `open_folder` whether everybody may write there, so that Ansible ignores its ansible.cfg. `clone` is the
-    folder of psfleet with a right ansible.cfg; None if psfleet is installed as a collection.
+    `by_environment` says whether ANSIBLE_CONFIG names it. `folder` is the folder where the user typed the
+    command. `open_folder` says whether everybody may write there; if so, Ansible ignores the ansible.cfg in
+    it. `clone` is the folder of psfleet with a right ansible.cfg, None if psfleet is installed as a
+    collection.
     """
 
     path: str
@@ -101,12 +103,12 @@ class ConfigurationFile:
 
     @property
     def place(self) -> str:
-        """Where missing lines belong."""
+        """The path of the file to which missing lines should be added."""
         return self.path or f"{self.folder}/ansible.cfg"
 
 
 def refusal(unsafe: Sequence[UnsafeSetting], file: ConfigurationFile) -> str:
-    """Return why the settings are refused, and for each place that sets them what to do about it."""
+    """Return the message that says why settings are refused, and what to do at each place that sets them."""
     reasons = [f"{each.name} is {each.value}, by {_origin(each, file)}: {SAFE[each.name]}" for each in unsafe]
     variables = dict.fromkeys(name for each in unsafe for name in each.variables)
     remedies = []
@@ -148,7 +150,10 @@ def _remedies_of_file(lacking: Sequence[UnsafeSetting], file: ConfigurationFile)
 
 
 def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each variable that turns off host_key_checking for hosts (host -> variables)."""
+    """Yield a problem for each variable that turns off host_key_checking.
+
+    `variables` is {host: its variables}.
+    """
     for name in HOST_KEY_VARIABLES:
         hosts = tuple(
             host for host, of_host in variables.items() if name in of_host and _is_off(of_host[name])
@@ -161,7 +166,10 @@ def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
 
 
 def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each variable with arguments by which ssh checks no keys (host -> variables)."""
+    """Yield a problem for each variable with arguments that make ssh check no keys.
+
+    `variables` is {host: its variables}.
+    """
     for name in VARIABLES:
         found: dict[str, list[str]] = {}
         for host, of_host in variables.items():
@@ -173,7 +181,7 @@ def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iter
 
 
 def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each variable with an old name of Ansible's (host -> variables)."""
+    """Yield a problem for each variable with an old Ansible name; `variables` is {host: its variables}."""
     for old, new in OLD_NAMES.items():
         if hosts := tuple(host for host, of_host in variables.items() if old in of_host):
             what = f"{old} is set on {named(hosts)}, and psfleet reads {new}; expected the name {new}"
@@ -181,7 +189,10 @@ def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
 
 
 def setting_of_ssh(name: str, value: str, origin: str) -> str:
-    """Return why a setting with arguments of ssh is refused, and the remedy; "" if it is not."""
+    """Return why a setting with arguments of ssh is refused, and the remedy; "" if the value is safe.
+
+    `origin` says where the value comes from.
+    """
     why = unchecked_by(value)
     if not why:
         return ""

@@ -14,12 +14,12 @@ from trainer.contract.rules import as_given
 
 PROGRAM_MEGABYTES = 100
 
-# The variable, what is wrong with its value, and what is expected.
+# (variable, what is wrong with its value, what is expected)
 _Finding = tuple[str, str, str]
 
 
 def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any], list[InventoryProblem]]:
-    """Return an element of the fact `cluster_programs`, and the problems of the program's files.
+    """Return (an element of the fact `cluster_programs`, problems with the program's files).
 
     `hosts` are the hosts that have the program's variables.
     """
@@ -49,7 +49,7 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
 def data_source(
     values: Mapping[str, Any], hosts: Sequence[str], card: Card | None = None
 ) -> tuple[str, list[InventoryProblem]]:
-    """Return the absolute path of the data that deploy.yml carries ("" for none), and its problems.
+    """Return (absolute path of the data that deploy.yml carries, or "", problems with the data).
 
     `values` holds the cluster's converted variables without the refused ones; `hosts` are the hosts that have
     them. The first rows must be what the `card` says that the model reads; a program reads what it likes.
@@ -77,7 +77,7 @@ def _problems(
     hosts: Sequence[str],
     places: Mapping[str, str] | None = None,
 ) -> list[InventoryProblem]:
-    """Return a problem for each finding; `places` maps variables to where they are set, if elsewhere."""
+    """Return a problem for each finding; `places` is {variable: where it is set}, if it is set elsewhere."""
     found = []
     for name, what, expected in findings:
         place = (places or {}).get(name, name)
@@ -89,7 +89,7 @@ def _problems(
 
 
 def controller_path(text: str) -> Path:
-    """Return the absolute path of `text`, relative to the folder where `ansible-playbook` was started."""
+    """Return `text` as an absolute path, from the folder in which the user typed `ansible-playbook`."""
     # resolve() would follow links, and Path.expanduser() would raise for an unknown user.
     return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
 
@@ -103,7 +103,7 @@ def _there(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
 
 
 def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Finding]:
-    """Yield the reasons why a program cannot be carried; `variable` is where the user set its path.
+    """Yield the reasons why a program cannot be carried; `variable` is the place where the user set its path.
 
     Raises ValueError or OSError if one of its files is invalid or cannot be read.
     """
@@ -130,7 +130,10 @@ def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Find
 
 
 def _virtual_environment(source: Path) -> str:
-    """Return the first virtual environment below the folder, hidden folders apart; "" if there is none."""
+    """Return the path of the first virtual environment below the folder; "" if there is none.
+
+    Hidden folders are not searched.
+    """
     for parent, folders, names in os.walk(source):
         if "pyvenv.cfg" in names:  # only a folder of a virtual environment holds it
             return parent

@@ -1,4 +1,4 @@
-"""Finds the file and line where a variable of the inventory is defined, so that messages can name it."""
+"""Finds the file and line that define a variable of the inventory, so that messages can name them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,9 @@ from trainer.host.wording import first_of
 
 @dataclass(frozen=True)
 class Definitions:
-    """Knows where the variables of an inventory are defined: Ansible tags each name with its file and line.
+    """Knows where an inventory's variables are defined: Ansible tags each name with its file and line.
 
-    `sources` are the files, folders and host lists that the inventory was read from; `command_line` is what
-    -e sets.
+    `sources` are the files, folders and host lists of the inventory; `command_line` is what -e sets.
     """
 
     sources: Sequence[str]
@@ -30,7 +29,7 @@ class Definitions:
     command_line: Mapping[str, object]
 
     def cure(self, problem: InventoryProblem) -> str:
-        """Return the advice for a problem: which file to edit, and at which line."""
+        """Return the advice for a problem, in words: which file to edit, and at which line."""
         if problem.cure:
             return problem.cure
         if problem.variable.partition(".")[0] in self.command_line:
@@ -44,19 +43,19 @@ class Definitions:
 
     @property
     def _hosts_file(self) -> Path:
-        """The file that probably lists the hosts, or the inventory itself if there is no such file."""
+        """The file that probably lists the hosts; without such a file, the inventory itself."""
         sources = [Path(source) for source in self.sources if "," not in source]  # no list of hosts
         files = [file for source in sources for file in inventory_files(source)]
         named_hosts = [file for file in files if file.stem == "hosts"]
         return next(iter([*named_hosts, *files, *sources]), Path("inventory"))
 
     def _place(self, host: str, variable: str) -> str:
-        """Return file and line of the definition that takes precedence for a host, "" if unknown."""
+        """Return "file:line" of the definition that has precedence for a host; "" if it is unknown."""
         origins = (Origin.get_tag(name) for layer in self._layers(host) for name in _names(layer, variable))
         return next((f"{shown(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
 
     def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """Yield a host's variables from each of Ansible's sources, by descending precedence."""
+        """Yield the variables of a host from each of Ansible's sources, by descending precedence."""
         host = self.inventory.get_host(name)
         groups = [*reversed(sort_groups(host.get_groups()))]
         for owners in ([host], groups):
@@ -67,7 +66,10 @@ class Definitions:
 
 
 def _names(content: object, wanted: str) -> Iterator[str]:
-    """Yield the keys that lead to a variable or its part (trainer_programs.mnist), the innermost first."""
+    """Yield the keys that lead to a variable or to a part of it, the innermost key first.
+
+    Example: for trainer_programs.mnist, the keys "mnist" and "trainer_programs".
+    """
     parts = content if isinstance(content, Mapping) else {}
     for name in sorted(parts, key=lambda name: -len(str(name))):  # v1.2 before v1
         if f"{wanted}.".startswith(f"{name}."):

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "roles" / "host_look" / "files" /
 
 
 def described_systems(folder: Path = FOLDER) -> dict[str, Any]:
-    """Return the content of each file, by its name. Raises InventoryError for a file that describes none."""
+    """Return {file name: content} of the files in `folder`. Raises InventoryError if one is invalid."""
     described: dict[str, Any] = {}
     for file in sorted(folder.glob("[!.]*.yml")):
         described[file.name] = _content(file)

@@ -12,9 +12,9 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def group_problems(groups: Groups, children: Sequence[str], *, program: bool) -> list[InventoryProblem]:
-    """Return the problems of the groups (name -> hosts) and of the child groups of tf_cluster.
+    """Return the problems with the groups, {name: hosts}, and with the `children` of tf_cluster.
 
-    `program` says whether a user's program runs, which needs no ps and may have a chief.
+    `program` says whether the user has a program, which needs no ps and may have a chief.
     """
     if PARENT not in groups:
         what = f"there is no group {PARENT}{_similar_group(PARENT, groups)}"
@@ -50,7 +50,7 @@ def _job_problems(job: Job, groups: Groups, children: Sequence[str], program: bo
 
 
 def _meant_job(group: str) -> str:
-    """Return the job that the group's name is a misspelling of, "" if it resembles none."""
+    """Return the job that a misspelled group name probably means; "" if it resembles none."""
     return next(iter(get_close_matches(group, JOBS, n=1)), "")
 
 

@@ -9,21 +9,21 @@ from ansible import constants
 
 from psfleet.inventory.problems import InventoryProblem, shown
 
-# The folders beside an inventory, and what their files are named after.
+# {folder beside an inventory: what its files are named after}
 _FOLDERS = {"host_vars": "host", "group_vars": "group"}
 _YAML = (".yml", ".yaml")
 _ENDINGS = (*_YAML, ".json")
 
 
 def inventory_files(source: Path) -> list[Path]:
-    """Return the files that list hosts: the inventory itself, or those of its folder that Ansible reads."""
+    """Return the files that list hosts: the inventory, or the files in its folder that Ansible reads."""
     files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     return [file for file in files if file.is_file() and not file.name.endswith(ignored)]
 
 
 def yaml_problems(sources: Sequence[str]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each file of the inventory, or of its variables, that is no YAML."""
+    """Yield a problem for each file of the inventory, or of its variables, that is not valid YAML."""
     for source in _paths(sources):
         files = [*inventory_files(source), *(file for _, _, file in _files_of_variables(source))]
         for file in dict.fromkeys(file for file in files if file.suffix in _YAML):
@@ -32,7 +32,7 @@ def yaml_problems(sources: Sequence[str]) -> Iterator[InventoryProblem]:
 
 
 def _yaml_error(file: Path) -> InventoryProblem | None:
-    """Return why a file is no YAML, None if it is."""
+    """Return the problem of a file that is not valid YAML; None if it is valid."""
     try:
         yaml.compose(file.read_text(encoding="utf-8", errors="replace"), Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -49,9 +49,9 @@ def _yaml_error(file: Path) -> InventoryProblem | None:
 def unused_files(
     sources: Sequence[str], groups: Mapping[str, Collection[str]], ours: Collection[str]
 ) -> Iterator[str]:
-    """Yield a sentence about each file that sets variables of psfleet (`ours`), but for no host and no group.
+    """Yield a sentence about each file of variables that belongs to no host and no group.
 
-    `groups` maps each group to its hosts.
+    Only files that set a variable of psfleet (`ours`) count. `groups` is {group: its hosts}.
     """
     names = {"host": {host for hosts in groups.values() for host in hosts}, "group": {*groups}}
     for source in _paths(sources):
@@ -74,7 +74,10 @@ def _paths(sources: Sequence[str]) -> Iterator[Path]:
 
 
 def _files_of_variables(source: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield "host" or "group", the file or folder with its name, and each file of its variables."""
+    """Yield ("host" or "group", entry named after it, file with its variables) for each file of variables.
+
+    The entry is a file or a folder.
+    """
     parent = source.parent if source.is_file() else source
     for folder, kind in _FOLDERS.items():
         for entry in sorted((parent / folder).glob("[!.]*[!~]")):

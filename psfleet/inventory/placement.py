@@ -1,4 +1,4 @@
-"""Computes the index, port, address and GPUs of each task of the inventory."""
+"""Computes the index, port, address and GPUs of each task that the inventory asks for."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 @dataclass(frozen=True)
 class Placement:
-    """The `tasks`, ps first, each task's own `settings` (task name -> setting -> value), the `problems`."""
+    """The `tasks`, ps first; {task: its own `settings`}, which are {setting: value}; and the `problems`."""
 
     tasks: tuple[PlannedTask, ...]
     settings: Mapping[str, Mapping[str, object]]
@@ -28,7 +28,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class _Place:
-    """A task, at first with index 0; `port_variable` names the variable that sets its port."""
+    """A task, at first with index 0; `port_variable` is the name of the variable that sets its port."""
 
     task: PlannedTask
     requested: RequestedTask
@@ -38,7 +38,7 @@ class _Place:
 def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost) -> Placement:
     """Return where the tasks run.
 
-    `values` holds each host's converted variables, `variables` all of its variables. A host that lacks a
+    `values` has each host's converted variables, `variables` all of its variables. A host that lacks a
     converted variable gets no task.
     """
     whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
@@ -63,7 +63,7 @@ def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: 
 def _places(
     host: str, jobs: Sequence[Job], values: Mapping[str, Any], address: str
 ) -> tuple[list[_Place], list[InventoryProblem]]:
-    """Return a host's tasks in the order of their ports, and the problems with them."""
+    """Return (a host's tasks in the order of their ports, the problems with them)."""
     requested: list[tuple[Job, RequestedTask]] = []
     gpus: list[tuple[int, ...]] = []
     problems: list[InventoryProblem] = []
@@ -86,10 +86,10 @@ def _places(
 def _ports(
     requested: Sequence[tuple[Job, RequestedTask]], values: Mapping[str, Any]
 ) -> list[tuple[int, str]]:
-    """Return each task's port, and the variable that sets it.
+    """Return (port, variable that sets it) for each task.
 
-    A task without a port of its own gets the first unused port, counted from its job's first port or the
-    host's.
+    A task without a port of its own gets the first unused port, counted from the first port of its job or of
+    the host.
     """
     first: dict[str, int] = {"trainer_base_port": values["trainer_base_port"]}
     variables = [_port_variable(job, task, values) for job, task in requested]
@@ -117,7 +117,7 @@ def _port_variable(job: Job, task: RequestedTask, values: Mapping[str, Any]) -> 
 
 
 def _dealt(tasks: Sequence[RequestedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the GPUs of a host's tasks of one job: the task's own, or an even share of the host's."""
+    """Return the GPUs of each of a host's tasks of one job: its own GPUs, or an even share of the host's."""
     share = len(gpus) // max(sum(task.gpus is None for task in tasks), 1)
     shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
     return [next(shares) if task.gpus is None else task.gpus for task in tasks]
@@ -145,7 +145,7 @@ def _gpu_problems(
 
 
 def _indexed(members: Sequence[_Place]) -> list[_Place]:
-    """Return the tasks of a job by index; a task without a requested index gets the next free one."""
+    """Return the tasks of a job, sorted by index. A task that requests no index gets the next free one."""
     indexed: dict[int, _Place] = {}
     others = []
     for member in members:
@@ -185,7 +185,7 @@ def _occurrences(index: int, hosts: Sequence[str]) -> str:
 
 
 def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
-    """Yield ports and GPUs that two tasks of a host share, and ports above the highest valid one."""
+    """Yield a problem for each port or GPU that two tasks of a host share, and each port that is too high."""
     holders: dict[tuple[str, str, int], PlannedTask] = {}
     for member in placed:
         task = member.task

@@ -14,11 +14,11 @@ _NAMED_HOSTS = 5
 
 @dataclass(frozen=True)
 class InventoryProblem:
-    """A problem in words (`what`), and where to look for its cause.
+    """A problem, in words (`what`), and where to look for its cause.
 
-    The definition of `variable`, or of a part of it (trainer_programs.mnist.entry), for `hosts` is at fault;
-    without `variable` the list of hosts is. `everywhere` means that the variable needs one value for the
-    whole cluster. `cure` is the advice if no file is at fault.
+    The cause is the definition of `variable`, or of a part of it (trainer_programs.mnist.entry), for `hosts`;
+    without `variable`, it is the list of hosts. `everywhere` means that the variable needs one value for the
+    whole cluster. `cure` is the advice if no file is the cause.
     """
 
     what: str
@@ -30,13 +30,13 @@ class InventoryProblem:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Stands for a variable's value that cannot be evaluated; `reason` is Ansible's."""
+    """Replaces the value of a variable that Ansible cannot evaluate; `reason` is Ansible's."""
 
     reason: str
 
 
 class InventoryError(ValueError):
-    """An inventory that cannot be used; `problems` holds everything that is wrong with it."""
+    """The inventory cannot be used; `problems` has everything that is wrong with it."""
 
     def __init__(self, problems: Sequence[InventoryProblem]) -> None:
         self.problems = tuple(problems)
@@ -48,19 +48,19 @@ def value_in_words(value: object) -> str:
 
 
 def named(hosts: Sequence[str]) -> str:
-    """Return the hosts' names as text; of a long list, only the first few and the count."""
+    """Return the names of the hosts, joined by ", "; of a long list, the number and the first few names."""
     if len(hosts) <= _NAMED_HOSTS:
         return ", ".join(hosts)
     return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"
 
 
 def shown(file: Path) -> str:
-    """Return the path relative to the current directory if it lies below it, else unchanged."""
+    """Return the path relative to the current directory if the file lies below it, else unchanged."""
     return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
 
 
 def describe(problems: Sequence[InventoryProblem], cure: Callable[[InventoryProblem], str]) -> str:
-    """Return the message that lists every problem with its cure."""
+    """Return the message that lists every problem, each with the advice that `cure` returns for it."""
     count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = [f"The inventory has {count}. Nothing was touched."]
     for number, problem in enumerate(problems, start=1):

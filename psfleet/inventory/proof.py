@@ -1,4 +1,4 @@
-"""The settings of the runs that prove.yml trains (docs/prove.md), in place of the inventory's."""
+"""The settings of the runs that prove.yml trains (docs/prove.md), which replace the inventory's."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -10,10 +10,10 @@ from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import RESET_BY_PROVE, TrainingSettings
 
 MODEL = "partition"
-# The replication of each run of a proof, and its wording.
+# {replication of a run of a proof: the words for it}
 IN_WORDS = {"async": "asynchronously", "sync": "synchronously"}
-# A worker needs about 20 steps to find its part. The rest let all workers be seen training side by side, even
-# one with a fifth of an equal share.
+# A worker needs about 20 steps to find its part. With the other steps one can see that all workers train side
+# by side, even a worker with a fifth of an equal share.
 _STEPS_OF_A_WORKER = 200
 _FEWEST_ASYNCHRONOUS_STEPS = 2000
 

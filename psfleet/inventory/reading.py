@@ -1,4 +1,4 @@
-"""Reads an inventory: returns the cluster plan and each task's settings, or every problem it has."""
+"""Reads an inventory: returns the cluster plan and each task's settings, or every problem that it has."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,10 +36,11 @@ _DATA_VARIABLES = {"trainer_data_dir", "trainer_data_source", "trainer_install_d
 class Inventory:
     """The inventory as plain data.
 
-    `groups` maps every group to its hosts in inventory order; `children` are the child groups of tf_cluster;
-    `variables` maps each host of tf_cluster to its variables from files and the command line; `defaults` are
-    those of the role `trainer`; `rules` maps every variable that a role knows to its rule; `roles` are the
-    names of the roles; `command_line` is what -e sets.
+    - `groups`: {group: its hosts in inventory order}; `children`: the child groups of tf_cluster.
+    - `variables`: {host of tf_cluster: its variables from files and the command line}.
+    - `defaults`: the defaults of the role `trainer`. `roles`: the names of all roles.
+    - `rules`: {variable that a role knows: its rule}.
+    - `command_line`: the variables that -e sets.
     """
 
     groups: Mapping[str, Sequence[str]]
@@ -52,7 +53,7 @@ class Inventory:
 
     @cached_property
     def converted(self) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
-        """Host -> variable -> converted value, with defaults, without refused values; and the problems."""
+        """({host: {variable: converted value}} with defaults, problems). Refused values are left out."""
         converted, refused = {}, []
         for host, variables in self.variables.items():
             given = {**self.defaults, **variables}
@@ -95,7 +96,7 @@ class Inventory:
 
 
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
-    """Return the plan, and the settings of each task (task name -> settings).
+    """Return (plan, {task: its settings}).
 
     Raises InventoryError with every problem of the inventory.
     """
@@ -144,13 +145,13 @@ def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> str
 
 
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, list[str]]:
-    """Return host -> the folders that its tasks read data from, without the hosts whose tasks read none."""
+    """Return {host: folders from which its tasks read data}; hosts whose tasks read none are left out."""
     read = ((task.host, settings[task.name].data_dir) for task in plan.tasks if task.job != "ps")
     return grouped(dict.fromkeys((host, folder) for host, folder in read if folder))
 
 
 def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
-    """Yield contradictions between variables of the whole cluster."""
+    """Yield a problem for each contradiction between variables of the whole cluster."""
     hosts = tuple(values)
     if not hosts:
         return
@@ -192,7 +193,7 @@ def _data_problems(
 ) -> Iterator[InventoryProblem]:
     """Yield problems with data directories that tasks cannot see, or that differ among a host's tasks."""
     settings = placement.settings
-    # (host, data directory) -> the own settings of a task that reads there.
+    # {(host, data directory): own settings of a task that reads there}
     own = {
         (task.host, _data_directory(values[task.host], settings[task.name])): settings[task.name]
         for task in placement.tasks
@@ -224,7 +225,7 @@ def _data_problems(
 def _argument_problems(
     inventory: Inventory, placement: Placement, values: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Yield problems with arguments of programs that would not reach the program as intended."""
+    """Yield a problem for each argument that would not reach its program as the user means it."""
     variable, hosts = "trainer_program_arguments", tuple(values)
     given = next((of_host[variable] for of_host in inventory.variables.values() if variable in of_host), None)
     arguments: list[str] = next((chosen[variable] for chosen in values.values() if variable in chosen), [])
@@ -249,7 +250,7 @@ def _argument_problems(
 
 
 def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:
-    """Yield descriptions of placeholders without a value; the tasks in `lacking` have no data directory."""
+    """Yield words for each placeholder without a value; the tasks in `lacking` have no data directory."""
     for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
         what = f"{{{name}}}, which is no placeholder; expected {{{meant}}}"
         yield f"{what}, or \\{{{name}}} to pass it on as it is"
@@ -259,7 +260,7 @@ def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]
 
 
 def _worker_count(inventory: Inventory, values: ValuesByHost) -> int | None:
-    """Return the number of workers, or None if a host's number is invalid."""
+    """Return the number of workers; None if a host's number is invalid."""
     tasks_of_hosts = [
         values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())
     ]

@@ -10,7 +10,7 @@ from trainer.contract.settings import PER_HOST
 
 _COUNT = integer(1, 1024)
 
-# Keys that people try, and our advice in place of the closest known key.
+# {job: {key that people try: advice, which replaces the closest known key}}
 _NOT_OFFERED = {
     "ps": {"gpu": "write gpus, a list such as [0]", "batch_size": "a ps takes no steps"},
     "worker": {"gpu": "write gpus, a list such as [0]"},
@@ -19,9 +19,9 @@ _NOT_OFFERED = {
 
 @dataclass(frozen=True)
 class RequestedTask:
-    """One requested task of a host; a field that is None or missing follows from the host's variables.
+    """One requested task of a host; a field that is None follows from the host's variables.
 
-    `gpus` are numbers as in the plan; `settings` holds the task's own values of the settings in PER_HOST.
+    `gpus` are numbers as in the plan; `settings` are the task's own values of the settings in PER_HOST.
     """
 
     index: int | None = None
@@ -33,8 +33,8 @@ class RequestedTask:
 def tasks_rule(job: str, keys: Mapping[str, Rule]) -> Rule:
     """Return the rule for `trainer_<job>_tasks`: a list of a host's tasks, or their number.
 
-    `keys` maps each key that a task may have to its rule. The rule converts a value to a tuple of
-    RequestedTask; the SettingsError that it raises names each wrong part, such as [1].port.
+    `keys` is {key that a task may have: its rule}. The rule converts a value to a tuple of RequestedTask. The
+    SettingsError that it raises names each wrong part, such as [1].port.
     """
 
     def expected_keys(key: str) -> str:

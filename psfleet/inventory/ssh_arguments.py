@@ -1,11 +1,11 @@
-"""Finds arguments of ssh that turn off the check of the hosts' keys."""
+"""Finds arguments of ssh that turn off the check of hosts' keys."""
 
 import shlex
 import subprocess
 from collections.abc import Mapping
 from functools import cache
 
-# Ansible's settings with arguments of ssh, and the variables of a host that set them.
+# Ansible's settings that contain arguments of ssh, and a host's variables that set them.
 SETTINGS = ("ssh_args", "ssh_common_args", "ssh_extra_args")
 VARIABLES = tuple(f"ansible_{name}" for name in SETTINGS)
 NO_FILES = {"/dev/null", "none"}
@@ -18,9 +18,9 @@ EXPECTED = (
 
 @cache
 def unchecked_by(arguments: str) -> str:
-    """Return the options in the arguments with which ssh accepts any key of a host, "" if there are none.
+    """Return the options in `arguments` with which ssh accepts any key of a host; "" if there are none.
 
-    ssh itself reads the arguments, so each spelling counts, and a file after -F.
+    ssh itself reads the arguments, so each spelling counts, and so does a file after -F.
     """
     try:
         command = ["ssh", "-G", "-F", "none", *shlex.split(arguments), "host.invalid"]

@@ -23,7 +23,7 @@ POLICY_RULE = Rule(
 
 
 def needed_workers(policy: SuccessPolicy, workers: int) -> int:
-    """Return how many of a run's workers must have finished. The chief must have in any case."""
+    """Return how many of a run's workers must have finished; one of them must be the chief."""
     if isinstance(policy, int):
         return min(policy, workers)
     return 1 if policy == CHIEF else workers

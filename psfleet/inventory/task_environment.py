@@ -1,4 +1,4 @@
-"""The rule for `trainer_environment`: environment variables that a user gives to every task of a host."""
+"""The rule for `trainer_environment`: environment variables that the user gives to every task of a host."""
 
 import re
 from collections.abc import Mapping
@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from trainer.contract.rules import Rule, SettingProblem, SettingsError, as_given
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# psfleet sets these, or its sandbox removes them: another value would be ignored, or break the task.
+# psfleet sets these variables, or its sandbox removes them. The user's value would be ignored, or break the
+# task.
 _OF_PSFLEET = re.compile(
     r"PSFLEET_.*|TF_CONFIG|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|XLA_FLAGS|HOME|PATH|LD_.*|PYTHON.*"
 )
-# systemd tells a process by these how to answer, and how the process before it ended.
+# With these variables, systemd tells a process how to answer, and how the previous process ended.
 _OF_SYSTEMD = re.compile(
     r"(?:NOTIFY|WATCHDOG|LISTEN|SYSTEMD|EXIT|SERVICE|MEMORY_PRESSURE|MONITOR|TRIGGER)_.*"
     r"|MAINPID|MANAGERPID|INVOCATION_ID|JOURNAL_STREAM|CREDENTIALS_DIRECTORY"
 )
-# systemd drops a variable with another control character, or that is no UTF-8; only its journal says so.
+# systemd drops a value with other control characters, or that is not UTF-8; only systemd's journal says so.
 _TEXT = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*")
 
 

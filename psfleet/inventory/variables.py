@@ -1,4 +1,4 @@
-"""The rules for values of inventory variables: the trainer's own, and other roles' argument_specs."""
+"""The rules for values of inventory variables: the trainer's own, and those of argument_specs."""
 
 import ipaddress
 import re
@@ -38,7 +38,10 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Rule:
 
 
 def bracketed(address: str) -> str:
-    """Return a bare IPv6 address in brackets, so that a port can follow; return any other text unchanged."""
+    """Return a bare IPv6 address in brackets, so that a port can follow.
+
+    Any other text is returned unchanged.
+    """
     try:
         return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
     except ValueError:
@@ -55,7 +58,7 @@ def _to_address(value: object) -> str:
 
 
 def is_host(name: str) -> bool:
-    """Return whether a host can have this name: other hosts can resolve it, or it is an address."""
+    """Return whether a host can have this name: a name that can be resolved, or an address."""
     try:
         return bool(_to_address(bracketed(name)))
     except ValueError:
@@ -223,9 +226,9 @@ PLACING_VARIABLES = {
 # The variables that a host may set for itself. Every other trainer variable has one value for the cluster.
 HOST_VARIABLES = PLACING_VARIABLES | {"trainer_environment", *(PREFIX + name for name in PER_HOST)}
 
-# The names that playbooks accept with -e and that are no variable of a role.
+# The names that playbooks accept with -e, although they are variables of no role.
 ON_COMMAND_LINE = ("run_id", OPTION)
-# Names that people try, and our advice in place of the closest known name.
+# {name that people try: advice, which replaces the closest known name}
 NOT_OFFERED = {
     "trainer_ps_gpu": "write trainer_ps_gpus, a list such as [0]",
     "trainer_worker_gpu": "write trainer_worker_gpus, a list such as [0]",
@@ -240,7 +243,7 @@ NOT_OFFERED = {
 
 
 def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]:
-    """Return the rule of every variable of `specifications` (name -> entry of a role's argument_specs)."""
+    """Return {variable: its rule}; `specifications` is {variable: its entry in a role's argument_specs}."""
     return {
         name: TRAINER_RULES.get(name) or _specified_rule(specification)
         for name, specification in specifications.items()
@@ -250,10 +253,10 @@ def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]
 def closest_name(
     name: str, known: Sequence[str], prefixes: Sequence[str], *, on_command_line: bool
 ) -> str | None:
-    """Return advice about a variable that no role knows, or None if the name has nothing to do with psfleet.
+    """Return advice about a variable that no role knows; None if its name has nothing to do with psfleet.
 
-    It concerns psfleet if it has a role's prefix, resembles a known name or, on the command line, is a
-    setting without its prefix, such as `-e steps=400`, which would change nothing.
+    A name concerns psfleet if it has a role's prefix or resembles a known name. On the command line, a
+    setting without its prefix does, too: `-e steps=400` would change nothing.
     """
     known = (*known, *(ON_COMMAND_LINE if on_command_line else ()))
     if ":" in name:  # {ansible_host:10.0.0.1}
@@ -290,12 +293,12 @@ _SPECIFIED_TYPES: Mapping[str, Rule] = {
 
 
 def _as_written(choice: str) -> str:
-    """Return a choice as it must stand in YAML: 3.10 without quotes is a number, equal to 3.1."""
+    """Return a choice as it must be written in YAML: 3.10 without quotes is a number, equal to 3.1."""
     return choice if re.match("[A-Za-z]", choice) else f'"{choice}"'
 
 
 def _specified_rule(specification: Mapping[str, object]) -> Rule:
-    """Return the rule that an entry of argument_specs describes by its type and choices."""
+    """Return the rule that an entry of argument_specs describes with its type and choices."""
     rule = _SPECIFIED_TYPES[str(specification["type"])]
     choices = specification.get("choices")
     if isinstance(choices, list):
