@@ -1,1 +1,1 @@
-"""Computes the settings of a run's tasks, its lead, and whether it starts, resumes or is refused."""
+"""Computes the settings of a run's tasks, the lead, and whether the run starts, resumes or is refused."""

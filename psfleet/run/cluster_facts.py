@@ -1,4 +1,4 @@
-"""Computes the facts that every play of a cluster begins with (docs/contracts.md)."""
+"""Computes the facts with which every play of a cluster begins (docs/contracts.md)."""
 
 from typing import Any
 
@@ -19,10 +19,11 @@ PATHS = ("install_directory", "configuration_directory", "state_directory", "log
 
 
 def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
-    """Return the facts of the cluster.
+    """Return {name of a fact: value} for the cluster.
 
     `proof` is the replication of a run of prove.yml, or "" for what the inventory trains. Raises
-    InventoryError with every problem of the inventory and of the files on the controller that it names.
+    InventoryError with every problem of the inventory, and of the files on the controller that the inventory
+    names.
     """
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]

@@ -1,4 +1,4 @@
-"""Computes the environment variables by which a task finds CUDA: the locked wheels, or the host's own."""
+"""Computes the environment variables with which a task finds CUDA: the locked wheels, or the host's own."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from plugins.module_utils.environments.environment import HostEnvironment
 
 # "nvidia-cuda-nvrtc-cu12==12.9.86" is a wheel whose files are in nvidia/cuda_nvrtc of site-packages.
 _LOCKED = re.compile(r"^nvidia-(?P<name>[a-z0-9-]+)-cu[0-9]+==", re.MULTILINE)
-# The compilers have no shared library, but ptxas and libdevice, which XLA loads from there.
+# The wheel of the compilers has no shared libraries. It has ptxas and libdevice, which XLA loads.
 _COMPILERS = "cuda_nvcc"
 _PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -15,11 +15,12 @@ _PROGRAMS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def cuda_environment(
     environment: str, install_directory: str, lock: str, toolkit: str, libraries: Sequence[str]
 ) -> dict[str, str]:
-    """Return the environment variables for a host's tasks with GPUs; an environment for CPUs alone has none.
+    """Return {environment variable: value} for a host's tasks with GPUs; {} for a CPU environment.
 
-    `environment` is the name of the host's environment, `lock` the text of the lock with CUDA's wheels;
-    `toolkit` and `libraries` are the directories of the host's own CUDA, by default those within the toolkit.
-    Raises ValueError if the lock lacks the compilers, or if `environment` is no name of an environment.
+    `environment` is the name of the host's environment, and `lock` the text of the lock with CUDA's wheels.
+    `toolkit` and `libraries` are directories of the host's own CUDA; without `libraries`, those within the
+    toolkit are used. Raises ValueError if the lock lacks the compilers, or if `environment` is no name of an
+    environment.
     """
     host = HostEnvironment.parse(environment)
     if host.device == "gpu":

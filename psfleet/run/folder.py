@@ -17,12 +17,12 @@ from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_tasks import run_tasks
 from trainer.contract.settings import TrainingSettings
 
-# The state in the run folder's state.json, as train.yml and stop.yml write it; "" if there is no folder.
+# The state in the state.json of a run's folder, as train.yml and stop.yml write it; "" if there is no folder.
 FolderState = Literal["", "running", "stopped", "failed", "ended"]
 
 
 def state_of(folder: Path) -> FolderState:
-    """Return the state in the run folder's state.json; a folder without that file counts as ended."""
+    """Return the state in the state.json of a run's folder; a folder without that file counts as ended."""
     if not folder.exists():
         return ""
     state = read_object(folder / "state.json").get("state")
@@ -30,9 +30,10 @@ def state_of(folder: Path) -> FolderState:
 
 
 def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the runs of a cluster that started from here and are neither collected nor stopped.
+    """Return {run: its hosts that today's `plan` lacks} for runs that are neither collected nor stopped.
 
-    Each comes with its hosts that today's `plan` lacks: a run of another inventory may still be going on.
+    Only runs of this cluster that started from here are in it. A run with hosts that the plan lacks was
+    started with another inventory, and may still be going on there.
     """
     folders = sorted(path.parent for path in runs_directory.glob("*/state.json"))
     plans = {folder: read_object(folder / "plan.json") for folder in folders if state_of(folder) == "running"}
@@ -45,22 +46,22 @@ def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list
 
 
 def was_left_out(folder: Path) -> bool | None:
-    """Return whether files of a collected run stayed on hosts, or None if that was not recorded."""
+    """Return whether files of a collected run stayed on hosts; None if that was not recorded."""
     left_out = read_object(folder / "state.json").get("left_out")
     return bool(left_out) if isinstance(left_out, list) else None
 
 
 def lacks_files(folder: Path) -> bool:
-    """Return whether a run has ended, and not all of its files were collected."""
+    """Return whether a run has ended and not all of its files were collected."""
     return state_of(folder) == "ended" and was_left_out(folder) is True
 
 
 def still_left_out(
     folder: Path, tasks: Iterable[Mapping[str, Any]], collected: Iterable[str], left_out: Iterable[str]
 ) -> list[str]:
-    """Return what is left on hosts when some of them were collected again, of which this is `left_out`.
+    """Return the list of what is left on hosts, after the hosts of `collected` were collected again.
 
-    Nothing is known anew of the others: what was left there, or on hosts of `tasks` without an answer, stays.
+    `left_out` is what is left on these hosts now. For all other hosts, the entries in the run's folder stay.
     """
     hosts = {str(task["name"]): str(task["host"]) for task in tasks}
     before = [str(entry) for entry in read_object(folder / "state.json").get("left_out", [])]
@@ -71,13 +72,13 @@ def still_left_out(
 
 
 def collected_whole(folder: Path, cluster_name: str) -> bool:
-    """Return whether hosts may delete a run: it is of this cluster, ended and was collected completely."""
+    """Return whether hosts may delete a run: it is of this cluster, has ended, and was collected in full."""
     ended = state_of(folder) == "ended" and was_left_out(folder) is False
     return ended and read_object(folder / "plan.json").get("cluster_name") == cluster_name
 
 
 def begun_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings that a run began with, in the form of `run_settings`; {} for a new run.
+    """Return the settings with which a run began, in the form of `run_settings`; {} for a new run.
 
     Raises ValueError if its settings.json is damaged.
     """
@@ -97,10 +98,10 @@ def begun_settings(folder: Path) -> dict[str, Any]:
 
 
 def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tasks of a run on this plan, each with its `name` and the fields of a RunTask.
+    """Return the tasks of a run on this plan, each as a dictionary of its `name` and the fields of a RunTask.
 
-    Settings that a run of an older release lacks have their defaults. Raises ValueError if the plan or the
-    settings are damaged.
+    A setting that the run lacks, because it is of an older release, has its default. Raises ValueError if the
+    plan or the settings are damaged.
     """
     training = TrainingSettings.from_mapping(settings["cluster"])
     tasks = run_tasks(ClusterPlan.from_json(plan), training, settings.get("program") is not None)
@@ -108,9 +109,9 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
 
 
 def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the settings and the tasks that a run began with.
+    """Return (settings, tasks) with which a run began.
 
-    Raises KeyError or ValueError if the files in its folder are missing or damaged.
+    Raises KeyError or ValueError if files in its folder are missing or damaged.
     """
     settings = begun_settings(folder)
     return settings, tasks_of_run(read_object(folder / "plan.json"), settings)
@@ -140,7 +141,7 @@ def described_run(
 
 
 def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
-    """Yield names for a run that starts now; try the next one while a name is taken."""
+    """Yield names for a run that starts now; use the first name that is not taken."""
     first = f"{cluster_name}-{now:%Y%m%d-%H%M%S}"
     yield first
     for place in count(2):
@@ -148,22 +149,23 @@ def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
 
 
 def make_folder(folder: Path, *, exist_ok: bool) -> None:
-    """Create the folder of a run, and the folder of all runs, readable by its owner alone, if it is missing.
+    """Create the folder of a run, and the folder of all runs if it is missing, which only its owner can read.
 
-    Raises OSError, and FileExistsError for all but one of several runs that start under one name at once.
+    Raises OSError. If several runs start with the same name at once, all but one get FileExistsError, unless
+    `exist_ok`.
     """
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(exist_ok=exist_ok)
 
 
 def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Create the folder of a run, and write its plan and settings there. Raises OSError."""
+    """Create the folder of a run, and write the run's plan and settings into it. Raises OSError."""
     folder = Path(run["folder"])
     make_folder(folder, exist_ok=True)
     if parts := _earlier_parts(folder, plan):
         plan = {**plan, "earlier": parts}
     for name, content in {"plan.json": plan, "settings.json": run["settings"]}.items():
-        # A run that is being stopped keeps the files that it started with.
+        # A run that is being stopped keeps the files with which it started.
         if "action" in run or not (folder / name).exists():
             write_json(folder / name, content, indent=4)
 
@@ -182,6 +184,6 @@ def _earlier_parts(folder: Path, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the task whose progress stands for the whole run, and whose end is the run's."""
+    """Return the task that reports progress for the whole run, and whose end is the end of the run."""
     by_name = {task["name"]: task for task in tasks}
     return by_name[task_names.lead_of(by_name)]

@@ -1,4 +1,4 @@
-"""The runs that are going on, by what hosts said: who is in the way of another, and what stop.yml stops."""
+"""The runs that are going on, by the hosts' answers: which are in a new run's way, what stop.yml stops."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 
 
 class RefusedError(ValueError):
-    """A user's request that cannot be fulfilled; `problems` lists every reason."""
+    """The user's request is refused; `problems` lists every reason."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -24,14 +24,14 @@ class RefusedError(ValueError):
 
 
 def checked_run_id(run_id: str) -> str:
-    """Return the run id that a user gave. Raises RefusedError if it breaks the rule."""
+    """Return the run id that the user gave. Raises RefusedError if it breaks the rule."""
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {as_given(run_id)}; expected {RUN_ID_RULE}")
     return run_id
 
 
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
-    """Return the run that stop.yml stops, "" if none is going on.
+    """Return the id of the run that stop.yml stops; "" if none is going on.
 
     `asked` is the run that the user named, or "". Raises RefusedError if it breaks the rule, if another run
     or several runs are going on, or if a host reports an invalid name.
@@ -56,10 +56,10 @@ def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
 def stopped_tasks(
     run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the tasks that stop.yml stops: those of the run, and others that hosts still run for it.
+    """Return the tasks that stop.yml stops: the tasks of the run, and others that hosts still run for it.
 
-    `tasks` are those of the run as far as the controller knows (`tasks_of_run`). A host may run others, of an
-    earlier inventory; they are marked as `stray`, because what they leave does not belong to the run.
+    `tasks` are the run's as far as the controller knows (`tasks_of_run`). A host may run others, of an
+    earlier inventory; these are marked as `stray`, because what they leave does not belong to the run.
     """
     known = {(task["name"], task["host"]) for task in tasks}
     strays = [
@@ -73,7 +73,10 @@ def stopped_tasks(
 
 
 def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return a message about tasks that could not be stopped as their hosts were not reached, or ""."""
+    """Return a message about tasks that could not be stopped because their hosts were not reached.
+
+    "" for none.
+    """
     names = elsewhere(tasks, hosts)
     if not names:
         return ""
@@ -84,12 +87,15 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
 
 
 def elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return the names of the tasks that are on none of these hosts."""
+    """Return the names of the tasks that run on none of `hosts`, in words; "" if there are none."""
     return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
 def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
-    """Yield the runs that are going on, and what the user can do about each; stopping it comes last."""
+    """Yield a sentence for each other run that is going on, with what the user can do, stopping it last.
+
+    `run_id` is the user's own run, or "".
+    """
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
         (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
@@ -105,12 +111,12 @@ def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str 
 
 
 def tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return all tasks of which hosts said something."""
+    """Return the tasks in the answers of all hosts."""
     return [task for found in hosts.values() for task in found["tasks"]]
 
 
 def begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
-    """Return who began a run and when, as its hosts report it; "" if none does."""
+    """Return who began a run and when, as its hosts report it, in words; "" if no host reports it."""
     people = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
     return f", begun by {first_of(people, 3, ' or ')}" if people else ""
 

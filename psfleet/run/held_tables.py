@@ -1,4 +1,4 @@
-"""What each ps of a run will hold of a model with tables, as far as that is known before the run."""
+"""The bytes of tables that each ps of a run will hold, as far as they are known before the run."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,10 +19,10 @@ VARIABLE = "trainer_table_rows"
 
 
 def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes that each task will hold at most which holds a part of the model.
+    """Return {task: bytes of tables that it will hold at most}, for the tasks that hold a part of the model.
 
-    `settings` are those of a run, as `run_settings` returns them. The sizes of programs and of models without
-    tables are not known.
+    `settings` are those of a run, as `run_settings` returns them. {} for programs and for models without
+    tables.
     """
     if settings.get("program") or settings.get("unchosen"):
         return {}
@@ -36,7 +36,7 @@ def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, i
 
 
 def held_in_run(folder: Path) -> dict[str, int]:
-    """Return the same for a run that began from here; {} if its folder does not tell."""
+    """Return what `held_by_tasks` returns, for a run that began from here; {} if its folder does not tell."""
     try:
         return held_by_tasks(ClusterPlan.from_json(read_object(folder / "plan.json")), begun_settings(folder))
     except (KeyError, ValueError):
@@ -44,7 +44,7 @@ def held_in_run(folder: Path) -> dict[str, int]:
 
 
 def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return host -> the `bytes` that its tasks will hold, `what` for, and the `remedy` for too many."""
+    """Return {host: {`bytes` that its tasks will hold, `what` for, `remedy` for too many}}."""
     held, cluster = held_by_tasks(plan, settings), settings["cluster"]
     names = grouped((task.host, task.name) for task in plan.tasks if task.name in held)
     if not names:

@@ -1,16 +1,16 @@
-"""The states of a run that `training_run_hook` was told, each once, by whichever playbook saw it first."""
+"""The states of a run that `training_run_hook` was told, each once, by the playbook that saw it first."""
 
 import fcntl
 import json
 from pathlib import Path
 
-# Everybody who watches a run sees its end, and so does the playbook that stops the run.
+# Several playbooks may see the end of a run: each that watches it, and the one that stops it.
 FILE_NAME = "hook.json"
 _BEGINS = "running"
 
 
 def note_event(folder: Path, state: str) -> bool:
-    """Note in a run's folder that the hook is told of a state; return whether it was not told before.
+    """Note in a run's folder that the hook is told of `state`; return whether this state is new.
 
     A run that is resumed begins anew: then each state may come again. Raises OSError.
     """

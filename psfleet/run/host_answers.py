@@ -1,4 +1,4 @@
-"""Checks what modules answer from hosts before anything uses it: a host may send whatever it likes.
+"""Checks the answers of modules before anything uses them, because a host may send whatever it likes.
 
 An answer that lacks a field, or has a value of another kind, is unusable. Fields that are not listed here are
 dropped, because Ansible would act on many of them on the controller (`add_host`, `ansible_facts`,
@@ -24,12 +24,12 @@ from trainer.host.task_units import UNIT_JOBS
 
 
 class UnusableError(ValueError):
-    """A host's answer that the module cannot have given."""
+    """A host's answer is not one that the module can have given."""
 
 
-# The longest name, state or cause of an end that a host tells.
+# The most characters of a name, a state, or the cause of an end in an answer.
 LONGEST_WORDS = 300
-# No host has nearly as many tasks or checks, and no module reads as much of a file.
+# Limits that no true answer reaches: of tasks or checks, and of characters of a file.
 MOST_ENTRIES, MOST_CHARACTERS = 4096, 4 * MOST_BYTES
 PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
 HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
@@ -43,7 +43,7 @@ def _is_difference(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(side, str | dict | list) for side in value.values())
 
 
-# Kind of value -> whether a value is of it; tools/host_answers_schema.py says the same as JSON Schema.
+# {kind: whether a value is of this kind}; tools/host_answers_schema.py says the same as JSON Schema.
 KINDS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str) and len(value) <= MOST_CHARACTERS,
     "words": lambda value: isinstance(value, str) and len(value) <= LONGEST_WORDS,
@@ -59,8 +59,8 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
     "moment": lambda value: number(value) is not None,
     "environment": lambda value: value in [each.name for each in every_environment()],
     "python": lambda value: isinstance(value, str) and bool(PYTHON.fullmatch(value)),
-    # A role runs the module that it names, so it is one of those that are known here.
-    # `_of_facts` compares it with the systems that the host was asked with.
+    # A role runs the module that a system names, so it must be a system that is known here: `_of_facts`
+    # compares it with the systems that were sent to the host.
     "system": lambda value: isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
     "hash": lambda value: isinstance(value, str) and bool(HASH_OR_NONE.fullmatch(value)),
     "hashes": lambda value: isinstance(value, list) and _all("hash", value),
@@ -76,16 +76,16 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
     "objects": lambda value: isinstance(value, list) and _all("object", value),
     "differences": lambda value: all(map(_is_difference, value if isinstance(value, list) else [value])),
 }
-# Kind of value -> names of the fields of that kind, separated by blanks. A field with "?" is optional.
+# {kind of value: names of the fields of that kind, separated by blanks}. A field with "?" is optional.
 Fields = Mapping[str, str]
-# The fields that any answer may have, and the only ones that are kept of a failed module.
+# The fields that any answer may have. Of a failed module's answer, only these are kept.
 COMMON_FIELDS: Fields = {
     "switch": "changed? failed?",
     "text": "msg?",
     "texts": "warnings?",
     "differences": "diff?",
 }
-# Part of the module `host_facts` -> the entry of ANSWERS with the fields of its fact.
+# {part of the module `host_facts`: the entry of ANSWERS with the fields of its fact}
 FACTS = {
     "found": "trainer_tasks",
     "requirements": "host_requirements",
@@ -93,7 +93,7 @@ FACTS = {
     "content": "content",
     "identity": "ssh_identity",
 }
-# Module, or module and state -> the fields of its RETURN. A part of `host_facts` has an entry, too.
+# {module, or module and state: the fields of its RETURN}. Each part of `host_facts` has an entry, too.
 ANSWERS: Mapping[str, Fields] = {
     "trainer_tasks": {
         **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
@@ -128,7 +128,7 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "ssh_login": {"switch": "proven"},
 }
-# List of objects -> the fields of each object.
+# {field that is a list of objects: the fields of each object}
 PARTS: Mapping[str, Fields] = {
     "checks": {"text": "name found remedy task", "state": "state"},
     "probes": {"text": "host outcome source name machine", "counts": "ports"},
@@ -144,7 +144,7 @@ PARTS: Mapping[str, Fields] = {
         "figure": "bytes_received bytes_sent",
     },
 }
-# The further fields of each of `tasks`, where `details` are asked for.
+# Further fields of each entry of `tasks`, if `details` are asked for.
 DETAILS: Fields = {
     "words": "result",
     "text": "finished log log_end",
@@ -157,9 +157,11 @@ DETAILS: Fields = {
 def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a module's answer that may be used.
 
+    Raises UnusableError, which names the invalid field.
+
     `module` is the name of a module of this collection, or the kind of a fact of `host_facts`; `arguments`
-    are those that it was called with. An invalid plan in an answer of `trainer_tasks` becomes {}, which means
-    not deployed. Raises UnusableError, which names the invalid field.
+    are the arguments of its call. An invalid plan in an answer of `trainer_tasks` becomes {}, which means not
+    deployed.
     """
     name = f"{module} {arguments.get('state')}"
     fields = ANSWERS.get(name if name in ANSWERS else module)
@@ -182,7 +184,7 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
 
 
 def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked facts of the parts that `host_facts` was asked for."""
+    """Return {name of the fact: its checked value} for the parts that `host_facts` was asked for."""
     kept = {}
     for part, kind in FACTS.items():
         if arguments.get(part) is None:
@@ -200,7 +202,10 @@ def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[st
 def _of_tasks(
     kept: Mapping[str, Any], answered: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the checked `tasks` of an answer of `trainer_tasks`, and its plan as `deployed`."""
+    """Return the checked `tasks` of an answer of `trainer_tasks`, and its plan `deployed`, {} if invalid.
+
+    If the host only confirms the hash of the plan, the plan is left out.
+    """
     requested = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
     tasks = []
     for place, of_all in enumerate(kept["tasks"]):
@@ -225,7 +230,8 @@ def _of_tasks(
 def _checked_fields(content: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
     """Return the listed fields of an object that a host sent.
 
-    Raises UnusableError if a field is missing or has an invalid value; `prefix` is put before its name.
+    Raises UnusableError if a field is missing or has an invalid value; `prefix` is put before its name in the
+    message.
     """
     kept: dict[str, Any] = {}
     for kind, names in fields.items():

@@ -1,4 +1,4 @@
-"""Names the person who runs a playbook, for the hosts and for other people."""
+"""Names the person who runs a playbook, for hosts and for other people."""
 
 import getpass
 import os
@@ -12,7 +12,7 @@ from plugins.module_utils.people import BEGUN
 
 
 def person() -> str:
-    """Return user and machine, and the sudo user: `ana@desk`, `ana as cluster@desk`."""
+    """Return user and machine as one text, `ana@desk`; after sudo, `ana as cluster@desk`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
@@ -25,8 +25,8 @@ def person() -> str:
 def beginning(settings: Mapping[str, Any], by: str, now: datetime) -> str:
     """Return the text that tells hosts who began a run and when: "ana@desk, 2026-01-31 12:00 UTC".
 
-    A resumed run keeps the text in its `settings` if the same person resumes it: then its file on the hosts
-    stays unchanged, and the tasks' traffic is counted on.
+    If the same person resumes a run, the text in its `settings` stays: then its file on the hosts does not
+    change, and the traffic of its tasks is still counted.
     """
     before = settings.get("begun")
     if isinstance(before, str) and BEGUN.fullmatch(before) and before.startswith(f"{by}, "):

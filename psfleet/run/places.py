@@ -1,4 +1,4 @@
-"""The places of workers in a run: which may be empty, and who may leave or join while the run goes on.
+"""The places of workers in a run: which may be empty, and which workers may leave or join during the run.
 
 TensorFlow fixes the addresses of all tasks at their start, so each place is in the plan from the beginning.
 """
@@ -18,7 +18,7 @@ _ONLY = (
     "no parts of their own"
 )
 
-# A task of a run (`tasks_of_run`), and the answers of hosts (host -> result of `trainer_tasks`).
+# A task of a run (`tasks_of_run`), and {host: its answer to `trainer_tasks`}.
 Task = Mapping[str, Any]
 Answers = Mapping[str, Mapping[str, Any]]
 
@@ -31,7 +31,7 @@ def is_elastic(settings: Mapping[str, Any]) -> bool:
 
 
 def may_be_away(task: Task) -> bool:
-    """Return whether an elastic run can go on without this task: a worker, except for the chief."""
+    """Return whether an elastic run can go on without this task: it is a worker and not the chief."""
     return bool(task["job"] == "worker" and task["name"] != CHIEF)
 
 
@@ -42,10 +42,10 @@ def leaving(
     leave: Collection[str],
     hosts: Answers,
 ) -> list[dict[str, Any]]:
-    """Return the workers of a run that leave with the hosts `leave`, while it goes on with the others.
+    """Return the workers of a run that leave with the hosts `leave`, while the run goes on with the others.
 
-    `hosts` has the answers of all hosts, or of those that answered. Raises RefusedError with what to type if
-    the run could not go on, or could not end well by its `training_run_success`.
+    `hosts` has the answers of all hosts, or of those that answered. If the run could not go on, or could not
+    end well by its `training_run_success`, RefusedError says what to type instead.
     """
     whole = f"To stop the whole run: ansible-playbook stop.yml -e run_id={run_id}"
     gone = [dict(task) for task in tasks if task["host"] in leave]
@@ -74,9 +74,10 @@ def leaving(
 def left_out(
     run_id: str, tasks: Sequence[Task], settings: Mapping[str, Any], hosts: Answers, others: Answers
 ) -> list[str]:
-    """Return the tasks on hosts that are not in `hosts` if the run needs none of them to end well, else none.
+    """Return the names of the tasks on hosts that are not in `hosts`, if the run can end well without them.
 
-    `others` are the answers of such hosts. A task that is alive there takes part, so it cannot be left out.
+    Return [] if the run needs one of them, or if one is alive there (`others` are the answers of such hosts):
+    a task that is alive takes part.
     """
     out = [task for task in tasks if task["host"] not in hosts]
     workers = [task for task in tasks if task["job"] == "worker"]
@@ -87,7 +88,7 @@ def left_out(
 
 
 def absent(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
-    """Return the workers of a run that goes on which are not there, and have not finished.
+    """Return the workers of a run that is going on which neither run nor have finished.
 
     Workers on hosts without an answer are not among them.
     """
@@ -112,6 +113,6 @@ def _has_finished(run_id: str, task: Task, hosts: Answers) -> bool:
 
 
 def _found(run_id: str, task: Task, hosts: Answers) -> Mapping[str, Any]:
-    """Return what its host says of a task in this run; {} if it has no part in it."""
+    """Return the entry of a task in its host's answer; {} if the task takes no part in this run."""
     every = hosts.get(task["host"], {}).get("tasks", ())
     return next((each for each in every if each["name"] == task["name"] and each["run_id"] == run_id), {})

@@ -1,4 +1,4 @@
-"""`settings.json` in a run's folder: what the run was asked for."""
+"""The file `settings.json` in a run's folder: what the run was asked for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ def _object(meaning: str, rule: Rule = _OBJECT) -> Any:  # noqa: ANN401 - as dat
 
 @dataclass(frozen=True)
 class RunSettings(JsonObject):
-    """What a run was asked for; a run that goes on keeps it, but for what is chosen anew."""
+    """What a run was asked for. A resumed run keeps it, except for what is chosen anew."""
 
     training: Mapping[str, object] = _object("The chief's training settings, by name.")
     tasks: Mapping[str, Mapping[str, object]] = _object(

@@ -1,4 +1,4 @@
-"""Decides from the hosts' state whether a run may start, is already going on, or is to be collected."""
+"""Decides from the hosts' state whether a run may start, is already going on, or must be collected."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _CHIEF = ("worker", 0)
 
 @dataclass(frozen=True)
 class Folder:
-    """What the controller knows of the run: the state of its folder, and the hash of its plan.
+    """What the controller knows about the run: the state of its folder, and the hash of its plan.
 
     `program` is that of its settings, or None for a model; `model` is the user's own (`carried_model`), or
     None. `began_with` are the tasks of its plan;
@@ -39,15 +39,20 @@ def decide(
     hosts: Mapping[str, Mapping[str, Any]],
     folder: Folder,
 ) -> Literal["start", "attach", "collect"]:
-    """Decide what train.yml does: start or resume a run, watch it, or collect one that has ended.
+    """Decide what train.yml does: start or resume a run, watch it, or collect a run that has ended.
 
-    `plan` is today's plan (`/etc/psfleet/plan.json` in docs/contracts.md), `tasks` are those of the run
-    (`tasks_of_run`); `hosts` maps each host that answered to what the module `trainer_tasks` returned there:
-    `deployed` (a plan or {}), `deployed_by` (the last person who deployed, or ""), `release` and
-    `environment` (hashes, or ""), `tensorflow` (the installed version, or ""), `lacks_cuda` (whether
-    TensorFlow was built without CUDA), `unfenced` (why the fence is not in force, or ""), `programs`
-    (hashes), `holds_run` (whether files of this run exist there), `tasks`, and the failed `checks` of what
-    the tasks need to start. Raises RefusedError.
+    `plan` is the plan of today's inventory (`/etc/psfleet/plan.json` in docs/contracts.md), and `tasks` are
+    the run's (`tasks_of_run`). `hosts` is {host that answered: its answer to the module `trainer_tasks`},
+    with these fields:
+
+    - `deployed` (a plan or {}), `deployed_by` (the last person who deployed, or ""),
+    - `release` and `environment` (hashes, or ""), `programs` (hashes),
+    - `tensorflow` (the installed version, or ""), `lacks_cuda` (whether TensorFlow was built without CUDA),
+    - `unfenced` (why the fence is not in force, or ""),
+    - `holds_run` (whether files of this run exist there), `tasks`, and the failed `checks` of what tasks need
+      to start.
+
+    Raises RefusedError.
     """
     checked_run_id(run_id)
     taking_part = {task["host"] for task in tasks}
@@ -92,19 +97,19 @@ def hindrances(
     host: str,
     hosts: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return why the tasks of a run that goes on cannot start on a host; arguments are as for `decide`."""
+    """Return why the tasks of a run that is going on cannot start on a host; arguments as for `decide`."""
     own, with_lead = {host: hosts[host]}, {name: hosts[name] for name in (lead_of(tasks)["host"], host)}
     reasons = [*_undeployed(plan, own), *_unlike(plan, with_lead), *_unfenced(own)]
     return [*reasons, *_unready([task for task in tasks if task["host"] == host], own, goes_on=True)]
 
 
 def in_the_way(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
-    """Return why nothing else may run on these hosts: they are not deployed, or a run is going on."""
+    """Return why nothing else may run on these hosts: they are not deployed, or a run is going on there."""
     return [*_undeployed(plan, hosts), *other_runs("", hosts)]
 
 
 def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
-    """Return why a run cannot go on with another plan; "" if it may with other ps and workers."""
+    """Return why a run cannot go on with another plan; "" if it may go on with other ps and workers."""
     if not ends:
         return "it is still going on, or not collected, with the plan that it began on"
     was, now = (
@@ -152,7 +157,7 @@ def deploy_problems(
 
 
 def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> list[str]:
-    """Return the hosts on which another person has deployed last, with that person."""
+    """Return sentences: on which hosts another person than `person` deployed last, and who."""
     others = grouped((str(found["deployed_by"]), host) for host, found in hosts.items())
     return [
         f"{', '.join(names)}: deployed last by {by}" for by, names in others.items() if by not in {"", person}
@@ -184,10 +189,10 @@ def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]])
 
 
 def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield problems if hosts have different versions of TensorFlow, or if it lacks CUDA where it is needed.
+    """Yield a problem if hosts have different versions of TensorFlow, or if it lacks CUDA where it is needed.
 
-    The versions of Python and of other packages may differ: tasks exchange only graphs and tensors, whose
-    formats are TensorFlow's.
+    The versions of Python and of other packages may differ: tasks exchange only graphs and tensors, in
+    TensorFlow's own formats.
     """
     by_version = grouped(
         (found["tensorflow"] or "no complete one", host)
@@ -220,7 +225,7 @@ def _without(
 
 
 def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the hosts on which the tasks' ports would be open to everyone."""
+    """Yield a problem for hosts on which the tasks' ports would be open to everyone."""
     reasons = grouped((str(found["unfenced"]), host) for host, found in hosts.items() if found["deployed"])
     for reason, names in reasons.items():
         if reason:
@@ -233,9 +238,9 @@ def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def _unready(
     tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], *, goes_on: bool
 ) -> Iterator[str]:
-    """Yield what hosts lack that the run's tasks need to start: a free port, their data, and memory.
+    """Yield a problem for what the run's tasks need to start and hosts lack: a free port, data, memory.
 
-    A resumed run has the data and the model that it began with, which may differ from today's inventory.
+    A resumed run has the data and the model with which it began, which may differ from today's inventory.
     """
     of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
     needed = {
@@ -250,14 +255,14 @@ def _unready(
 
 
 def _each_once(checks: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[str]:
-    """Yield each failed check with its remedy, once for all hosts with the same problem."""
+    """Yield each failed check with its remedy, once for all hosts that have the same problem."""
     failed = ((f"{each['found']}; {each['remedy']}", host) for host in checks for each in checks[host])
     for what, names in grouped(failed).items():
         yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 
 def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the hosts with files of a run that is new here: it would resume from someone else's files."""
+    """Yield a problem for hosts with files of a run that is new here: it would resume from those files."""
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
             f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"

@@ -16,7 +16,7 @@ OTHER_HOSTS = "other_hosts"
 
 
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
-    """Return the folders of the runs in `run_id`, separated by commas; without one, of all runs of a cluster.
+    """Return the folders of the runs in `run_id`, separated by commas; for "", of all runs of a cluster.
 
     Raises ValueError if a name breaks the rule of run ids, or has no folder.
     """
@@ -31,7 +31,7 @@ def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
 
 
 def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the runs that are not collected yet, each in the form that the action `collect_run` accepts.
+    """Return the runs that are not collected yet, in the form that the action `collect_run` accepts.
 
     Raises ValueError if a run's folder is damaged.
     """
@@ -47,7 +47,7 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def sources_of(runs: Sequence[Path]) -> dict[str, str]:
-    """Return the folders with files for TensorBoard, by the names that it shows."""
+    """Return {name that TensorBoard shows: folder with files for TensorBoard}."""
     found = {}
     for run in runs:
         for of_host in (run, *sorted((run / OTHER_HOSTS).glob("*"))):
