@@ -1,4 +1,4 @@
-"""The accounts that psfleet makes on a host, told apart from those that it has not made."""
+"""Distinguishes the accounts that psfleet makes on a host from all others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ COMMENTS = ("psfleet trainer", "psfleet login")
 
 
 def is_ours(comment: str) -> bool:
-    """Return, by an account's comment, whether psfleet made it; what chfn adds follows a comma."""
+    """Return whether psfleet made the account with this comment.
+
+    What chfn adds to a comment follows a comma.
+    """
     return comment.partition(",")[0] in COMMENTS
 
 
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
-    """Return name -> account, for those of the names that this host or its directory service knows."""
+    """Return {name: account} for those `names` that this host, or its directory service, knows."""
     found = {}
     for name in names:
         with suppress(KeyError):
@@ -27,7 +30,10 @@ def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
 
 
 def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
-    """Return whether the accounts are free or psfleet's own; `names` is name -> the variable with it."""
+    """Return the finding whether the accounts are free or psfleet's own.
+
+    `names` is {name of an account: variable that contains it}; `found` is the result of `read_accounts`.
+    """
     failures = [
         failed(
             f"{names[name]} is {name}, an account that psfleet did not create (uid {entry.pw_uid}, home "

@@ -1,4 +1,4 @@
-"""The record on a host of the files that were carried into one of its directories."""
+"""The record, on a host, of the files that were carried into one of the host's directories."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from .host.safe_directory import find, opened, remove
 
-# An incomplete file, at the root of the directory.
+# The name of an incomplete file, at the root of the directory.
 PARTIAL = ".psfleet-partial"
 
 
 class RecordedFile(NamedTuple):
-    """A file in the record; one that was not `carried` was there before."""
+    """A file in the record. If it was not `carried`, it was there before."""
 
     size: int
     mtime_ns: int
@@ -26,7 +26,10 @@ class RecordedFile(NamedTuple):
     carried: bool
 
     def is_still(self, found: os.stat_result | None) -> bool:
-        """Return whether a file is as it was when its SHA-256 was computed."""
+        """Return whether a file is as it was when its SHA-256 was computed.
+
+        `found` is None if there is no file.
+        """
         return (
             found is not None
             and stat.S_ISREG(found.st_mode)
@@ -35,9 +38,10 @@ class RecordedFile(NamedTuple):
 
 
 class CarriedRecord:
-    """A directory of this host, and the record of its `files`; the directory's path names the record.
+    """A directory of this host, and the record of its `files`, {name: file}, in `records`.
 
-    `fulfilled` is the digest of the manifest that the directory fulfilled last, "" for none.
+    The record's name is a hash of the directory's path. `fulfilled` is the digest of the manifest that the
+    directory fulfilled last, "" for none.
     """
 
     def __init__(self, directory: Path, records: Path) -> None:
@@ -50,7 +54,10 @@ class CarriedRecord:
         self.files = {name: RecordedFile(*known) for name, known in content["files"].items()}
 
     def leave(self, names: Iterable[str]) -> list[str]:
-        """Remove files that were carried and are unchanged, and forget others; return the removed ones."""
+        """Remove the named files that were carried and are unchanged; return the names of the removed files.
+
+        The record forgets all `names`.
+        """
         removed = []
         with self._root() as root:
             for name in names:
@@ -62,7 +69,7 @@ class CarriedRecord:
 
     @contextmanager
     def _root(self) -> Iterator[int | None]:
-        """Yield a descriptor of the directory, None if it does not exist yet."""
+        """Yield a file descriptor of the directory; None if it does not exist yet."""
         try:
             with opened(self.directory) as root:
                 yield root

@@ -1,6 +1,6 @@
-"""Directories that are named by the hash of their content, and the links to the one in use.
+"""Directories that are named by the hash of their content, and links to the directory that is in use.
 
-The controller packs them, and the hosts unpack them.
+The controller packs such directories, and hosts unpack them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 from .host.whole_files import BLOCK_BYTES, add_content
 
 HASH_DIGITS = 12
-# Not part of a program's content: byte code; names that begin with a dot, such as .git; and the lock of the
-# program's requirements, which a deployment writes after it has computed the program's hash.
+# These files are not part of a program's content: byte code; files whose names begin with a dot, such as
+# .git; and the lock of the program's requirements, which a deployment writes after it has computed the
+# program's hash.
 BYTE_CODE = "__pycache__"
 LOCK_SUFFIX = ".psfleet.lock"
 
 
 def files_below(root: Path, *, hidden: bool = True) -> dict[str, Path]:
-    """Return the regular files of `root` by their path relative to it, with "/", in a fixed order.
+    """Return {path relative to `root`, with "/": path} of the regular files below `root`, sorted.
 
-    If `root` is a file, it is the only one, under its own name. A link to a file counts as the file. Without
-    `hidden`, byte code, psfleet's locks and names that begin with a dot are left out.
-
-    Raises ValueError for a link to a folder and for a name that is not UTF-8, because neither can be carried,
-    and OSError for a folder that cannot be read.
+    If `root` is a file, the result has only this file, under its own name. A link to a file counts as the
+    file. Without `hidden`, byte code, psfleet's locks and names that begin with a dot are left out. Raises
+    ValueError for a link to a folder and for a name that is not UTF-8, because neither can be carried, and
+    OSError for a folder that cannot be read.
     """
     if root.is_file():
         return {root.name: root}
@@ -66,12 +66,12 @@ def _utf8(name: str) -> str:
 
 
 def content_files(root: Path) -> dict[str, Path]:
-    """Return the files of a program's content: `root` itself if it is a file, else those below it."""
+    """Return {relative path: path} of the files of a program's content; `root` is a file or a folder."""
     return files_below(root, hidden=False)
 
 
 def content_hash(root: Path) -> str:
-    """Return the first 12 hex digits of the SHA-256 over the relative paths and bytes of a file or folder.
+    """Return 12 hex digits of the SHA-256 of the relative paths and the bytes of a file or folder.
 
     A file has the same hash as a folder with only this file.
     """
@@ -83,7 +83,7 @@ def content_hash(root: Path) -> str:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files of a tar archive below `folder`; they belong to root and are readable by all.
+    """Unpack the files of a tar archive below `folder`. They belong to root, and all users can read them.
 
     Raises ValueError if the archive has anything but files below its own root.
     """
@@ -107,9 +107,9 @@ def points_to(link: Path, target: str) -> bool:
 
 
 def point(link: Path, target: str) -> None:
-    """Make `link` point to `target` atomically, so that the link always exists.
+    """Make `link` point to `target` atomically, so that the link exists at any time.
 
-    Raises ValueError if something other than a link is at its place.
+    Raises ValueError if something other than a link is in its place.
     """
     if link.exists() and not link.is_symlink():
         raise ValueError(f"{link} is not a symbolic link; move it away")
@@ -122,9 +122,9 @@ def point(link: Path, target: str) -> None:
 
 @contextmanager
 def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock file `path` in this context. The lock ends with the process, even if that is killed.
+    """Hold the lock file `path` during the block. If the process is killed, the lock ends, too.
 
-    Raises TimeoutError if another process holds it for longer than `timeout_seconds`.
+    Raises TimeoutError if another process holds the lock for longer than `timeout_seconds`.
     """
     deadline = time.monotonic() + timeout_seconds
     with path.open("a", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""The deployment of a host: its environment, the release of the trainer, and the plan."""
+"""The deployment on a host: its environment, the release of the trainer, and the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Deployment:
-    """The deployment in use: `plan` is the plan's hash, "" if nothing is deployed.
+    """The deployment in use; `plan` is the plan's hash, "" if nothing is deployed.
 
     `environment` and `release` are the hashes in the links `environment` and `current`, "" without the link.
     `tensorflow` is the version in the environment, "" if the environment is not complete.
@@ -34,7 +34,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Today:
-    """The deployment that deploy.yml would make today: the hashes of plan, trainer's release and host's lock.
+    """The hashes that deploy.yml would deploy today: of the plan, the trainer's release, and the host's lock.
 
     `lock` is "" if the host is not supported.
     """
@@ -45,13 +45,19 @@ class Today:
 
 
 def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
-    """Return the plan in a file; only its hash if that is `plan_hash`; {} if `plan_hash` is ""."""
+    """Return the plan in `file`.
+
+    Return only {"hash": ..} if it is `plan_hash`, and {} if `plan_hash` is "".
+    """
     plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
     return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
 def is_installed(install_directory: Path, lock: str) -> bool:
-    """Return whether the environment of a lock is complete; a program's own environment builds on it."""
+    """Return whether the environment of a lock is complete; False for "".
+
+    A program's own environment builds on it.
+    """
     return bool(lock) and (install_directory / "environments" / lock / MARKER).is_file()
 
 
@@ -74,7 +80,7 @@ def installed_tensorflow(install_directory: Path) -> str:
 
 
 def lacks_cuda(install_directory: Path) -> bool:
-    """Return whether the environment in use has the TensorFlow that was built without CUDA."""
+    """Return whether the environment in use has TensorFlow built without CUDA."""
     packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
     return any(packages)
 
@@ -93,7 +99,10 @@ def _target(link: Path) -> Path:
 
 
 def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -> Finding:
-    """Return the check `environment`; `installed` is whether the environment of today's lock is there."""
+    """Return the finding of the check `environment`.
+
+    `installed` says whether the environment of today's lock is complete on the host.
+    """
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)
     found = (

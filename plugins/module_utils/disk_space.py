@@ -1,4 +1,4 @@
-"""The free disk space of a host, compared with what a step needs before the step begins."""
+"""Compares the free disk space of a host with what a step needs, before the step begins."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ def existing_parent(path: Path) -> Path:
 
 
 def login_home() -> Path:
-    """Return the home of the user that Ansible logged in as: it copies files there first."""
+    """Return the home of the user as which Ansible logged in, or its nearest existing parent.
+
+    Ansible copies files there first.
+    """
     return existing_parent(Path(pwd.getpwuid(login_user()).pw_dir))
 
 
 def login_user() -> int:
-    """Return the uid of the user that logged in, even if Ansible became root since.
+    """Return the uid of the user who logged in, even if Ansible has become root since.
 
     It is the owner of the nearest parent process that is not root's. sudo, su and doas leave different
     variables in the environment, but all of them leave this process.
@@ -46,7 +49,8 @@ def login_user() -> int:
 def lacking_space(*needed: tuple[Path, int]) -> str:
     """Return in words where fewer bytes are free than needed; "" if there are enough everywhere.
 
-    The paths need not exist yet. Paths on the same file system share its free space.
+    `needed` are (path, bytes). The paths need not exist yet. Paths on the same file system share its free
+    space.
     """
     together: dict[int, tuple[Path, int]] = {}
     for path, size in ((path, size) for path, size in needed if size):
@@ -61,9 +65,9 @@ def lacking_space(*needed: tuple[Path, int]) -> str:
 
 
 def taken(*folders: Path) -> int:
-    """Return the bytes of disk that removing these folders would free.
+    """Return the bytes of disk space that removing these folders would free.
 
-    A file with another hard link elsewhere frees none, because environments may share files.
+    A file with a hard link elsewhere frees nothing; environments may share files.
     """
     names: Counter[tuple[int, int]] = Counter()
     found = {}

@@ -1,4 +1,4 @@
-"""Ends everything that an account runs on this host, or has scheduled."""
+"""Ends everything that an account runs on this host, or has scheduled to run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from typing import NamedTuple
 
 from .facts.host_facts import ask
 
-# The folders with cron's file for each account, and with a file for each job of `at`: on Debian, Red Hat,
+# The folders with a file of cron for each account, and with a file for each job of `at`: of Debian, Red Hat,
 # SUSE.
 CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron", "var/spool/cron/tabs")
 JOBS = ("var/spool/cron/atjobs", "var/spool/at", "var/spool/atjobs")
 LINGER = "var/lib/systemd/linger"
-# How many times to look for remaining processes, and the time between.
+# How many times to look for remaining processes, and the seconds between two looks.
 TRIES, SECONDS_BETWEEN = 200, 0.05
 SECONDS_TO_ANSWER = 10
 
 
 class Process(NamedTuple):
-    """A process with an account's number; in a container (`is_contained`) the number is another account's."""
+    """A process with an account's uid.
+
+    If it `is_contained` in a container, the uid is another account there.
+    """
 
     number: int
     name: str
@@ -31,7 +34,10 @@ class Process(NamedTuple):
 
 
 def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
-    """End everything of an account, and return it in words. Raises ValueError if something does not end."""
+    """End everything of an account; return in words what was ended.
+
+    Raises ValueError if something does not end.
+    """
     if not user:
         raise ValueError(f"{name} has the user id of root, and processes of root are not ended")
     ended: dict[str, None] = {}
@@ -52,14 +58,14 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
 
 
 def in_words(processes: Iterable[Process]) -> list[str]:
-    """Return the processes of an account in words, without those in containers."""
+    """Return words for each process of an account; processes in containers are left out."""
     return [f"process {each.number} ({each.name})" for each in processes if not each.is_contained]
 
 
 def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
-    """Remove everything that would start an account's processes again; yield each file's path.
+    """Remove everything that would start an account's processes again; yield the path of each removed file.
 
-    These folders belong to root, or to the programs that use them: no account can place a link in their
+    These folders belong to root, or to the programs that use them, so no account can place a link in their
     paths.
     """
     files = [root / folder / name for folder in (*CRONTABS, LINGER)]
@@ -73,13 +79,13 @@ def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
 
 
 def forget_manager(user: int) -> None:
-    """Make systemd end the manager, sessions and folder of an account without processes."""
+    """Make systemd end the manager, the sessions and the runtime folder of an account without processes."""
     for verb in ("stop", "reset-failed"):
         ask(["systemctl", verb, f"user@{user}.service", f"user-{user}.slice"], SECONDS_TO_ANSWER)
 
 
 def processes_of(user: int) -> Iterator[Process]:
-    """Yield the processes that have an account's number as any of the kernel's four user ids."""
+    """Yield the processes that have an account's uid as any of the kernel's four user ids."""
     own_map = Path("/proc/self/uid_map").read_bytes()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -97,7 +103,10 @@ def processes_of(user: int) -> Iterator[Process]:
 
 
 def kill_all(processes: list[Process], user: int, *, at_once: bool) -> None:
-    """Kill processes; with `at_once` the kernel kills all of the user's, so that none can start meanwhile."""
+    """Kill processes.
+
+    With `at_once`, the kernel kills all processes of the user, so that none can start meanwhile.
+    """
     if at_once:
         child = os.fork()  # fork starts no program, so it works at the user's limit of processes
         if not child:

@@ -1,4 +1,4 @@
-"""The files that psfleet writes on a host, which of them exist, and how to remove them."""
+"""The files that psfleet writes on a host: which of them exist, and how to remove them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .host.wording import grouped
 from .saved_places import KEPT
 
 _HASH = "[0-9a-f]" * HASH_DIGITS
-# Directory of the fact cluster_paths -> psfleet's files in it; anything else there is foreign.
+# {directory of the fact cluster_paths: patterns of psfleet's files in it}; anything else there is foreign.
 OWN: Mapping[str, tuple[str, ...]] = {
     "install_directory": (
         *("current", "environment", "tensorboard", "carried/tensorboard"),
@@ -43,11 +43,11 @@ UNITS = (
     *(f"psfleet-{job}@*.service" for job in UNIT_JOBS),
     *("psfleet-doctor@*.service", "psfleet-journal@*.service"),
 )
-# In the directory of the host's sshd, which the description of its system says.
+# This file is in the directory of the host's sshd; the description of the host's system has its path.
 SSHD_FILE = "50-psfleet.conf"
-# In /etc/tmpfiles.d: makes /run/psfleet at each boot.
+# This file in /etc/tmpfiles.d makes /run/psfleet at each boot.
 TMPFILES = "psfleet.conf"
-# Directories that others use, too, and that stay.
+# {directory that others use, too: patterns of psfleet's files in it}; these directories stay.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "etc/systemd/system": (
         *(pattern for unit in UNITS for pattern in (unit, f"{unit}.d", f"*.wants/{unit}")),
@@ -61,7 +61,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 
 def is_our_unit(name: str) -> bool:
-    """Return whether a unit that systemd knows is one of psfleet's."""
+    """Return whether the name of a unit is the name of one of psfleet's units."""
     return any(fnmatchcase(name, unit) for unit in UNITS)
 
 
@@ -77,18 +77,18 @@ class Removal:
     foreign: list[Path] = field(default_factory=list)
 
     def add(self, other: Removal) -> None:
-        """Add what is to be removed elsewhere."""
+        """Add everything from `other`."""
         self.gone += other.gone
         self.folders += other.folders
         self.foreign += other.foreign
 
     @property
     def outermost(self) -> list[Path]:
-        """The removed paths, without those inside a removed folder."""
+        """The removed paths; paths inside a removed folder are left out."""
         return [path for path in (*self.gone, *self.folders) if not {*path.parents} & {*self.folders}]
 
     def remove(self) -> None:
-        """Remove it. Raises ValueError and OSError."""
+        """Remove all of it. Raises ValueError and OSError."""
         for path in self.gone:
             remove_tree(path)
         for path in self.folders:
@@ -97,11 +97,13 @@ class Removal:
 
 
 def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, bool]) -> Removal:
-    """Return what to remove from a directory: paths that match a relative pattern; itself if then empty.
+    """Return what to remove from a directory: paths that match a pattern.
 
-    Temporary files (".name.x") of a pattern match, too. `settled` maps paths that are handled elsewhere to
-    whether they will be removed. Raises OSError, and ValueError for a link that a user other than root could
-    have put there.
+    The directory itself if it is empty then.
+
+    `patterns` are relative to the directory; they also match temporary files (".name.x"). `settled` is {path
+    that is handled elsewhere: whether it will be removed}. Raises OSError, and ValueError for a link that a
+    user other than root could have put there.
     """
     found = Removal()
     try:
@@ -129,7 +131,7 @@ def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, 
 
 
 def _mounts() -> set[str]:
-    """Return the mount points; a bind mount within one disk is one, too."""
+    """Return the mount points, bind mounts within one disk included."""
     return {line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()}
 
 
@@ -148,7 +150,7 @@ def remove_tree(path: Path) -> None:
 
 
 def give_to_root(path: Path, user: int) -> None:
-    """Make root the owner of a folder and of what a user owns in it. Raises ValueError.
+    """Make root the owner of a folder, and of everything in it that `user` owns. Raises ValueError.
 
     The kernel removes set-id bits and capabilities; other rights stay.
     """
@@ -161,7 +163,10 @@ def give_to_root(path: Path, user: int) -> None:
 
 
 def run_in(folder: int, *command: str) -> None:
-    """Run a command in an opened directory. Raises ValueError with its output if it fails."""
+    """Run a command in the directory with the descriptor `folder`.
+
+    Raises ValueError with its output if it fails.
+    """
     place = f"/proc/self/fd/{folder}"
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
@@ -171,10 +176,10 @@ def run_in(folder: int, *command: str) -> None:
 
 @dataclass
 class HostPlaces:
-    """The places on a host by the fact cluster_paths, and `data_directory`, where deploy.yml carries data.
+    """The places on a host: those of the fact cluster_paths, and `data_directory`, which has carried data.
 
-    Runs and data are removed if `runs` and `data` are true. `sshd_directories` are where sshd may read
-    psfleet's file, by all known systems. `root` is the root of the host's file system.
+    `runs` and `data` say whether these are removed, too. sshd may read psfleet's file in `sshd_directories`,
+    which all known systems name. `root` is the root of the host's file system.
     """
 
     paths: Mapping[str, str]
@@ -185,26 +190,26 @@ class HostPlaces:
     sshd_directories: Collection[str] = ()
 
     def own(self, name: str, *parts: str) -> Path:
-        """Return a path below one of the directories."""
+        """Return the path `parts` below the directory `name` of cluster_paths."""
         return Path(self.paths[name], *parts)
 
     @property
     def staying_runs(self) -> Path | None:
-        """The directory of the runs, if there are some that stay; else None."""
+        """The directory of the runs, if runs stay in it; else None."""
         folder = self.own("state_directory", "runs")
         stays = not self.runs and folder.is_dir() and any(path.name != KEPT for path in folder.iterdir())
         return folder if stays else None
 
     @property
     def carried(self) -> list[CarriedRecord]:
-        """The records of carried data, for each directory that has some."""
+        """The records of carried data, one for each directory that has such data."""
         directories = {self.own("install_directory", "data"), self.data_directory}
         records = self.own("install_directory", "carried")
         found = [CarriedRecord(directory, records) for directory in sorted(directories)]
         return [record for record in found if record.files]
 
     def removal(self) -> Removal:
-        """Return what to remove, without carried data. Raises ValueError and OSError."""
+        """Return what to remove, except carried data. Raises ValueError and OSError."""
         found = Removal()
         of_sshd = {directory.lstrip("/"): (SSHD_FILE,) for directory in self.sshd_directories}
         for name, patterns in {**of_sshd, **SHARED}.items():

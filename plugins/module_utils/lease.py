@@ -1,4 +1,4 @@
-"""The lease of a host: one playbook at a time may change it, and a lease that is not renewed ends."""
+"""The lease of a host: one playbook at a time may change the host, and a lease that is not renewed ends."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ _POLL_SECONDS = 0.1
 
 
 def seconds_up() -> float:
-    """Return the seconds since this host's boot, with those asleep; this clock cannot be set."""
+    """Return the seconds since this host's boot, sleep included; nobody can set this clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The last lease of this host. `token` is "" once it was given back. Times are those of `seconds_up`."""
+    """The last lease of this host; `token` is "" after it was given back.
+
+    Times are as `seconds_up` returns them.
+    """
 
     token: str = ""
     holder: str = ""
@@ -39,7 +42,10 @@ class Lease:
     acted: float = 0.0  # when the last holder that may have changed the host lost the lease
 
     def hinders(self, token: str, now: float) -> str:
-        """Return in words why the holder of another token must not act; "" if it may."""
+        """Return, in words, why the holder of another token must not act; "" if it may.
+
+        `token` is the other token, `now` the present time.
+        """
         if not self.token or self.token == token or now >= self.ends:
             return ""
         return (
@@ -48,7 +54,7 @@ class Lease:
         )
 
     def outdates(self, token: str, seen_at: float, now: float) -> str:
-        """Return in words why the host's state at `seen_at` may have changed since; "" if it has not."""
+        """Return, in words, why the host's state at `seen_at` may have changed since; "" if it has not."""
         if seen_at < 0 or self.token == token:
             return ""
         if self.acted <= seen_at <= now and not 0 < seen_at < self.made:
@@ -58,10 +64,11 @@ class Lease:
 
 
 def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
-    """Return the time for a reading of this host's state; 0 if there was no lease since boot or reset.
+    """Return the time of a reading of this host's state; 0 if there was no lease since the boot or a reset.
 
-    A current lease is waited for, up to `patience` seconds, because its holder may still change the state. If
-    anything is `deployed`, this makes the lease's file, so that its removal shows a later reset.
+    If there is a current lease, wait for its end, up to `patience` seconds, because its holder may still
+    change the state. If anything is `deployed`, make the lease's file; if it is gone later, there was a
+    reset.
     """
     end = seconds_up() + patience
     while read(file).hinders("", seconds_up()) and seconds_up() < end:
@@ -74,7 +81,7 @@ def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> flo
 
 
 def read(file: Path) -> Lease:
-    """Return the last lease of this host; one without a holder if there is none."""
+    """Return the last lease of this host; an empty Lease if there is none."""
     try:
         with _opened(file, os.O_RDONLY) as descriptor:
             return _lease_of(descriptor)
@@ -107,17 +114,17 @@ def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
 
 
 def renew(file: Path, token: str) -> bool:
-    """Extend a lease; return whether it is still that of this token."""
+    """Extend the lease; return whether it still has this token."""
     return _change(file, token, lambda last, now: replace(last, ends=now + SECONDS))
 
 
 def give_back(file: Path, token: str) -> None:
-    """End the lease of this token; another token's stays."""
+    """End the lease if it has this token."""
     _change(file, token, lambda last, now: replace(last, token="", ends=0.0, acted=now))
 
 
 def undo(file: Path, token: str) -> None:
-    """End the lease of this token, under which nothing was changed; another token's stays."""
+    """End the lease if it has this token, and forget it: nothing was changed under it."""
     _change(file, token, lambda last, _: replace(last, token="", holder="", ends=0.0))
 
 
@@ -143,7 +150,7 @@ def _lease_of(descriptor: int) -> Lease:
 
 @contextmanager
 def _opened(file: Path, mode: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    """Open the file, which only root may use, and lock it in this context."""
+    """Yield a descriptor of the file, which only root may use, and lock the file during the block."""
     descriptor = os.open(file, mode | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,7 @@
-"""The proof that an account can log in by SSH, which holds until something that decides about it changes."""
+"""The proof that an account can log in by SSH.
+
+It holds until something that decides about the login changes.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from .host.task_units import systemctl
 
 
 def proof_of(decides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a proof depends on: it changes with the files, the content of some, and sshd's process.
+    """Return what a proof depends on: the state of files, the content of some, and sshd's process.
 
-    `decides` has sshd's systemd `service`, the `directory` with its further files beside sshd_config, the
-    `files` that were written for the login, and those that say who it `admits`. Raises OSError.
+    `decides` has sshd's systemd `service`, the `directory` of further files beside sshd_config, the `files`
+    that were written for the login, and the files that say whom it `admits`. Raises OSError.
     """
     directory = Path(decides["directory"])
     read = [*decides["files"], directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]
@@ -40,6 +43,6 @@ def last_proof(file: Path) -> dict[str, Any]:
 
 
 def still_holds(file: Path) -> bool:
-    """Return whether nothing has changed since the last proof. Raises OSError."""
+    """Return whether nothing has changed since the last proof; False without a proof. Raises OSError."""
     proof = last_proof(file)
     return "decides" in proof and proof_of(proof["decides"]) == proof

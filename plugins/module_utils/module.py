@@ -1,4 +1,4 @@
-"""What all modules of this collection have in common."""
+"""What all modules of this collection share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-# The oldest version on hosts; Ansible itself would accept an older one.
+# The oldest Python version on hosts; Ansible itself would accept an older version.
 OLDEST_PYTHON = (3, 10)
 NOT_ROOT = "the user that becomes root there has the number"
 TOO_OLD = f"psfleet needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer there"
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 
 
 def made(arguments: Mapping[str, Any]) -> AnsibleModule:
-    """Return the module with these arguments, an `argument_spec`; it fails on a host with an old Python."""
+    """Return a module with these arguments (its `argument_spec`); it fails on a host with an old Python."""
     return _on_new_python(AnsibleModule(dict(arguments), supports_check_mode=True))
 
 
@@ -29,8 +29,8 @@ def made_with_states(arguments: Mapping[str, Any], required: States, optional: S
 
     Args:
         arguments: the `argument_spec`. Arguments that neither table below names belong to all states.
-        required: state -> the arguments that it requires.
-        optional: state -> the further arguments that it takes.
+        required: {state: the arguments that it requires}.
+        optional: {state: the further arguments that it takes}.
 
     """
     rules = [("state", state, list(names)) for state, names in required.items()]
@@ -51,5 +51,5 @@ def _on_new_python(module: AnsibleModule) -> AnsibleModule:
 
 
 def python_problem(version: tuple[int, ...]) -> str:
-    """Return why a host's Python cannot run the modules, "" if it can."""
+    """Return why a host's Python cannot run the modules; "" if it can."""
     return f"{TOO_OLD}, and its Python is {'.'.join(map(str, version))}" if version < OLDEST_PYTHON else ""

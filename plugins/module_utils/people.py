@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .host.task_traces import bytes_of, run_settings
 
-# A user at a machine. No character of it steers a terminal or ends a value in an environment file.
+# A user at a machine. None of these characters steers a terminal or ends a value in an environment file.
 _PERSON = r"[\w.+ -]{1,80}@[\w.-]{1,80}"
 PERSON = re.compile(_PERSON, re.ASCII)
 # A person and the time.
@@ -22,7 +22,7 @@ def deployed_by(configuration: Path) -> str:
 
 
 def begun_by(run_file: Path, run_id: str) -> str:
-    """Return who began a run and when, by a task's environment file; "" if that is of another run."""
+    """Return who began a run and when, from a task's environment file; "" if the file is of another run."""
     settings = run_settings(run_file)
     begun = settings.get("PSFLEET_RUN_BEGUN", "")
     return begun if settings.get("PSFLEET_RUN_ID") == run_id and BEGUN.fullmatch(begun) else ""

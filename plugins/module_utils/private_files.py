@@ -1,4 +1,4 @@
-"""Files of users on a host: only root and one group may read them."""
+"""Files of users on a host that only root and one group may read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_MODE, FOLDER_MODE = 0o640, 0o750
 
 
 def group_number(name: str, *, check_mode: bool) -> int:
-    """Return the number of a group; -1 in check mode, if a deployment would create it first.
+    """Return the number of a group; -1 in check mode if it does not exist: a deployment would create it.
 
     Raises ValueError for an unknown group.
     """
@@ -31,14 +31,14 @@ def is_private(found: os.stat_result, group: int) -> bool:
 
 
 def make_private(descriptor: int, group: int) -> None:
-    """Give an open file or folder to root and the group; it stays executable if it was."""
+    """Give an open file or folder to root and the group. A file that was executable stays executable."""
     mode = os.fstat(descriptor).st_mode
     os.fchown(descriptor, os.geteuid(), group)
     os.fchmod(descriptor, FOLDER_MODE if mode & 0o100 else FILE_MODE)
 
 
 def hide(paths: Iterable[Path], group: int) -> None:
-    """Make files and folders of root's own folders private to the group, in this order."""
+    """Make files and folders private to the group, in this order; they lie in folders that root owns."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
@@ -49,7 +49,7 @@ def hide(paths: Iterable[Path], group: int) -> None:
 
 @contextmanager
 def made_for(group: int) -> Iterator[None]:
-    """Make all files and folders in this context for the group: what root makes new, nobody else may read."""
+    """Give all files and folders that are made in the block to the group; nobody else may read them."""
     mask, own = os.umask(0o027), os.getegid()
     try:
         if group != -1:

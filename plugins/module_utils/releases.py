@@ -1,4 +1,4 @@
-"""Releases of a program on one host, each under the hash of its content."""
+"""Releases of a program on one host. The name of each release is the hash of its content."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOCK_TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True)
 class Release:
-    """One release among the others in `folder`; without a `link`, several are in use side by side.
+    """One release among the others in `folder`; without a `link`, several releases are in use side by side.
 
-    Only root and the group with the number `group` may read it, or everybody if `group` is None.
+    Only root and the group with the number `group` may read it; everybody may if `group` is None.
     """
 
     folder: Path
@@ -43,18 +43,18 @@ class Release:
         return content.is_dir() and content_hash(content) == self.name
 
     def public(self) -> list[Path]:
-        """Return what others may read, as earlier releases of psfleet left it."""
+        """Return the paths that others may read; earlier versions of psfleet left them so."""
         if self.group is None or not self.place.exists():
             return []
         paths = (self.folder, self.place, *self.place.rglob("*"))
         return [path for path in paths if not is_private(path.lstat(), self.group)]
 
     def is_current(self) -> bool:
-        """Return whether the link points to the release, or whether there is no link."""
+        """Return whether the link points to the release; True if there is no link."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def unpack(self, archive: Path) -> None:
-        """Unpack the archive beside its place, check it, and rename it to its place.
+        """Unpack the archive into a folder beside the release's place, check it, and rename it to its place.
 
         Raises ValueError if the archive contains anything but the release.
         """

@@ -1,8 +1,8 @@
-"""The places where a program saves, and where they are collected to.
+"""The places where a program saves, and the places to which its files are collected.
 
-They are known from the observer or from the inventory. A place is a path: absolute in the task's own file
+They are known from the observer, or from the inventory. A place is a path: absolute in the task's own file
 system, or relative to the run's directory, which is the program's working directory. Each line of
-`saves/<task>.jsonl` in a run's directory describes one (docs/contracts.md).
+`saves/<task>.jsonl` in a run's directory describes one place (docs/contracts.md).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-# Folders in a run's directory, and in the run's folder on the controller.
+# Names of folders in a run's directory, and in the run's folder on the controller.
 NOTES, SAVED = "saves", "saved"
 # Folders of the run's directory that are always collected.
 COLLECTED = ("checkpoints", "summaries", "output")
-# A task's /tmp and /var/tmp are one folder, which is kept in a folder of root beside the run's directory.
+# A task's /tmp and /var/tmp are one folder, which is kept in a folder that root owns, beside the run's
+# directory.
 TEMPORARY, KEPT = ("tmp", "var/tmp"), ".tmp"
 # The parts of a SavedModel. If a model is saved directly into the task's /tmp or the run's directory, only
 # these are collected.
@@ -28,7 +29,7 @@ LONGEST = 1000
 
 @dataclass(frozen=True)
 class SavedPlace:
-    """A path to which a program saves, and the `kind` of the saved files; "" if unknown."""
+    """A path to which a program saves, and the `kind` of the saved files; "" if it is unknown."""
 
     path: str
     kind: str = ""
@@ -40,7 +41,7 @@ class SavedPlace:
 
     @property
     def below_tmp(self) -> tuple[str, ...] | None:
-        """The path's parts below the task's /tmp; None if it is not there."""
+        """The parts of the path below the task's /tmp; None if the path is not below it."""
         for folder in TEMPORARY:
             if self.path == f"/{folder}":
                 return self._root
@@ -50,26 +51,26 @@ class SavedPlace:
 
     @property
     def below_run(self) -> tuple[str, ...] | None:
-        """The path's parts below the run's directory; None if it is not there."""
+        """The parts of the path below the run's directory; None if the path is not below it."""
         if self.path == ".":
             return self._root
         return None if self.path.startswith("/") or self.is_elsewhere else _plain(self.path)
 
     @property
     def _root(self) -> tuple[str, ...] | None:
-        """The parts of /tmp or the run's directory itself: () for a SavedModel, None for other kinds.
+        """The parts of a path that is /tmp or the run's directory itself: () for a SavedModel, else None.
 
-        Other files lie there as well, and only those of a SavedModel are known by their names.
+        Other files are there, too, and only the files of a SavedModel can be told by their names.
         """
         return () if self.kind == SAVED_MODEL else None
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names in the folder that are collected; empty if all are."""
+        """The names in the folder that are collected; () if all are."""
         return (*SAVED_MODEL_FILES, *SAVED_MODEL_FOLDERS) if () in (self.below_tmp, self.below_run) else ()
 
     def parts_on_host(self, run_id: str, task: str) -> tuple[str, ...]:
-        """Return the path's parts below the host's directory of all runs; () if it is not kept there."""
+        """Return the parts of the path below the host's directory of all runs; () if it is not kept there."""
         if self.below_run is not None:
             return (run_id, *self.below_run)
         return () if self.below_tmp is None else (KEPT, run_id, task, *self.below_tmp)

@@ -1,4 +1,4 @@
-"""Releases and environments of one host that nothing needs any more."""
+"""Finds and removes releases and environments of one host that nothing needs any more."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .host_places import remove_tree
 
 KINDS = ("releases", "programs", "environments")
 HASH = re.compile(rf"[0-9a-f]{{{HASH_DIGITS}}}")
-# An interrupted unpacking or removal left it; nothing uses it.
+# An interrupted unpacking or removal leaves directories with such names; nothing uses them.
 PARTIAL = ".partial-"
 # An environment may be installed meanwhile, by tensorboard.yml or by another deploy.yml.
 LOCK_TIMEOUT_SECONDS = 900
 
 
 def older(found: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
-    """Return the names that were last wanted before the newest `keep` times, which include now.
+    """Return the names that are older than the newest `keep` deployments, the present one included.
 
-    `found` maps names to when they were last wanted. Names with one time stay or go together, because one
-    deployment wanted them.
+    `found` is {name: when a deployment last wanted it}; `wanted` are the names that this deployment wants.
+    Names with the same time stay or go together, because one deployment wanted them.
     """
     others = {name: moment for name, moment in found.items() if name not in wanted}
     kept = sorted(set(others.values()), reverse=True)[: keep - 1]
@@ -54,7 +54,7 @@ class Content:
         return going
 
     def mark_wanted(self, wanted: Collection[str]) -> None:
-        """Give wanted content the present time. Raises OSError and ValueError."""
+        """Give the directories in `wanted` the present time. Raises OSError and ValueError."""
         now = time.time_ns()
         for kind in KINDS:
             for name in {*self._own_directories(kind)} & {*wanted}:
@@ -62,7 +62,7 @@ class Content:
                     os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
 
     def _own_directories(self, kind: str) -> dict[str, int]:
-        """Return the directories of a kind that psfleet made, and their times."""
+        """Return {name: time in nanoseconds} of the directories of a kind that psfleet made."""
         found = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
             if not is_ours_alone(folder):
@@ -87,7 +87,7 @@ class Content:
 
 
 def remove(path: Path) -> None:
-    """Remove a directory under another name, so that its own never stands for an incomplete one.
+    """Remove a directory under another name, so that a directory with its own name is never incomplete.
 
     Raises OSError and ValueError.
     """

@@ -1,1 +1,1 @@
-"""Host checks: what doctor.yml and deploy.yml ask a host, and what helps if the answer is bad."""
+"""Host checks: what doctor.yml and deploy.yml ask about a host, with a remedy for each bad answer."""

@@ -1,4 +1,4 @@
-"""The check whether a host's clock agrees with the controller's, which signs the hosts' certificates."""
+"""The host check `clock`: whether the host's clock agrees with the controller's, which signs certificates."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from ..host.check import Finding, failed, ok, warning
 
 # Certificates are valid from an hour before they are signed (psfleet/carry/certificates.py).
 ALLOWED_SECONDS = 3600.0
-# The records of tasks on several hosts are sorted by the hosts' clocks, so a larger difference shows.
+# Records of tasks on several hosts are sorted by the hosts' clocks, so people notice a larger difference.
 UNNOTICED_SECONDS = 2.0
 REMEDY = "let the hosts and the controller take the time from NTP: sudo timedatectl set-ntp true"
 
 
 def clock_offset(asked: float, began: float, ended: float, answered: float) -> tuple[float, float]:
-    """Return how far a host's clock is ahead of the controller's, and the uncertainty of that, in seconds.
+    """Return (seconds by which a host's clock is ahead of the controller's, uncertainty in seconds).
 
     All arguments are Unix times. The controller read its clock when it `asked` and when it was `answered`;
-    the host read its own when the step `began` and `ended` there. The two ways may take different times: the
-    uncertainty is half of both together.
+    the host read its own clock when the module `began` and `ended` there. The way there and the way back may
+    take different times, so the uncertainty is half of their sum.
     """
     on_the_way = max((answered - asked) - (ended - began), 0.0)
     return ((began - asked) + (ended - answered)) / 2, on_the_way / 2
 
 
 def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
-    """Return the finding about the clock, for the result of `clock_offset`."""
+    """Return the finding about the clock; the arguments are the result of `clock_offset`."""
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"
     given = f"(give or take {_seconds(uncertainty_seconds)})"

@@ -1,4 +1,4 @@
-"""The check of doctor.yml whether a host has enough disk space for a deployment and its runs."""
+"""The host check `disk`: whether a host has enough disk space for a deployment and its runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEWEST_BYTES_OF_RUNS = BYTES_OF_RUNS // 10
 def disk_check(
     install: Path, run_directories: Sequence[Path], archive_bytes: int, environment_bytes: int
 ) -> Finding:
-    """Return the check `disk`.
+    """Return the finding of the check `disk`.
 
     `archive_bytes` and `environment_bytes` are what a deployment would carry and install, 0 for nothing. Runs
     write to `run_directories`.

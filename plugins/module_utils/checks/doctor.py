@@ -31,7 +31,7 @@ from .ssh_checks import ssh_check
 
 
 def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Return the answer of the module `host_doctor` to its arguments; end the host's listener first."""
+    """Return the answer of the module `host_doctor`, whose arguments are `values`; first end the listener."""
     began = time.time()
     listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
@@ -58,9 +58,11 @@ def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
 
 
 def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
-    """Return the tasks ("worker-0") in whose place TensorFlow is tried: all with GPUs, or else one.
+    """Return the tasks ("worker-0") for which TensorFlow is tried: all with GPUs.
 
-    Only tasks that deploy.yml has deployed on this host count, not those added to the inventory since.
+    If there are none, one task.
+
+    Only tasks that are deployed on this host count, not tasks that were added to the inventory later.
     """
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
@@ -74,9 +76,10 @@ def own_checks(
     deployment: Deployment,
     running: Mapping[str, int],
 ) -> list[Check]:
-    """Return the checks of the host's disk, names, sshd, ports and fence, and of what is deployed there.
+    """Return the checks of the host's disk, data, names, sshd, ports and fence, and of its environment.
 
-    `today` is the environment that a deployment would install; `running` is as of `running_units`.
+    `today` is the environment that a deployment would install, as `environment_today` returns it; `running`
+    is as `running_units` returns it.
     """
     installed = is_installed(paths["install_directory"], today["lock_hash"])
     archive_bytes, environment_bytes = (
@@ -100,7 +103,10 @@ def own_checks(
 
 
 def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: HostFacts) -> Mapping[str, Any]:
-    """Return the environment that a deployment would install, without a hash if the host is unsupported."""
+    """Return the entry of the environment that a deployment would install: `lock_hash` and sizes.
+
+    If the host is not supported, the hash is "" and the sizes are 0.
+    """
     try:
         environment, _ = host_environment(facts, required)
     except ValueError:
@@ -111,7 +117,10 @@ def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: Hos
 def tensorflow_checks(
     values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
 ) -> list[Check]:
-    """Return the checks of TensorFlow in the sandbox of the host's tasks."""
+    """Return the checks of TensorFlow in the sandbox of the host's tasks.
+
+    Skipped checks if nothing can be tried.
+    """
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)
     if not (deployment.tensorflow and deployment.release):

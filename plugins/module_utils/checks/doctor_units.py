@@ -1,4 +1,4 @@
-"""Tries TensorFlow in the sandbox of a host's tasks, by the units psfleet-doctor@<job>-<index>."""
+"""Tries TensorFlow in the sandbox of a host's tasks, with the units psfleet-doctor@<job>-<index>."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from ..host.error_lines import last_words
 from ..host.task_traces import last_lines_of, object_in
 from ..host.task_units import parse_show, systemctl
 
-# Each of these checks needs the one before it.
+# The names of the checks. Each check needs the one before it.
 NAMES = ("tensorflow", "libraries", "devices", "product")
 STATES = ("ok", "warning", "failed", "skipped")
-# Only root can write here, as in the directory of the answers, so no task can place a link that root follows.
+# Only root can write here and into the directory of the answers, so no task can place a link that root
+# follows.
 LOCK = Path("/run/psfleet-doctor.lock")
 # Slightly longer than the unit's TimeoutStartSec=, which ends it.
 SECONDS_TO_ANSWER = 330
@@ -28,17 +29,17 @@ KILLED = ("2", "3")  # CLD_KILLED, CLD_DUMPED
 
 
 def skipped(reason: str) -> list[Check]:
-    """Return the checks of a host or a task that cannot be tried."""
+    """Return all checks as skipped for this reason."""
     return [Check(name, "skipped", reason) for name in NAMES]
 
 
 def failed(found: str, remedy: str) -> list[Check]:
-    """Return the checks if the first one, which the others need, has failed."""
+    """Return all checks: the first one has failed, and the others, which need it, are skipped."""
     return [Check(NAMES[0], "failed", found, remedy), *skipped(f"{NAMES[0]} failed")[1:]]
 
 
 def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> list[Check]:
-    """Start the doctor's unit of each task ("worker-0"), all at once, and return their checks.
+    """Start the doctor's unit of each task ("worker-0"), all at once, and return the checks of all tasks.
 
     If another command does the same at this moment, wait for it.
     """
@@ -68,7 +69,7 @@ def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[C
 
 
 def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
-    """Return the checks that a unit's process printed; `unit` has the unit's properties from systemctl."""
+    """Return the checks that a unit's process wrote to `output`; `unit` has the unit's systemd properties."""
     if unit.get("LoadState") != "loaded":
         return skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")
     if unit.get("Result") == "success":

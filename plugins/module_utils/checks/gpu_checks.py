@@ -1,4 +1,4 @@
-"""The host checks of GPUs, in the order from the PCI bus to the GPUs of each task."""
+"""The host checks of GPUs, in order: from the PCI bus to the GPUs of each task."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 
 
 def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
-    """Return the checks of a host, in their order; none if no task has GPUs.
+    """Return the checks of a host's GPUs, in order; [] if no task has GPUs.
 
-    `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is its processor as by uname,
-    `system` what is known of its packages. After one that failed the others are skipped.
+    `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is the processor as uname
+    prints it, and `system` has what is known of the host's packages. After a failed check, all others are
+    skipped.
     """
     tasks = [task for task in tasks if task["gpus"]]
     if not tasks:
@@ -85,7 +86,7 @@ def _driver(facts: GpuFacts, host: str, system: System | None) -> Finding:
 
 
 def _not_loaded(facts: GpuFacts, others: Sequence[str], system: System | None) -> tuple[str, str]:
-    """Return why an installed driver is not loaded, and the remedy."""
+    """Return (why an installed driver is not loaded, remedy)."""
     if facts.kernel not in facts.module_kernels:
         known = system.driver if system else None
         headers = f"`{system.packages.install} {known.headers}{facts.kernel}`" if system and known else ""
@@ -126,7 +127,7 @@ def _driver_version(version: str, install: str) -> Finding:
     return ok(version)
 
 
-# Words of nvidia-smi, and the remedy.
+# (words that nvidia-smi prints, remedy)
 _SMI_REMEDIES = (
     ("version mismatch", "the driver was upgraded and the old one is still loaded: reboot"),
     ("couldn't communicate", "`modprobe nvidia` says why; `dmesg | grep -i nvrm` has more"),
@@ -227,7 +228,7 @@ def _given(tasks: Sequence[Task]) -> str:
 
 
 def _edit(task: Task) -> str:
-    """Return the variable and the file that give a task its GPUs."""
+    """Return the variable and the file that give a task its GPUs, in words."""
     job, host = task["job"], task["host"]
     return f"trainer_{job}_gpus (or gpus in trainer_{job}_tasks) in host_vars/{host}.yml, or its group's"
 

@@ -1,6 +1,6 @@
-"""The checks whether a host can be part of a cluster, by `host_facts`, and the environment that it gets.
+"""The checks whether a host can be part of a cluster, from `host_facts`, and the environment that it gets.
 
-No check depends on an earlier one, so all problems are found at once.
+No check depends on an earlier check, so all problems are found at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..host.wording import counted, dotted
 from ..systems import Systems
 
 PLATFORMS = "docs/platforms.md"
-# StandardOutput=truncate:, for the answer of the doctor's unit.
+# The doctor's unit writes its answer with StandardOutput=truncate:, which older versions lack.
 OLDEST_SYSTEMD = 248
 # The wheels are manylinux_2_27.
 OLDEST_GLIBC = (2, 27)
@@ -33,11 +33,12 @@ BYTES_OF_TASK = GIB // 2
 class HostNeeds:
     """What the inventory needs of a host.
 
-    `python_version` is package_store_python_version ("" for the host's own). `gpus` says whether any of its
-    tasks has GPUs. `cuda_source` is nvidia_cuda_source. `tasks` is the number of its tasks in the plan.
-    `fence` is port_fence_enabled. `mesh` says whether trainer_encryption is wireguard. `tables` has the
-    `bytes` that its tasks will hold of a model, `what` they are for, and the `remedy` for too many; {} if
-    that is not known.
+    - `python_version`: package_store_python_version, "" for the host's own Python.
+    - `gpus`: whether any of its tasks has GPUs. `cuda_source`: nvidia_cuda_source.
+    - `tasks`: the number of its tasks in the plan.
+    - `fence`: port_fence_enabled. `mesh`: whether trainer_encryption is wireguard.
+    - `tables`: the `bytes` of a model's tables that its tasks will hold, `what` they are for, and the
+      `remedy` for too many; {} if unknown.
     """
 
     python_version: str = ""
@@ -68,9 +69,9 @@ def host_chain(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Che
 
 
 def data_check(directories: Sequence[str], *, carried: bool = False) -> Finding:
-    """Return the check `data`: whether the folders that the host's tasks read exist, and hold anything.
+    """Return the finding of the check `data`: whether the folders that tasks read exist and have content.
 
-    `carried` says that deploy.yml brings the data to the host.
+    `carried` says whether deploy.yml brings the data to the host.
     """
     if not directories:
         return skipped("its tasks read no data of their own, or deploy.yml brings them")
@@ -90,7 +91,7 @@ def data_check(directories: Sequence[str], *, carried: bool = False) -> Finding:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Return whether a folder holds nothing; False if root may not read it, as over NFS."""
+    """Return whether a folder is empty; False if root may not read it, as over NFS."""
     try:
         return not any(folder.iterdir())
     except OSError:
@@ -98,7 +99,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironment, Interpreter]:
-    """Return the environment that a host gets, and the Python from which it is made.
+    """Return (environment that a host gets, Python from which it is made).
 
     Raises ValueError if there is none; the checks `processor` and `python` say why.
     """
@@ -109,9 +110,9 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
 
 
 def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
-    """Return the Python from which a host's environment is made; None if the host has no suitable one.
+    """Return the Python from which a host's environment is made; None if the host has no suitable Python.
 
-    It is the `wanted` version if there is one; else the host's python3, if TensorFlow has a wheel for it;
+    It is the `wanted` version if that is not ""; else the host's python3, if TensorFlow has a wheel for it;
     else the newest.
     """
     fitting = {
@@ -125,7 +126,7 @@ def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
 
 
 def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
-    """Return whether distribution, systemd and programs are as roles and units need them."""
+    """Return the finding whether distribution, systemd and programs are as roles and units need them."""
     distribution = _distribution(facts, systems)
     failures = [distribution] if distribution.state == "failed" else []
     if facts.systemd is None or not facts.booted:
@@ -142,7 +143,7 @@ def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
 
 
 def _distribution(facts: HostFacts, systems: Systems) -> Finding:
-    """Say what is known of a distribution: tested, the same code, akin, or none of ours."""
+    """Return the finding about a distribution: tested, supported, like a supported one, or not supported."""
     found = facts.distribution
     system = systems.of(found)
     if system is None:
@@ -165,7 +166,7 @@ def _how_to_install(facts: HostFacts, lacking: Sequence[str], systems: Systems) 
 
 
 def _processor(facts: HostFacts, device: str) -> Finding:
-    """Return whether TensorFlow has machine code for the processor."""
+    """Return the finding whether TensorFlow has machine code for the processor."""
     found = facts.processor or facts.machine
     missing = problems(device, SUPPORTED_PYTHONS[0], facts.machine)
     if missing:
@@ -192,7 +193,7 @@ def _processor(facts: HostFacts, device: str) -> Finding:
 
 
 def _libc(facts: HostFacts, systems: Systems) -> Finding:
-    """Return whether the C library fits the wheels."""
+    """Return the finding whether the C library fits the wheels."""
     oldest = dotted(OLDEST_GLIBC)
     if facts.libc != "glibc":
         found = f"its C library is {facts.libc or 'not known'}"
@@ -204,7 +205,10 @@ def _libc(facts: HostFacts, systems: Systems) -> Finding:
 
 
 def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
-    """Return the Python from which the environment is made, or those that the host has if none fits."""
+    """Return the finding about the Python from which the environment is made.
+
+    If none fits, which there are.
+    """
     chosen = choose_python(facts, wanted)
     if chosen is not None:
         return ok(f"Python {chosen.version} ({chosen.path})")
@@ -226,9 +230,9 @@ def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
 def memory_check(
     memory_bytes: int | None, limit_bytes: int | None, tasks: int, tables: Mapping[str, Any]
 ) -> Finding:
-    """Return the check `memory`: whether a host's tasks fit into it, with room to train.
+    """Return the finding of the check `memory`: whether a host's tasks fit into it, with room to train.
 
-    The sizes are of HostFacts, `tables` is of HostNeeds.
+    The sizes are as in HostFacts, `tables` is as in HostNeeds.
     """
     known = [size for size in (memory_bytes, limit_bytes) if size is not None]
     held = tables.get("bytes", 0)

@@ -1,4 +1,4 @@
-"""The host check `names`: whether a host resolves the names that the plan gives to the hosts."""
+"""The host check `names`: whether a host resolves the host names that the plan has."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from ..host.check import Finding, failed, ok, warning
 from ..host.whole_files import text_of
 from ..host.wording import counted, first_of
 
-# The sources of /etc/nsswitch.conf that work in a task's sandbox. Others, such as mdns4 and sss, ask a
-# service at a unix socket, which tasks do not reach.
+# The sources of /etc/nsswitch.conf that work in a task's sandbox. Other sources, such as mdns4 and sss, ask a
+# service at a unix socket that tasks cannot reach.
 _SOURCES_OF_TASKS = ("files", "db", "dns", "myhostname")
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """The IP addresses of a name on a host; if it has none, `problem` says why."""
+    """The IP addresses of a name on a host; without addresses, `problem` says why."""
 
     addresses: tuple[str, ...]
     problem: str = ""
 
 
 def names_in(addresses: Mapping[str, str]) -> list[str]:
-    """Return the names among the plan's addresses (host -> address), each once."""
+    """Return the names among the plan's addresses, {host: address}, sorted, each once."""
     return sorted({address for address in addresses.values() if not _is_ip(address)})
 
 
 def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
-    """Resolve names on this host as its tasks do: by /etc/hosts and DNS, in their order in nsswitch.conf."""
+    """Return {name: its resolution} on this host, resolved as tasks do: by /etc/hosts and DNS.
+
+    nsswitch.conf decides the order.
+    """
     sources = " ".join(sources_of_tasks(text_of(Path("/etc/nsswitch.conf"))))
     with ThreadPoolExecutor(16) as pool:
         resolutions = {name: pool.submit(_resolve, name, sources) for name in names}
@@ -56,10 +59,10 @@ def _resolve(name: str, sources: str) -> Resolution:
 
 
 def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
-    """Return the check `names` of `host`; `addresses` are the plan's, `resolved` are the host's resolutions.
+    """Return the finding of the check `names` of `host`.
 
-    A host's own name may resolve to a loopback address, as Debian's 127.0.1.1, because tasks listen on every
-    address.
+    `addresses` is {host: address in the plan}, `resolved` are this host's resolutions. The host's own name
+    may resolve to a loopback address, such as Debian's 127.0.1.1, because tasks listen on every address.
     """
     names = names_in(addresses)
     if not names:

@@ -1,4 +1,4 @@
-"""The host check `ports`: whether the ports of a host's tasks are free or held by these tasks."""
+"""The host check `ports`: whether the ports of a host's tasks are free, or held by these tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..host.task_units import parse_show, systemctl, unit_name
 from ..host.whole_files import text_of
 from ..network.peer_probes import LISTENER
 
-# The kernel gives an unused port of this range to any connection that a program opens.
+# The usual ephemeral range: the kernel gives any connection that a program opens a free port of this range.
 USUAL_EPHEMERAL = (32768, 60999)
 
 
@@ -32,14 +32,14 @@ class TaskPort:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """The systemd units that may hold the port: a run may let a server listen in place of a worker."""
+        """The systemd units that may hold the port: a run may have a server listen in place of a worker."""
         jobs = ("worker", "server") if self.job == "worker" else (self.job,)
         return tuple(unit_name(job, self.index) for job in jobs)
 
 
 @dataclass(frozen=True)
 class PortFacts:
-    """The `holders` of some ports, the ephemeral range, and the ports that are reserved from it."""
+    """The `holders` of some ports, the `ephemeral` range, and the ports that are `reserved` from it."""
 
     holders: tuple[Holder, ...]
     ephemeral: tuple[int, int] = USUAL_EPHEMERAL
@@ -47,7 +47,7 @@ class PortFacts:
 
 
 def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
-    """Return the holders of these TCP ports, and the ephemeral ports of the host."""
+    """Return the holders of these TCP ports, and the host's ephemeral ports."""
     ip = root / "proc" / "sys" / "net" / "ipv4"
     return PortFacts(
         holders=read_holders(ports, root),
@@ -57,16 +57,16 @@ def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Parse /proc/sys/net/ipv4/ip_local_port_range: the first and the last port."""
+    """Return (first, last) from /proc/sys/net/ipv4/ip_local_port_range; the usual range if it is invalid."""
     values = text.split()
     return (int(values[0]), int(values[1])) if len(values) == 2 else USUAL_EPHEMERAL
 
 
 def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
-    """Return the check `ports` for the tasks of a host.
+    """Return the finding of the check `ports` for the tasks of a host.
 
-    `running` maps each running unit of a task to its uid. A holder that cannot be seen is taken for the task
-    if it has the same uid.
+    `running` is {running unit of a task: its uid}. If the process of a holder cannot be seen, the holder
+    counts as the task if both have the same uid.
     """
     taken, own = [], []
     for task in tasks:
@@ -100,12 +100,12 @@ def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
 
 
 def is_doctor(holder: Holder) -> bool:
-    """Return whether the holder is a listener of doctor.yml, which shares its ports and soon ends."""
+    """Return whether the holder is a listener of doctor.yml, which shares its ports and ends soon."""
     return holder.program == LISTENER and holder.uid == 0
 
 
 def _in_full(holder: Holder) -> str:
-    """Return the words for a holder, with user and command if its process can be seen."""
+    """Return words for a holder; with its user and command if its process can be seen."""
     if not holder.pid:
         return in_words(holder)
     command = f": {holder.command}" if holder.command else ""
@@ -125,7 +125,7 @@ def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
 
 
 def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
-    """Return unit -> uid, for the units of these tasks that run now."""
+    """Return {unit: uid} for those units of these tasks that run now."""
     units = [unit for port in ports for unit in port.units]
     try:
         printed = systemctl("show", "--property=Id,MainPID", *units)

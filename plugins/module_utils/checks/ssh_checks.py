@@ -1,4 +1,4 @@
-"""The host check `ssh`: whether the host's sshd answers where the other hosts of the plan look for it."""
+"""The host check `ssh`: whether the host's sshd answers where other hosts look for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _GREETING = b"SSH-"
 
 
 def ssh_check(host: str, address: str, port: int) -> Finding:
-    """Return the check `ssh` of `host`: it connects to its own address in the plan, and logs in nowhere."""
+    """Return the finding of the check `ssh`: whether sshd answers at the host's own address in the plan.
+
+    The check connects and does not log in.
+    """
     place = f"{address} port {port}"
     try:
         with socket.create_connection((address.strip("[]"), port), SECONDS_TO_ANSWER) as connection:
@@ -28,7 +31,7 @@ def ssh_check(host: str, address: str, port: int) -> Finding:
 
 
 def sshd_remedy(host: str, port: int) -> str:
-    """Return the remedy for a host whose sshd does not answer at its address in the plan and this port."""
+    """Return the remedy if a host's sshd does not answer at its address in the plan and this port."""
     return (
         f"set ssh_mesh_port, in host_vars/{host}.yml or beside ansible_host of {host}, to the port at which "
         f"sshd listens there ({port} is expected: ssh_mesh_port, or else ansible_port, or else 22), and "

@@ -1,4 +1,4 @@
-"""Checks what would keep a host's tasks from starting, or their metrics from being written."""
+"""Checks for what would keep a host's tasks from starting, or their metrics from being written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .port_checks import port_check, read_port_facts, running_units, task_ports
 
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the failed checks among those that C(trainer_tasks) was asked for."""
+    """Return the failed checks that the arguments of C(trainer_tasks) ask for, as JSON objects."""
     checks = [*_of_metrics(parameters["metrics_directory"])]
     if parameters["starting"]:
         checks += _of_start(parameters)

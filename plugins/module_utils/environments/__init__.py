@@ -1,1 +1,1 @@
-"""Python environments on hosts: their names and locks, and their installation."""
+"""Python environments on hosts: their names, their locks, and their installation."""

@@ -1,6 +1,7 @@
-"""The accounts that build and try what root is to own, and how root takes over the files.
+"""The accounts that build and try what root will own, and how root takes over the files.
 
-Neither Debian nor systemd assigns their numbers, so no user has them, and no other process can reach theirs.
+Neither Debian nor systemd assigns their numbers. So no user has these numbers, and no other process can reach
+the processes of these accounts.
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 BUILDER = 65530
-# Runs code of packages. It is another one, so that no file which that leaves gives rights over what is built.
+# This account runs code of packages. It is not BUILDER, so the files that such code leaves give no rights
+# over what BUILDER builds.
 TRIER = 65531
-# Everything that a step starts ends with the first process of its namespace, and that with the module.
-# unshare(1) needs the rights of root; the second setpriv(1) gives them up.
+# Everything that a step starts ends with the first process of its namespace, and that process ends with the
+# module. unshare(1) needs the rights of root; the second setpriv(1) gives them up.
 ENDS_WITH_US = ["setpriv", "--pdeathsig=KILL"]
 APART = [*ENDS_WITH_US, "unshare", "--net", "--pid", "--fork", *ENDS_WITH_US, "--no-new-privs"]
 LACKING = (
     ". Packages are shut in while they are installed: a host that is a container needs CAP_SYS_ADMIN for it"
 )
-# A file with one of these bits is not root's alone: others may write it, or it runs with its owner's rights.
+# A file with one of these bits is not only root's: others may write it, or it runs with its owner's rights.
 NOT_OURS = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID
 
 
 def run_step(command: Sequence[str], settings: Mapping[str, str], account: int) -> str:
-    """Run a step with only the rights of an account and without a network, and return its output.
+    """Run a step with only the rights of an account, and without a network; return its output.
 
-    No process of it remains. Raises ValueError with the step's output if it fails.
+    No process of the step remains. Raises ValueError with the step's output if the step fails.
     """
     done = subprocess.run(
         [*APART, "--clear-groups", f"--reuid={account}", f"--regid={account}", *command],
@@ -50,7 +52,7 @@ def run_step(command: Sequence[str], settings: Mapping[str, str], account: int) 
 
 
 def lend(tree: Path) -> None:
-    """Let the account add to the folders of a tree of root's, whose files stay root's."""
+    """Let the account BUILDER add files to the folders of a tree that root owns; its files stay root's."""
     for folder, _, _ in os.walk(tree):
         os.chown(folder, BUILDER, BUILDER)
 
@@ -58,8 +60,8 @@ def lend(tree: Path) -> None:
 def take_over(tree: Path, kept: Iterable[Path]) -> None:
     """Make root the owner of everything that the account left in a tree, so that nobody else can change it.
 
-    Raises ValueError for anything but files, folders and links within the tree, and if a path in `kept` is no
-    longer as root made it.
+    Raises ValueError for anything but files, folders, and links within the tree, and if a path in `kept` is
+    no longer as root made it.
     """
     if lost := [path for path in kept if not os.path.lexists(path) or path.lstat().st_uid]:
         raise ValueError(f"a package has replaced {lost[0]}")
@@ -82,7 +84,7 @@ def take_over(tree: Path, kept: Iterable[Path]) -> None:
 
 
 def make_own(path: Path, mode: int) -> None:
-    """Give a file or folder to root with this mode; copy a file that another process may still write to."""
+    """Give a file or folder to root with this mode. Copy a file if another process may still write to it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fchown(descriptor, 0, 0)
@@ -100,7 +102,10 @@ def make_own(path: Path, mode: int) -> None:
 
 
 def is_closed(descriptor: int) -> bool:
-    """Return whether no process has the file open for writing: only then can it get a read lease."""
+    """Return whether no process has the file open for writing.
+
+    Only then can this process get a read lease.
+    """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

@@ -1,4 +1,4 @@
-"""The locked Python environment of a host, chosen by its tasks' devices, its Python and its processor."""
+"""The locked Python environment of a host. Its tasks' devices, Python version and processor decide which."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NAME = re.compile(r"(?P<device>[a-z-]+)-python(?P<python>[0-9.]+)-(?P<machine>[a
 
 @dataclass(frozen=True)
 class HostEnvironment:
-    """An environment for which TensorFlow has a wheel; `python` is such as "3.11", `machine` as `uname -m`.
+    """An environment for which TensorFlow has a wheel.
+
+    `python` is like "3.11", `machine` as `uname -m` prints it.
 
     Raises ValueError with all `problems` if there is no such wheel.
     """
@@ -39,7 +41,7 @@ class HostEnvironment:
 
     @classmethod
     def parse(cls, name: str) -> HostEnvironment:
-        """Return the environment of this name. Raises ValueError if the name is not valid."""
+        """Return the environment with this name. Raises ValueError if the name is not valid."""
         match = NAME.fullmatch(name)
         if match is None:
             raise ValueError(f"{name!r} is no environment; expected one such as cpu-python3.11-x86_64")
@@ -47,7 +49,7 @@ class HostEnvironment:
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """The names of the environment's locks in roles/package_store/files."""
+        """The file names of the environment's locks in roles/package_store/files."""
         cuda = ("cuda.txt",) if self.device == "gpu" else ()
         # TensorFlow's wheel without CUDA kernels exists only for x86_64.
         small = (self.device, self.machine) == ("cpu", "x86_64")
@@ -55,7 +57,7 @@ class HostEnvironment:
 
     @property
     def tensorboard_lock(self) -> str:
-        """The name of the lock of TensorBoard's own environment on the same host."""
+        """The file name of the lock of TensorBoard's own environment for the same host."""
         return f"tensorboard-python{self.python}.txt"
 
 
@@ -66,7 +68,7 @@ def every_environment() -> list[HostEnvironment]:
 
 
 def problems(device: str, python: str, machine: str) -> list[str]:
-    """Return in words why TensorFlow has no wheel for such a host; an empty list if it has one."""
+    """Return, in words, why TensorFlow has no wheel for such a host; [] if it has one."""
     found = []
     if device not in DEVICES:
         found.append(f"{device!r} is no device of an environment; expected {', '.join(DEVICES)}")

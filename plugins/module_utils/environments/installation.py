@@ -1,4 +1,4 @@
-"""Filling an environment from wheels with uv, on a host or on the controller for many hosts."""
+"""Fills an environment from wheels with uv, on a host, or on the controller for many hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 BLOCK_BYTES = 1 << 20
-# Stands for the environment's path in the scripts of an environment that was filled on the controller.
+# Replaces the environment's path in the scripts of an environment that was filled on the controller.
 ELSEWHERE = b"/psfleet-filled-elsewhere"
 # Compiles the account's own modules below a folder, with a process for each core. It runs none of them.
 COMPILE = """
@@ -44,7 +44,10 @@ def filling_commands(place: Path, unpacked: Path, version: str) -> list[list[str
 
 
 def filling_settings(home: Path) -> dict[str, str]:
-    """Return the environment variables of these commands, which write only to `home` and the place."""
+    """Return the environment variables for `filling_commands`.
+
+    With them, the commands write only to `home` and the environment.
+    """
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
@@ -59,9 +62,9 @@ def filling_settings(home: Path) -> dict[str, str]:
 
 
 def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
-    """Replace the path `base` by the environment's own path in its bin/ and its configuration.
+    """Replace the path `base` with the environment's own path, in its bin/ and its configuration.
 
-    `own_place` is the path where the environment will be, if it is not `place`.
+    `own_place` is the path where the environment will be, if that is not `place`.
     """
     for path in [place / "pyvenv.cfg", *(place / "bin").iterdir()]:
         content = b"" if path.is_symlink() else path.read_bytes()
@@ -73,7 +76,10 @@ def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
 
 
 def unpack_filled(archive: Path, place: Path) -> None:
-    """Unpack an environment that the controller filled into an empty one. Raises ValueError, OSError."""
+    """Unpack an environment that the controller filled into the empty folder `place`.
+
+    Raises ValueError and OSError.
+    """
     command = ["tar", "--extract", "--file=-", "--no-same-owner"]
     command += ["--blocking-factor=1024", f"--directory={place}"]  # half a megabyte at a time
     with tempfile.TemporaryFile() as said, archive.open("rb") as stream:
@@ -102,7 +108,7 @@ class _Buffer(ctypes.Structure):
 
 
 def decompressed(stream: IO[bytes]) -> Iterator[memoryview]:
-    """Yield the decompressed content of a Zstandard stream (RFC 8878), by the library that dpkg needs, too.
+    """Yield the decompressed blocks of a Zstandard stream (RFC 8878), with the library that dpkg needs, too.
 
     Each block is valid until the next one. Raises ValueError if the stream is damaged or ends too early.
     """

@@ -1,7 +1,7 @@
-"""The commands that hosts of the cluster may run on each other over SSH: sshd runs this file for any command.
+"""The commands that hosts of the cluster may run on each other over SSH; sshd runs this file for any command.
 
 On a host it is a single file, which the host's own Python runs as the account that logged in:
-`/usr/bin/python3.X -I -S FILE ENVIRONMENTS [shell]`. With `shell`, a shell gets all unknown commands.
+`/usr/bin/python3.X -I -S FILE ENVIRONMENTS [shell]`. With `shell`, unknown commands go to a shell.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> str | None:
 
 
 def older_sessions() -> int:
-    """Return how many processes run this program for the same account that began before this one."""
+    """Return how many processes of the same account run this program and started before this process."""
     own = Path("/proc/self/cmdline").read_bytes()
     begins = dict[int, tuple[int, int]]()
     for process in Path("/proc").glob("[0-9]*"):
@@ -56,7 +56,7 @@ def older_sessions() -> int:
 def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int) -> str | None:
     """Print an environment's archive from `offset` on, even while this host still receives it.
 
-    Return None, or why it cannot be given.
+    It ends after `silent` seconds without new bytes. Return None, or why the archive cannot be given.
     """
     archive, installed = environments / f".archive-{lock_hash}", environments / lock_hash / ".complete"
     file, since = None, time.monotonic()

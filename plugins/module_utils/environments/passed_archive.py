@@ -1,4 +1,4 @@
-"""An archive that a host takes from a neighbour, which may still be receiving it itself.
+"""Takes an archive from a neighbour, a host that may still be receiving it itself.
 
 This follows Kascade (Martin, Loup, Buchert, Nussbaum: Scalable and Reliable Data Broadcast with Kascade,
 2014).
@@ -16,37 +16,38 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 BLOCK_BYTES = 1 << 20
-# If a neighbour sends no whole part for so long, the host turns to the next one.
+# If a neighbour sends no whole part for this long, the host asks the next neighbour.
 SILENT_SECONDS = 60
 SECONDS_TO_SAY_WHY, MOST_BYTES_SAID = 5, 300
 SSH = ("ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5")
 
-# Takes a neighbour and an offset; returns the command that prints the archive from this offset on.
+# A function of a neighbour and an offset, which returns the command that prints the archive from the offset
+# on.
 Giving = Callable[[str, int], list[str]]
 
 
 class NoNeighbourError(ValueError):
-    """No neighbour gave the archive; the message has each neighbour's problem."""
+    """No neighbour gave the archive; the message has the problem of each neighbour."""
 
 
 class Archive(NamedTuple):
-    """An archive's size, and the SHA-256 of each part; all parts but the last have `part_bytes`."""
+    """The size of an archive, and the SHA-256 of each part. All parts but the last have `part_bytes`."""
 
     size: int
     part_bytes: int
     digests: Sequence[str]
 
     def parts(self, offset: int) -> Iterator[tuple[int, str]]:
-        """Yield size and SHA-256 of each part from `offset` on, at which a part must begin."""
+        """Yield (size, SHA-256) of each part from `offset` on; a part must begin at `offset`."""
         for place in range(offset // self.part_bytes, len(self.digests)):
             yield min(self.part_bytes, self.size - place * self.part_bytes), self.digests[place]
 
 
 def by_login(login: str, lock_hash: str, size: int) -> Giving:
-    """Return the commands by which root gets an archive over SSH, as the account `login`.
+    """Return the function for the commands with which root gets an archive over SSH, as the account `login`.
 
-    That account can log in from any host to any other. `lock_hash` names the archive's environment. The
-    neighbour's sshd runs login_commands.
+    That account can log in from any host to any other. `lock_hash` is the name of the archive's environment.
+    The neighbour's sshd runs login_commands.
     """
 
     def giving(neighbour: str, offset: int) -> list[str]:
@@ -57,9 +58,11 @@ def by_login(login: str, lock_hash: str, size: int) -> Giving:
 
 
 def take(archive: Archive, path: Path, neighbours: Sequence[str], giving: Giving) -> None:
-    """Write an archive from the first neighbour that gives it; if one fails, the next one gives the rest.
+    """Write an archive to `path` from the first neighbour that gives it.
 
-    The file only ever holds whole parts whose hashes are right. Raises NoNeighbourError, OSError.
+    If one fails, the next gives the rest.
+
+    The file only ever contains whole parts with the right hashes. Raises NoNeighbourError and OSError.
     """
     problems = []
     with path.open("xb") as file:
@@ -72,7 +75,7 @@ def take(archive: Archive, path: Path, neighbours: Sequence[str], giving: Giving
 
 
 def _take_rest(archive: Archive, file: IO[bytes], command: Sequence[str]) -> str:
-    """Append the rest of the archive; return "" or why it is not complete."""
+    """Append the rest of the archive to `file`; return "", or why the archive is not complete."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as giver:
         try:
@@ -93,7 +96,7 @@ def _take_rest(archive: Archive, file: IO[bytes], command: Sequence[str]) -> str
 
 
 def _read(stream: IO[bytes], size: int) -> bytearray:
-    """Return exactly so many bytes. Raises EOFError, TimeoutError."""
+    """Return exactly `size` bytes. Raises EOFError, and TimeoutError after SILENT_SECONDS."""
     part, deadline = bytearray(), time.monotonic() + SILENT_SECONDS
     while len(part) < size:
         if not select.select([stream], [], [], max(0, deadline - time.monotonic()))[0]:
@@ -106,6 +109,6 @@ def _read(stream: IO[bytes], size: int) -> bytearray:
 
 
 def _error_text(stream: IO[bytes]) -> str:
-    """Return the error of a program that has closed its output, if it prints one soon."""
+    """Return the error of a program that has closed its output; "" if it prints none soon."""
     soon = select.select([stream], [], [], SECONDS_TO_SAY_WHY)[0]
     return os.read(stream.fileno(), MOST_BYTES_SAID).decode(errors="replace").strip() if soon else ""

@@ -1,1 +1,1 @@
-"""Reading what a host is: its system, its GPUs, and what it lacks."""
+"""Reads facts about a host: its system, its GPUs, and what it lacks."""

@@ -1,4 +1,4 @@
-"""Looks for the releases, programs and environments that a host has already."""
+"""Finds the releases, programs and environments that a host already has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TRAINER = "trainer"
 
 
 def is_whole(environment: Path) -> bool:
-    """Return whether an installation was completed: root wrote its marker, which no package brought."""
+    """Return whether an installation was completed: it has a marker that root wrote, not a package."""
     marker = environment / MARKER
     return marker.is_file() and marker.lstat().st_uid == 0
 

@@ -1,4 +1,4 @@
-"""What installing NVIDIA's driver from packages would do to a host, described before it is done."""
+"""Describes what installing NVIDIA's driver from packages would do to a host, before it is done."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .nvidia import GpuFacts
 
 # The flavour of a kernel follows its version: 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
-# What a GPU or its driver says that is broken, or hangs, under a driver that is installed and loaded.
+# Words of nvidia-smi if a GPU is broken or hangs, although its driver is installed and loaded.
 _OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
 
-# Of a system whose packages of the driver are not known: the user has named some.
+# For a system whose driver packages psfleet does not know; the user has named some.
 UNKNOWN = Driver((), "", "add a source that has them", "")
 
 
 @dataclass(frozen=True)
 class DriverPackages:
-    """The packages to install, sentences that say what that does, and a reason to refuse, "" if none."""
+    """The packages to install, sentences that say what that does, and the reason to refuse it, or ""."""
 
     packages: tuple[str, ...]
     says: tuple[str, ...]
@@ -31,10 +31,10 @@ class DriverPackages:
 def plan_installation(
     facts: GpuFacts, found: Distribution, system: System, chosen: Sequence[str]
 ) -> DriverPackages:
-    """Return what installing the driver on this host does, with the packages that somebody chose, if any.
+    """Return what installing the driver on this host would do.
 
-    Else it is the system's own; of a distribution that is only akin to it, none. Raises OSError where the
-    host has no program that knows its packages.
+    The packages are those that the user has `chosen`; without them, the system's own; none for a distribution
+    that is only like a known system. Raises OSError if the host has no program that knows its packages.
     """
     driver = system.driver or UNKNOWN
     own = driver.packages if system.is_release(found) else ()
@@ -49,7 +49,7 @@ def plan_installation(
 
 
 def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages by their names; {flavour} is the kind of kernel, such as "amd64", "cloud-amd64"."""
+    """Return the names of the packages, with the kernel's kind, such as "cloud-amd64", for {flavour}."""
     flavour = _VERSION.sub("", kernel, count=1)
     return tuple(package.format(flavour=flavour) for package in packages)
 
@@ -59,7 +59,7 @@ def describe_installation(
 ) -> DriverPackages:
     """Return what an installation would do. `unknown` are the packages that no source of the host has.
 
-    `chosen` says that the user named the packages, and so vouches for their signatures.
+    `chosen` says whether the user named the packages; if so, their signatures are the user's responsibility.
     """
     return DriverPackages(
         packages=tuple(packages),

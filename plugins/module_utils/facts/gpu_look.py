@@ -22,7 +22,7 @@ UNTOUCHED = "Nothing was changed there."
 
 
 def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
-    """Return why a host's tasks cannot compute on their GPUs, in one message; "" if they can.
+    """Return the message why a host's tasks cannot compute on their GPUs; "" if they can.
 
     `installed` are the driver's packages that were just installed, () if none were.
     """
@@ -42,7 +42,7 @@ def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequ
 
 
 def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return what the part `gpus` of `host_facts` answers. Raises ValueError with what the host lacks."""
+    """Return the answer of the part `gpus` of `host_facts`. Raises ValueError with what the host lacks."""
     host, driver = values["host"], values["driver"]
     tasks = [task for task in values["tasks"] if task["gpus"]]
     if not tasks:

@@ -1,7 +1,7 @@
-"""The facts of a host that decide whether it can be part of a cluster. Reading them changes nothing.
+"""Reads the facts of a host that decide whether it can be part of a cluster, and changes nothing.
 
-Everything is read below a `root`, so that copies of other hosts' files can be read, too. Python 3.8 suffices,
-as for Ansible, because the host may be too old.
+Everything is read below a `root`, so that copies of other hosts' files can be read, too. The code needs only
+Python 3.8, as Ansible does, because the host may be too old.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from ..host.memory import parse_memory, read_memory_limit
 from ..host.whole_files import text_of
 
-# The system's own directories; a unit does not see what a user puts before them in PATH.
+# The system's own directories. A unit does not see the directories that a user puts before them in PATH.
 SYSTEM_DIRECTORIES = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
 ENVIRONMENT = {"PATH": ":".join(f"/{name}" for name in SYSTEM_DIRECTORIES), "LC_ALL": "C"}
 # Programs that roles and units call, besides those that Ansible itself needs.
@@ -31,9 +31,10 @@ SECONDS_TO_ANSWER = 20.0
 
 @dataclass(frozen=True)
 class Distribution:
-    """A Linux distribution by /etc/os-release: `identity` ("debian"), `version` ("12"; "" if it is rolling).
+    """A Linux distribution, from /etc/os-release.
 
-    `like` are the distributions on which it builds; `name` is for people ("Debian GNU/Linux 12 (bookworm)").
+    `identity` is like "debian", `version` is like "12" ("" for a rolling release). `like` are the
+    distributions from which it is made. `name` is for people: "Debian GNU/Linux 12 (bookworm)".
     """
 
     identity: str
@@ -44,7 +45,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that starts: its path and its version, such as "3.11"."""
+    """A Python that starts: its path, and its version such as "3.11"."""
 
     path: str
     version: str
@@ -54,12 +55,13 @@ class Interpreter:
 class HostFacts:
     """The facts of a host.
 
-    `machine` is the kernel's name for it ("x86_64"). `avx` is None if unknown. `libc` is "glibc", "musl" or
-    ""; `libc_version` is such as (2, 36). `pythons` are the system's, the oldest first; `default_python` is
-    the version of python3, "" without one. `systemd` is its version, None without one; `booted` says whether
-    the host was booted with it. `missing_programs` are names; `missing_for_mesh` are those that WireGuard
-    needs in addition. `memory_bytes` is the kernel's memory, `memory_limit_bytes` the limit of the control
-    group; None if unknown or without a limit.
+    - `machine`: the kernel's name of the processor ("x86_64"). `avx`: None if unknown.
+    - `libc`: "glibc", "musl" or "". `libc_version`: like (2, 36).
+    - `pythons`: the system's, the oldest first. `default_python`: the version of python3, "" without it.
+    - `systemd`: its version, None without it. `booted`: whether the host was booted with systemd.
+    - `missing_programs`: their names. `missing_for_mesh`: the names of those that only WireGuard needs.
+    - `memory_bytes`: the kernel's memory. `memory_limit_bytes`: the limit of the control group. None if
+      unknown, or without a limit.
     """
 
     distribution: Distribution
@@ -81,7 +83,7 @@ class HostFacts:
 def read_host_facts(
     root: Path = Path("/"), machine: str = "", programs: Sequence[str] = PROGRAMS
 ) -> HostFacts:
-    """Return the facts of this host, or of a copy below `root`, for which `machine` must be given."""
+    """Return the facts of this host, or of a copy below `root`; for a copy, `machine` must be given."""
     cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
     libc_version = parse_version("glibc", _printed(find_program(root, "getconf"), "GNU_LIBC_VERSION"))
@@ -108,12 +110,15 @@ def read_host_facts(
 
 
 def read_distribution(root: Path = Path("/")) -> Distribution:
-    """Return the distribution of this host, or of the files of another one below `root`."""
+    """Return the distribution of this host, or of a copy of a host below `root`."""
     return parse_os_release(text_of(root / "etc/os-release") or text_of(root / "usr/lib/os-release"))
 
 
 def parse_os_release(text: str) -> Distribution:
-    """Parse /etc/os-release, whose values are quoted as in a shell."""
+    """Return the distribution that the text of /etc/os-release describes.
+
+    Its values are quoted as in a shell.
+    """
     values = {}
     for line in text.splitlines():
         key, separator, value = line.strip().partition("=")
@@ -133,7 +138,7 @@ def _unquoted(value: str) -> str:
 
 
 def first_value(text: str, key: str) -> str:
-    """Return the value in the first "key : value" line of a text of /proc; "" if there is none."""
+    """Return the value of the first line "key : value" in a text from /proc; "" if there is none."""
     match = re.search(rf"^{key}[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
     return match[1] if match else ""
 
@@ -151,7 +156,7 @@ def parse_version(program: str, words: str) -> tuple[int, ...]:
 
 
 def read_pythons(root: Path) -> tuple[Interpreter, ...]:
-    """Return the system's Pythons that start and have the version in their names, the oldest first."""
+    """Return the system's Pythons that start and have their versions in their names, the oldest first."""
     found: dict[str, Interpreter] = {}
     for directory in SYSTEM_DIRECTORIES:
         for path in sorted((root / directory).glob("python3.*")):
@@ -162,18 +167,18 @@ def read_pythons(root: Path) -> tuple[Interpreter, ...]:
 
 
 def _version_of(interpreter: str | None) -> str:
-    """Return an interpreter's version, as it prints it; "" if it does not start."""
+    """Return the version that an interpreter prints, such as "3.11"; "" if it does not start."""
     return _printed(interpreter, "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
 def _printed(program: str | None, *arguments: str) -> str:
-    """Return a program's output; "" if there is no program or it fails."""
+    """Return a program's output; "" if it fails, or if `program` is None."""
     status, printed, _ = (1, "", "") if program is None else ask([program, *arguments], SECONDS_TO_ANSWER)
     return printed.strip() if status == 0 else ""
 
 
 def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
-    """Run a program; return its exit status, its standard output and its standard error.
+    """Run a program; return (exit status, standard output, standard error).
 
     If it cannot be run, or does not end within `seconds`, the last text says so.
     """
@@ -205,12 +210,12 @@ def _missing(root: Path, programs: Sequence[str]) -> tuple[str, ...]:
 
 
 def _wireguard(root: Path) -> bool:
-    """Return whether the kernel has WireGuard: built in, as a module, or loaded."""
+    """Return whether the kernel has WireGuard, built in, as a module, or loaded."""
     modules = root / "lib/modules" / os.uname().release
     listed = "".join(text_of(modules / name) for name in ("modules.dep", "modules.builtin"))
     return (root / "sys/module/wireguard").is_dir() or "/wireguard.ko" in listed
 
 
 def find_program(root: Path, name: str) -> str | None:
-    """Return the path of a program of the system; None if there is none."""
+    """Return the path of a program in the system's directories; None if there is none."""
     return shutil.which(name, path=":".join(str(root / folder) for folder in SYSTEM_DIRECTORIES))

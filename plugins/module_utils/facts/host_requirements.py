@@ -1,4 +1,4 @@
-"""Checks whether one host can become part of the cluster, before anything is changed on it.
+"""Checks whether a host can become part of the cluster, before anything is changed on it.
 
 It changes nothing, and fails with all problems at once.
 """
@@ -18,7 +18,7 @@ from .host_facts import read_host_facts
 
 
 def refusal(host: str, system: str, checks: list[Check], systems: Systems) -> str:
-    """Return why a host cannot be part of the cluster, in one message; "" if it can."""
+    """Return the message why a host cannot be part of the cluster; "" if it can."""
     reasons = reasons_of(checks)
     return reasons and (
         f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
@@ -28,7 +28,7 @@ def refusal(host: str, system: str, checks: list[Check], systems: Systems) -> st
 
 
 def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return what the part `requirements` of `host_facts` answers. Raises ValueError with all problems."""
+    """Return the answer of the part `requirements` of `host_facts`. Raises ValueError with all problems."""
     host = values["host"]
     of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
     required = HostNeeds(**{name: values[name] for name in of_inventory})

@@ -1,4 +1,4 @@
-"""A host's NVIDIA hardware and driver: devices on the bus, driver, GPUs by nvidia-smi, device nodes."""
+"""Reads facts about NVIDIA's hardware and driver: devices on the bus, driver, GPUs, device nodes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # PCI's class of VGA, 3D and other display controllers
 FIELDS = ("index", "name", "uuid", "compute_cap", "driver_version")
 MIG_FIELD, FABRIC_FIELD = "mig.mode.current", "fabric.state"
-# Driver 470 does not have the field for the capability, older ones lack that for MIG, most that for a fabric.
+# Fields that a driver may lack: driver 470 lacks the capability, older drivers lack MIG, most drivers lack
+# the fabric.
 OPTIONAL_FIELDS = ("compute_cap", MIG_FIELD, FABRIC_FIELD)
 # Without nvidia-persistenced, nvidia-smi wakes each GPU first, which takes seconds for each GPU.
 SMI_SECONDS = 60.0
-# If the infoROM of a GPU is corrupted, which still computes, nvidia-smi warns and ends with this status.
+# If the infoROM of a GPU is corrupted, nvidia-smi warns and ends with this status; the GPU still computes.
 WARNED, WARNING = 14, "WARNING:"
 
 _VERSION = re.compile(r"NVRM version:.*?\sModule\s+(?:for\s+\S+\s+)?(?P<version>[0-9][0-9.]*)")
@@ -34,10 +35,10 @@ _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 class Gpu:
     """A GPU as nvidia-smi lists it.
 
-    `index` is nvidia-smi's number. `compute_capability` is such as (9, 0), or None if the driver does not
-    report it. `driver` is the driver's version, such as "550.54.15". `mig` says that the GPU is split into
-    MIG devices, which CUDA numbers differently than nvidia-smi. `fabric` is its state in a fabric of
-    NVSwitches, such as "Completed", or "" if it is in none.
+    - `index`: nvidia-smi's number. `driver`: the driver's version, such as "550.54.15".
+    - `compute_capability`: like (9, 0), None if the driver does not report it.
+    - `mig`: whether the GPU is split into MIG devices, which CUDA numbers differently than nvidia-smi.
+    - `fabric`: its state in a fabric of NVSwitches, such as "Completed", or "" if it is in none.
     """
 
     index: int
@@ -52,11 +53,13 @@ class Gpu:
 class GpuFacts:
     """The facts about a host's NVIDIA hardware and driver.
 
-    `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each of these,
-    "" for none. `driver`: version of the loaded kernel module, "" if none is loaded. `smi`: why nvidia-smi
-    failed, "" if it did not. `gpus`: the GPUs that it listed. `nodes`: paths below /dev. `secure_boot`: None
-    if unknown. `kernel`: the running kernel. `module_kernels`: the kernels with an NVIDIA module.
-    `nvidia_modprobe`: whether the program that makes the nodes is installed.
+    - `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each, "" for
+      none.
+    - `driver`: version of the loaded kernel module, "" if none is loaded.
+    - `smi`: why nvidia-smi failed, "" if it did not. `gpus`: the GPUs that it listed.
+    - `nodes`: paths below /dev. `nvidia_modprobe`: whether the program that makes the nodes is installed.
+    - `secure_boot`: None if unknown.
+    - `kernel`: the running kernel. `module_kernels`: the kernels with an NVIDIA module.
     """
 
     bus: tuple[str, ...] = ()
@@ -99,7 +102,7 @@ def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
 def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
     """Return the GPUs in the output of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits`.
 
-    Raises ValueError with nvidia-smi's words if they are not such a list, or if a GPU does not answer.
+    Raises ValueError with nvidia-smi's words if the output is no such list, or if a GPU does not answer.
     """
     printed = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in printed if not line.startswith(WARNING)]
@@ -129,13 +132,13 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
 
 
 def parse_driver_version(text: str) -> str:
-    """Return the driver's version in /proc/driver/nvidia/version; "" if there is none."""
+    """Return the driver's version in the text of /proc/driver/nvidia/version; "" if there is none."""
     found = _VERSION.search(text)
     return found["version"] if found else ""
 
 
 def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs, or why nvidia-smi did not list them."""
+    """Return (GPUs, ""), or ((), why nvidia-smi did not list them)."""
     program = find_program(root, "nvidia-smi")
     if program is None:
         return (), "nvidia-smi is not installed"

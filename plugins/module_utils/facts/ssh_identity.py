@@ -1,4 +1,4 @@
-"""Looks at the SSH keys of an account of this host, and of the host itself."""
+"""Reads the SSH keys of an account of this host, and of the host itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ KEY = "id_ed25519"
 
 
 def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Return whether the accounts are as wanted, and the user's group can read the key."""
+    """Return whether the accounts are as wanted, and whether the user's group can read the key.
+
+    `accounts` is {name: wanted `home` and `shell`}.
+    """
     try:
         entries = {name: pwd.getpwnam(name) for name in accounts}
         found, group = key.stat(), grp.getgrnam(user).gr_gid
@@ -30,7 +33,10 @@ def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]])
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses of a name, without loopback, which Debian assigns to a host's own name."""
+    """Return the addresses of a name, sorted.
+
+    Loopback, which Debian assigns to a host's own name, is left out.
+    """
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
     except OSError:
@@ -39,12 +45,12 @@ def addresses_of(name: str) -> list[str]:
 
 
 def text_of(file: Path) -> str:
-    """Return the content of a file of root's, "" if there is none."""
+    """Return the content of a file that root owns; "" if there is no file."""
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
 def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
-    """Return what the part `identity` of `host_facts` answers. Raises ValueError if sshd has no key."""
+    """Return the answer of the part `identity` of `host_facts`. Raises ValueError if sshd has no key."""
     home, user = Path(values["home"]), values["user"]
     key = home / ".ssh" / KEY
     try:

@@ -1,1 +1,1 @@
-"""The fence around the tasks' ports, the WireGuard mesh, and what hosts reach of each other."""
+"""The fence around the tasks' ports, the WireGuard mesh, and which ports of each other hosts reach."""

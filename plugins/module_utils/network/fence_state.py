@@ -28,7 +28,7 @@ _APART = ("unshare", "--net", "sh", "-c", 'nft --file "$1" && nft --stateless li
 
 
 class FenceError(ValueError):
-    """A reason why the fence cannot be built as the inventory wants it."""
+    """The fence cannot be built as the inventory wants it; the message says why."""
 
 
 class UnknownUserError(FenceError):
@@ -36,10 +36,10 @@ class UnknownUserError(FenceError):
 
 
 def survey(fence: Fence, *, strict: bool = True) -> Fence:
-    """Return the fence with this host's current uid, addresses of names, resolvers, and own addresses.
+    """Return the fence with this host's uid, resolved names, resolvers, and own addresses, as they are now.
 
-    Raises FenceError if the host has no such user or, if `strict`, if a name does not resolve or if no other
-    host can reach this one.
+    Raises FenceError if the host has no such user. If `strict`, it also raises FenceError if a name does not
+    resolve, or if no other host can reach this host.
     """
     try:
         uid = pwd.getpwnam(fence.user).pw_uid
@@ -71,11 +71,11 @@ def survey(fence: Fence, *, strict: bool = True) -> Fence:
 
 
 def own_addresses(fence: Fence) -> tuple[str, ...]:
-    """Return the addresses to which other hosts send what is for this one; `names` must be resolved.
+    """Return the addresses to which other hosts send packets for this host; `names` must be resolved.
 
-    They are usually the plan's address. But a host may know only a loopback address for its own name, all
+    They are usually the plan's address. But for its own name, a host may know only a loopback address, all
     its addresses (nss-myhostname), or none of them (if a router translates the plan's address). Then they are
-    the addresses from which it sends to the others, since these accept no others.
+    the addresses from which it sends to the other hosts, because those accept no other addresses.
     """
     address = fence.addresses.get(fence.host, "")
     planned = set(fence.ips(address))
@@ -92,7 +92,7 @@ def own_addresses(fence: Fence) -> tuple[str, ...]:
 
 
 def _source(ip: IP) -> IP | None:
-    """Return the address from which this host sends to another: for an own one, that itself."""
+    """Return the address from which this host sends to `ip`; for an own address, the address itself."""
     return to_ip(source_address(str(ip), 9))
 
 
@@ -105,14 +105,17 @@ def _plain(address: str) -> str:
 
 
 def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
-    """Return the name servers in this host's /etc/resolv.conf."""
+    """Return the addresses of the name servers in this host's /etc/resolv.conf."""
     lines = [line.split() for line in text_of(root / "etc/resolv.conf").splitlines()]
     found = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:] and to_ip(words[1])]
     return tuple(sorted(map(_plain, found))) or ("127.0.0.1",)  # as resolv.conf(5) has it
 
 
 def listed_apart(rules: Path) -> str:
-    """Return nft's listing of the table that a file makes. Raises FenceError with nft's words on an error."""
+    """Return nft's listing of the table that the file `rules` makes, without loading it on the host.
+
+    Raises FenceError with nft's words if nft rejects the file.
+    """
     status, printed, complaint = ask([*_APART, str(rules)], SECONDS_TO_ANSWER)
     if status:
         raise FenceError(f"nft rejects {rules}: {complaint.strip()}")
@@ -120,14 +123,14 @@ def listed_apart(rules: Path) -> str:
 
 
 def listed() -> str:
-    """Return nft's listing of the live table; "" if there is none."""
+    """Return nft's listing of the live table; "" if there is no table."""
     return ask(["nft", "--stateless", "list", *_TABLE], SECONDS_TO_ANSWER)[1]
 
 
 def refused_connections() -> dict[int, int]:
-    """Return port -> the connections to this host's task there that the live table refused; {} if unknown.
+    """Return {port: connections to this host's task there that the live table refused}; {} if unknown.
 
-    They count from the last `forget_refused`, or from the moment when the table was loaded.
+    They are counted since the last `forget_refused`, or since the table was loaded.
     """
     printed = ask(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
     listed_objects = object_in(printed).get("nftables", [])
@@ -140,7 +143,7 @@ def refused_connections() -> dict[int, int]:
 
 
 def forget_refused() -> None:
-    """Count refused connections from now on."""
+    """Set the counters of refused connections to 0."""
     ask(["nft", "reset", "counters", *_TABLE], SECONDS_TO_ANSWER)
 
 
@@ -151,7 +154,7 @@ def take_down() -> None:
 
 
 def fence_problem(configuration: Path) -> str:
-    """Return why this host's fence is not the one that deploy.yml wrote to `configuration`; "" if it is."""
+    """Return why this host's fence is not as deploy.yml wrote it to `configuration`; "" if it is."""
     rules = configuration / RULES
     try:
         fence = Fence.from_json(read_object(configuration / RECORD, most=MOST_BYTES_OF_PLAN))
@@ -168,7 +171,7 @@ def fence_problem(configuration: Path) -> str:
 
 
 def changes(then: Fence, now: Fence) -> str:
-    """Return what the host resolves differently than at its deployment; "" if nothing differs."""
+    """Return, in words, what the host resolves differently than at its deployment; "" if nothing differs."""
     found = [
         f"{name} was {_shown(addresses)} when deploy.yml ran, and is {_shown(now.names.get(name, ()))} now"
         for name, addresses in then.names.items()
@@ -189,7 +192,7 @@ def _shown(addresses: Sequence[str]) -> str:
 
 
 def difference(wanted: str, live: str) -> str:
-    """Return what the live table lacks, and what it has in addition; "" if it is as wanted."""
+    """Return what the live table lacks, and what it has in addition, in words; "" if it is as wanted."""
     if not live:
         return "the table inet psfleet is not there"
     # nft breaks the lines of what a set holds.
@@ -204,7 +207,10 @@ def difference(wanted: str, live: str) -> str:
 
 
 def fence_check(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
-    """Return the check `fence`; `wanted` is port_fence_enabled, `deployed` whether the host has a plan."""
+    """Return the finding of the check `fence`.
+
+    `wanted` is port_fence_enabled; `deployed` says whether the host has a plan.
+    """
     if not deployed:
         return skipped(NOT_DEPLOYED)
     if not wanted:

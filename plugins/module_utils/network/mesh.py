@@ -15,7 +15,7 @@ KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw480]=")
 
 
 class Mesh(NamedTuple):
-    """The parts of a mesh to compare: public key and port of the interface, key -> address of its peers."""
+    """What is compared of a mesh: `key` and `port` of the interface, {key: address} of its peers."""
 
     key: str
     port: str
@@ -23,14 +23,14 @@ class Mesh(NamedTuple):
 
     @classmethod
     def configured(cls, text: str) -> Mesh:
-        """Return the mesh in a configuration that deploy.yml wrote; missing parts are empty."""
+        """Return the mesh in the text of a configuration that deploy.yml wrote; missing parts are empty."""
         of_interface = dict(re.findall(r"^(# PublicKey|ListenPort) = (.+)$", text, re.MULTILINE))
         peers = re.findall(r"^PublicKey = (.+)\nAllowedIPs = (.+)$", text, re.MULTILINE)
         return cls(of_interface.get("# PublicKey", ""), of_interface.get("ListenPort", ""), dict(peers))
 
     @classmethod
     def dumped(cls, text: str) -> Mesh:
-        """Return the mesh in the output of `wg show INTERFACE dump`; its fields are in wg(8)."""
+        """Return the mesh in the output of `wg show INTERFACE dump`; wg(8) describes its fields."""
         first, *others = (line.split("\t") for line in text.splitlines())
         return cls(first[1], first[2], {fields[0]: fields[3] for fields in others})
 
@@ -41,7 +41,7 @@ def dump() -> str:
 
 
 def mesh_problem(configured: str, dumped: str) -> str:
-    """Return how the dumped mesh differs from a configuration that deploy.yml wrote; "" if they agree."""
+    """Return how the dumped mesh differs from the configuration that deploy.yml wrote; "" if they agree."""
     if not dumped:
         return f"WireGuard's interface {INTERFACE} is not there"
     live, wanted = Mesh.dumped(dumped), Mesh.configured(configured)

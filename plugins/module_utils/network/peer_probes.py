@@ -1,4 +1,4 @@
-"""Probes whether the hosts of a plan reach each other's ports, and the listener that answers them meanwhile.
+"""Probes whether the hosts of a plan reach each other's ports, with a listener that answers meanwhile.
 
 The listener runs as root, because the fence lets connections to root pass. It never reads what others send.
 """
@@ -23,7 +23,7 @@ from ..host.whole_files import text_of
 from ..host.wording import grouped
 
 ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN = "answered", "open", "refused", "no answer", "unknown name"
-# The name of the listener's process, by which another doctor.yml at the same time recognises it.
+# The name of the listener's process; another doctor.yml at the same time recognises it by this name.
 LISTENER = "psfleet-doctor"
 SECONDS_TO_CONNECT = 5.0
 SECONDS_TO_GREET = 2.0
@@ -41,11 +41,11 @@ class Peer(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """The result of a connection: `outcome` is one of the constants above or the kernel's error.
+    """The result of a connection; `outcome` is one of the constants above, or the kernel's error.
 
     If a doctor's listener answered, `name` and `machine` are its host's, and `source` is the address from
-    which the connection reached it. Otherwise `source` is the address from which this host sends there, or ""
-    if it cannot.
+    which the connection came there. Else `source` is the address from which this host sends there, or "" if
+    it cannot.
     """
 
     outcome: str
@@ -55,14 +55,14 @@ class Reached(NamedTuple):
 
 
 def this_machine() -> str:
-    """Return an identifier of this machine, or of this container if it has its own network."""
+    """Return an identifier of this machine; of this container, if it has its own network."""
     boot = text_of(Path("/proc/sys/kernel/random/boot_id"))
     network = os.stat("/proc/self/ns/net")  # noqa: PTH116 - it is no file
     return hashlib.sha256(f"{boot}{network.st_dev} {network.st_ino}".encode()).hexdigest()[:16]
 
 
 def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
-    """Listen on the free ones of these ports, on every address; return port -> socket.
+    """Listen on those ports that are free, on every address; return {port: socket}.
 
     Several runs of doctor.yml at the same time share the ports. Only root can join in.
     """
@@ -82,8 +82,8 @@ def listen_apart(
 ) -> dict[str, Any]:
     """Fork a process that greets each connection; return the arguments for `end_listener`.
 
-    The process ends after `seconds` in any case, and earlier once `is_over` returns true, which it calls
-    every second.
+    The process calls `is_over` every second, and ends when it returns true, but after `seconds` at the
+    latest.
     """
     machine = this_machine()
     if not (pid := os.fork()):
@@ -138,13 +138,16 @@ def end_listener(pid: int, born: str) -> bool:
 
 
 def _born(pid: int) -> str:
-    """Return the start time of a process, which tells it from a later one of the same pid; "" if it ended."""
+    """Return the start time of a process, because a later process may have the same pid.
+
+    "" if it has ended.
+    """
     state, *fields = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() or ["Z"]
     return "" if state == "Z" else fields[18]
 
 
 def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
-    """Connect to all peers and return the results; ports of a host with equal results are one, in `ports`."""
+    """Connect to all peers; return their results as objects. Ports of a host with equal results share one."""
     with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
         reached = list(pool.map(probe, peers))
     alike = grouped(((peer.host, found), peer.port) for peer, found in zip(peers, reached))  # noqa: B905
@@ -152,7 +155,7 @@ def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
 
 
 def probe(peer: Peer) -> Reached:
-    """Connect to a port, read its greeting, hang up, and return the result."""
+    """Connect to a port, read the greeting, hang up, and return the result."""
     place = (peer.address.strip("[]"), peer.port)
     try:
         with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
@@ -182,7 +185,7 @@ def _greeted(connection: socket.socket) -> Reached:
 
 
 def source_address(address: str, port: int) -> str:
-    """Return the address from which this host would send to another, "" if it cannot; nothing is sent."""
+    """Return the address from which this host would send to another; "" if it cannot. Nothing is sent."""
     try:
         family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sender:

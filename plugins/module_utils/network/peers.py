@@ -1,4 +1,4 @@
-"""Listening at the ports of this host's tasks for doctor.yml, and connecting to the ports of other hosts."""
+"""Listens at the ports of this host's tasks for doctor.yml, and connects to the ports of other hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from .peer_probes import Peer, bind, listen_apart, probe_all, this_machine
 
 
 def listening(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Listen at the ports that are free and whose tasks do not run, since a task may be about to listen."""
+    """Listen at the free ports of tasks that do not run; return the answer of `host_doctor` (`listening`).
+
+    A running task may be about to listen, so its port is left out.
+    """
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)
     holders = read_holders([task.port for task in tasks])
@@ -26,7 +29,7 @@ def listening(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def probed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Connect to the other hosts' ports, and return the results."""
+    """Connect to the other hosts' ports; return the answer of `host_doctor` (`probed`)."""
     tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
     names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
     peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]

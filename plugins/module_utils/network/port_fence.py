@@ -1,6 +1,6 @@
 """The rules of a host's fence: who reaches its tasks' ports, and where its tasks may connect to.
 
-Pure functions make rules for nftables and systemd from the plan and from the host's state (`fence_state`).
+Pure functions make rules for nftables and systemd, from the plan and the state of the host (`fence_state`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, NamedTuple, Union
 IP = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]  # noqa: UP007 - Python 3.8 has no other
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]  # noqa: UP007 - as above
 
-# Such as "10.0.0.0/8:443", "[fd00::1]:9000-9010" or "storage.example.org".
+# Examples: "10.0.0.0/8:443", "[fd00::1]:9000-9010", "storage.example.org".
 _REACH = re.compile(
     r"(?:\[(?P<six>[0-9A-Fa-f:]+(?:/\d+)?)\]|(?P<four>\d[\d.]*(?:/\d+)?)|(?P<name>[A-Za-z_][\w.-]*))"
     r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?)?",
     re.ASCII,
 )
 LAST_PORT = 65535
-# The counter of the connections that the fence refused at a port has this name, with the port's number.
+# The name of the counter of refused connections at a port is this text and the port's number.
 REFUSED_AT = "refused_at_"
 
 
 class Endpoint(NamedTuple):
-    """The address and port of a task of the plan; `address` may be a name."""
+    """Address and port of a task of the plan; `address` may be a name."""
 
     host: str
     address: str
@@ -43,7 +43,7 @@ class Reach(NamedTuple):
 
 
 def to_reach(text: str) -> Reach:
-    """Parse an entry of trainer_program_may_reach. Raises ValueError."""
+    """Return the place that an entry of trainer_program_may_reach means. Raises ValueError."""
     match = _REACH.fullmatch(text)
     bounds = [int(port) for port in match.group("first", "last") if port] if match else []
     if match is None or bounds != sorted(bounds) or not all(0 < port <= LAST_PORT for port in bounds):
@@ -56,7 +56,7 @@ def to_reach(text: str) -> Reach:
 def to_ip(address: str) -> IP | None:
     """Return the IP address in a text; None for a name.
 
-    Brackets and an interface (fe80::1%eth0) are removed. An IPv4-mapped IPv6 address becomes an IPv4 one,
+    Brackets and an interface (fe80::1%eth0) are removed. An IPv4-mapped IPv6 address is returned as IPv4,
     because its packets are IPv4.
     """
     try:
@@ -70,10 +70,15 @@ def to_ip(address: str) -> IP | None:
 class Fence:
     """The data for the fence of `host`.
 
-    From the inventory come the `tasks` of the whole plan, the `user` that runs them, `may_reach` as in
-    trainer_program_may_reach, and `mesh`, the only interface through which hosts reach each other ("" for
-    any). From the host come the user's `uid`, the addresses of all `names` among these, the `resolvers` of
-    these names, and `own`: the addresses by which other hosts reach this one (`fence_state.own_addresses`).
+    From the inventory:
+
+    - `tasks` of the whole plan, the `user` that runs them, `may_reach` as in trainer_program_may_reach,
+    - `mesh`, the only interface through which hosts reach each other ("" for any).
+
+    From the host:
+
+    - the user's `uid`, the addresses of all `names` that the inventory has, the `resolvers` of names,
+    - `own`, the addresses at which other hosts reach this host (`fence_state.own_addresses`).
     """
 
     host: str
@@ -88,7 +93,10 @@ class Fence:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Fence:
-        """Return the fence for an object of `to_json`. Raises KeyError, TypeError, ValueError."""
+        """Return the fence from an object that `to_json` returned.
+
+        Raises KeyError, TypeError and ValueError.
+        """
         return cls(
             host=str(content["host"]),
             user=str(content["user"]),
@@ -102,22 +110,22 @@ class Fence:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object for `from_json`."""
+        """Return the fence as an object for `from_json`."""
         return asdict(self)
 
     @property
     def addresses(self) -> dict[str, str]:
-        """The plan's address of each host."""
+        """{host: its address in the plan}."""
         return {task.host: task.address for task in self.tasks}
 
     @property
     def entries(self) -> list[Reach]:
-        """The places outside the plan that tasks may reach, by network or name."""
+        """The places outside the plan that tasks may reach, as networks or names."""
         return list(map(to_reach, self.may_reach))
 
     @property
     def reach(self) -> list[tuple[Network, str]]:
-        """The networks outside the plan that tasks may reach, with their ports ("" for all)."""
+        """The (network, ports) outside the plan that tasks may reach, sorted; "" means all ports."""
         found = []
         for network, name, ports in self.entries:
             networks = [network] if network else [ipaddress.ip_network(ip) for ip in self.resolved(name)]
@@ -126,7 +134,7 @@ class Fence:
 
     @property
     def places(self) -> set[tuple[IP, int]]:
-        """The IP and port of each task of the plan; a task has several places if its host has several IPs."""
+        """The (IP, port) of each task of the plan. A task has several if its host has several IPs."""
         own = [ip for text in self.own if (ip := to_ip(text))]
         return {
             (ip, task.port)
@@ -135,22 +143,23 @@ class Fence:
         }
 
     def ips(self, address: str) -> list[IP]:
-        """Return the IPs of an address of the plan.
+        """Return the IPs of an address of the plan, as the host resolves it.
 
-        Loopback and link-local IPv6 addresses are left out: the first are on every host, and the second
-        mean nothing without an interface.
+        Loopback and link-local IPv6 addresses are left out: loopback is on every host, and link-local
+        addresses mean nothing without an interface.
         """
         found = self.resolved(address)
         return [ip for ip in found if not (ip.is_loopback or (ip.version == 6 and ip.is_link_local))]
 
     def resolved(self, address: str) -> list[IP]:
-        """Return all IPs of an address of the plan, or of a name of may_reach, as the host resolves it."""
+        """Return all IPs of an address of the plan, or of a name in may_reach, as the host resolves it."""
         own = to_ip(address)
         return [own] if own else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
 
 
 # Other tables may still refuse packets: `accept` and `return` only end the evaluation of this table. Outgoing
-# traffic is only judged at the begin of a connection (SYN and its answer), so new rules break no current run.
+# traffic is judged only at the beginning of a connection (SYN and its answer), so new rules break no current
+# run.
 _RULES = Template("""\
 # Written by psfleet's deploy.yml, which alone should change it: which hosts may reach the ports of this
 # host's tasks, and where its tasks may go (docs/security.md).
@@ -238,7 +247,7 @@ $all_ports
 
 
 def ruleset(fence: Fence) -> str:
-    """Return the rules for nftables, which replace the earlier ones in one transaction."""
+    """Return the rules for nftables, as text. They replace the earlier rules in one transaction."""
     tasks = fence.places
     hosts = {ip for ip, _ in tasks}
     resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
@@ -282,10 +291,10 @@ def _lines(rules: Iterable[str]) -> str:
 
 
 def unit_drop_in(fence: Fence) -> str:
-    """Return the drop-in for each task's unit, without whose fence the task does not start.
+    """Return the drop-in for the unit of each task: without the fence, the task does not start.
 
-    It also has a second fence, by systemd's own IP filter, which knows no ports or users. If the kernel
-    supports that, it works even while the nftables rules are flushed.
+    It also sets up a second fence: systemd's own IP filter, which knows no ports or users. If the kernel
+    supports it, it works even while the nftables rules are flushed.
     """
     allowed = {str(ip) for ip, _ in fence.places}
     allowed |= {str(network) for network, _ in fence.reach}

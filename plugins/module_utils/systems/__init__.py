@@ -1,7 +1,7 @@
-"""The operating systems that hosts may run: all that differs between them, by the files that describe them.
+"""The operating systems that hosts may run. Files describe all that differs between them.
 
-Each is a YAML file of the role host_look (its README.md). The controller reads these files, and gives
-what they say to the modules that need it.
+Each file is YAML and belongs to the role host_look (its README.md). The controller reads these files, and
+gives their content to the modules that need it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from ..facts.host_facts import MESH_PROGRAMS, PROGRAMS, Distribution
 from . import apt
 from .system import Driver, Packages, System
 
-# Package manager -> what finds the packages that no source of a host has. Without one, installing finds them.
+# {package manager: function that returns the packages that no source of a host has}. For another package
+# manager, only the installation finds out.
 LACKING: Mapping[str, Callable[[Sequence[str]], tuple[str, ...]]] = {"apt": apt.lacking}
 _NEEDED = (*PROGRAMS, *MESH_PROGRAMS, "wireguard-go")
 
 
 @dataclass(frozen=True)
 class Systems:
-    """The systems that are described, by their `identity`."""
+    """The systems that are described: {`identity`: system}."""
 
     known: Mapping[str, System]
 
     def of(self, distribution: Distribution) -> System | None:
-        """Return the system that a distribution is, or else is made from; None where none is known."""
+        """Return the system that a distribution is, or from which it is made.
+
+        None if no such system is known.
+        """
         kin = (distribution.identity, *distribution.like)
         return next((self.known[identity] for identity in kin if identity in self.known), None)
 
@@ -39,7 +43,7 @@ class Systems:
 
 
 def read_systems(described: Mapping[str, Any]) -> Systems:
-    """Return the systems that files describe: name of a file -> its content.
+    """Return the systems that files describe; `described` is {name of a file: its content}.
 
     Raises ValueError that names the file, the key, the value and what is expected.
     """
@@ -74,7 +78,10 @@ def _system(content: object) -> System:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a key expects; `convert` returns the value, or raises ValueError unless it is as expected."""
+    """What a key expects.
+
+    `convert` returns the converted value, or raises ValueError if it is not as expected.
+    """
 
     expected: str
     convert: Callable[[Any], Any]
@@ -82,7 +89,7 @@ class _Kind:
 
 
 def _read(content: object, kinds: Mapping[str, _Kind], prefix: str) -> dict[str, Any]:
-    """Return the converted values. Raises ValueError with the first problem."""
+    """Return {key: converted value}. Raises ValueError with the first problem."""
     if not isinstance(content, Mapping):
         raise _problem(prefix.rstrip(".") or "its content", content, "keys and values")
     for key in content:
@@ -104,7 +111,7 @@ def _converted(name: str, value: object, kind: _Kind) -> Any:  # noqa: ANN401 - 
 
 
 class _WrongTypeError(ValueError):
-    """A value that is not as its key expects."""
+    """The value is not as its key expects."""
 
 
 def _problem(name: str, value: object, expected: str) -> ValueError:

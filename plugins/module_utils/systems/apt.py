@@ -1,4 +1,4 @@
-"""The packages of Debian, and of systems that are made from it."""
+"""The packages of Debian, and of systems that are made from Debian."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def lacking(packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages that no source of this host has. Raises OSError where the host has no apt."""
+    """Return the packages that no source of this host has. Raises OSError if the host has no apt."""
     environment = {**os.environ, "LC_ALL": "C"}
     command = ["apt-cache", "policy", *packages]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -16,7 +16,7 @@ def lacking(packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages that no source has, by what `apt-cache policy PACKAGES` printed."""
+    """Return the packages that no source has; `policy` is the output of `apt-cache policy PACKAGES`."""
     found, name = set(), ""
     for line in policy.splitlines():
         if line and not line.startswith(" "):

@@ -1,4 +1,4 @@
-"""What has to be known of an operating system."""
+"""What psfleet must know of an operating system."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..facts.host_facts import Distribution
 class Packages:
     """How a system gets its packages.
 
-    `manager` is Ansible's name for it. `install` and `refresh` are what a person types, without sudo.
-    `lacking` returns those of some packages that no source of this host has; it raises OSError where the host
-    has no program to look.
+    `manager` is Ansible's name for the package manager. `install` and `refresh` are commands as a person
+    types them, without sudo. `lacking` is a function that returns those of its packages that no source of
+    this host has; it raises OSError if the host has no program to find out.
     """
 
     manager: str
@@ -26,13 +26,13 @@ class Packages:
 
 @dataclass(frozen=True)
 class Driver:
-    """NVIDIA's driver, as a system has it in packages.
+    """NVIDIA's driver, as packages of a system.
 
-    {flavour} in the names of `packages` is the kind of the host's kernel, such as "amd64". `compiling` begins
-    the names of packages that have DKMS compile the module, beside those with "dkms" in them; `headers` those
-    of a kernel's headers, whose name follows. `source` says how a host gets a source of the packages,
-    `signed` names the packages of a module that Secure Boot accepts, "" for none, and `smi` that of
-    nvidia-smi.
+    - `packages`: {flavour} in their names is the kind of the host's kernel, such as "amd64".
+    - `headers`: how the name of a package with a kernel's headers begins; the kernel's version follows.
+    - `source`: how a host gets a source of the packages. `smi`: the package with nvidia-smi.
+    - `signed`: the packages of a module that Secure Boot accepts, "" for none.
+    - `compiling`: how names of packages begin that make DKMS compile the module; names with "dkms" do, too.
     """
 
     packages: tuple[str, ...]
@@ -43,18 +43,19 @@ class Driver:
     compiling: tuple[str, ...] = ()
 
     def is_headers(self, package: str) -> bool:
-        """Tell whether a package has the headers of a kernel."""
+        """Return whether a package has the headers of a kernel."""
         return bool(self.headers) and package.startswith(self.headers)
 
 
 @dataclass(frozen=True)
 class System:
-    """An operating system: `identity` is its ID in /etc/os-release, `name` what people call it.
+    """An operating system; `identity` is its ID in /etc/os-release, `name` is for people.
 
-    `tested` and `untested` are the releases (VERSION_ID) that are supported; the latter take the same code,
-    and they are untested. `programs` has the package of each program that a host needs. sshd is the
-    service `sshd_service`, and reads what is in `sshd_directory` after its own configuration. `driver` is
-    None where no packages of NVIDIA's driver are known.
+    - `tested` and `untested`: the supported releases (VERSION_ID); psfleet was tested on the former only.
+    - `programs`: {program that a host needs: its package}.
+    - `sshd_service`: the service of sshd. `sshd_directory`: sshd reads the files there after its own
+      configuration.
+    - `driver`: None if no packages of NVIDIA's driver are known.
     """
 
     identity: str
@@ -74,21 +75,24 @@ class System:
         return f"{self.name} {' and '.join(releases.rsplit(', ', 1))}"
 
     def is_release(self, found: Distribution) -> bool:
-        """Tell whether a distribution is a supported release of this system, and not one akin to it."""
+        """Return whether a distribution is a supported release of this system, and not only like it."""
         return self.is_tested(found) or self._is_one_of(found, self.untested)
 
     def is_tested(self, found: Distribution) -> bool:
-        """Tell whether a distribution is a release of this system on which psfleet was tested."""
+        """Return whether a distribution is a release of this system on which psfleet was tested."""
         return self._is_one_of(found, self.tested)
 
     def _is_one_of(self, found: Distribution, releases: Sequence[str]) -> bool:
-        # 9 stands for 9.5 of a system whose releases are 8 and 9.
+        # The release 9 of a system includes the versions 9.1, 9.2 and so on.
         versions = (found.version, found.version.partition(".")[0])
         return found.identity == self.identity and any(version in releases for version in versions)
 
     @property
     def for_roles(self) -> dict[str, Any]:
-        """What roles on the controller take of it: `host_requirements` answers it for a host."""
+        """The fields that roles read on the controller.
+
+        The part `requirements` of `host_facts` returns them.
+        """
         return {
             "sshd_service": self.sshd_service,
             "sshd_directory": self.sshd_directory,

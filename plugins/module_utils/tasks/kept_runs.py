@@ -1,4 +1,4 @@
-"""The runs that a host still has: what their tasks have left in the directories of state and of logs."""
+"""The runs of which a host still has files, in the directories of state and of logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
 
 
 class Runs:
-    """The runs of this host, by the directories that their tasks wrote to."""
+    """The runs of this host, found by the directories that their tasks wrote to.
+
+    `directories` is {place: {run: time of its last change there}}, `changed` is {run: time of its last
+    change}.
+    """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.configuration = Path(paths["configuration_directory"])
@@ -33,7 +37,7 @@ class Runs:
                 self.changed[name] = max(moment, self.changed.get(name, moment))
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return descriptions of the newest runs."""
+        """Return descriptions of the newest runs, at most MOST_RUNS."""
         names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
         sizes = self.sizes(names)
         return [
@@ -47,12 +51,15 @@ class Runs:
         ]
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
-        """Return the disk space of each run in bytes."""
+        """Return {run: its disk space in bytes}."""
         every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
         return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
 
     def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
-        """Return the runs in `collected` to remove: all beyond the newest `stay` that have no task alive."""
+        """Return the runs in `collected`, the newest first, that can go: all after the first `stay`.
+
+        A run with a task that is alive stays.
+        """
         present = [name for name in collected if name in self.changed]
         alive = self._alive()
         return [name for name in present[stay:] if name not in alive]
@@ -63,7 +70,7 @@ class Runs:
         return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
 
     def remove(self, name: str) -> str:
-        """Remove the files of a run; return the problem, "" if there is none."""
+        """Remove the files of a run; return the problem, or ""."""
         try:
             for place, found in self.directories.items():
                 if name in found:
@@ -74,14 +81,14 @@ class Runs:
 
 
 def runs_in(place: Path) -> dict[str, float]:
-    """Return the directories in `place` with names of runs, and the times of their last change."""
+    """Return {run: time of its last change} for the directories in `place` that have names of runs."""
     with suppress(FileNotFoundError), opened(place) as folder:
         return {name: its.st_mtime for name, its in directories_in(folder).items() if RUN_ID.fullmatch(name)}
     return {}
 
 
 def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
-    """Return the disk space of directories in `place` in bytes, however deep they are.
+    """Return {name: disk space in bytes} for directories in `place`, however deep they are.
 
     The tasks' user owns them and may change them meanwhile, so no link is followed.
     """

@@ -1,4 +1,4 @@
-"""The timer that makes a host write its tasks' metrics: on for a directory, or off without any trace."""
+"""The timer with which a host writes its tasks' metrics: on for a directory, or off without any trace."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MEND_DIRECTORY = (
     "the variable in group_vars/tf_cluster.yml"
 )
 
-# Runs systemctl with these arguments and returns its output; fails the step with its error message.
+# A function that runs systemctl with its arguments and returns the output, or fails with systemctl's error.
 Systemctl = Callable[..., str]
 
 
 def directory_problem(directory: str) -> str:
-    """Return why metrics cannot be written into a directory; "" if they can, or if there is no directory."""
+    """Return why metrics cannot be written into a directory; "" if they can, or if `directory` is ""."""
     if not directory:
         return ""
     given, expected = f"{VARIABLE} is {directory!r}", "expected a directory of root that node_exporter reads"
@@ -39,7 +39,10 @@ def directory_problem(directory: str) -> str:
 
 
 class MetricsTimer:
-    """The metrics in a `directory`, "" for none. `record` holds the path of an earlier directory."""
+    """The metrics in a `directory`, "" for none.
+
+    The file `record` has the path of the directory used before.
+    """
 
     def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
         self.directory, self.record = directory, record
@@ -52,14 +55,14 @@ class MetricsTimer:
         return f"{found}: {MEND_DIRECTORY}" if found else ""
 
     def is_fulfilled(self) -> bool:
-        """Return whether the host is already in this state."""
+        """Return whether the host is already in the wanted state."""
         if not self.directory:
             return not self.written_to and not self._wanted.is_symlink()
         running = self._state(TIMER) == "active"
         return self.written_to == self.directory and running and self._wanted.is_symlink()
 
     def apply(self) -> None:
-        """Change the host to this state."""
+        """Change the host to the wanted state."""
         if self.written_to and self.written_to != self.directory:
             self._stop()
             with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:

@@ -1,4 +1,4 @@
-"""Keeps systemd on one host in step with the plan: removed tasks, changed units, and metrics."""
+"""Makes systemd on one host follow the plan: removed tasks, changed units, and metrics."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.servic
 
 
 def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
-    """Return the loaded units of tasks that are not among `tasks`."""
+    """Return those `loaded` units that are units of tasks, but not of `tasks`."""
     return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
 def reloaded(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Return the answer of the module `trainer_tasks` with `state: reloaded`. Raises OSError, ValueError.
+    """Return the answer of the module `trainer_tasks` with `state: reloaded`. Raises OSError and ValueError.
 
-    It examines what systemd has loaded rather than what a deployment changed, and so finishes a deployment
-    that was interrupted.
+    It examines what systemd has loaded, not what a deployment changed. So it also finishes a deployment that
+    was interrupted.
     """
     tasks = [(str(task["job"]), int(task["index"])) for task in values["tasks"]]
     loaded = parse_list(systemctl_strictly("list-units", "--all", "--plain", "--no-legend", *PATTERNS))

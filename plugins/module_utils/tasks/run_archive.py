@@ -1,6 +1,6 @@
 """Packs the files of a run on one host into one archive that the connecting user may fetch.
 
-No link is followed in any part of a path, because tasks wrote what is there.
+No link is followed in any part of a path, because tasks wrote these files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..host.task_traces import NO_LINK, bytes_of
 from ..host.wording import readable
 from ..saved_places import NOTES, SAVED, SavedPlace, noted_places
 
-# In descending order of worth: if not everything fits, the last ones stay behind.
+# The folders of a run, the most valuable first: if not everything fits, the last folders stay on the host.
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 FOLDERS = ("events", LOGS, "devices", NOTES, CHECKPOINTS, SAVED, "summaries", "output")
@@ -35,14 +35,17 @@ DEPTH = 8
 MOST_FILES = 10_000
 MOST_NAMED = 20
 MEGABYTE = 1_000_000
-# Where an archive may be created, and its most megabytes. If the disk is full, the records, which are of most
-# worth, are packed in the host's memory.
+# {directory for an archive: its most megabytes there}. If the disk is full, the most valuable files, the
+# records, are packed in the host's memory.
 PLACES = {"/var/tmp": 10**9, "/dev/shm": 64}  # noqa: S108 - mkstemp makes a name of its own
 
 
 @dataclass
 class AsLong:
-    """Reads a file up to the length in its archive; zeros replace bytes that are `lacking` by then."""
+    """A file that is read up to the length in its archive.
+
+    Zeros replace the bytes that are `lacking` by then.
+    """
 
     stream: IO[bytes]
     lacking: int = 0
@@ -58,9 +61,9 @@ class AsLong:
 
 @dataclass
 class Packer:
-    """Adds regular files to an archive, up to `bytes_left`, and lists the others in `left_out`.
+    """Adds regular files to an archive, up to `bytes_left`, and lists all other files in `left_out`.
 
-    This runs as root in directories of the tasks' user, and a task does whatever clients of its port request.
+    It runs as root in directories of the tasks' user, and a task does whatever clients of its port request.
     So no link is followed in any part of a path.
     """
 
@@ -70,11 +73,11 @@ class Packer:
     limit_of: str = ""
     files: int = 0
     left_out: list[str] = field(default_factory=list)
-    # What has several names, by device and number: checkpoints share files with rows of tables.
+    # {(device, inode): first name} of files with several names; checkpoints share files with rows of tables.
     shared: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def add_run(self, values: Mapping[str, Any]) -> None:
-        """Add the files of a run, or only its `folders`, without incomplete saves."""
+        """Add the files of a run, or of its `folders` only; incomplete saves are left out."""
         run_id, paths = values["run_id"], values["paths"]
         state = Path(paths["state_directory"])
         for name in values["folders"] or FOLDERS:
@@ -89,7 +92,10 @@ class Packer:
 
     @contextmanager
     def _in(self, root: Path, parts: Sequence[str], name: str) -> Iterator[int | None]:
-        """Yield a directory below one of root's, None if there is none."""
+        """Yield a descriptor of a directory below `root`, which belongs to root; None if it does not exist.
+
+        If it cannot be opened, `left_out` gets the `name` and the error.
+        """
         with ExitStack() as stack:
             folder = None
             try:
@@ -103,7 +109,7 @@ class Packer:
     def _add_saved(self, state: Path, run_id: str, names: Sequence[str], collect: Sequence[str]) -> None:
         """Add what the tasks saved outside of the other folders, and the paths in `collect`, each once.
 
-        The tasks record where they save, but files are only taken from the run's directory and below the
+        The tasks record where they save, but files are taken only from the run's directory and from the
         tasks' /tmp.
         """
         added: set[tuple[str, ...]] = set()
@@ -134,7 +140,10 @@ class Packer:
             self._add_entry(folder, entry, f"{name}/{entry}", DEPTH - 2)
 
     def _add_named(self, folder: int, name: str) -> None:
-        """Add the entry with this name in a directory, or else the checkpoint whose files begin with it."""
+        """Add the entry with this name in a directory.
+
+        Without it, the checkpoint whose files begin with the name.
+        """
         above, _, entry = name.rpartition("/")
         found = os.listdir(folder)
         if entry in found:
@@ -198,13 +207,13 @@ class Packer:
 
 
 def _newest_first(entry: str) -> tuple[float, str]:
-    """Return a key by which checkpoints come before older ones, which the limit leaves out first."""
+    """Return a sort key: newer checkpoints come first, because the limit leaves out the last files."""
     numbered = re.search(r"-([0-9]{1,18})[.]", entry)
     return -int(numbered[1]) if numbered else -math.inf, entry
 
 
 def packed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Pack the files of a run; return the answer of the module `host_runs`, and a line for each full place.
+    """Pack the files of a run; return (answer of the module `host_runs`, a line for each full place).
 
     Raises ValueError if the archive fits nowhere.
     """
@@ -222,7 +231,10 @@ def packed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 def packed_in(
     directory: str, most: int, values: Mapping[str, Any], full: list[str]
 ) -> tuple[str, Packer] | None:
-    """Return the path of an archive in a directory and its packer; on failure add the reason to `full`."""
+    """Return (path of an archive in `directory`, its packer).
+
+    If it fails, add the reason to `full`, return None.
+    """
     path = ""
     try:
         handle, path = tempfile.mkstemp(prefix="psfleet-", suffix=".tar.gz", dir=directory)
@@ -243,6 +255,6 @@ def packed_in(
 
 
 def shortened(names: Sequence[str]) -> list[str]:
-    """Return the first twenty names, printable, and the number of the others."""
+    """Return the first MOST_NAMED names, made printable, then "and N more"."""
     shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
     return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]

@@ -1,4 +1,4 @@
-"""The links by which a host's units find the directory and the logs of the present run."""
+"""The links with which a host's units find the directory and the logs of the present run."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ _NAME = "current"
 
 
 class RunLinks:
-    """The links on one host, by the fact C(cluster_paths)."""
+    """The links on one host; `paths` is the fact C(cluster_paths)."""
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.configuration = Path(paths["configuration_directory"])
         self.state, self.logs = Path(paths["state_directory"]), Path(paths["log_directory"])
 
     def run_of(self, loaded: Sequence[str]) -> str:
-        """Return the run whose tasks are alive among these units, "" unless there is exactly one."""
+        """Return the run of the tasks that are alive among these units; "" unless it is exactly one."""
         tasks = [unit for unit in loaded if task_of(unit)]
         shown = zip(tasks, show_units(tasks, ("ActiveState", "Job")) if tasks else [], strict=True)
         alive = [task for unit, values in shown if is_alive(values) and (task := task_of(unit))]
         return self.of({run_id_of(run_file(self.configuration, *task)) for task in alive})
 
     def of(self, runs: set[str]) -> str:
-        """Return the only one of these runs, or "", also if its place is a link, as tasks once could make."""
+        """Return the only run in `runs`; "" if there are several, or if its directory is a link.
+
+        In earlier versions of psfleet, tasks could make such a link.
+        """
         run_id = next(iter(runs)) if len(runs) == 1 else ""
         place = self.state / "runs" / run_id
         return run_id if RUN_ID.fullmatch(run_id) and place.is_dir() and not place.is_symlink() else ""

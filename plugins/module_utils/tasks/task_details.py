@@ -1,4 +1,4 @@
-"""Details of a task beside its state, for people: since when, its progress, its size, and its last output."""
+"""Details of a task for people: since when it is in its state, its progress, its size, its last output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..host.task_traces import LOG_END_BYTES, bytes_of, last_record, last_step, number
 from ..host.task_units import counted
 
-# Properties of a unit that `task_details` reads, beside MainPID and Result.
+# The properties of a unit that `task_details` reads, in addition to MainPID and Result.
 DETAIL_PROPERTIES = (
     *("StateChangeTimestampMonotonic", "WatchdogTimestampMonotonic"),
     *("MemoryCurrent", "CPUUsageNSec"),
@@ -18,7 +18,7 @@ DETAIL_PROPERTIES = (
 
 
 def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
-    """Return what is known of a task now; figures that systemd or the task do not provide are None.
+    """Return what is known of a task now; a figure that systemd or the task does not provide is None.
 
     `shown` has the unit's properties as `systemctl show` prints them. Only the end of the log is read.
     """
@@ -42,7 +42,7 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
 
 
 def _since(microseconds: str | None) -> float | None:
-    """Return the seconds since a moment of the monotonic clock; None if systemd gives 0 or none."""
+    """Return the seconds since a moment of the monotonic clock; None if systemd printed 0 or nothing."""
     moment = counted(microseconds)
     return time.monotonic() - moment / 1e6 if moment else None
 

@@ -1,7 +1,7 @@
-"""Starts, stops or describes the trainer tasks of one host, in one round trip.
+"""Starts, stops or describes the tasks of one host, in one round trip.
 
-A task that fails to start does not fail the step. Its state and its reason are returned, so that the run can
-be ended everywhere before the playbook fails.
+A task that fails to start does not make the module fail. Its state and its reason are returned, so that the
+run can be ended everywhere before the playbook fails.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from .run_links import RunLinks
 from .task_details import DETAIL_PROPERTIES, task_details
 from .unit_traffic import TRAFFIC_PROPERTIES, unit_traffic
 
-# A task writes its phase, and the controller takes no longer words.
+# The most characters of a phase, which a task writes; the controller accepts no longer text.
 MOST_OF_PHASE = 100
-# The arguments of the module `trainer_tasks`, and those of them by which `host_facts` looks at a host.
+# The arguments of the module `trainer_tasks`. LOOK has those that `host_facts` takes, too.
 ARGUMENTS: dict[str, Any] = {
     "tasks": {"type": "list", "elements": "dict", "required": True},
     "others": {"type": "bool", "default": False},
@@ -97,7 +97,7 @@ ENDS_BY_HOST = (None, 143)
 
 
 class Tasks:
-    """The tasks of this host, seen through systemd; `ended` maps each stopped task to its restarts."""
+    """The tasks of this host, seen through systemd; `ended` is {task that was stopped: its restarts}."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
@@ -121,13 +121,13 @@ class Tasks:
         return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
 
     def show(self) -> dict[str, dict[str, str]]:
-        """Return systemd's properties of each unit. Raises SystemdError if systemd does not return them."""
+        """Return {unit: its properties}. Raises SystemdError if systemd does not return them."""
         if not self.units:
             return {}
         return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
 
     def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
-        """Return the state of each task, with `traffic` also the bytes that it received and sent."""
+        """Return the state of each task; with `traffic`, also the bytes that it received and sent."""
         shown = self.show()
         files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
         began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
@@ -147,7 +147,7 @@ class Tasks:
         return described
 
     def _refused(self) -> dict[str, int]:
-        """Return unit -> the connections to its port that the fence refused."""
+        """Return {unit: connections to its port that the fence refused}."""
         plan = read_object(self.configuration / "plan.json", most=MOST_BYTES_OF_PLAN)
         ports, counts = task_ports(plan.get("tasks", ())), refused_connections()
         return {unit_name(of.job, of.index): counts[of.port] for of in ports if of.port in counts}
@@ -158,7 +158,11 @@ class Tasks:
         return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
 
     def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
-        """Return systemd's properties of a task after its end in a run, from what the task recorded."""
+        """Return a task's properties after its end in a run, as systemd would print them.
+
+        They follow from the exit code that the task recorded. `rebooted` says whether its host was booted
+        since.
+        """
         job, index = self.units[unit]
         code = written_exit_code(self.runs / run_id, f"{job}{index}")
         ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
@@ -209,8 +213,8 @@ class Tasks:
     def start(self) -> None:
         """Start the tasks that are not alive, after clearing the failures of earlier runs.
 
-        Afterwards each task listens (READY=1), has failed or, if it is oneshot, ended. This also joins the
-        job of a task that is already starting.
+        After that, each task listens (READY=1), has failed or, if its unit is oneshot, has ended. If a task
+        is already starting, this waits for it.
         """
         idle = [unit for unit, values in self.show().items() if not is_alive(values)]
         if idle:
@@ -224,7 +228,7 @@ class Tasks:
         systemctl("start", *self.units)
 
     def _run_to_start(self) -> str:
-        """Return the run of all tasks. Raises SystemdError if they belong to several, or to none."""
+        """Return the run of all tasks. Raises SystemdError if they belong to several runs, or to none."""
         runs_of_tasks = {
             f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
             for job, index in self.units.values()
@@ -253,7 +257,7 @@ class Tasks:
             left = [f"{job}{index}" for job, index in self._alive()]
             if left:
                 raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
-        # Those that are running have done so themselves.
+        # Tasks that were running have disabled their units themselves, when they ended.
         systemctl("--no-reload", "disable", *self.units)
         # A reboot does not end a task that has ended by now.
         for unit in self.units.keys() - lost:

@@ -1,4 +1,4 @@
-"""Counts the bytes that units of systemd received and sent, in running and ended processes.
+"""Counts the bytes that units of systemd received and sent, in running and in ended processes.
 
 systemd forgets the figures of a unit that ended successfully. Its journal keeps them, but has no entry about
 a unit without traffic: such a unit had none, provided that this host counts traffic at all.
@@ -13,10 +13,10 @@ from typing import Any
 
 from ..host.task_units import counted, systemctl
 
-# Properties of a unit that `unit_traffic` reads, beside MainPID.
+# The properties of a unit that `unit_traffic` reads, in addition to MainPID.
 TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
 
-# The messages that a unit ended, successfully or not (sd-messages.h).
+# The ids of the messages that a unit has ended, successfully or not (sd-messages.h).
 _ENDED_MESSAGES = {"7ad2d189f7e94e70a38c781354912448", "d9b373ed55a64feb8242e02dbe79a49c"}
 _FIELDS = ("IP_METRIC_INGRESS_BYTES", "IP_METRIC_EGRESS_BYTES")
 _SAMPLE = "psfleet-counting.service"
@@ -25,7 +25,7 @@ _SAMPLE = "psfleet-counting.service"
 def unit_traffic(
     shown: Mapping[str, Mapping[str, str]], began: Mapping[str, float]
 ) -> dict[str, tuple[int | None, int | None]]:
-    """Return the bytes that each unit received and sent since its run began; None if they were not counted.
+    """Return {unit: (bytes received, bytes sent)} since the unit's run began; None if they were not counted.
 
     `shown` has each unit's properties as `systemctl show` prints them, `began` the Unix time of its run.
     """
@@ -43,7 +43,7 @@ def unit_traffic(
 
 
 def counts() -> bool:
-    """Return whether systemd can count traffic on this host, by means of a short-lived unit."""
+    """Return whether systemd can count traffic on this host; a short-lived unit shows it."""
     options = ["--quiet", f"--unit={_SAMPLE}", "--property=IPAccounting=yes", "--remain-after-exit"]
     run("systemd-run", *options, "/bin/true")
     figures = systemctl("show", "--value", f"--property={','.join(TRAFFIC_PROPERTIES)}", _SAMPLE).split()
@@ -52,14 +52,17 @@ def counts() -> bool:
 
 
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return what a unit's process received and sent; None if none runs, or if it is not counted."""
+    """Return (bytes received, bytes sent) of a unit's process.
+
+    None if none runs, or if they are not counted.
+    """
     received, sent = (counted(properties.get(name)) for name in TRAFFIC_PROPERTIES)
     runs = properties.get("MainPID", "0") != "0"
     return (received, sent) if runs and received is not None and sent is not None else None
 
 
 def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Return what the processes of each ended unit received and sent, by these entries."""
+    """Return {unit: (bytes received, bytes sent)} of ended processes, from entries of the journal."""
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
         try:
@@ -72,7 +75,7 @@ def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[in
 
 
 def entries_since(texts: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Yield the journal's entries of units since their run began; `texts` are the entries as JSON."""
+    """Yield the journal's entries of each unit since its run began; `texts` are the entries as JSON."""
     for text in texts:
         try:
             entry = json.loads(text)
@@ -94,5 +97,5 @@ def _journal(began: Mapping[str, float]) -> list[str]:
 
 
 def run(*command: str) -> str:
-    """Run a command and return its output; if it fails, its result counts as unknown."""
+    """Run a command and return its standard output, even if it fails."""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
