@@ -17,19 +17,23 @@ from psfleet.watch.terminal import escaped, escaped_texts
 from .connections import connection_to, without_secrets
 from .running import COLLECTION, answer_of, with_escaped_warnings
 
-# The fields of an answer that are only shown. The callback `brief` escapes all; a user may have another one.
+# The fields of an answer that are only shown. The callback `brief` escapes them, but the user may have
+# another callback.
 SHOWN = ("msg", "warnings", "diff")
 
 
 class AnswerError(AnsibleActionFail):
-    """A host's answer that the module cannot have given."""
+    """A host's answer is not one that the module can have given."""
 
 
 class HostAction(ActionBase):
-    """An action, defined by its `_act`, from arguments to answer; `variables` are those of the task."""
+    """An action.
+
+    Its `_act` takes the arguments and returns the answer; `variables` are the Ansible task's.
+    """
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the answer; by default an action has changed nothing."""
+        """Return the answer; unless it says otherwise, the action has changed nothing."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
         try:
@@ -49,8 +53,7 @@ class HostAction(ActionBase):
     def on(self, host: str, ssh_options: Mapping[str, object] = MappingProxyType({})) -> Self:
         """Return this action for another host. Raises AnsibleError if there is no way to connect to it.
 
-        It has the variables of that host alone, not those of the play. `ssh_options` take precedence over
-        them.
+        It has the variables of that host, not those of the play. `ssh_options` have precedence over them.
         """
         hostvars = self.variables["hostvars"]
         variables = {**hostvars.raw_get(host), "hostvars": hostvars}
@@ -68,28 +71,31 @@ class HostAction(ActionBase):
 
     @property
     def check_mode(self) -> bool:
-        """Whether the task is not to change anything."""
+        """Whether the Ansible task must not change anything."""
         return bool(self._task.check_mode)
 
     def run_command(self, command: str, *, sudoable: bool = True) -> tuple[str, str]:
-        """Return what a shell command on the host printed, and its errors.
+        """Run a shell command on the host; return (standard output, standard error).
 
-        It is run as the user of the task, or as the one that logs in if it is not `sudoable`. What the login
-        shell prints around it does not count. Raises AnsibleError if the host cannot be reached.
+        It runs as the user of the Ansible task; if not `sudoable`, as the user who logs in. What the login
+        shell prints around it is removed. Raises AnsibleError if the host cannot be reached.
         """
         marker, whole = marked(command)
         answer = self._low_level_execute_command(whole, sudoable=sudoable)
         return between(marker, str(answer["stdout"])), str(answer["stderr"])
 
     def _parse_returned_data(self, res: dict[str, Any], *others: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Read what a module printed as Ansible does, which itself shows warnings and what is not JSON."""
+        """Return what a module printed, parsed as Ansible does, but escaped.
+
+        Ansible itself shows a module's warnings, and output that is not JSON.
+        """
         printed = escaped_texts(res)
         printed["stdout"] = with_escaped_warnings(printed["stdout"])
         read: dict[str, Any] = super()._parse_returned_data(printed, *others)
         return read
 
     def _remote_expand_user(self, path: str, *arguments: Any, **keywords: Any) -> str:  # noqa: ANN401
-        """Expand ~ as Ansible does, without what the login shell prints beside it."""
+        """Expand ~ as Ansible does, but ignore what the login shell prints around it."""
         execute = self._low_level_execute_command  # type: ignore[has-type]
 
         def marked_execute(cmd: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -107,7 +113,7 @@ class HostAction(ActionBase):
     def _take(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a host's checked answer to a module of this collection. Every answer passes through here.
 
-        Raises AnswerError for an invalid answer, NotRunError if there is none.
+        Raises AnswerError for an invalid answer, and NotRunError if there is none.
         """
         name, given = f"{COLLECTION}{module}", dict(arguments)
         try:
@@ -124,7 +130,7 @@ class HostAction(ActionBase):
         return {"failed": True, "msg": with_inventory(message, sources)}
 
     def _send(self, local: Path, folder: str) -> str:
-        """Copy a file into a temporary folder of the host, and return its path there."""
+        """Copy a file into a temporary folder of the host; return its path there."""
         path = f"{folder}/{local.name}"
         self._transfer_file(str(local), path)
         self._fixup_perms2((folder, path))

@@ -1,4 +1,4 @@
-"""Compares Ansible's settings with those that the playbooks need."""
+"""Compares Ansible's settings with the settings that the playbooks need."""
 
 import os
 import stat
@@ -25,7 +25,7 @@ from psfleet.watch.terminal import escaping_display
 display = escaping_display()
 CLONE = Path(__file__).resolve().parents[2]
 OURS = CLONE / "ansible.cfg"
-# Setting -> its name in Ansible's own definitions, and the plugin that it belongs to.
+# {setting: (its name in Ansible's own definitions, the plugin to which it belongs)}
 DEFINED: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "inject_facts_as_vars": ("INJECT_FACTS_AS_VARS", {}),
     "host_key_checking": ("host_key_checking", {"plugin_type": "connection", "plugin_name": "ssh"}),
@@ -35,9 +35,9 @@ DEFINED: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def settings_problem() -> str:
-    """Return why Ansible's settings are unsafe, "" if they are not.
+    """Return why Ansible's settings are unsafe; "" if they are safe.
 
-    Also prints, once, all lines that the user's configuration lacks.
+    It also prints, once, all lines that the user's configuration lacks.
     """
     file = _configuration_file()
     theirs = Path(file.path).read_text(encoding="utf-8", errors="replace") if file.path else ""
@@ -63,7 +63,7 @@ def _configuration_file() -> ConfigurationFile:
 
 
 def _unchecked_keys() -> Iterator[str]:
-    """Yield a refusal for each setting or option of the command with which ssh checks no keys."""
+    """Yield a text for each setting or option with arguments of ssh: why it is refused, or ""."""
     for name in SSH_ARGUMENTS:
         plugin = {"plugin_type": "connection", "plugin_name": "ssh"}
         value, origin = constants.config.get_config_value_and_origin(name, **plugin)
@@ -74,7 +74,10 @@ def _unchecked_keys() -> Iterator[str]:
 
 
 def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:
-    """Yield the settings with values that the playbooks refuse; `theirs` is the user's configuration."""
+    """Yield the settings with values that the playbooks refuse.
+
+    `theirs` is the user's configuration, as text.
+    """
     connection_loader.get("ssh", class_only=True)  # this registers the plugin's settings
     for name, (defined, plugin) in DEFINED.items():
         value, origin = constants.config.get_config_value_and_origin(defined, **plugin)
@@ -94,7 +97,7 @@ def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:
 
 
 def _lines(definition: Mapping[str, Any], theirs: str) -> dict[str, str]:
-    """Return the lines of a configuration that set a setting, and the value of each; the first one wins."""
+    """Return {line: value} of the lines of a configuration that set this setting; the first line counts."""
     there = parsed(theirs)
     places = [(each["section"], each["key"]) for each in reversed(definition["ini"])]
     return {

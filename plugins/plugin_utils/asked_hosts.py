@@ -1,4 +1,4 @@
-"""Runs a module on many hosts at once, from one action. A host without an answer has a reason instead."""
+"""Runs a module on many hosts at once, from one action. A host without an answer gets a reason instead."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -11,9 +11,9 @@ from ansible.errors import AnsibleError
 from .actions import HostAction
 from .reaching import ask
 
-# A host that is down delays the answer no longer than ssh's own timeout.
+# Options of ssh with which a host that is down delays the answer no longer than ssh's own timeout.
 PATIENCE = {"reconnection_retries": 0}
-# The most seconds in which a host answers, also a busy one.
+# A host must answer within so many seconds; even a busy host can.
 ANSWER_SECONDS = 120.0
 
 Asked = tuple[Mapping[str, Any], str]
@@ -27,10 +27,11 @@ def ask_hosts(
     ask_host: Callable[[HostAction, str, Mapping[str, Any]], Asked] = ask,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, dict[str, Any]]:
-    """Return each host's answer to the module with its arguments (host -> arguments).
+    """Return {host: its answer to the module}; `arguments` is {host: arguments of the module}.
 
-    An answer has `problem`, which is "" if the host answered, and else the reason, alone. As many hosts as
-    Ansible has forks are queried at the same time, by `ask_host`. A host has `seconds` to answer.
+    An answer has `problem`, which is "" if the host answered. Else `problem` is the reason, and the only
+    field. As many hosts as Ansible has forks are asked at the same time, with `ask_host`. A host has
+    `seconds` to answer.
     """
 
     def answer(host: str) -> dict[str, Any]:
@@ -44,9 +45,10 @@ def ask_hosts(
 
 
 def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, seconds: float) -> dict[str, T]:
-    """Return host -> what `call` returns, without the hosts for which it takes longer than `seconds`.
+    """Return {host: what `call` returned for it}, without hosts for which it takes longer than `seconds`.
 
-    It is called for `at_once` hosts at the same time. No host keeps this process from its end.
+    It is called for `at_once` hosts at the same time. A host that hangs does not keep this process from
+    ending.
     """
     returned: dict[str, T] = {}
     left = list(hosts)
@@ -59,7 +61,7 @@ def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, second
 
 
 def no_answer(module: str, seconds: float) -> str:
-    """Return the problem of a host that did not answer in time."""
+    """Return the problem of a host that did not answer in time, in words."""
     return f"it did not answer the module {module} within {seconds:.0f} s"
 
 
@@ -78,7 +80,7 @@ def _called_beside(call: Callable[[str], T], host: str) -> Future[T]:
 
 
 def _action_or_problem(action: HostAction, host: str) -> HostAction | str:
-    """Return the action for a host, or why its variables permit none."""
+    """Return the action for a host, or why its variables do not permit one, in words."""
     try:
         return action.on(host, PATIENCE)
     except AnsibleError as error:

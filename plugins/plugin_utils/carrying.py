@@ -1,4 +1,4 @@
-"""Runs a module that may need an archive from the controller, and carries the archive only if it does."""
+"""Runs a module that may need an archive from the controller, and carries the archive only if needed."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -10,10 +10,10 @@ from .running import COLLECTION
 
 
 class CarryingAction(HostAction):
-    """Runs the module of the action's name, and runs it again with an `archive` if the host needs one."""
+    """Runs the module with the action's name, and runs it again with an `archive` if the host needs one."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; bring the archive if the host needs it."""
+        """Return the answer; carry the archive first if the host needs it."""
         sent = self._for_host(arguments)
         answer = self._run(sent)
         if answer.get("needs_archive") and not (answer.get("failed") or self._task.check_mode):
@@ -22,11 +22,14 @@ class CarryingAction(HostAction):
 
     @abstractmethod
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the module, without what the action itself takes."""
+        """Return the arguments for the module, without those that only the action takes."""
 
     @abstractmethod
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Bring the archive to the host, and return the answer that follows; `sent` is as `_for_host`."""
+        """Carry the archive to the host, and return the module's answer after that.
+
+        `sent` is what `_for_host` returned.
+        """
 
     def _run(self, sent: Mapping[str, Any]) -> dict[str, Any]:
         return self._take(self._task.action.removeprefix(COLLECTION), sent)
@@ -34,7 +37,10 @@ class CarryingAction(HostAction):
     def _send_and_run(
         self, sent: Mapping[str, Any], archive: Path, arrived: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Copy the archive to the host, call `arrived`, and run the module with the archive."""
+        """Copy the archive to the host, call `arrived`, run the module with the archive.
+
+        Return its answer.
+        """
         remote = self._make_tmp_path()
         try:
             path = self._send(archive, remote)

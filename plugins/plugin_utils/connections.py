@@ -1,4 +1,4 @@
-"""Makes the connection to a host that is not the host of the task, by the variables of that host."""
+"""Makes the connection to a host that is not the host of the Ansible task, from that host's variables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from ansible.playbook.task import Task
 from ansible.plugins.connection import ConnectionBase
 from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
 
-# Variable -> the attribute of the play's context that has it, also for the task's own host. No other host
-# gets these secrets.
+# {variable: attribute of the play's context that has its value for the Ansible task's own host}. No other
+# host gets these secrets.
 SECRETS = {
     "ansible_password": "password",
     "ansible_ssh_pass": "password",
@@ -22,7 +22,7 @@ SECRETS = {
 
 
 def without_secrets(context: PlayContext, variables: Mapping[str, Any]) -> PlayContext:
-    """Return the context of a task without the secrets that the `variables` of its host give."""
+    """Return a copy of an Ansible task's context, without the secrets in the `variables` of its host."""
     copied = context.copy()
     for name in SECRETS.keys() & variables.keys():
         setattr(copied, SECRETS[name], None)
@@ -32,9 +32,9 @@ def without_secrets(context: PlayContext, variables: Mapping[str, Any]) -> PlayC
 def connection_to(
     variables: Mapping[str, Any], task: Task, context: PlayContext, ssh_options: Mapping[str, object]
 ) -> ConnectionBase:
-    """Return the connection that a host's `variables` and the task require, with typed secrets.
+    """Return the connection that a host's `variables` and the Ansible task require, with typed secrets.
 
-    `ssh_options` take precedence over the variables. Raises AnsibleError if there is no such connection.
+    `ssh_options` have precedence over the variables. Raises AnsibleError if there is no such connection.
     """
     kind = variables.get("ansible_connection", task.connection)
     shell = get_shell_plugin(shell_type=context.shell, executable=context.executable)

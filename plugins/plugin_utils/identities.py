@@ -16,9 +16,10 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    """Return why a host's answer to `ssh_identity` cannot be signed, "" if it can.
+    """Return why a host's answer about its identity cannot be signed; "" if it can.
 
-    `authority` among the arguments has the `directory` of the signing authority, and its `cluster`.
+    `arguments` are those of the part `identity` of host_facts. Their `authority` has the `directory` of the
+    signing authority, and its `cluster`.
     """
     user_key = f"{arguments['home']}/.ssh/id_ed25519.pub"
     try:
@@ -54,7 +55,7 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
 
 
 def require_signable(public_key: str, file: str, remedy: str) -> None:
-    """Raise ValueError, which names the host's file, if this is no valid public key."""
+    """Raise ValueError, which names the host's `file`, if this is not a valid public key."""
     try:
         unsigned(public_key)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The leases of several hosts, and a process that renews them for as long as the playbook goes on."""
+"""The leases of several hosts, and a process that renews them as long as the playbook goes on."""
 
 import os
 import select
@@ -23,7 +23,7 @@ MOST_CHARACTERS = 300
 
 
 def leave_descriptors(*kept: int) -> None:
-    """Close all inherited descriptors except these, so that readers of their pipes see an end.
+    """Close all inherited file descriptors except `kept`, so that the readers of their pipes see the end.
 
     Each number stays in use and leads to /dev/null, for code that still writes there.
     """
@@ -35,7 +35,7 @@ def leave_descriptors(*kept: int) -> None:
 
 
 class Leases:
-    """The leases of `hosts` by a token. Of several commands that want them at once, one gets all."""
+    """The leases of `hosts` with one token. If several commands want them at the same time, one gets all."""
 
     def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
         """Prepare the leases; `given` are the arguments of the module `host_lease` for all hosts."""
@@ -43,11 +43,11 @@ class Leases:
         self._given = dict(given)
 
     def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:
-        """Take the leases of all hosts, or none; return host -> problem.
+        """Take the leases of all hosts, or none; return {host: problem}, {} if all were taken.
 
-        If nobody else wants them, this takes a single round. Otherwise each command may have got some: then
-        all give them back, and wait for one host after the other, in the same order. The command that gets
-        the first shared host goes on.
+        If nobody else wants them, this takes a single round. Else each command may have got some: then all
+        commands give them back, and wait for one host after the other, in the same order. The command that
+        gets the first shared host goes on.
         """
         hosts = [*self._on]
         at_once = {host: {"looked": moment} for host, moment in looked.items()}
@@ -62,7 +62,7 @@ class Leases:
         return {}
 
     def hindered(self) -> dict[str, str]:
-        """Return host -> who holds its lease, for hosts that another command holds."""
+        """Return {host: who has its lease} for the hosts whose lease another command has."""
         return self._each("queried", [*self._on])
 
     def give_back(self) -> None:
@@ -92,7 +92,10 @@ class Leases:
     def _each(
         self, state: str, hosts: list[str], own: Mapping[str, Mapping[str, object]] | None = None
     ) -> dict[str, str]:
-        """Run `host_lease` on the hosts at once, with the `own` arguments of each; return host -> problem."""
+        """Run `host_lease` on all hosts at once; return {host: problem} for hosts with a problem.
+
+        `own` is {host: further arguments for it}.
+        """
 
         def done(host: str) -> str:
             arguments = {**self._given, **(own or {}).get(host, {}), "state": state}

@@ -1,4 +1,4 @@
-"""Polls hosts with a command again and again while an action works, without waiting for any of them."""
+"""Polls hosts with a command again and again while an action works, without waiting for any host."""
 
 import queue
 import threading
@@ -12,12 +12,13 @@ from .actions import HostAction
 
 # This many hosts per second together take about a tenth of a processor.
 HOSTS_A_SECOND = 10
-# The next poll tries again anyway, so ssh should neither wait longer than people would, nor retry.
+# Options of ssh. The next poll tries again anyway, so ssh should neither wait longer than people would, nor
+# retry.
 PATIENCE = {"timeout": 10, "reconnection_retries": 0}
 
 
 class Answer(NamedTuple):
-    """The output of a host's command, or the problem; one of them is empty."""
+    """The output of the command on a host, or the problem; one of them is ""."""
 
     host: str
     printed: str
@@ -25,9 +26,10 @@ class Answer(NamedTuple):
 
 
 class PolledHosts:
-    """Runs a command on each host (host -> command) every `seconds`, or less often if there are many hosts.
+    """Runs a command on each host, {host: command}, every `seconds`, or less often if there are many hosts.
 
-    Each host has a thread, so that one that is down delays neither others nor the end of the process.
+    Each host has its own thread, so that a host that is down delays neither other hosts nor the end of the
+    process.
     """
 
     def __init__(self, action: HostAction, commands: Mapping[str, str], seconds: float) -> None:

@@ -14,7 +14,7 @@ ANOTHER_PYTHON = "set ansible_python_interpreter to a newer one"
 
 
 def ask(action: HostAction, module: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return the answer of a module that does not fail, and ""; or {}, and the problem in words."""
+    """Return (the module's answer, ""), or ({}, the problem in words); a module that fails is a problem."""
     answer, problem = answer_or_problem(lambda: action._take(module, arguments))
     if answer.get("failed"):
         return {}, f"logged in, but it failed there: {shorten(answer['msg'], 300)}"
@@ -22,7 +22,10 @@ def ask(action: HostAction, module: str, arguments: Mapping[str, Any]) -> tuple[
 
 
 def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
-    """Return the answer of `call`, which may be a failure, and ""; or {}, and the problem in words."""
+    """Return (the answer of `call`, ""), or ({}, the problem in words).
+
+    An answer that failed is an answer.
+    """
     try:
         answer = call()
     except AnsibleConnectionFailure as error:
@@ -37,7 +40,7 @@ def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[st
 
 
 def hindrance(answer: Mapping[str, Any]) -> str:
-    """Return why a module did not answer although the login succeeded, by its output."""
+    """Return, in words, why a module did not answer although the login succeeded; `answer` is its output."""
     if "module interpreter" in str(answer.get("msg")):
         return f"found no Python there: {cause_in(answer)}"
     output = "\n".join(str(answer.get(name) or "") for name in ("msg", "stdout", "stderr"))
@@ -61,7 +64,7 @@ def cause_in(answer: Mapping[str, Any]) -> str:
 
 
 def without_ssh(output: str) -> str:
-    """Return a host's output without ssh's final line."""
+    """Return a host's output without the last line that ssh adds."""
     return "\n".join(line for line in output.splitlines() if "Shared connection to" not in line)
 
 

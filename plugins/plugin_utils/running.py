@@ -1,4 +1,4 @@
-"""Tells what a host answered to a module; the answer is not yet checked."""
+"""Returns a host's answer to a module, not yet checked."""
 
 import json
 import re
@@ -16,7 +16,7 @@ COLLECTION = "psfleet.cluster."
 
 
 class NotRunError(AnsibleActionFail):
-    """A module that did not run on a host, or did not answer; `output` is what came instead."""
+    """A module did not run on a host, or did not answer; `output` is what came instead."""
 
     def __init__(self, name: str, output: Mapping[str, Any]) -> None:
         printed = [str(output.get(part) or "").strip() for part in ("msg", "stdout", "stderr")]
@@ -27,7 +27,7 @@ class NotRunError(AnsibleActionFail):
 def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
     """Return a host's answer to the module that `run` runs; the answer may be a failure.
 
-    Raises UnusableError for an invalid answer, NotRunError if there is none.
+    Raises UnusableError for an invalid answer, and NotRunError if there is none.
     """
     try:
         answer = run()
@@ -52,7 +52,7 @@ def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, An
 def with_escaped_warnings(printed: str) -> str:
     """Return what a module printed, with the texts in its warnings escaped.
 
-    Ansible takes the same line for the beginning of the answer.
+    The answer begins at the line at which it begins for Ansible.
     """
     begin = re.search(r"^\s*\{", printed, re.MULTILINE)
     if begin is None:

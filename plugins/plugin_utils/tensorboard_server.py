@@ -1,4 +1,4 @@
-"""TensorBoard for one user of this machine: it answers only whoever knows the address that it prints.
+"""Serves TensorBoard to one user of this machine: it answers only to the address that it prints.
 
 It runs as a program of its own, in a Python that has TensorBoard and need not have Ansible or psfleet.
 """
@@ -20,9 +20,9 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def guarded(application: Application, prefix: str) -> Application:
-    """Return the application for requests below the secret `prefix` to this machine; others get 403.
+    """Return an application that serves requests to this machine below the secret `prefix`; others get 403.
 
-    A page of another site may have its name resolve to 127.0.0.1, but its requests have its own Host.
+    The name of another site may resolve to 127.0.0.1, but requests of its pages have its own name in Host.
     """
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -47,7 +47,7 @@ def main() -> None:
     options = parser.parse_args()
     from tensorboard import program, version
 
-    # Not an argument of the process, which every user of this machine can read.
+    # The secret is no argument of the process, because every user of this machine can read arguments.
     prefix = f"/{secrets.token_urlsafe(24)}"
 
     class Server(program.WerkzeugServer):

@@ -25,19 +25,23 @@ from ..actions import HostAction
 # Signing takes a moment for each host.
 SECONDS_TO_WAIT = 300
 
-# Host -> its answer about its identity, of `host_facts`.
+# {host: its answer to the part `identity` of `host_facts`}
 Identities = Mapping[str, Mapping[str, Any]]
 
 
 def exchange_keys(
     action: HostAction, directory: str, user: str, told: Identities, days: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a host needs of the others, with the signing authority in `directory`.
+    """Return what a host needs of the others, signed with the authority in `directory`.
 
-    `days` maps kind of certificate to days. The answer has `authorities` (kind -> public key), `certificates`
-    (host -> kind -> certificate), `revoked`, the revocation list for hosts that left the plan, in base64, and
-    `ports` (host of the plan -> port of sshd). Check mode lacks certificates that would be new.
-    Raises OSError, ValueError or subprocess.CalledProcessError.
+    `days` is {kind of certificate: days of validity}. The answer has:
+
+    - `authorities`: {kind: public key}. `certificates`: {host: {kind: certificate}}.
+    - `revoked`: the revocation list for hosts that left the plan, in base64.
+    - `ports`: {host of the plan: port of its sshd}.
+
+    In check mode, certificates that would be new are missing. Raises OSError, ValueError or
+    subprocess.CalledProcessError.
     """
     place, plan, check = Path(directory), action.variables["cluster_plan"], action.check_mode
     wanted = wanted_certificates(plan, user, told, days)
@@ -89,7 +93,7 @@ def sign(
 def wanted_certificates(
     plan: Mapping[str, Any], user: str, told: Identities, days: Mapping[str, Any]
 ) -> Iterator[tuple[str, Kind, Wanted]]:
-    """Yield the certificates to sign: for each host's key, and for its user's key if it has one."""
+    """Yield (host, kind, wanted certificate): for each host's key, and for its user's key if it has one."""
     cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
     for kind in KINDS:
         valid_days = int(days[kind])

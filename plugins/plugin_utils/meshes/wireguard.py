@@ -11,11 +11,11 @@ from ..actions import HostAction
 
 
 def exchange_keys(action: HostAction, file: str, told: Mapping[str, object]) -> dict[str, Any]:
-    """Return `hosts`, as in the fact cluster_mesh, each with its `public_key`.
+    """Return `hosts` as in the fact cluster_mesh, each also with its `public_key`.
 
-    `file` is where keys are stored, and `told` maps each host to the public key that it reports, "" without
-    one. In check mode before there are keys, `hosts` is {}. Raises ValueError if the key of a host in the
-    plan is unknown.
+    `file` is where keys are stored, and `told` is {host: public key that it reports, "" without a key}. In
+    check mode, `hosts` is {} if a host has no key yet. Raises ValueError if the key of a host in the plan is
+    unknown.
     """
     path, hosts = Path(file), action.variables["cluster_mesh"]["hosts"]
     check = action.check_mode

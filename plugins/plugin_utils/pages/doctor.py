@@ -1,4 +1,4 @@
-"""The page `doctor`: checks of what tasks need of every host, as a table; it fails if a check failed."""
+"""The page `doctor`: checks what tasks need of every host, and shows a table; it fails if a check failed."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -24,9 +24,10 @@ from .tables import show_table
 LOCKS = Path(__file__).resolve().parents[3] / "roles" / "package_store" / "files"
 # Seconds for a round of hosts to answer. All hosts must listen before the first one connects.
 SECONDS_OF_A_ROUND = 60
-# The most seconds in which a host has all findings: it tries TensorFlow in turn with other doctors.
+# The most seconds that a host takes for all findings; it may wait for other doctors to try TensorFlow.
 DOCTOR_SECONDS = 1200.0
-# Variable of a host -> the argument of the module. Their defaults are in other roles, or else the module's.
+# {variable of a host: argument of the module}. Their defaults are in other roles; else the module's defaults
+# count.
 OF_HOST = {
     "package_store_python_version": "python_version",
     "nvidia_cuda_source": "cuda_source",
@@ -35,7 +36,7 @@ OF_HOST = {
 
 
 def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
-    """Check every host of the play, and return as `show_table`. A host without an answer is a row, too.
+    """Check every host of the play; return as `show_table` does. A host without an answer gets a row, too.
 
     `cache_directory` is where `wheel_store` keeps the wheels. The variables of the roles that deploy decide
     what is checked.
@@ -53,7 +54,10 @@ def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
 
 
 def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Make the hosts listen, then connect to each other; return `problem` and both answers of each."""
+    """Make the hosts listen, and then connect to each other.
+
+    Return {host: {`problem`, and its answers `listening` and `probed`}}.
+    """
     tasks = action.variables["cluster_plan"]["tasks"]
     rounds = 1 + len(hosts) // int(action.variables["ansible_forks"])
     seconds = SECONDS_OF_A_ROUND * (1 + rounds)
@@ -85,7 +89,7 @@ def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, An
 def _checks(
     action: HostAction, peers: Mapping[str, Mapping[str, Any]], cache: Path
 ) -> dict[str, dict[str, Any]]:
-    """Return the findings of each host, as `Findings.of` has them; this ends the hosts' listeners."""
+    """Return {host: its answer as `Findings.of` takes it}; this ends the hosts' listeners."""
     plan, mesh, data = (action.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data"))
     of_all = {
         "addresses": endpoints(plan, mesh),
@@ -116,14 +120,14 @@ def _checks(
 
 
 def _of_host(action: HostAction, host: str) -> dict[str, Any]:
-    """Return the arguments that variables of the host give."""
+    """Return the arguments of the module that the host's variables set."""
     variables = action.variables["hostvars"][host]
     of_host = {argument: variables[name] for name, argument in OF_HOST.items() if name in variables}
     return of_host | {"sshd_port": port_of_sshd(host, variables)}
 
 
 def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]) -> Asked:
-    """Return the answer to the module, with the check `clock`, which compares with the controller's clock."""
+    """Return the answer to the module with the check `clock` added, which uses the controller's clock."""
     started = time.time()
     answer, problem = ask(action, module, arguments)
     answered = time.time()
@@ -135,7 +139,7 @@ def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]
 
 
 def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a host's answer to the module `host_doctor`, with its answers about its peers."""
+    """Return a host's answer to the module `host_doctor`, with its answers about its peers added."""
     # A mesh connects hosts only once it is deployed.
     if not peers or answer["problem"] or (mesh and not answer["deployed"]):
         peers = {}
@@ -145,11 +149,11 @@ def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[
 
 
 def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
-    """Return what a deployment would install, by the name of each environment that a host may get."""
+    """Return {name: what a deployment would install} for each environment that a host may get."""
     return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
 
 
 def endpoints(plan: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, str]:
-    """Return the address of each host outside of any mesh."""
+    """Return {host: its address outside of any mesh}."""
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
     return addresses | {host: each["endpoint"] for host, each in mesh.get("hosts", {}).items()}

@@ -1,4 +1,4 @@
-"""The page `log`: the end of a task's log, and with `follow` new lines as they are written."""
+"""The page `log`: the end of a task's log; with `follow`, also new lines as they are written."""
 
 import os
 import time
@@ -24,7 +24,10 @@ LINES = integer(0, 1_000_000)
 def show_page(  # noqa: PLR0913 - the arguments of the page
     action: HostAction, task: str, run_id: str, lines: object, user: str, *, follow: bool
 ) -> dict[str, Any]:
-    """Show the log of a task such as worker1, of the last run for the run id ""; return {} or a failure."""
+    """Show the log of a task such as worker1; return {}, or a failure.
+
+    The `run_id` "" is the last run.
+    """
     tasks = tasks_with_logs(action.variables["cluster_plan"]["tasks"])
     if task not in tasks:
         return action._failure(f"task is {task!r}; expected one of {', '.join(tasks)}, by -e task=..")
@@ -64,7 +67,7 @@ def show_page(  # noqa: PLR0913 - the arguments of the page
 
 
 def tasks_with_logs(plan: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return name -> job, index and host of the plan's tasks, and of servers and the evaluator.
+    """Return {name: job, index and host} for the plan's tasks, for servers, and for the evaluator.
 
     A run may give each worker a server of its own; the evaluator runs on the host of worker 0.
     """

@@ -1,4 +1,4 @@
-"""The page `proof`: the results of the runs of prove.yml; it fails unless each is proven."""
+"""The page `proof`: the results of the runs of prove.yml; it fails unless every run is proven."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +19,9 @@ COLORS = {"proven": "green", "not proven": "red", "detail": None}
 
 
 def show_page(action: HostAction, runs_directory: str, runs: Mapping[str, str]) -> dict[str, Any]:
-    """Show the result of each of the `runs` (replication -> run id).
+    """Show the result of each of the `runs`, {replication: run id}.
 
-    Returns `proven`, replication -> bool; fails, with the reasons, unless all are true.
+    Return `proven`, {replication: whether it is proven}; fail, with the reasons, unless all are.
     """
     plan = ClusterPlan.from_json(action.variables["cluster_plan"])
     directory = Path(runs_directory).resolve()

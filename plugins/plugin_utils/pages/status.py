@@ -1,4 +1,4 @@
-"""The page `status`: the state of every host's tasks as a table."""
+"""The page `status`: the state of every host's tasks, as a table."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from .tables import show_table
 
 
 def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
-    """Query all hosts of the play at once, also those that do not answer; return as `show_table`."""
+    """Ask all hosts of the play at once, and show their tasks; return as `show_table` does."""
     plan, tasks = action.variables["cluster_plan"], action.variables["cluster_tasks"]
     of_all = {
         "plan_hash": plan["hash"],

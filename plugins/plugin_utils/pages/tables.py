@@ -1,4 +1,4 @@
-"""Shows what hosts answered as a table."""
+"""Shows the hosts' answers as a table."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,9 +14,9 @@ def show_table(
     failure: str,
     answers: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Show the table that `draw` yields, and return the action's answer; a `failure` makes it fail.
+    """Show the table that `draw` yields, and return the action's answer; it fails if `failure` is not "".
 
-    Its `problems` has, for each host, why it gave no answer, "" if it did; the recap counts these.
+    Its `problems` is {host: why it gave no answer, "" if it did}; the recap counts these.
     """
     shown = show(draw, failure, action.variables["ansible_inventory_sources"])
     return {**shown, "problems": {host: str(answer["problem"]) for host, answer in answers.items()}}

@@ -1,6 +1,7 @@
 """The page `tensorboard`: the event files of runs, served on this machine until Ctrl-C ends the playbook.
 
-TensorBoard reads links to event files alone: it could show other files of a run, too, such as checkpoints.
+TensorBoard reads a folder with links to event files only, because it could show other files of a run, too,
+such as checkpoints.
 """
 
 import os
@@ -29,7 +30,7 @@ LINES_KEPT = 5
 
 
 def show_page(action: HostAction, runs: Sequence[str], port: int, cache_directory: str) -> dict[str, Any]:
-    """Serve the event files of these runs; return {} or a failure, also if TensorBoard fails."""
+    """Serve the event files of these runs; return {}, or a failure, also if TensorBoard fails."""
     try:
         own = own_cache(cache_directory) / "tensorboard"
     except (OSError, ValueError) as error:
@@ -48,9 +49,9 @@ def show_page(action: HostAction, runs: Sequence[str], port: int, cache_director
 
 
 def link_events(runs: Sequence[Path], folder: Path) -> None:
-    """Link the event files of runs that are not linked yet, below the name of each run; a run may be gone.
+    """Link the event files of runs that are not linked yet, in a folder with the name of each run.
 
-    A link to a file, which could lead out of the run, is left out.
+    A run may be gone. An event file that is itself a link is left out, because it could lead out of the run.
     """
     for run in runs:
         for parent, _, names in os.walk(run):
@@ -64,7 +65,7 @@ def link_events(runs: Sequence[Path], folder: Path) -> None:
 def _serve(
     action: HostAction, command: Sequence[str], folder: Path, runs: Sequence[Path], port: int
 ) -> dict[str, Any]:
-    """Show TensorBoard's output until it ends, or this playbook does."""
+    """Show TensorBoard's output until it ends, or until this playbook ends; return {}, or a failure."""
     link_events(runs, folder)
     begun = ["setpriv", "--pdeathsig=TERM", *command, f"--port={port}", f"--logdir={folder}"]
     parent, last_lines, looked = os.getppid(), list[str](), time.monotonic()

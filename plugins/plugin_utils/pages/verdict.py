@@ -1,4 +1,4 @@
-"""The page `verdict`: it judges a run's folder on the controller, and fails unless the verdict is good."""
+"""The page `verdict`: judges a run's folder on the controller; it fails unless the verdict is good."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,10 +33,10 @@ def show_page(  # noqa: PLR0913 - the arguments of an Ansible task
     required: bool,
     brief: bool = False,
 ) -> dict[str, Any]:
-    """Judge a run, the newest one for the run id None, by `settings` (name -> value).
+    """Judge a run by `settings`, {name: value}; return `verdict`, `run_id` and `folder`.
 
-    With `required`, a run that is neither proven nor completed fails. With `brief`, only the headline of a
-    good verdict is shown. Returns `verdict`, `run_id` and `folder`.
+    Without `run_id`, the newest run is judged. With `required`, a run that is neither proven nor completed
+    fails. With `brief`, only the headline of a good verdict is shown.
     """
     try:
         thresholds = EvidenceSettings.from_mapping(settings, PREFIX)
@@ -74,7 +74,7 @@ def _write_verdict(verdict: Verdict, folder: Path) -> None:
 
 
 def _draw(run: Run, verdict: Verdict) -> None:
-    """Write the report; a problem with that is a warning, not a failure of the run."""
+    """Write the report. A problem with the report is a warning, not a failure of the run."""
     page = run.folder / REPORT
     try:
         for name in (REPORT, LOSS_PICTURE):  # those of an earlier verdict
