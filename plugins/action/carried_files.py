@@ -1,4 +1,4 @@
-"""Carries those files of the controller to a host that it lacks, in archives of a bounded size."""
+"""Carries the files that a host lacks from the controller to the host, in archives of limited size."""
 
 import hashlib
 import tempfile
@@ -17,16 +17,18 @@ from ..plugin_utils.actions import HostAction
 
 display = escaping_display()
 
-# The most bytes that lie on the temporary disks of controller and host at a time, for each host.
+# For each host, the most bytes in the temporary folders of the controller and of the host at any time.
 BATCH_BYTES = 64 * MEGABYTE
 # A tar archive has a header and padding for each part of a file.
 ROOM_BYTES = 2 * BATCH_BYTES
 
 
 class ActionModule(HostAction):
-    """Queries the host's record; if that is outdated, sends the manifest, then the files that the host lacks.
+    """Compares with the host's record.
 
-    Arguments: `index` (of the action `carried_manifest`), `directory` and `records` (on the host).
+    If it is outdated, sends the manifest, then the files that the host lacks.
+
+    Arguments: `index` (what the action `carried_manifest` returned), `directory` and `records` (on the host).
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class ActionModule(HostAction):
         archive: Path,
         remote: str,
     ) -> dict[str, Any]:
-        """Send archive after archive to the host; return its answer if it fails, else {}."""
+        """Send archive after archive to the host; return the host's answer if it fails, else {}."""
         listed = list(files.values())
         total, done = sum(listed[place].size for place in places), 0
         where = f"{self.variables['inventory_hostname']}: {arguments['directory']}"

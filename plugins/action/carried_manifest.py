@@ -15,7 +15,7 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """A file with unchanged size and time is not read again."""
+    """Returns the path of the `index`. A file whose size and time have not changed is not read again."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}

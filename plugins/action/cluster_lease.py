@@ -1,4 +1,4 @@
-"""Takes the leases of all hosts before a playbook changes them, so that only one playbook at a time does."""
+"""Takes the leases of all hosts before a playbook changes them, so that only one playbook does at a time."""
 
 import secrets
 from typing import Any
@@ -11,16 +11,16 @@ from ..plugin_utils.leases import Leases
 
 display = escaping_display()
 
-# All playbooks of a command share this token, so they do not exclude each other. It is made before Ansible
+# All playbooks of a command share this token, so they do not exclude each other. It is drawn before Ansible
 # forks.
 TOKEN = secrets.token_hex(16)
-# A playbook that is just ending gives its own leases back within this time.
+# A playbook that is about to end gives its leases back within this time.
 PATIENCE_SECONDS = 5.0
 OTHERS = "Somebody else acts on the hosts. Nothing was changed: try again once that has ended."
 
 
 class ActionModule(HostAction):
-    """Leases are renewed until they are released, or until ansible-playbook ends."""
+    """Takes the leases, or gives them back. They are renewed until then, or until ansible-playbook ends."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         hosts, looked = list(arguments["hosts"]), arguments.get("looked", {})

@@ -25,11 +25,11 @@ from trainer.contract.export import EXPORT
 from ..plugin_utils.actions import AnswerError, HostAction
 from ..plugin_utils.running import NotRunError
 
-# The names that the step gives to archives. Any other path would be a host's invention, and fetching it could
-# run commands on the controller.
+# The paths that the module gives to archives. A host could invent any other path, and fetching that could run
+# commands on the controller.
 ARCHIVE = re.compile(r"(?:/var/tmp|/dev/shm)/psfleet-[A-Za-z0-9_]{8}\.tar\.gz")
 
-# A host that has not packed its files by then is given up, so that it cannot keep the run from its end.
+# A host that has not packed its files by then is given up; else it could keep the run from ending.
 PATIENCE_SECONDS, LEAST_MEGABYTES_A_SECOND = 300.0, 5.0
 
 USER = re.compile(r"[0-9]{1,10}")
@@ -38,7 +38,7 @@ display = escaping_display()
 
 
 class ActionModule(HostAction):
-    """Packs on the host, fetches as the connecting user, unpacks, and removes the archive from the host.
+    """Packs files on the host, fetches the archive as the connecting user, unpacks it, and removes it there.
 
     A host without files is no failure: `left_out` has the reason.
     """
@@ -93,7 +93,7 @@ class ActionModule(HostAction):
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
-        """Return the id of the user that the connection logs in as, before it becomes another."""
+        """Return the uid of the user as whom the connection logs in, before it becomes another user."""
         printed, _ = self.run_command("id -u", sudoable=False)
         found = USER.fullmatch(printed.strip())
         if not found:
@@ -101,7 +101,7 @@ class ActionModule(HostAction):
         return int(found[0])
 
     def _pack_on_host(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the module's answer, or only `msg` if the answer is unusable."""
+        """Return the module's answer; if it is unusable or a failure, only `msg`."""
         try:
             owned = {**arguments, "state": "packed", "owner": self._login()}
             answer = self._take("host_runs", owned)
@@ -112,7 +112,7 @@ class ActionModule(HostAction):
     def _fetch_and_unpack(
         self, packed: dict[str, Any], places: Places, most_bytes: int
     ) -> tuple[list[str], list[str]]:
-        """Fetch and unpack the archive; return the names of the files, and the reasons for missing ones."""
+        """Fetch and unpack the archive; return (names of the files, reasons for missing files)."""
         if not 0 <= packed["size"] <= most_packed(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
         with tempfile.TemporaryDirectory() as directory:
@@ -129,7 +129,7 @@ class ActionModule(HostAction):
             return names, refused
 
     def _fetch(self, path: str, size: int, target: Path) -> str:
-        """Fetch a file of `size` bytes from the host; return why it did not come completely, "" if it did.
+        """Fetch a file of `size` bytes from the host; return why it did not come completely, or "".
 
         `fetch_file` of Ansible's connections would write whatever a host sends, for as long as it sends.
         """

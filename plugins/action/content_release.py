@@ -1,4 +1,4 @@
-"""Puts a release on a host, with its files if the host lacks them, or removes what nothing needs there."""
+"""Puts a release on a host, with its files if the host lacks them, or removes content that nothing needs."""
 
 import tarfile
 import tempfile
@@ -17,7 +17,7 @@ from ..plugin_utils.carrying import CarryingAction
 class ActionModule(CarryingAction):
     """Takes the arguments of the module, and for a release `source`: a file or folder on the controller.
 
-    The default of the `release` is the hash of the source.
+    The default of `release` is the hash of the source.
     """
 
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class ActionModule(CarryingAction):
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:
-    """Write a tar archive of the content of `source`: owned by root, readable by all, without times."""
+    """Write a tar archive of the content of `source`, owned by root, readable by all users, without times."""
     with tarfile.open(archive, "w", dereference=True) as stream:
         for name, path in content_files(source).items():
             stream.add(path, str(Path(package, name)), recursive=False, filter=plain)

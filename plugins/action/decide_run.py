@@ -1,4 +1,4 @@
-"""Decides for the whole cluster which run starts, resumes, is watched again or is stopped, or refuses it."""
+"""Decides for the whole cluster which run starts, resumes, is watched or stops, or refuses it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -49,23 +49,30 @@ from ..plugin_utils.asked_hosts import ask_hosts
 
 
 class ActionModule(ControllerAction):
-    """Arguments: `state`, `run_id`, `runs_directory`, and `found` (host -> result of trainer_tasks).
+    """Returns `run` with `id`, `folder`, `settings`, `tasks` and `lead`, or fails.
 
-    Returns `run` with `id`, `folder`, `settings`, `tasks` and `lead`, or fails.
+    Arguments: `state`, `run_id`, `runs_directory`, and `found`, {host: result of trainer_tasks}.
 
-    With the `state` started, a `run_id` of "" is a new run. The run has its `action`, and the tasks that are
-    `starting`: to a run that is attached to, workers that are not there join. The workers whose places stay
-    `empty` are named, and `told` says both. A run that has ended, and left files on hosts, is only collected
-    again (`action` "recollect"). `collected` are the runs of this cluster that hosts may delete,
-    the newest first.
+    With the state `started`, a `run_id` of "" is a new run:
 
-    With `stopped`, "" is any run that is going on, and the `id` is "" if none is. `tasks` are then those to
-    stop, `told` says how the run is resumed, and `warning` names tasks on unreachable hosts. With --limit the
-    run `goes_on`, and `tasks` are the workers that leave it.
+    - `action` is what `decide` returned; "recollect" for a run that has ended and left files on hosts, which
+      is only collected again.
+    - `starting` are the tasks that start. If the run is going on, these are the workers that are absent and
+      can join.
+    - `empty` are the names of the workers whose places stay empty. `told` says both to people.
+    - `collected`, beside `run`, are the runs of this cluster that hosts may delete, the newest first.
 
-    With `exported`, "" is the newest run. `model`, `inputs` and `outputs` are of a program. `found` is not
-    needed: the host of the `exporter` is asked. The `action` is "export", or "present" if the export is there
-    already. What is `deployed` on that host exports it, and `looked` is the moment of its answer.
+    With `stopped`, "" is any run that is going on; the `id` is "" if none is:
+
+    - `tasks` are the tasks to stop. `told` says how to resume the run, `warning` names tasks on unreachable
+      hosts.
+    - With --limit, `goes_on` is true, and `tasks` are the workers that leave the run.
+
+    With `exported`, "" is the newest run; `model`, `inputs` and `outputs` are for a program. `found` is not
+    needed, because the host of the `exporter` is asked:
+
+    - `action` is "export", or "present" if the export exists already.
+    - `deployed` is what is deployed on that host and exports the run; `looked` is the moment of its answer.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +93,7 @@ class ActionModule(ControllerAction):
     def _ended(
         self, run_id: str, arguments: Mapping[str, Any], everywhere: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return the run that ends, or from which workers leave if there are answers from `everywhere`."""
+        """Return the run that ends; with answers from `everywhere`, the run that workers leave."""
         hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
@@ -111,7 +118,10 @@ class ActionModule(ControllerAction):
         }
 
     def _answers_of_others(self) -> dict[str, dict[str, Any]]:
-        """Return the answers of the cluster's hosts that --limit leaves out, as far as they answer."""
+        """Return {host: its answer} for the cluster's hosts that --limit leaves out.
+
+        Hosts without an answer are missing.
+        """
         limited, known = self.variables["ansible_play_hosts_all"], self.variables["hostvars"]
         hosts = {str(task["host"]) for task in self.variables["cluster_plan"]["tasks"]}
         asked = {"tasks": [], "others": True, "paths": self.variables["cluster_paths"]}
@@ -235,7 +245,8 @@ class ActionModule(ControllerAction):
     ) -> dict[str, Any]:
         """Return the tasks that are `starting`, the workers whose places stay `empty`, and what is `told`.
 
-        Workers join a run only from where it has begun, because the settings `begun` with are there.
+        Workers can join a run only from the controller where it has begun, because the settings `begun` are
+        there.
         """
         run_id, tasks = run["id"], run["tasks"]
         out = [task for task in tasks if task["host"] not in hosts]

@@ -1,4 +1,4 @@
-"""Gives hosts what they need of each other's keys, once on the controller."""
+"""Gives each host what it needs of the other hosts' keys; runs once, on the controller."""
 
 import subprocess
 from collections.abc import Callable
@@ -14,7 +14,10 @@ MESHES: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 class ActionModule(ControllerAction):
-    """Argument `mesh`, one of MESHES; the other arguments are those of its function, and so is the answer."""
+    """Argument `mesh`, one of MESHES.
+
+    The other arguments, and the answer, are those of the mesh's function.
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""Renders the templates of the module `files` on the controller, and checks what the host answers."""
+"""Renders the templates of the module `files` on the controller, and checks the host's answer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,14 +19,17 @@ class ActionModule(HostAction):
         return self._take("files", {**arguments, "files": files})
 
     def _with_content(self, file: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the file with its `content` in place of `src` and `vars`."""
+        """Return the file with `content`, which replaces `src` and `vars`."""
         rendered = dict(file)
         if "src" in rendered:
             rendered["content"] = self._rendered(rendered.pop("src"), rendered.pop("vars", {}))
         return rendered
 
     def _rendered(self, source: str, further: Mapping[str, Any]) -> str:
-        """Return the text of a template. Ansible's lookup `template` would copy all variables each time."""
+        """Return the text of a template; `further` are more variables for it.
+
+        Ansible's lookup `template` would copy all variables each time.
+        """
         path = Path(self._find_needle("templates", source))
         places = [Path(place) for place in self.variables.get("ansible_search_path", [])]
         folders = [path.parent, *(folder for place in places for folder in (place / "templates", place))]

@@ -11,7 +11,7 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Answers for `carried_manifest` and `collect_run`."""
+    """Returns `going_on` for `collect_run`, `sources` for `carried_manifest`, and `runs`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory = Path(arguments["runs_directory"]).resolve()

@@ -1,4 +1,4 @@
-"""Looks at a host before anything is changed there, and checks what it answers."""
+"""Reads facts about a host before anything is changed there, and checks the host's answer."""
 
 import getpass
 from typing import Any
@@ -10,11 +10,13 @@ from ..plugin_utils.reaching import answer_or_problem
 
 
 class ActionModule(HostAction):
-    """Takes the arguments of the module. `identity` may have an `authority`: the one that signs keys here.
+    """Takes the arguments of the module.
 
-    A host whose keys this authority may not sign fails. With `report_unreached`, the action does not fail on
-    a host that does not answer, or does not act as root. Then the action also returns `reached`, and
-    `summary` with the host, the login user and the problem.
+    `identity` may also have `authority`, which signs keys on the controller.
+
+    The action fails for a host whose keys this authority may not sign. With `report_unreached`, it does not
+    fail for a host that does not answer or does not act as root. It then also returns `reached`, and
+    `summary`, a line with the host, the login user and the problem.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +31,10 @@ class ActionModule(HostAction):
         return {**answer, "reached": not problem, "summary": summary}
 
     def _look(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; keys that cannot be signed are a failure of their host. Raises as `_take`."""
+        """Return the host's answer; fail for keys that cannot be signed.
+
+        Raises the same errors as `_take`.
+        """
         identity = arguments.get("identity") or {}
         authority = identity.get("authority")
         if identity:

@@ -18,7 +18,7 @@ MOST_CHARACTERS = 500
 
 
 class ActionModule(CarryingAction):
-    """Takes the arguments of the module. `wheels` is what `wheel_store` returns for the host's environment.
+    """Takes the arguments of the module; `wheels` is what `wheel_store` returns for the host's environment.
 
     Hosts take the archive from each other through the account `shared_by`, unless that is "".
     """
@@ -29,7 +29,7 @@ class ActionModule(CarryingAction):
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Send the archive to one host, and let later hosts take it from each other.
 
-        Without a login account among the hosts, each of them gets a direct upload.
+        Without a login account among the hosts, the controller sends it to each host.
         """
         archive, login = Path(arguments["wheels"]["archive"]), arguments.get("shared_by", "")
         host = self.variables["inventory_hostname"]

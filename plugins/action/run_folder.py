@@ -24,9 +24,12 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """By the `endings`, all files are collected, except those in `left_out` and of hosts without an answer.
+    """Writes the run's `state`.
 
-    A run that is only collected again, from `hosts`, keeps its endings.
+    With `endings`, it also records that all files are collected, except `left_out`.
+
+    The files of hosts without an answer are left out, too. A run that is only collected again, from `hosts`,
+    keeps its endings.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,10 @@ PAGES = ("doctor", "log", "proof", "runs", "status", "tensorboard", "verdict")
 
 
 class ActionModule(ControllerAction):
-    """Argument `page`, one of PAGES; the other arguments are those of its function, and so is the answer."""
+    """Argument `page`, one of PAGES.
+
+    The other arguments, and the answer, are those of the page's function.
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         page = arguments.pop("page")

@@ -1,8 +1,8 @@
-"""Watches a run from its lead's host until it is over, and shows its progress.
+"""Watches a run from its lead's host until the run is over, and shows its progress.
 
 The lead's `progress.json` describes the whole cluster, so one connection suffices for any number of hosts.
-Any number of people may watch the same run: watching only reads, until a program's lead has ended and waits
-for nobody but tasks that never end by themselves, which the watcher stops.
+Any number of people may watch the same run, because watching only reads, with one exception: if a program's
+lead has ended and waits only for tasks that never end by themselves, the watcher stops these tasks.
 """
 
 import time
@@ -41,7 +41,7 @@ RAW_VERBOSITY = 2
 
 
 class ActionModule(HostAction):
-    """A host that goes away is awaited; it fails only if no host answers for long."""
+    """Waits for a host that goes away; it fails only if no host answers for long."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._task.check_mode:
@@ -52,7 +52,7 @@ class ActionModule(HostAction):
         self._age_command = age_command(run, paths, user)
         self._problem, self._restarts, lead_host = "", 0, str(run["lead"]["host"])
         self._stopped: dict[str, int] = {}
-        # A host that has left the inventory since counts as one that does not answer.
+        # A host that is no longer in the inventory counts as a host that does not answer.
         commands = unit_commands(run, paths, user).items()
         known = {host: command for host, command in commands if host in self.variables["hostvars"]}
         self._unit_polls = PolledHosts(self, known, UNITS_POLL_SECONDS)
@@ -103,7 +103,10 @@ class ActionModule(HostAction):
         return self._failure("the playbook that watched is gone; the run goes on")
 
     def _lead_silent(self, screen: Screen) -> dict[str, Any]:
-        """Report that the lead's host is silent; return the action's answer if waiting is useless, or {}."""
+        """Report that the lead's host is silent.
+
+        Return the action's answer if waiting is useless, else {}.
+        """
         for note in self._view.add_silence(time.monotonic(), self._problem):
             self._note(screen, note)
         fate, progress = self._view.fate(time.monotonic(), self._unit_polls.seconds), self._view.now.progress
@@ -123,7 +126,7 @@ class ActionModule(HostAction):
         return {**self._outcome(progress), "phase": phase} if phase else {}
 
     def _cut_short(self, screen: Screen, progress: Progress) -> str:
-        """Return the phase of a run that the watcher ends, "" if the run goes on."""
+        """Return the phase with which the watcher ends the run; "" if the run goes on."""
         if progress.phase == "training" and self._ends_on_failure and self._view.units.given_up:
             return "failed"
         if progress.phase in {"training", "waiting"} and self._view.parameters_lost:
@@ -135,7 +138,10 @@ class ActionModule(HostAction):
         return ""
 
     def _read(self, screen: Screen, wait: float) -> Reading | None:
-        """Return the lead's newest progress and unit state, None if none arrived."""
+        """Return the lead's newest progress and unit state.
+
+        None if no answer arrived within 2 * `wait` seconds.
+        """
         reading = None
         for answer in self._lead_polls.answers(2 * wait):
             if display.verbosity == RAW_VERBOSITY:
@@ -154,7 +160,7 @@ class ActionModule(HostAction):
         return reading
 
     def _read_units(self, screen: Screen) -> None:
-        """Show notices from systemd's state of the tasks, for a failed task cannot report itself."""
+        """Show notices from systemd's states of the tasks, because a failed task cannot report itself."""
         for host, printed, _ in self._unit_polls.answers():
             for note in self._view.add_units(host, printed, time.monotonic()):
                 self._note(screen, note)
@@ -163,7 +169,10 @@ class ActionModule(HostAction):
                     self._stop_serving(screen, task)
 
     def _stop_serving(self, screen: Screen, task: Mapping[str, Any]) -> None:
-        """Stop a task that only serves; if its host does not answer, the next answer brings another try."""
+        """Stop a task that only serves.
+
+        If its host does not answer, this is tried again after the next answer.
+        """
         name, host = str(task["name"]), str(task["host"])
         with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
             there = self.on(host, PATIENCE)

@@ -18,7 +18,10 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """In check mode an archive that does not exist yet has no hash, and estimated sizes."""
+    """Returns `environments`.
+
+    In check mode, an archive that does not exist has no hash, and estimated sizes.
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -37,7 +40,7 @@ class ActionModule(ControllerAction):
                     programs[name] = stores[name].extended(resolved)
             wanted = [*stores.values(), *(store for store in programs.values() if store)]
             lacking = [store for store in wanted if not store.archive.exists()]
-            # A single host installs just as fast by itself. This was not tried with CUDA.
+            # A single host installs just as fast by itself. Environments with CUDA were not tried.
             unfilled = [
                 store
                 for name, hosts in Counter(arguments["environments"]).items()
