@@ -1,28 +1,27 @@
-"""Brings files of the controller into a directory of one host: those that it lacks, and no others.
+"""Brings those files of the controller that a host lacks into a directory of the host.
 
-Without `manifest` the module only returns whether it needs one. Without `archive` it compares, removes what has
-to go, and returns what is lacking. Files are compared by SHA-256. A record on the host, with size and time of
-each carried file, saves reading unchanged files again. Each file gets its name only when it is complete and
-right. Only root and the `group` may read it, and enter the folders that the module makes. Files that left the
-manifest are removed if they are unchanged. Foreign files in the directory stay; one with the wanted content
-is used as it is.
+Without `manifest`, the module only returns whether it needs one. Without `archive`, it compares, removes
+files that left the manifest, and returns which files are lacking. Files are compared by SHA-256. A record on
+the host, with size and time of each carried file, saves reading unchanged files again. A file gets its name
+only when it is complete and right. Only root and the `group` may read it, and enter the folders that the
+module makes. Files that left the manifest are removed if they are unchanged. Foreign files in the directory
+stay; a foreign file with the wanted content is used.
 """
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: carried_files
-short_description: 'Brings files of the controller into a directory of one host: those that it lacks,
-  and no others'
+short_description: Brings those files of the controller that a host lacks into a directory of the host
 description:
   - Without V(manifest) the module only returns whether it needs one.
-  - Without V(archive) it compares, removes what has to go, and returns what is lacking.
+  - Without V(archive), it compares, removes files that left the manifest, and returns which files are lacking.
   - Files are compared by SHA-256.
   - A record on the host, with size and time of each carried file, saves reading unchanged files again.
-  - Each file gets its name only when it is complete and right.
+  - A file gets its name only when it is complete and right.
   - Only root and the V(group) may read it, and enter the folders that the module makes.
   - Files that left the manifest are removed if they are unchanged.
-  - Foreign files in the directory stay; one with the wanted content is used as it is.
+  - Foreign files in the directory stay; a foreign file with the wanted content is used.
 author: psfleet (@psfleet)
 options:
   directory:
@@ -30,11 +29,11 @@ options:
     type: path
     required: true
   records:
-    description: Directory of the records.
+    description: The directory on the host in which the records are.
     type: path
     required: true
   group:
-    description: Group that may read the files, and no other.
+    description: The only group that may read the files.
     type: str
     required: true
   digest:
@@ -42,14 +41,14 @@ options:
     type: str
     required: true
   manifest:
-    description: JSON file of each path's size and SHA-256.
+    description: A JSON file on this host with the size and the SHA-256 of each file.
     type: path
   archive:
-    description: A tar archive on this host with parts of files, named V(number.offset) by the place
-      of the file in the manifest. A file's parts come in order, without other parts between.
+    description: A tar archive on this host with parts of files. A part is named V(number.offset); the number is the
+      position of the file in the manifest. The parts of a file are in order, without other parts between.
     type: path
   archive_bytes:
-    description: Space for the archives in the login's home.
+    description: The bytes that the archives need in the home of the user who logs in.
     type: int
     default: 0
 attributes:
@@ -75,7 +74,7 @@ needs_manifest:
 lacking:
   returned: with a manifest
   type: list
-  description: Places in it of the files to carry.
+  description: The positions, in the manifest, of the files that the host lacks.
   elements: str
 """
 
@@ -124,7 +123,7 @@ class Wanted(NamedTuple):
 
 
 class CarriedFiles(CarriedRecord):
-    """A directory of this host that today's manifest, with this `digest`, describes.
+    """A directory of this host that should be as the manifest with this `digest` says.
 
     `group` is the number of the group that may read the carried files.
     """
@@ -134,7 +133,7 @@ class CarriedFiles(CarriedRecord):
         self.digest, self.group = digest, group
 
     def is_fulfilled(self) -> bool:
-        """Return whether nothing is to be done, by the record and the files' sizes and times."""
+        """Return whether nothing is to be done, judged by the record and the files' sizes and times."""
         if self.fulfilled != self.digest:
             return False
         try:
@@ -146,7 +145,10 @@ class CarriedFiles(CarriedRecord):
             return False
 
     def public(self) -> list[str]:
-        """Return the carried files that others may read, as earlier releases of psfleet left them."""
+        """Return the names of carried files that others may read.
+
+        Earlier versions of psfleet left them so.
+        """
         with self._root() as root:
             return [
                 name
@@ -156,7 +158,7 @@ class CarriedFiles(CarriedRecord):
             ]
 
     def hide(self, names: Iterable[str]) -> None:
-        """Let only root and the group read these files, and enter the folders that hold nothing else."""
+        """Let only root and the group read these files, and enter the folders that contain nothing else."""
         with self._root() as root:
             if root is None:
                 return
@@ -174,7 +176,9 @@ class CarriedFiles(CarriedRecord):
                         hidden.add(str(folder))
 
     def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
-        """Return the lacking files in the manifest's order, and record those that are right already.
+        """Return the names of the files that are lacking, in the manifest's order.
+
+        Record files that are right.
 
         Raises ValueError if a foreign file is in the way.
         """
@@ -200,7 +204,10 @@ class CarriedFiles(CarriedRecord):
         return lacking
 
     def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
-        """Put an archive's files in place. Raises ValueError for one that differs from the manifest."""
+        """Put the files of an archive in place.
+
+        Raises ValueError for a file that differs from the manifest.
+        """
         names = list(manifest)
         with opened(self.directory.parent, make=True):  # others may need the folders above
             pass
@@ -217,7 +224,7 @@ class CarriedFiles(CarriedRecord):
     def finish(self, manifest: Mapping[str, Wanted]) -> None:
         """Write the record atomically, after the files are on the disk.
 
-        If every file is there, it also says that the manifest is fulfilled.
+        If every file of the manifest is there, the record also says that the manifest is fulfilled.
         """
         os.sync()
         digest = self.digest if self.files.keys() == manifest.keys() else ""
@@ -233,7 +240,7 @@ class CarriedFiles(CarriedRecord):
             return sha256_of(here, file) == wanted.sha256
 
     def _is_carried(self, name: str, found: os.stat_result) -> bool:
-        """Return whether something in place of a file was carried: another file, or a folder of files."""
+        """Return whether what is in the place of a file was carried: another file, or a folder with files."""
         if stat.S_ISDIR(found.st_mode):
             return any(known.startswith(f"{name}/") for known in self.files)
         known = self.files.get(name)
@@ -259,7 +266,7 @@ class CarriedFiles(CarriedRecord):
 
 
 def append(root: int, content: IO[bytes], offset: int) -> int:
-    """Write a part of a file at its offset in the partial file, and return the partial file's new size."""
+    """Write a part of a file at its offset into the partial file; return the partial file's new size."""
     if offset == 0:
         with suppress(FileNotFoundError):
             os.unlink(PARTIAL, dir_fd=root)
@@ -275,7 +282,10 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
 
 @contextmanager
 def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
-    """Open a file in an opened directory. Raises ValueError if it is no file."""
+    """Yield a file in an opened directory, opened for reading.
+
+    Raises ValueError if it is not a regular file.
+    """
     with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise ValueError(f"{file} is no longer a file")
@@ -283,7 +293,7 @@ def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
 
 
 def sha256_of(folder: int, file: str) -> str:
-    """Return the SHA-256 of a file in an opened directory. Raises ValueError if it is no file."""
+    """Return the SHA-256 of a file in an opened directory. Raises ValueError if it is not a regular file."""
     digest = hashlib.sha256()
     with open_file(folder, file) as stream:
         while block := stream.read(BLOCK_BYTES):
@@ -292,7 +302,7 @@ def sha256_of(folder: int, file: str) -> str:
 
 
 def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
-    """Return the files of a manifest in its order. Raises ValueError if the digest differs."""
+    """Return {name: wanted file} of a manifest, in its order. Raises ValueError if the digest differs."""
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
@@ -301,12 +311,12 @@ def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
 
 
 def listing(files: Mapping[str, Wanted | RecordedFile]) -> str:
-    """Return a line for each file, for `--diff`."""
+    """Return the text with a line for each file, for `--diff`."""
     return "".join(f"{name} {file.size} bytes {file.sha256}\n" for name, file in sorted(files.items()))
 
 
 def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
-    """Compare, remove what has to go, and return the answer."""
+    """Compare, remove files that left the manifest, and return the module's answer."""
     lacking = carried.compare(manifest)
     leaving = [name for name in carried.files if name not in manifest]
     if lacking:
@@ -336,7 +346,7 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Do what the arguments ask for, and exit with the answer."""
     values = module.params
     os.umask(0o022)
     directory, records = Path(values["directory"]), Path(values["records"])

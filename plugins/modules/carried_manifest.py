@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ DOCUMENTATION = r"""
 module: carried_manifest
 short_description: compute the hashes of files that are carried to hosts
 description:
-  - Runs on the controller, once for all hosts. A file with unchanged size and time is not read again.
+  - Runs on the controller, once for all hosts. A file whose size and time have not changed is not read again.
 author: psfleet (@psfleet)
 options:
   sources:
-    description: Maps each path below the hosts' directory to a file or folder of the controller.
+    description: The file or folder on the controller for each path below the directory on the hosts.
     type: dict
     required: true
   cache_directory:

@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ options:
     default: ''
   looked:
     description: >-
-        Maps each host to the V(looked) of M(psfleet.cluster.trainer_tasks); a host that changed since then is
-        refused.
+        For each host, the V(looked) that M(psfleet.cluster.trainer_tasks) returned; a host that was changed after that
+        moment is refused.
     type: dict
     default: {}
   file:
-    description: The file of the lease on each host; the default is that of M(psfleet.cluster.host_lease).
+    description: The file of the lease on each host; the default is the default of M(psfleet.cluster.host_lease).
     type: path
 attributes:
   check_mode:

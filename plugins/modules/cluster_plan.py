@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ DOCUMENTATION = r"""
 module: cluster_plan
 short_description: check Ansible's settings and the inventory, and compute the cluster plan
 description:
-  - Fails with every problem of the settings, or else of the inventory. The facts are described in docs/contracts.md.
+  - Fails with every problem of the settings; if there is none, with every problem of the inventory.
+  - docs/contracts.md describes the facts.
 author: psfleet (@psfleet)
 options:
   proof:
@@ -36,7 +37,7 @@ cluster_settings:
   returned: success
   type: dict
 cluster_mesh:
-  description: The mesh of WireGuard; empty without one.
+  description: The mesh of WireGuard; empty without it.
   returned: success
   type: dict
 cluster_paths:
@@ -52,7 +53,7 @@ cluster_data:
   returned: success
   type: dict
 cluster_tasks:
-  description: Maps each host to its tasks.
+  description: The tasks of each host.
   returned: success
   type: dict
 cluster_release:
@@ -60,7 +61,7 @@ cluster_release:
   returned: success
   type: str
 cluster_person:
-  description: Who types the command, and where.
+  description: Who typed the command, and on which machine.
   returned: success
   type: str
 """

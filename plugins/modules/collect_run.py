@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ options:
     type: str
     default: training_run_collect_megabytes
   folders:
-    description: The folders of the run to collect; by default those that the tasks leave.
+    description: The folders of the run to collect; by default, the folders that the tasks write.
     type: list
     elements: str
     default: []
@@ -47,7 +47,7 @@ options:
     type: bool
     default: false
   patience_seconds:
-    description: Seconds in which the host has packed its files, with a second more for each 5 MB of the limit.
+    description: Seconds in which the host must pack its files; one second is added for each 5 MB of the limit.
     type: float
     default: 300
 attributes:

@@ -6,10 +6,11 @@ DOCUMENTATION = r"""
 module: content_release
 short_description: Puts a release of a program on one host, or removes what nothing needs any more
 description:
-  - V(state=present) puts a release under the hash of its content. A release whose files do not fit its name is replaced.
-    With O(group), only root and this group may read it. Running tasks keep the release that they were started from.
+  - V(state=present) puts a release into a folder that is named by the hash of its content. A release whose files do
+    not fit its name is replaced. With O(group), only root and this group may read it. Running tasks keep the release
+    with which they were started.
   - V(state=pruned) removes the releases and environments that nothing needs any more; the newest stay.
-    What this deployment wants gets the present time, which later shows when it was last wanted.
+    The content that this deployment wants gets the present time, which later shows when it was last wanted.
     Other content stays if a link beside its folder, a file of a task's last run, or the command line
     of a process names it.
   - An option of the other state is refused.
@@ -28,14 +29,14 @@ options:
     description: The release's name, which is the hash of its content. By default it is the hash of C(source).
     type: str
   folder:
-    description: Where the releases are. V(state=present) requires it.
+    description: The folder of all releases. V(state=present) requires it.
     type: path
   package:
-    description: Folder within the release that has its content.
+    description: The folder inside the release that has its content; empty if the release itself has it.
     type: str
     default: ''
   link:
-    description: Link beside O(folder) to the release in use.
+    description: A link beside O(folder) that points to the release in use; empty for none.
     type: path
     default: ''
   group:
@@ -44,15 +45,15 @@ options:
     default: ''
   archive:
     description:
-      - A tar archive of the content, below O(package). The action brings it from C(source).
+      - A tar archive on the host of the content, below O(package). The action makes it from C(source).
       - Without it, the module only returns whether it needs one.
     type: path
   wanted:
-    description: Names of what this deployment needs, of any kind. V(state=pruned) requires it.
+    description: Names of the releases, programs and environments that this deployment needs. V(state=pruned) requires it.
     type: list
     elements: str
   keep:
-    description: How many of each kind stay, those that are wanted now included. V(state=pruned) requires it.
+    description: How many deployments' content of each kind stays, the present one included. V(state=pruned) requires it.
     type: int
   paths:
     description: The fact V(cluster_paths). V(state=pruned) requires it.
@@ -86,7 +87,7 @@ needs_archive:
 release:
   returned: if present
   type: str
-  description: The release.
+  description: The name of the release.
 removed:
   returned: if pruned
   type: list
@@ -95,7 +96,7 @@ removed:
 freed_bytes:
   returned: if pruned
   type: int
-  description: Their disk space.
+  description: The disk space of the removed directories, in bytes.
 """
 
 import tarfile
@@ -129,7 +130,7 @@ OPTIONAL = {"present": ("package", "link", "group", "archive")}
 
 
 def put(module: AnsibleModule) -> None:
-    """Put the release in place if there is an archive or it is there already, and answer."""
+    """Put the release in place, if there is an archive or it is there already, and exit with the answer."""
     values = module.params
     try:
         group = group_number(values["group"], check_mode=module.check_mode) if values["group"] else None
@@ -169,7 +170,7 @@ def put(module: AnsibleModule) -> None:
 
 
 def prune(module: AnsibleModule) -> None:
-    """Remove what nothing needs any more, and answer."""
+    """Remove releases and environments that nothing needs any more, and exit with the answer."""
     values = module.params
     paths = {name: Path(path) for name, path in values["paths"].items()}
     content = Content(paths["install_directory"], paths["configuration_directory"] / "run")

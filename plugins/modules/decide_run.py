@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ options:
     required: true
   found:
     description: >-
-        Maps each host to its answer to M(psfleet.cluster.trainer_tasks). V(exported) asks the exporting host
-        itself.
+        The answer of each host to M(psfleet.cluster.trainer_tasks). V(exported) does not need it: the action asks the
+        exporting host itself.
     type: dict
   model:
     description: The model of a program that is exported.

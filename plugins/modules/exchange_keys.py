@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ options:
     choices: [ssh, wireguard]
   told:
     description: >-
-        Maps each host to what it told of its keys: the fact V(psfleet_identity), or the answer of
-        M(psfleet.cluster.wireguard_mesh).
+        What each host reported about its keys. For V(ssh), it is the fact V(psfleet_identity); for V(wireguard), it is
+        the public key, or empty if there is no key yet.
     type: dict
     required: true
   directory:
     description: For V(ssh), the folder of the signing authority.
     type: path
   user:
-    description: For V(ssh), the login that the certificates are for.
+    description: For V(ssh), the login account for which the certificates are.
     type: str
   days:
     description: For V(ssh), how many days a certificate of a V(host) and of a V(user) is valid.

@@ -1,8 +1,8 @@
-"""Brings directories and files on one host to their described state, in one call.
+"""Makes directories and files of one host as the arguments describe them, in one call.
 
-All files are staged and validated before the first one is replaced, each by a rename. No link is followed
-that a user other than root could have put there. A file of another user is read and written with that user's
-rights, and so is a directory below one that is not root's.
+All files are staged and validated before the first file is replaced; each is replaced by a rename. No link is
+followed that a user other than root could have put there. A file of another user is read and written with
+that user's rights, and so is a directory below a directory that is not root's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ options:
         description: The user that owns it. By default the user that the module runs as.
         type: str
       group:
-        description: The group that owns it. By default that of O(directories[].owner), or the module's.
+        description: The group that owns it. By default, the group with the name of O(directories[].owner); without an
+          owner, the group that the module runs as.
         type: str
       mode:
         description: Its permissions.
@@ -45,7 +46,7 @@ options:
     default: []
     suboptions:
       dest:
-        description: Where the file is. The directory of a drop-in is made with it.
+        description: Where the file is. If it is a drop-in, its directory is made, too.
         type: str
         required: true
       src:
@@ -60,7 +61,7 @@ options:
         description: The whole content.
         type: str
       encoding:
-        description: V(base64) for content that is no text.
+        description: V(base64) if the content is not text.
         type: str
         choices:
           - text
@@ -78,18 +79,17 @@ options:
         default: '0644'
       validate:
         description:
-          - A command that must exit with 0 and print nothing on its standard error. V(%s) stands
-            for the new file.
-          - It runs without a shell, as that of M(ansible.builtin.template).
+          - A command that must exit with 0 and print nothing on its standard error. V(%s) is replaced by the path of the
+            new file.
+          - It runs without a shell, as the command of M(ansible.builtin.template) does.
         type: str
   only:
-    description: Patterns of paths. What matches one of them is removed, unless O(files) or O(kept)
-      has it.
+    description: Patterns of paths. A file that matches one of them is removed, unless O(files) or O(kept) has its path.
     type: list
     elements: str
     default: []
   kept:
-    description: Files that stay, whatever O(only) matches.
+    description: Paths of files that stay even if they match O(only).
     type: list
     elements: str
     default: []
@@ -211,7 +211,7 @@ class Entry:
 
     @property
     def ids(self) -> tuple[int, int]:
-        """The numbers of owner and group. Raises ValueError if this host does not know them."""
+        """(uid of the owner, gid of the group). Raises ValueError if this host does not know them."""
         try:
             return pwd.getpwnam(self.owner).pw_uid, grp.getgrnam(self.group).gr_gid
         except KeyError:
@@ -220,7 +220,10 @@ class Entry:
             ) from None
 
     def is_fulfilled(self) -> bool:
-        """Return whether the host is already in this state; a link to it does not count."""
+        """Return whether the host is already in this state.
+
+        A link to such a file or directory does not count.
+        """
         kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
         try:
             wanted, found = (self.mode, *self.ids), self.current_status()
@@ -231,12 +234,12 @@ class Entry:
         return self.content is None or bytes_of(self.path, most=len(self.content) + 1) == self.content
 
     def current_status(self) -> os.stat_result:
-        """Return the status of what has the path now. Raises OSError and ValueError."""
+        """Return the status of what is at the path now. Raises OSError and ValueError."""
         with opened(self.path.parent) as folder:
             return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
 
     def difference(self) -> dict[str, str]:
-        """Return the difference for `--diff`."""
+        """Return the difference between the present and the wanted state, for `--diff`."""
         wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
         with suppress(OSError, ValueError):
             if self.content is None:
@@ -255,7 +258,7 @@ class Entry:
     def apply(self) -> None:
         """Create the directory, or write the file beside its place and rename it to its place.
 
-        A drop-in's directory is created with it.
+        If the file is a drop-in, its directory is created, too.
         """
         ids, parent = self.ids, self.path.parent
         if self.content is None:
@@ -279,13 +282,13 @@ class Entry:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a file for `--diff`, of a large one only the beginning; no link is followed."""
+    """Return the content of a file for `--diff`; of a large file, only the beginning. No link is followed."""
     return bytes_of(path, most=MOST_SHOWN).decode(errors="replace")
 
 
 @contextmanager
 def acting_as(ids: tuple[int, int]) -> Iterator[None]:
-    """Use the rights of another user and group for the block; without effect unless root calls it."""
+    """Use the rights of another user and group during the block; without effect unless root calls it."""
     if os.geteuid() != 0 or ids[0] == 0:
         yield
         return
@@ -302,7 +305,7 @@ def acting_as(ids: tuple[int, int]) -> Iterator[None]:
 
 
 def validate_files(entries: Sequence[Entry]) -> list[str]:
-    """Run the validators on staged copies of all files, and return their objections.
+    """Run the validators on staged copies of all files; return their objections.
 
     The copies lie in the same tree under another root and refer to each other there, because one file may
     name another.
@@ -320,7 +323,7 @@ def validate_files(entries: Sequence[Entry]) -> list[str]:
 
 
 def objection(entry: Entry, root: str) -> str:
-    """Run the validator of one file on its copy below `root`; return its objection, "" if there is none."""
+    """Run the validator of one file on its copy below `root`; return its objection, or ""."""
     command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # It may also warn about a foreign unit, which is no reason to refuse ours.
@@ -334,13 +337,13 @@ def objection(entry: Entry, root: str) -> str:
 
 
 def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
-    """Return the files that match a pattern, except those that an entry or `kept` names."""
+    """Return the files that match a pattern, except those that an entry or `kept` names, sorted."""
     named = {entry.path for entry in entries} | {Path(path) for path in kept}
     return sorted({path for pattern in patterns for path in matching(Path(pattern))} - named)
 
 
 def matching(pattern: Path) -> Iterator[Path]:
-    """Yield the files that match; folders that match a part of the pattern may not be links."""
+    """Yield the files that match a pattern; folders that match a part of the pattern must not be links."""
     plain = next(place for place in pattern.parents if not set("*?[") & set(str(place)))
     with suppress(FileNotFoundError), opened(plain) as folder:
         yield from _matching(folder, plain, pattern.relative_to(plain).parts)
@@ -356,14 +359,14 @@ def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, and the directory of a drop-in if it is empty then."""
+    """Remove a file; if it is a drop-in, also its directory if that is empty then."""
     root = path.parents[1 if path.parent.suffix == DROP_IN_SUFFIX else 0]
     with suppress(FileNotFoundError), opened(root) as folder:
         remove_below(folder, str(path.relative_to(root)))
 
 
 def run(module: AnsibleModule) -> None:
-    """Change the host, and answer."""
+    """Change the host as the arguments say, and exit with the answer."""
     try:
         files = [Entry.of(values) for values in module.params["files"]]
         removed = extra_paths(files, module.params["only"], module.params["kept"])

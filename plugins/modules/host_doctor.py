@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: host_doctor
 short_description: Checks everything on one host that its tasks need, and changes nothing
 description:
-  - It does not fail for what it finds.
+  - The module does not fail if a check fails; it returns the failed check.
   - V(state=checked) checks the host in one round trip. If something is deployed, TensorFlow is tried in the sandbox
     of the tasks, by the unit V(psfleet-doctor@), except in check mode.
   - With V(state=listening) and then V(state=probed) the hosts find out whether they reach each other. These states
@@ -39,10 +39,10 @@ options:
     description: How long to listen at most. V(state=listening) requires it.
     type: int
   addresses:
-    description: Where each host is reached. V(state=checked) requires it.
+    description: The address of each host in the plan. V(state=checked) requires it.
     type: dict
   sshd_port:
-    description: Where the other hosts reach its sshd. V(state=checked) requires it.
+    description: The port at which the other hosts reach its sshd. V(state=checked) requires it.
     type: int
   plan:
     description: Hash of today's plan. V(state=checked) requires it.
@@ -54,11 +54,11 @@ options:
     description: Environments that the host may get, by name. V(state=checked) requires it.
     type: dict
   python_version:
-    description: As of V(host_requirements).
+    description: As in the part V(requirements) of M(psfleet.cluster.host_facts).
     type: str
     default: ''
   cuda_source:
-    description: As of V(host_requirements).
+    description: As in the part V(requirements) of M(psfleet.cluster.host_facts).
     type: str
     choices:
       - wheels
@@ -73,11 +73,11 @@ options:
     type: bool
     default: false
   tables:
-    description: What its tasks will hold of a model; as of V(HostNeeds).
+    description: The tables of a model that its tasks will hold, as in V(HostNeeds) of host_checks.py.
     type: dict
     default: {}
   data_directories:
-    description: Data that deploy.yml does not carry.
+    description: The folders from which its tasks read data, if deploy.yml does not carry the data.
     type: list
     elements: str
     default: []
@@ -138,11 +138,11 @@ began:
 ended:
   returned: if checked
   type: float
-  description: That clock after the checks.
+  description: This host's clock after the checks, in Unix seconds.
 machine:
   returned: if listening
   type: str
-  description: The greeting of this machine.
+  description: The identifier of this machine, which is part of the listener's greeting.
 free:
   returned: if listening
   type: list
@@ -156,7 +156,7 @@ held:
 listener:
   returned: if listening
   type: dict
-  description: The process, as `listener` takes it.
+  description: The listening process, for the argument `listener`.
 names:
   returned: if probed
   type: dict
@@ -164,7 +164,7 @@ names:
 probes:
   returned: if probed
   type: list
-  description: As plugins/module_utils/network/peer_probes.py has it.
+  description: The results of the connections, as `probe_all` of plugins/module_utils/network/peer_probes.py returns them.
   elements: dict
 """
 
@@ -206,7 +206,7 @@ OPTIONAL = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Do what the state asks for, and exit with the answer."""
     values, state = module.params, module.params["state"]
     if state == "checked":
         answer = checked(values, check_mode=module.check_mode)

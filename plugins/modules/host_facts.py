@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 module: host_facts
 short_description: Describes a host before anything is changed there, in one call
 description:
-  - 'It reads the parts that are asked for, changes nothing, and sets a fact for each: C(psfleet_found)
+  - 'It reads the parts that the options ask for, changes nothing, and sets a fact for each part: C(psfleet_found)
     for O(found), and so on.'
   - It acts as root, and fails if the user that it becomes is not root.
 author: psfleet (@psfleet)
@@ -20,7 +20,7 @@ options:
     type: dict
     suboptions:
       tasks:
-        description: Job and index each.
+        description: The tasks to describe, each with its job and index.
         type: list
         elements: dict
         required: true
@@ -33,12 +33,12 @@ options:
         type: float
         default: 0
       starting:
-        description: Tasks of the plan; return why they could not start.
+        description: Tasks of the plan; the answer says why they could not start.
         type: list
         elements: dict
         default: []
       tables:
-        description: What they will hold of a model, for V(starting); as of V(HostNeeds).
+        description: The tables of a model that the tasks in V(starting) will hold, as in V(HostNeeds) of host_checks.py.
         type: dict
         default: {}
       metrics_directory:
@@ -46,7 +46,7 @@ options:
         type: str
         default: ''
       plan_hash:
-        description: Hash of today's plan, for V(deployed).
+        description: Hash of today's plan. If it is deployed, V(deployed) has only the hash.
         type: str
         default: ''
       paths:
@@ -94,7 +94,7 @@ options:
         type: bool
         default: false
       data_directories:
-        description: Data that deploy.yml does not carry.
+        description: The folders from which its tasks read data, if deploy.yml does not carry the data.
         type: list
         elements: str
         default: []
@@ -112,16 +112,16 @@ options:
         type: str
         required: true
       tasks:
-        description: Those of the plan.
+        description: The tasks of this host in the plan.
         type: list
         elements: dict
         required: true
       driver:
         description:
-          - V(check) fails with all that keeps the tasks from their GPUs.
-          - V(present) assumes that packages can fix the driver. It fails with what they cannot fix,
-            and if they cannot be installed; otherwise it returns the packages that are needed.
-          - V(installed) is V(check) after V(packages) were installed, V(look) never fails.
+          - V(check) fails with everything that keeps the tasks from their GPUs.
+          - V(present) assumes that packages can fix the driver. It fails if a check failed that they cannot fix, and if
+            they cannot be installed; else it returns the packages that are needed.
+          - V(installed) does the same as V(check), after V(packages) were installed. V(look) never fails.
         type: str
         choices:
           - check
@@ -130,12 +130,12 @@ options:
           - look
         default: check
       packages:
-        description: Named ones, in place of the system's own.
+        description: The packages of the driver that the user has named; empty for the system's own.
         type: list
         elements: str
         default: []
   content:
-    description: Which releases, programs and environments it has already.
+    description: Which releases, programs and environments the host already has.
     type: dict
     suboptions:
       install_directory:
@@ -153,7 +153,7 @@ options:
         elements: str
         default: []
       group:
-        description: The group that programs are for.
+        description: The group that may read the programs.
         type: str
         required: true
   identity:
@@ -169,11 +169,11 @@ options:
         type: str
         required: true
       name:
-        description: The name by which other hosts reach this one.
+        description: The address of this host in the plan, which may be a name.
         type: str
         required: true
       accounts:
-        description: 'Accounts that a deployment creates: name -> V(home) and V(shell).'
+        description: The V(home) and V(shell) of each account that a deployment creates.
         type: dict
         default: {}
 attributes:
@@ -223,11 +223,11 @@ ansible_facts:
         python:
           returned: success
           type: str
-          description: The system's Python that it is made from, a whole path.
+          description: The absolute path of the system's Python from which the environment is made.
         system:
           returned: success
           type: dict
-          description: What roles take of the description of its operating system.
+          description: The fields of its operating system's description that roles read.
     psfleet_gpus:
       description: The GPUs of its tasks, and NVIDIA's driver. It fails with what keeps the tasks
         from their GPUs.
@@ -237,7 +237,7 @@ ansible_facts:
         gpu_facts:
           returned: always
           type: dict
-          description: GpuFacts of plugins/module_utils/facts/nvidia.py or none.
+          description: GpuFacts of plugins/module_utils/facts/nvidia.py; empty if no task has GPUs.
         checks:
           returned: always
           type: list
@@ -246,15 +246,14 @@ ansible_facts:
         installation:
           returned: always
           type: dict
-          description: The `packages` that `present` takes, what that means in `says`. Empty where
-            it works.
+          description: The `packages` that `present` installs, and in `says` what that means. Empty if the driver works.
         broken:
           returned: always
           type: list
-          description: Names of failed checks that a loaded driver mends.
+          description: Names of the failed checks that a loaded driver would fix.
           elements: str
     psfleet_content:
-      description: What the host has already, as a deployment would put it there.
+      description: The releases, programs and environments that the host already has.
       returned: with O(content)
       type: dict
       contains:
@@ -266,7 +265,7 @@ ansible_facts:
         programs:
           returned: always
           type: list
-          description: The releases among O(content.programs) that it has, for the group alone.
+          description: The releases among O(content.programs) that it has, and that only the group can read.
           elements: str
         environments:
           returned: always
@@ -289,7 +288,7 @@ ansible_facts:
         user_key:
           returned: always
           type: str
-          description: The account's public key; empty before it exists.
+          description: The account's public key; empty if it does not exist yet.
         host_key:
           returned: always
           type: str
@@ -297,7 +296,7 @@ ansible_facts:
         prepared:
           returned: always
           type: bool
-          description: Whether accounts and key are as wanted.
+          description: Whether the accounts and the key are as a deployment makes them.
         proven:
           returned: always
           type: bool
@@ -305,7 +304,7 @@ ansible_facts:
         authority:
           returned: always
           type: str
-          description: Public key of the authority that is trusted here.
+          description: Public key of the authority that this host trusts.
         cluster:
           returned: always
           type: str
@@ -387,7 +386,8 @@ ARGUMENTS: dict[str, Any] = {
     },
 }
 
-# A part reads the host, and may warn. It raises ValueError with what the host lacks.
+# A function of a part's arguments and `warn`, which returns the part's answer. It raises ValueError with what
+# the host lacks.
 Look = Callable[[Mapping[str, Any], Callable[[str], None]], dict[str, Any]]
 PARTS: Mapping[str, Look] = {
     "requirements": look_at_requirements,
@@ -398,7 +398,7 @@ PARTS: Mapping[str, Look] = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Look, and answer."""
+    """Read the parts, and exit with their facts."""
     if user := os.geteuid():
         module.fail_json(msg=f"{NOT_ROOT} {user}; expected 0")
     found = {}

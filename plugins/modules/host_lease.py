@@ -1,22 +1,21 @@
-"""Takes, renews or gives back the lease of a host, by which one playbook at a time changes it.
+"""Takes, renews or gives back the lease of a host, so that only one playbook at a time changes the host.
 
-A lease that is not renewed expires. `cluster_lease` takes those of all hosts, and renews them until the
-playbook ends.
+A lease that is not renewed ends. The action `cluster_lease` takes the leases of all hosts, and renews them
+until the playbook ends.
 """
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_lease
-short_description: Takes, renews or gives back the lease of a host, by which one playbook at a time
-  changes it
+short_description: Takes, renews or gives back the lease of a host, so that one playbook at a time changes it
 description:
-  - A lease that is not renewed expires. V(cluster_lease) takes those of all hosts, and renews them
+  - A lease that is not renewed ends. M(psfleet.cluster.cluster_lease) takes the leases of all hosts, and renews them
     until the playbook ends.
 author: psfleet (@psfleet)
 options:
   state:
-    description: What to do with the lease. V(undone) releases it without having changed anything.
+    description: What to do with the lease. V(undone) releases it, and says that nothing was changed under it.
     type: str
     required: true
     choices:
@@ -26,19 +25,19 @@ options:
       - released
       - undone
   token:
-    description: A secret of its holder.
+    description: The secret of the lease's holder.
     type: str
     default: ''
   holder:
-    description: The person who takes it, as others see it.
+    description: The person who takes the lease, in the words that others see.
     type: str
     default: ''
   looked:
-    description: The V(looked) of V(trainer_tasks); -1 without one.
+    description: The V(looked) that M(psfleet.cluster.trainer_tasks) returned; -1 if the host was not looked at.
     type: float
     default: -1
   patience:
-    description: Seconds to wait for it.
+    description: Seconds to wait for the lease.
     type: float
     default: 0
   file:
@@ -61,7 +60,7 @@ RETURN = r"""
 problem:
   returned: always
   type: str
-  description: Why it could not be taken, or empty.
+  description: Why the lease could not be taken or renewed; empty if it could.
 """
 
 from pathlib import Path
@@ -83,7 +82,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Do what the state asks for, and exit with the answer."""
     state, token, file = module.params["state"], module.params["token"], Path(module.params["file"])
     problem = ""
     if state == "queried" or module.check_mode:

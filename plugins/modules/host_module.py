@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ module: host_module
 short_description: run another module of this collection, and check what the host answers
 description:
   - >-
-      No task names it. C(meta/runtime.yml) lists the modules that it runs. It takes the arguments of the
-      module, and returns the module's answer.
-  - Of an answer, only the fields that the module documents are kept, by type; an answer without them fails.
+      No Ansible task names this action. C(meta/runtime.yml) lists the modules that it runs. It takes the arguments of
+      the module, and returns the module's answer.
+  - Only the fields that the module documents are kept. If one is missing or has another type, the action fails.
 author: psfleet (@psfleet)
 attributes:
   check_mode:

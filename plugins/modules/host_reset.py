@@ -1,19 +1,18 @@
-"""Removes everything from one host that psfleet's playbooks have left there, in one round trip.
+"""Removes everything that psfleet's playbooks have left on one host, in one round trip.
 
-It examines what exists rather than what a deployment recorded, and so finishes interrupted removals. It
-fails, and changes nothing, while a task of a run is alive. What psfleet did not make stays, and is named.
+It examines what exists, not what a deployment recorded. So it also finishes an interrupted removal. While a
+task of a run is alive, it fails and changes nothing. Files that psfleet did not make stay, and are named.
 """
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_reset
-short_description: Removes everything from one host that psfleet's playbooks have left there, in one
-  round trip
+short_description: Removes everything that psfleet's playbooks have left on one host, in one round trip
 description:
-  - It examines what exists rather than what a deployment recorded, and so finishes interrupted removals.
-  - It fails, and changes nothing, while a task of a run is alive.
-  - What psfleet did not make stays, and is named.
+  - It examines what exists, not what a deployment recorded. So it also finishes an interrupted removal.
+  - While a task of a run is alive, it fails and changes nothing.
+  - Files that psfleet did not make stay, and are named.
 author: psfleet (@psfleet)
 options:
   host:
@@ -25,7 +24,7 @@ options:
     type: dict
     required: true
   data_directory:
-    description: Where data are carried.
+    description: The directory to which deploy.yml carries data.
     type: path
     required: true
   runs:
@@ -33,7 +32,7 @@ options:
     type: bool
     default: false
   data:
-    description: Whether to remove carried data.
+    description: Whether to remove carried data, too.
     type: bool
     default: false
   systems:
@@ -60,7 +59,7 @@ RETURN = r"""
 removed:
   returned: always
   type: list
-  description: What is removed, in words; a folder with its content.
+  description: What is removed, in words; a folder is removed with its content.
   elements: str
 stays:
   returned: always
@@ -116,10 +115,10 @@ class Account(NamedTuple):
 
 
 def read_accounts(passwd: Path) -> list[Account]:
-    """Return the accounts of this host that psfleet made, whatever their names.
+    """Return the accounts of this host that psfleet made, whatever their names are.
 
-    An account that shares its number with another one is left out, because removing it would also end the
-    other's processes.
+    An account that shares its uid with another account is left out, because removing it would also end the
+    processes of the other account.
     """
     lines = [line.split(":") for line in passwd.read_text(encoding="utf-8", errors="replace").splitlines()]
     entries = [fields for fields in lines if len(fields) == 7]
@@ -142,7 +141,7 @@ def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> 
 
 
 class HostReset:
-    """The state of psfleet on a host, in `places`, at its creation. Raises ValueError and OSError."""
+    """What psfleet has left on a host, in `places`, when this is created. Raises ValueError and OSError."""
 
     def __init__(self, places: HostPlaces, systems: Systems) -> None:
         self.places = places
@@ -190,7 +189,7 @@ class HostReset:
 
     @property
     def stays(self) -> list[str]:
-        """What stays, and why."""
+        """What stays and why, in words."""
         runs = self.places.staying_runs
         staying = [f"{runs} (host_reset_runs: true removes them)"] if runs else []
         if not self.places.data:
@@ -198,7 +197,7 @@ class HostReset:
         return [*staying, *(f"{path} (not psfleet's)" for path in self.removal.foreign)]
 
     def take_off(self) -> None:
-        """Remove it; steps that may be refused come first."""
+        """Remove everything; steps that may be refused come first."""
         if self.system:  # without one nothing was deployed
             directory = self.places.root / self.system.sshd_directory.lstrip("/")
             leave_sshd(directory / SSHD_FILE, self.system.sshd_service)
@@ -233,7 +232,7 @@ class HostReset:
 
 
 def in_short(removed: Sequence[str]) -> list[str]:
-    """Return the removed things in words, with many paths of one folder shortened to the first ones."""
+    """Return the removed things in words; many paths of one folder are shortened to the first ones."""
     places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
     return [
         text
@@ -247,9 +246,12 @@ def in_short(removed: Sequence[str]) -> list[str]:
 
 
 def leave_sshd(file: Path, service: str) -> None:
-    """Make sshd read its configuration without a file. Raises ValueError if sshd refuses that.
+    """Make sshd read its configuration without this file, and remove the file.
 
-    Until sshd has read it, the file exists under another name, so that an interrupted step can be repeated.
+    Raises ValueError if sshd refuses.
+
+    Until sshd has read it, the file exists under another name, so that an interrupted removal can be
+    repeated.
     """
     aside = file.with_name(f".{file.name}.aside")
     with suppress(FileNotFoundError):
@@ -267,7 +269,7 @@ def leave_sshd(file: Path, service: str) -> None:
 
 
 def remove_account(account: Account) -> None:
-    """Remove an account with its processes, and its group with any members. Raises ValueError."""
+    """Remove an account, its processes, and its group even if it has other members. Raises ValueError."""
     with suppress(KeyError):  # userdel would leave a group that has other members
         group = grp.getgrgid(account.group)
         if group.gr_name == account.name and group.gr_mem:
@@ -284,7 +286,7 @@ def call(*command: str) -> None:
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Remove psfleet from the host, and exit with the answer."""
     values = module.params
     places = HostPlaces(values["paths"], Path(values["data_directory"]), values["runs"], values["data"])
     try:

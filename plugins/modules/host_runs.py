@@ -1,16 +1,16 @@
-"""Lists the runs that one host still has, packs the files of one, or removes those that are collected."""
+"""Lists the runs of which one host has files, packs the files of a run, or removes collected runs."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_runs
-short_description: Lists the runs that one host still has, packs the files of one, or removes those that are collected
+short_description: Lists the runs of which one host has files, packs the files of a run, or removes collected runs
 description:
-  - A run is what its tasks have left in the directories of state and of logs.
+  - The files of a run are those that its tasks have left in the directories of state and of logs.
   - V(state=removed) removes older runs that the controller has collected. A run with a task that is alive is never
     removed.
   - V(state=packed) packs the files of a run into one archive that the connecting user may fetch. No link is followed in
-    any part of a path, because tasks wrote what is there.
+    any part of a path, because tasks wrote these files.
   - An option of another state is refused.
 author: psfleet (@psfleet)
 options:
@@ -27,13 +27,13 @@ options:
     type: list
     elements: str
   stay:
-    description: How many of the newest of these stay. V(state=removed) requires it.
+    description: How many of the newest runs in O(collected) stay. V(state=removed) requires it.
     type: int
   run_id:
     description: The run to pack. V(state=packed) requires it.
     type: str
   limit_megabytes:
-    description: Limit of all files; others stay. V(state=packed) requires it.
+    description: The most megabytes of files to pack; other files stay on the host. V(state=packed) requires it.
     type: int
   limit_of:
     description: The variable with that limit.
@@ -45,11 +45,11 @@ options:
     elements: str
     default: []
   only:
-    description: Pack only files with this in their names.
+    description: Pack only the files with this text in their names.
     type: str
     default: ''
   names:
-    description: Tasks of this host with a program that may save in other places.
+    description: The tasks of this host, if their program may save in other places.
     type: list
     elements: str
     default: []
@@ -101,11 +101,11 @@ removed:
 freed_bytes:
   returned: if removed
   type: int
-  description: Their disk space.
+  description: The disk space of the removed runs, in bytes.
 path:
   returned: if packed
   type: str
-  description: The archive, readable by its owner alone. Remove it when it is fetched.
+  description: The path of the archive, which only its owner can read. Remove it after it was fetched.
 size:
   returned: if packed
   type: int
@@ -113,11 +113,11 @@ size:
 files:
   returned: if packed
   type: int
-  description: How many files it holds.
+  description: The number of files in the archive.
 left_out:
   returned: if packed
   type: list
-  description: What stays on the host or changed, with the reason.
+  description: The files that stay on the host, or changed while they were packed, each with the reason.
   elements: str
 """
 
@@ -149,7 +149,7 @@ OPTIONAL = {"packed": ("limit_of", "folders", "only", "names", "collect")}
 
 
 def pack(module: AnsibleModule) -> None:
-    """Pack the files of a run, and answer."""
+    """Pack the files of a run, and exit with the answer."""
     if module.check_mode:
         module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
     try:
@@ -163,7 +163,7 @@ def pack(module: AnsibleModule) -> None:
 
 
 def list_or_remove(module: AnsibleModule) -> None:
-    """List the runs, or remove those that are collected, and answer."""
+    """List the runs, or remove collected runs, and exit with the answer."""
     values = module.params
     try:
         runs = Runs(values["paths"])

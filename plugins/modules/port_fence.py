@@ -1,7 +1,7 @@
 """Puts up the fence of one host, or takes it down, in one round trip.
 
-It examines the present rules rather than what a deployment changed, and so repairs damage. The old rules are
-in force until the new ones are. No task is started, stopped or restarted.
+It examines the present rules, not what a deployment changed. So it also repairs damage. The old rules are in
+force until the new rules are. No task is started, stopped or restarted.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ DOCUMENTATION = r"""
 module: port_fence
 short_description: Puts up the fence of one host, or takes it down, in one round trip
 description:
-  - It examines the present rules rather than what a deployment changed, and so repairs damage.
-  - The old rules are in force until the new ones are.
+  - It examines the present rules, not what a deployment changed. So it also repairs damage.
+  - The old rules are in force until the new rules are.
   - No task is started, stopped or restarted.
 author: psfleet (@psfleet)
 options:
   state:
-    description: Up or down.
+    description: Whether the fence is up or down.
     type: str
     choices:
       - present
@@ -27,16 +27,16 @@ options:
     type: str
     required: true
   tasks:
-    description: Those of the plan.
+    description: All tasks of the plan.
     type: list
     elements: dict
     required: true
   user:
-    description: The user that the tasks run as.
+    description: The user that runs the tasks.
     type: str
     required: true
   may_reach:
-    description: Further targets for tasks, as in V(trainer_program_may_reach).
+    description: Further places that tasks may reach, as in V(trainer_program_may_reach).
     type: list
     elements: str
     default: []
@@ -46,7 +46,7 @@ options:
     type: bool
     default: false
   configuration:
-    description: Directory of the rules.
+    description: The directory of the file with the rules.
     type: path
     required: true
   unit:
@@ -142,7 +142,7 @@ class PortFence:
         self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
 
     def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
-        """Return the content of each file."""
+        """Return {path: content} of all files of the fence."""
         return {
             self.rules: ruleset(fence),
             self.record: json.dumps(fence.to_json(), indent=4) + "\n",
@@ -152,7 +152,7 @@ class PortFence:
         }
 
     def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
-        """Bring files and rules to what `contents` say; return the written files, None if all was right.
+        """Make files and rules as `contents` say; return the written files, None if all were right.
 
         Raises FenceError if nft rejects the rules; then nothing has changed.
         """
@@ -178,7 +178,7 @@ class PortFence:
         return stale
 
     def leave_mesh(self, *, check_mode: bool) -> list[Path]:
-        """Remove a mesh that the tasks used before; return the removed paths."""
+        """Remove a WireGuard mesh that the tasks used before; return the removed paths."""
         there = [path for path in self.mesh if path.exists()]
         if there and not check_mode:
             systemctl("disable", "--quiet", "--now", self.mesh[0].name)
@@ -188,7 +188,7 @@ class PortFence:
         return there
 
     def take_down(self, *, check_mode: bool) -> list[Path] | None:
-        """Remove the fence; return the removed files, None if there was nothing."""
+        """Remove the fence; return the removed files, None if there was no fence."""
         drop_ins = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
         own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
         if not (drop_ins or own or listed()):
@@ -205,7 +205,7 @@ class PortFence:
 
 
 def content_of(path: Path) -> str | None:
-    """Return the content of a file, None if there is no file."""
+    """Return the content of a file; None if there is no file, or if it is a link."""
     return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
 
 
@@ -218,7 +218,7 @@ def remove(paths: list[Path]) -> None:
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Put up the fence or take it down, and exit with the answer."""
     values = module.params
     place = PortFence(Path(values["configuration"]))
     try:

@@ -1,34 +1,33 @@
-"""Installs a locked Python environment on one host, offline, and makes it the one in use.
+"""Installs a locked Python environment on one host, offline, and makes it the environment in use.
 
-The environment is `environments/<lock_hash>` below `directory`. The file `.complete` in it is written last; a
-directory without it is left by an interrupted installation, and is replaced. The link points to a complete
-environment or does not exist. With `base`, the new environment starts as hard links to a complete one, which
-take no disk space, and the archive contains only what is added. Without `archive` the module only returns
-whether it needs one.
+The environment is `environments/<lock_hash>` below `directory`. Its file `.complete` is written last; a
+directory without this file is left from an interrupted installation, and is replaced. The link points to a
+complete environment, or does not exist. With `base`, the new environment begins as hard links to a complete
+environment, which take no disk space, and the archive contains only the additional packages. Without
+`archive`, the module only returns whether it needs one.
 """
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: python_environment
-short_description: Installs a locked Python environment on one host, offline, and makes it the one
-  in use
+short_description: Installs a locked Python environment on one host, offline, and makes it the environment in use
 description:
   - The environment is V(environments/<lock_hash>) below V(directory).
-  - The file V(.complete) in it is written last; a directory without it is left by an interrupted
-    installation, and is replaced.
-  - The link points to a complete environment or does not exist.
-  - With V(base), the new environment starts as hard links to a complete one, which take no disk space,
-    and the archive contains only what is added.
-  - Without V(archive) the module only returns whether it needs one.
+  - Its file V(.complete) is written last; a directory without this file is left from an interrupted installation, and
+    is replaced.
+  - The link points to a complete environment, or does not exist.
+  - With V(base), the new environment begins as hard links to a complete environment, which take no disk space,
+    and the archive contains only the additional packages.
+  - Without V(archive), the module only returns whether it needs one.
 author: psfleet (@psfleet)
 options:
   wheels:
-    description: Their description by V(wheel_store).
+    description: What M(psfleet.cluster.wheel_store) returned for the environment.
     type: dict
     required: true
   directory:
-    description: Folder of environments and link.
+    description: The folder in which the environments and the link are.
     type: path
     required: true
   link:
@@ -36,21 +35,21 @@ options:
     type: str
     default: environment
   base:
-    description: Lock hash of the environment that this one adds to.
+    description: Lock hash of the environment to which this environment adds packages; empty for none.
     type: str
     default: ''
   module:
-    description: Module of Python that the trial imports.
+    description: The Python module that is imported to try the environment.
     type: str
     required: true
   archive:
-    description: Tar of V(wheels/), V(requirements.txt), V(uv); or of what an environment has beside
-      its Python, packed by Zstandard, if V(wheels) has V(filled).
+    description: A tar archive of V(wheels/), V(requirements.txt) and V(uv). If V(wheels) has V(filled), it is an archive,
+      packed with Zstandard, of all files of an environment except its Python.
     type: path
   shared:
-    description: Given if other hosts may take the archive from this one while it is installed. Without
-      V(archive) this one takes it. Has V(neighbours) with it, the V(login) there, V(size), V(part_bytes),
-      and the V(digests) of its parts.
+    description: Set it if other hosts may take the archive from this host while it is installed. Without V(archive), this
+      host takes the archive from its V(neighbours), through the account V(login). The V(size), the V(part_bytes) and the
+      V(digests) describe the archive and its parts.
     type: dict
 attributes:
   check_mode:
@@ -71,11 +70,11 @@ RETURN = r"""
 needs_archive:
   returned: always
   type: bool
-  description: Whether the environment is incomplete.
+  description: Whether the environment is not complete, so that the module needs the archive.
 not_given:
   returned: where no neighbour gave it
   type: str
-  description: The reason of each.
+  description: Why each neighbour did not give the archive.
 """
 
 import os
@@ -115,7 +114,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
-# A second installation waits for one that still runs after its connection broke.
+# An installation waits this long for another one, which may still run after its connection broke.
 LOCK_TIMEOUT_SECONDS = 900
 
 
@@ -139,18 +138,23 @@ class Environment:
         return is_whole(self.place)
 
     def is_in_use(self) -> bool:
-        """Return whether the link points to the environment, or whether there is no link."""
+        """Return whether the link points to the environment; True if there is no link."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
-        """Return the missing disk space for carrying and installing, in words; "" if there is enough."""
+        """Return the disk space that is missing for carrying and installing, in words.
+
+        "" if there is enough.
+        """
         archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
         return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
     def install(self, archive: Path | None, module: str, shared: Mapping[str, Any] | None = None) -> str:
-        """Install the environment from the archive, and return the version of `module`, which it imports.
+        """Install the environment from the archive.
 
-        If it is `shared` and `archive` is None, a neighbour gives the archive. Raises ValueError if the
+        Return the version of `module`, which is imported to try it.
+
+        If `shared` is set and `archive` is None, a neighbour gives the archive. Raises ValueError if the
         archive is damaged or a step fails; then the environment is not complete. Raises NoNeighbourError if
         no neighbour gave the archive.
         """
@@ -180,7 +184,10 @@ class Environment:
 
     @contextmanager
     def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
-        """Yield the archive; a shared one lies where other hosts find it during the block."""
+        """Yield the path of the archive.
+
+        A shared archive lies where other hosts find it, during the block.
+        """
         if shared is None:
             yield archive or self.archive
             return
@@ -208,14 +215,17 @@ class Environment:
             )
 
     def _unpack_filled(self, archive: Path) -> None:
-        """Unpack what the controller installed, owned by root, around a Python of this host."""
+        """Unpack what the controller installed into an environment that has a Python of this host.
+
+        Root owns it.
+        """
         run_step(empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0)
         unpack_filled(archive, self.place)
 
     def _build(self) -> None:
-        """Make uv fill the environment from the wheels, checking each against the lock's hashes.
+        """Fill the environment from the wheels with uv, which checks each wheel against the lock's hashes.
 
-        An account without rights does it, and no code of a wheel runs. Then root takes over its files.
+        An account without rights does it, and no code of a wheel runs. Then root takes over the files.
         """
         home = self.work / "home"
         home.mkdir()
@@ -226,7 +236,7 @@ class Environment:
             self._begin_with(self.folder / self.base)
         else:
             run_step(empty_command(self.place, version), settings, 0)
-        # Units start these files of root's; a package must not replace them.
+        # Units start these files, which root owns; a package must not replace them.
         kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
         lend(self.place)
         for command in filling_commands(self.place, self.work, version):
@@ -236,7 +246,7 @@ class Environment:
         take_over(self.place, kept)
 
     def _begin_with(self, base: Path) -> None:
-        """Create the environment as hard links to a complete one, with scripts of its own."""
+        """Create the environment as hard links to a complete environment, with its own scripts."""
         if not is_whole(base):
             raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
         ignored = shutil.ignore_patterns(MARKER, ".lock")
@@ -246,7 +256,8 @@ class Environment:
     def _try(self, module: str) -> str:
         """Import the module, without a GPU, and return its version.
 
-        Not as the tasks' user: a program that runs meanwhile would leave its sandbox by this process' memory.
+        The tasks' user does not do it: a program of this user that runs meanwhile could leave its sandbox
+        through the memory of this process.
         """
         settings = {
             "PATH": "/usr/bin:/bin",
@@ -254,7 +265,7 @@ class Environment:
             "CUDA_VISIBLE_DEVICES": "",
             "TF_CPP_MIN_LOG_LEVEL": "2",
         }
-        # Python's collector would take a third of the time and free nothing.
+        # Python's garbage collector would take a third of the time and free nothing.
         program = f"import gc; gc.disable(); import {module} as module; print(module.__version__)"
         command = [str(self.place / "bin" / "python"), "-c", program]
         printed = run_step(command, settings, TRIER)
@@ -262,7 +273,7 @@ class Environment:
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Install the environment if there is an archive, and exit with the answer."""
     values = module.params
     environment = Environment(Path(values["directory"]), values["wheels"], values["link"], values["base"])
     complete, in_use = environment.is_complete(), environment.is_in_use()

@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ options:
         checked and put in its place.
     type: str
   event:
-    description: A state of the run of which C(training_run_hook) is told. Nothing else is written then.
+    description: A state of the run that C(training_run_hook) is told. With it, only this state is written.
     type: str
   endings:
     description: The final tasks of all hosts, as M(psfleet.cluster.trainer_tasks) returns them.
     type: list
     elements: dict
   left_out:
-    description: What stays on hosts, as M(psfleet.cluster.collect_run) returns it.
+    description: The files that stay on hosts, as M(psfleet.cluster.collect_run) returns them.
     type: list
     elements: str
   hosts:
-    description: The hosts that a run was collected from again.
+    description: The hosts from which a run was collected again.
     type: list
     elements: str
   global_step:

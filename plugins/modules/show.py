@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ description:
 author: psfleet (@psfleet)
 options:
   page:
-    description: The page. Each takes the options that name it.
+    description: The page. A page takes the options whose descriptions name it.
     type: str
     required: true
     choices: [doctor, log, proof, runs, status, tensorboard, verdict]
@@ -23,13 +23,13 @@ options:
     description: For V(doctor) and V(tensorboard), the cache on the controller.
     type: path
   run_id:
-    description: For V(log) and V(verdict), the run; without one the last run.
+    description: For V(log) and V(verdict), the run; by default the last run.
     type: str
   task:
     description: For V(log), a task such as V(worker1).
     type: str
   lines:
-    description: For V(log), how many lines of its end to show.
+    description: For V(log), how many lines of the end of the log to show.
     type: int
   user:
     description: For V(log), the user that runs the tasks.
@@ -38,16 +38,16 @@ options:
     description: For V(log), whether to show new lines as they are written.
     type: bool
   runs:
-    description: For V(proof), maps each replication to a run; for V(tensorboard), a list of the folders of runs.
+    description: For V(proof), the run of each replication; for V(tensorboard), a list of the folders of runs.
     type: raw
   port:
-    description: For V(tensorboard), its port on the controller.
+    description: For V(tensorboard), the port of TensorBoard on the controller.
     type: int
   settings:
     description: For V(verdict), the thresholds.
     type: dict
   required:
-    description: For V(verdict), whether a run fails that is neither proven nor completed.
+    description: For V(verdict), whether the action fails if the run is neither proven nor completed.
     type: bool
   brief:
     description: For V(verdict), whether to show only the headline of a good verdict.
@@ -68,11 +68,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problems:
-  description: Why a host gave no answer, for each host; empty if it did.
+  description: For each host, why it gave no answer; empty if it answered.
   returned: V(doctor), V(runs) and V(status)
   type: dict
 proven:
-  description: Whether each replication is proven.
+  description: For each replication, whether its run is proven.
   returned: V(proof)
   type: dict
 verdict:

@@ -1,6 +1,6 @@
 """Proves that an account of this host can log in by SSH, after sshd has read its new files.
 
-It does nothing if nothing has changed since the last proof: neither `files`, nor other files of sshd's, nor
+It does nothing if nothing has changed since the last proof: neither `files`, nor other files of sshd, nor
 sshd's process. Check mode does not log in. If the content of `admits` has changed, everything that the
 account runs here is ended, because the person who started it may no longer be admitted.
 """
@@ -9,11 +9,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_login
-short_description: Proves that an account of this host can log in by SSH, after sshd has read its
-  new files
+short_description: Proves that an account of this host can log in by SSH, after sshd has read its new files
 description:
   - 'It does nothing if nothing has changed since the last proof: neither V(files), nor other files
-    of sshd''s, nor sshd''s process.'
+    of sshd, nor sshd''s process.'
   - Check mode does not log in.
   - If the content of V(admits) has changed, everything that the account runs here is ended, because
     the person who started it may no longer be admitted.
@@ -24,16 +23,16 @@ options:
     type: str
     required: true
   directory:
-    description: What sshd reads beside sshd_config.
+    description: The directory of the files that sshd reads in addition to sshd_config.
     type: path
     required: true
   login:
-    description: The command line.
+    description: The command line that logs in.
     type: list
     elements: str
     required: true
   files:
-    description: Files of sshd.
+    description: The files that were written for the login.
     type: list
     elements: path
     required: true
@@ -43,7 +42,7 @@ options:
     elements: path
     required: true
   proven:
-    description: File of the last proof.
+    description: The file that has the last proof.
     type: path
     required: true
   user:
@@ -82,7 +81,7 @@ RETURN = r"""
 proven:
   returned: always
   type: bool
-  description: Whether this call proved it.
+  description: Whether this call proved the login; false if the last proof still holds, and in check mode.
 """
 
 import json
@@ -125,7 +124,7 @@ MOST_NAMED = 5
 
 
 def login_problem(login: Sequence[str]) -> str:
-    """Log in, and return why that failed, "" if it succeeded."""
+    """Log in; return why that failed, or ""."""
     deadline, null, pipe = time.monotonic() + SECONDS_TO_ANSWER, subprocess.DEVNULL, subprocess.PIPE
     for attempt in range(TRIES):
         time.sleep(min(attempt, 1))
@@ -143,7 +142,7 @@ def login_problem(login: Sequence[str]) -> str:
 
 
 def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
-    """Return the remedy for a failed login; `values` are the arguments."""
+    """Return the remedy for a failed login; `values` are the module's arguments."""
     no_sshd = sshd_remedy(values["host"], values["port"])
     if problem.startswith("ssh: "):  # it has no connection
         return f"No sshd answers there: {no_sshd}."
@@ -163,7 +162,9 @@ def running_of(user: str) -> list[str]:
 
 
 def end_of(user: str, running: Sequence[str]) -> list[str]:
-    """End everything of an account, and return it in words, with the processes that were `running` before.
+    """End everything of an account.
+
+    Return in words what was ended, and the processes that were `running` before.
 
     The proving login itself leaves other processes for a moment: sshd's, and the account's `systemd --user`.
     """
@@ -172,7 +173,7 @@ def end_of(user: str, running: Sequence[str]) -> list[str]:
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Prove the login if something has changed, and exit with the answer."""
     values = module.params
     service, proven = values["service"], Path(values["proven"])
     try:

@@ -1,22 +1,22 @@
-"""Starts, stops or describes the trainer tasks of one host, or reloads their units."""
+"""Starts, stops or describes the tasks of one host, or reloads their units."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: trainer_tasks
-short_description: Starts, stops or describes the trainer tasks of one host, or reloads their units
+short_description: Starts, stops or describes the tasks of one host, or reloads their units
 description:
-  - A task that fails to start does not fail the module.
-  - Its state and its reason are returned, so that the run can be ended everywhere before the playbook
-    fails.
-  - V(state=reloaded) keeps systemd in step with the plan. It stops tasks that left the plan, and has systemd read changed
-    units. Units of another release than that of the present run find this run, too. It examines what systemd has loaded
-    rather than what a deployment changed, and so finishes an interrupted one. It never starts or restarts a task.
+  - A task that fails to start does not make the module fail. Its state and its reason are returned, so that the run can
+    be ended everywhere before the playbook fails.
+  - V(state=reloaded) makes systemd follow the plan. It stops tasks that left the plan, and makes systemd read changed
+    units. Units of another release than the release of the present run find this run, too. It examines what systemd has
+    loaded, not what a deployment changed. So it also finishes an interrupted deployment. It never starts or restarts a
+    task.
   - An option of another state is refused.
 author: psfleet (@psfleet)
 options:
   tasks:
-    description: Job and index each.
+    description: The tasks, each with its job and index.
     type: list
     elements: dict
     required: true
@@ -26,9 +26,9 @@ options:
     default: false
   state:
     description:
-      - V(queried) changes nothing. V(started) starts, and waits until each task's server listens;
-        for the evaluator, which has none, until it has ended. V(stopped) waits for the end.
-      - V(reloaded) stops all tasks but O(tasks), which are those that stay in the plan.
+      - V(queried) changes nothing. V(started) starts the tasks, and waits until each task's server listens; the evaluator
+        has no server, so V(started) waits until it has ended. V(stopped) stops the tasks, and waits for their end.
+      - V(reloaded) stops all tasks except O(tasks), which are the tasks that stay in the plan.
     type: str
     choices:
       - queried
@@ -41,52 +41,52 @@ options:
     type: float
     default: 0
   stopped:
-    description: Tasks stopped before -> their restarts, which systemd forgets.
+    description: The number of restarts of each task that was stopped before, because systemd forgets it.
     type: dict
     default: {}
   traffic:
-    description: Return the bytes of each task.
+    description: Whether to return the bytes that each task received and sent.
     type: bool
     default: false
   fence:
-    description: Return whether its fence is in force.
+    description: Whether to return why the host's fence is not in force.
     type: bool
     default: false
   starting:
-    description: Tasks of the plan; return why they could not start.
+    description: Tasks of the plan; the answer says why they could not start.
     type: list
     elements: dict
     default: []
   data_directories:
-    description: Where they read data, for V(starting).
+    description: The folders from which the tasks in V(starting) read data.
     type: list
     elements: str
     default: []
   data_carried:
-    description: Whether deploy.yml carries them.
+    description: Whether deploy.yml carries the data.
     type: bool
     default: false
   tables:
-    description: What they will hold of a model, for V(starting); as of V(HostNeeds).
+    description: The tables of a model that the tasks in V(starting) will hold, as in V(HostNeeds) of host_checks.py.
     type: dict
     default: {}
   metrics_directory:
-    description: node_exporter's directory for the metrics; empty for none.
+    description: The directory from which node_exporter reads the metrics; empty for none.
     type: str
     default: ''
   metrics_record:
-    description: File that has their directory. V(state=reloaded) requires it.
+    description: The file that has the path of the metrics' directory. V(state=reloaded) requires it.
     type: path
   details:
-    description: Return also details for people.
+    description: Whether to return further details, for people.
     type: bool
     default: false
   run_id:
-    description: Return how the tasks ended in this run, even if another one followed.
+    description: A run; the answer says how the tasks ended in it, even if another run followed.
     type: str
     default: ''
   plan_hash:
-    description: Hash of today's plan, for V(deployed).
+    description: Hash of today's plan. If it is deployed, V(deployed) has only the hash.
     type: str
     default: ''
   paths:
@@ -153,46 +153,46 @@ lacks_cuda:
 unfenced:
   returned: unless reloaded
   type: str
-  description: Why its fence is not in force, or empty.
+  description: Why the host's fence is not in force; empty if it is.
 checks:
   returned: unless reloaded
   type: list
-  description: Those of `ports`, `data` and `metrics` that failed.
+  description: The failed checks among `ports`, `data`, `memory` and `metrics`.
   elements: dict
 holds_run:
   returned: unless reloaded
   type: bool
-  description: Whether the directory of `run_id` has anything in it.
+  description: Whether this host has files of the run `run_id`.
 tasks:
   returned: unless reloaded
   type: list
   description:
     - Each task's `name`, `job`, `index`, `state`, `exit_code`, `restarts`, `run_id`, `phase`, `begun`
-      (who began that run and when, empty if unknown) and `reason`. The exit code is null where systemd
+      (who began the run and when, empty if unknown) and `reason`. The exit code is null if systemd
       has forgotten it and the task recorded none.
-    - The field `ended_by` is `psfleet` where a playbook ended it, `host` where its host went down,
-      which was booted since, `itself` where it was neither, empty while it is alive. What a playbook
-      ended has not `failed`, whatever its exit code.
-    - With `traffic` `bytes_received` and `bytes_sent` over all restarts, since the task's own settings
-      last changed; null if not counted.
-    - With `traffic` or `details` also `refused`, the connections to the task's port that the fence
-      refused since a run's tasks were last started on this host; null if not counted.
-    - With `details` `result`, `since_seconds` in this state, `finished` (the reason that it recorded),
-      `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`, `sign_of_life_age_seconds`
-      (since systemd's watchdog last heard of it; null if it never did) and `progress`.
+    - The field `ended_by` is `psfleet` if a playbook ended the task, `host` if its host went down and was booted since,
+      `itself` otherwise, and empty while the task is alive. A task that a playbook ended has not `failed`, whatever its
+      exit code is.
+    - With `traffic`, also `bytes_received` and `bytes_sent`, over all restarts since the task's own settings
+      last changed; null if they are not counted.
+    - With `traffic` or `details`, also `refused`, the connections to the task's port that the fence
+      refused since a run's tasks were last started on this host; null if they are not counted.
+    - With `details`, also `result`, `since_seconds` (how long it has been in this state), `finished` (the reason that it
+      recorded), `memory_bytes`, `cpu_seconds`, `log`, `log_end`, `last_step`, `last_step_age_seconds`,
+      `sign_of_life_age_seconds` (since systemd's watchdog last heard from it; null if it never did) and `progress`.
   elements: dict
 looked:
   returned: unless reloaded
   type: float
-  description: The moment of the query, for `host_lease`.
+  description: The moment of the query, on the host's own clock, for M(psfleet.cluster.host_lease).
 stopped:
   returned: unless reloaded
   type: dict
-  description: Each task that was stopped, now or by `stopped` before -> its restarts.
+  description: The number of restarts of each task that was stopped, by this call or before (O(stopped)).
 departed:
   returned: if reloaded
   type: list
-  description: Units of tasks that left the plan.
+  description: The loaded units of tasks that left the plan.
   elements: str
 """
 
@@ -220,7 +220,7 @@ OPTIONAL = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Do it, and answer."""
+    """Do what the state asks for, and exit with the answer."""
     values, check_mode = module.params, module.check_mode
     reloads = values["state"] == "reloaded"
     problems = (OSError, ValueError) if reloads else (SystemdError,)

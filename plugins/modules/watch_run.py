@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ short_description: watch a run until it is over, and show its progress
 description:
   - Polls the host of the run's lead, and less often all other hosts. Any number of people may watch the same run.
   - >-
-      Watching only reads, until a program's lead has ended and waits for nobody but tasks that never end by
-      themselves; the watcher stops these.
+      Watching only reads, with one exception. If a program's lead has ended and waits only for tasks that never end by
+      themselves, the watcher stops these tasks.
 author: psfleet (@psfleet)
 options:
   run:
@@ -33,7 +33,7 @@ options:
     type: float
     required: true
   end_on_failure:
-    description: Whether a program's run has failed once systemd gives up one of its tasks.
+    description: Whether the run of a program fails as soon as systemd gives up one of its tasks.
     type: bool
     required: true
   deadline_minutes:
@@ -79,12 +79,12 @@ restarts:
   returned: success
   type: int
 silent_hosts:
-  description: The hosts that do not answer at the end.
+  description: The hosts that did not answer at the end.
   returned: success
   type: list
   elements: str
 stopped:
-  description: Maps each task that only served, and was stopped, to its restarts.
+  description: The number of restarts of each task that only served and was stopped.
   returned: success
   type: dict
 beyond_limit:

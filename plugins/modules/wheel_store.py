@@ -1,4 +1,4 @@
-"""Documents the action of this name, which runs on the controller."""
+"""The documentation of the action of this name, which runs on the controller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ options:
     type: bool
     default: false
   program_requirements:
-    description: The requirements.txt of the user's programs; the lock of what these add is written beside the first.
+    description: The requirements.txt of the user's programs. The lock of the packages that they add is written beside the first file.
     type: list
     elements: path
     default: []
@@ -50,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 environments:
   description: >-
-      For each name C(python_version), C(lock_hash), C(archive), C(archive_sha256), C(archive_bytes),
-      C(environment_bytes), and C(program), which is the same about the wheels that programs add.
+      For each name: C(python_version), C(lock_hash), C(filled), C(archive), C(archive_sha256), C(archive_bytes) and
+      C(environment_bytes); and C(program), which has the same fields for the wheels that programs add.
   returned: success
   type: dict
 """
