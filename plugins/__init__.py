@@ -1,7 +1,7 @@
-"""Makes `trainer`, `psfleet` and `plugins.module_utils` importable: Ansible runs this before anything here.
+"""Makes `trainer`, `psfleet` and `plugins.module_utils` importable. Ansible runs this before any plugin.
 
-The packages are not installed: they lie in the same folder as `plugins`. A file of filters is
-loaded without its package by `ansible-doc`, so it asks for this by `from .. import COLLECTION`.
+The packages are not installed: they are in the same folder as `plugins`. `ansible-doc` loads a file of
+filters without its package, so such a file runs this with `from .. import COLLECTION`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Shows what a playbook changes and reports, without the tasks that find everything in order."""
+"""Shows what a playbook changes and reports, and leaves out tasks that find everything in order."""
 
 DOCUMENTATION = """
 name: brief
@@ -29,7 +29,8 @@ from ansible.playbook.task import Task
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils.display import Display
 
-# Ansible forks a process for each task and host. What filters and actions need is imported here, once.
+# Ansible forks a process for each task and host. So modules that filters and actions need are imported here,
+# once.
 from psfleet.run import start, task_files  # noqa: F401
 from psfleet.watch import failed_run  # noqa: F401
 from psfleet.watch.terminal import Coloured, escaped_texts, escaping_display
@@ -41,14 +42,14 @@ COLLECTION = "psfleet.cluster."
 SAYING = {"debug", "ansible.builtin.debug"}
 # The output of a command or module that failed, which may explain more than the message.
 OUTPUT = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
-# A task that takes longer is named while it runs, except those that show things meanwhile: the action
+# A task that takes longer is named while it runs, unless it shows something meanwhile: the action
 # `watch_run`, and these pages of the action `show`.
 LONG_SECONDS = 5.0
 PAGES_MEANWHILE = {"log", "tensorboard", "verdict"}
 WATCHING = f"{COLLECTION}watch_run"
-# It queries all hosts for some of its pages.
+# The action that queries all hosts for some of its pages.
 SHOWING = f"{COLLECTION}show"
-# An action that can report a host that does not answer, and succeed.
+# The action that can succeed for a host that does not answer, and report it.
 REACHING = f"{COLLECTION}host_facts"
 
 REFUSED = (
@@ -60,9 +61,9 @@ WHOLE = "(whole cluster)"
 
 
 class TrueStats(AggregateStats):
-    """The counts of a playbook, corrected for failures of all hosts (`once`) and `unreached` hosts.
+    """The counts of a playbook, corrected: failures of all hosts together (`once`), and `unreached` hosts.
 
-    `asked` has the hosts that one action has asked.
+    `asked` counts the hosts that a single task asked.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class TrueStats(AggregateStats):
 
 
 class TrueRecap(Default):
-    """Ansible's own callback, which shows texts of hosts escaped.
+    """Ansible's own callback, but texts of hosts are escaped, and the recap is fair.
 
-    Its recap blames no host for failures of others, or of all together.
+    The recap blames no host for a failure of another host, or of all hosts together.
     """
 
     def __init__(self) -> None:
@@ -90,18 +91,21 @@ class TrueRecap(Default):
         self._unreached: set[str] = set()
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:
-        """Refuse --start-at-task, which skips the first tasks; a checking task would be skipped, too."""
+        """Refuse --start-at-task, which skips the first tasks.
+
+        A task that checked it would be skipped, too.
+        """
         if task := context.CLIARGS.get("start_at_task"):
             self._display.error(f"--start-at-task is {task!r}; {REFUSED}", wrap_text=False)
             raise SystemExit(2)
         super().v2_playbook_on_start(playbook)
 
     def _get_diff(self, difflist: Any) -> Coloured:  # noqa: ANN401 - as the base class has it
-        """Escape the lines before they get colours."""
+        """Return the diff, whose lines were escaped before they got colours."""
         return Coloured(super()._get_diff(escaped_texts(difflist)))
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """Note a host that does not answer, which the task itself reports as success."""
+        """Note a host that does not answer although its task reports success."""
         self._note_unreached(result)
         super().v2_runner_on_ok(result)
 
@@ -129,19 +133,19 @@ class TrueRecap(Default):
 
 
 class CallbackModule(TrueRecap):
-    """The brief output: the recap above, and a line for each task that changes, reports or fails."""
+    """The brief output: the recap of TrueRecap, and a line for each task that changes, reports or fails."""
 
     CALLBACK_NAME = f"{COLLECTION}brief"
 
     def __init__(self) -> None:
         super().__init__()
         self._task_title = ""
-        # Title of a task -> the hosts where it changed something.
+        # {title of a task: hosts on which it changed something}
         self._changed: dict[str, list[str]] = {}
         self._timer = Timer(LONG_SECONDS, self._name_long_task)
 
     def get_option(self, option: str) -> Any:  # noqa: ANN401 - as the base class has it
-        """Hide skipped tasks, whatever the configuration says."""
+        """Return the option, but never show skipped tasks, or tasks that find everything in order."""
         return option not in {"display_ok_hosts", "display_skipped_hosts"} and super().get_option(option)
 
     def v2_playbook_on_play_start(self, play: Play) -> None:
@@ -207,7 +211,7 @@ class CallbackModule(TrueRecap):
         self._timer.cancel()
         self._handle_warnings(result.result)
         values = result.result
-        # A failure of all hosts together is not that of the first host.
+        # A failure of all hosts together is not a failure of the first host.
         host = "" if result.task.run_once else f": {result.host.get_name()}"
         title = f"FAILED   {self._task_title}{host}{item}"
         lines = [f"{name}: {str(values[name]).strip()}" for name in OUTPUT if values.get(name)]
@@ -229,7 +233,7 @@ class CallbackModule(TrueRecap):
 
 
 def _freed(values: Mapping[str, Any]) -> str:
-    """Return the disk space that a task freed on a host, in words that follow the task's name."""
+    """Return the disk space that a task freed on a host, in words that follow the task's name; "" if none."""
     freed = values.get("freed_bytes")
     return f" ({readable(freed)})" if isinstance(freed, int) else ""
 
@@ -237,7 +241,7 @@ def _freed(values: Mapping[str, Any]) -> str:
 if Display().verbosity:  # from the command line, which is read by now
 
     class CallbackModule(TrueRecap):  # type: ignore[no-redef]
-        """Ansible's own callback, but results of tasks, such as whole plans, need C(-vv)."""
+        """Ansible's own callback, but it shows results of tasks, such as whole plans, only with C(-vv)."""
 
         def _run_is_verbose(self, result: CallbackTaskResult, verbosity: int = 0) -> bool:
             return bool(super()._run_is_verbose(result, verbosity + 1))

@@ -1,4 +1,7 @@
-"""The filters of roles and playbooks, except those for practice hosts; most are functions of psfleet."""
+"""The filters of roles and playbooks, except the filters for practice hosts.
+
+Most are functions of psfleet.
+"""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -23,8 +26,8 @@ from ..module_utils.tasks.boots import write_boot_command
 def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
     """Return the ssh command that forwards a port of this machine to a unix socket of a host.
 
-    User, address, port, key and options are those that Ansible uses for the host. If a variable has two
-    names, the one with `ssh` has precedence, as in Ansible's ssh plugin.
+    User, address, port, key and options are the ones that Ansible uses for the host. If a variable has two
+    names, the name with `ssh` has precedence, as in Ansible's ssh plugin.
     """
 
     def setting(name: str) -> str:
@@ -33,7 +36,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
     words = ["ssh", "-N", "-L", f"{port}:{socket}"]
     for option, value in (("-p", setting("port")), ("-i", setting("private_key_file"))):
         words += [option, value] if value else []
-    # These are already pieces of a command line.
+    # These values are already parts of a command line, so they are not quoted.
     options = [setting("common_args"), setting("extra_args")]
     user, address = setting("user"), setting("host") or str(variables["inventory_hostname"])
     place = shlex.quote(f"{user}@{address}" if user else address)
@@ -41,7 +44,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
 
 
 def exit_codes(kind: str) -> tuple[int, ...]:
-    """Return the exit codes of a task that systemd treats so: `no_restart`, `ended` or `stopped`."""
+    """Return the exit codes of a task that systemd treats as `kind`: `no_restart`, `ended` or `stopped`."""
     return UNIT_CODES[kind]
 
 
@@ -70,5 +73,5 @@ class FilterModule:
     """The class that Ansible loads."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return the filters by name."""
+        """Return {name: filter}."""
         return {function.__name__: function for function in FILTERS}

@@ -22,18 +22,19 @@ SSH_PORT = 22
 USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 WHERE = "where practice_hosts is applied (a playbook or a Molecule scenario)"
 
-# A node as in docs/practice-hosts.md; a planned one also has `container` and `address`, and every default.
+# A node as in docs/practice-hosts.md. A node from `practice_hosts_plan` also has `container`, `address`, all
+# defaults.
 Host = dict[str, Any]
 
 
 def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
-    """Return the name of a suite's base image, which changes with its recipe."""
+    """Return the name of a suite's base image; another recipe gives another name."""
     shape = recipe + suite + " ".join(packages)
     return f"localhost/psfleet-practice:{hashlib.sha256(shape.encode()).hexdigest()[:12]}"
 
 
 def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
-    """Return the file in which the inventory in `directory` keeps the sudo password of a host."""
+    """Return the path of the file in which the inventory in `directory` keeps a host's sudo password."""
     return f"{directory}/.ssh/{name}.sudo_password"
 
 
@@ -78,10 +79,9 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
 def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str) -> list[Host]:
     """Return each node with its container's name, its addresses and its defaults, in the given order.
 
-    The hardware address follows from the other one, so a host keeps it over a reboot, as a machine does.
-    Otherwise the caches of its neighbours (ARP) would be wrong for half a minute.
-
-    Raises AnsibleFilterError if the subnet has too few addresses.
+    The hardware address follows from the IP address, so a host keeps it over a reboot, as a machine does.
+    Else the caches of its neighbours (ARP) would be wrong for half a minute. Raises AnsibleFilterError if the
+    subnet has too few addresses.
     """
     network = ipaddress.ip_network(subnet)
     if network.num_addresses < FIRST_ADDRESS + len(nodes) + 1:
@@ -104,12 +104,12 @@ def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str)
 
 
 def _mac_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """Return a locally administered hardware address with the last four bytes of an address."""
+    """Return a locally administered hardware address that ends with the last four bytes of an IP address."""
     return ":".join(f"{byte:02x}" for byte in (2, 0, *address.packed[-4:]))
 
 
 def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
-    """Return the text of a known_hosts file: a line for each host, under its address and its name."""
+    """Return the text of a known_hosts file: a line for each host, with its address and its name."""
     lines = [
         f"{_ssh_name(host['address'], host)},{_ssh_name(host['name'], host)} {' '.join(key.split()[:2])}\n"
         for host, key in zip(hosts, host_keys, strict=True)
@@ -124,10 +124,10 @@ def _ssh_name(name: str, host: Host) -> str:
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
-    """Return the inventory: `tf_cluster` with groups `ps`, `worker` and maybe `chief`, and other hosts.
+    """Return the inventory: `tf_cluster` with groups `ps`, `worker` and perhaps `chief`, and other hosts.
 
-    The control path names the host's key, so that a new host at an old address never gets the connection that
-    is still open to its predecessor.
+    The control path contains a hash of the host's key. So a new host at an old address never gets the
+    connection that is still open to the old host.
     """
     variables = {
         host["name"]: _login_variables(host, key, directory) | host["vars"]
@@ -142,7 +142,7 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
 
 
 def _login_variables(host: Host, key: str, directory: str) -> dict[str, Any]:
-    """Return the variables by which Ansible logs in to a host and becomes root there."""
+    """Return the variables with which Ansible logs in to a host and becomes root there."""
     ssh = f"{directory}/.ssh"
     variables: dict[str, Any] = {
         "ansible_host": host["address"],
@@ -174,5 +174,5 @@ class FilterModule:
     """The class that Ansible loads."""
 
     def filters(self) -> dict[str, Any]:
-        """Return the filters by name."""
+        """Return {name: filter}."""
         return {function.__name__: function for function in FILTERS}

@@ -4,15 +4,15 @@ DOCUMENTATION = r"""
 name: project_path
 short_description: Return the paths of files of the project on the controller
 description:
-  - It is beside the C(ansible.cfg) in use. Where that is the user's or the system's, it is in the clone that
-    the collection is in, wherever Ansible was started, or else in the folder where it was started.
-  - The collection itself is no place for it. It may be installed, and is then replaced by the next version.
+  - The files are beside the C(ansible.cfg) in use. If that is the user's own or the system's, they are in the
+    clone that contains this collection; without a clone, they are in the folder in which Ansible was started.
+  - They are never inside an installed collection, because the next version replaces the collection.
 options:
   _terms: {type: list, elements: str, required: true, description: "Paths in the project, such as C(runs)."}
   of_inventory:
     type: bool
     default: false
-    description: Give a folder there of this inventory's own, by its name and a hash of its path.
+    description: Whether to add a folder for this inventory, named by its name and a hash of its path.
 """
 
 EXAMPLES = r"""
@@ -20,7 +20,7 @@ training_run_runs_directory: "{{ lookup('psfleet.cluster.project_path', 'runs') 
 """
 
 RETURN = r"""
-_raw: {type: list, elements: str, description: The path of each on the controller.}
+_raw: {type: list, elements: str, description: The path on the controller of each term.}
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class LookupModule(LookupBase):
     """The class that Ansible loads."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return the paths of these terms in the project."""
+        """Return the path in the project for each of these terms."""
         used = constants.CONFIG_FILE
         personal = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
         # In a clone, `collections` is a link to the clone itself; an installed collection has none
