@@ -21,8 +21,8 @@ if podman image exists "$image"; then
   exit 0
 fi
 
-# The machine's own package sources of this suite, so that its mirror is used. Where it has none
-# (another release, another distribution), mmdebstrap knows the default mirror itself.
+# This takes the machine's own package sources of this suite, so that its mirror is used. If the machine has none
+# (another release, another distribution), mmdebstrap uses the default mirror.
 # shellcheck disable=SC2016  # apt-get expands these, not the shell
 sources=$(
   apt-get indextargets --format '$(CREATED_BY) $(COMPONENT) $(RELEASE) $(REPO_URI)' |

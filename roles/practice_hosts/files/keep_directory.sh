@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Keep a directory of a practice host on this machine, as practice_hosts_overlays takes it, unless it is there.
 # usage: keep_directory.sh CONTAINER DIRECTORY_OF_THE_HOST DIRECTORY_OF_THIS_MACHINE
-# Prints "kept" or "present". It is there entire, or not at all, whoever else keeps it at the same time.
+# Prints "kept" or "present". The directory on this machine is complete or does not exist, even if several processes keep it at once.
 set -euo pipefail
 
 container=$1 source=$2 kept=$3

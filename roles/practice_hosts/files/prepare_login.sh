@@ -31,7 +31,7 @@ prepared=$(
   inside sh -eu -s -- "$user" "$public_key" "$ssh_port" "${password_file:+password}" <<'INSIDE'
 user=$1 public_key=$2 ssh_port=$3 sudo_asks=$4 answer=unchanged
 
-# As Debian's installer leaves it.
+# This is as Debian's installer leaves it.
 hosts="127.0.0.1 localhost
 127.0.1.1 $(hostname)
 ::1 localhost ip6-localhost ip6-loopback"
@@ -81,7 +81,7 @@ cat /etc/ssh/ssh_host_ed25519_key.pub
 INSIDE
 )
 
-# Asks sudo itself: a password that another run has set is not this one's.
+# This asks sudo whether it accepts the password, because an earlier run may have set another one.
 if [[ $password_file ]] &&
   ! inside runuser --user "$user" -- sudo --stdin --reset-timestamp true <"$password_file" 2>/dev/null; then
   echo "$user:$(<"$password_file")" | inside chpasswd
