@@ -93,7 +93,14 @@ class ActionModule(ControllerAction):
     def _ended(
         self, run_id: str, arguments: Mapping[str, Any], everywhere: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return the run that ends; with answers from `everywhere`, the run that workers leave."""
+        """Return the run that ends, in the form of `described_run`.
+
+        With `everywhere`, a run that workers leave.
+
+        `tasks` are those that end. `warning` names tasks that cannot be stopped, `goes_on` is whether the run
+        goes on without these workers, and `told` is a sentence for the user. `everywhere` is {host: its
+        answer} for the whole cluster; None without --limit.
+        """
         hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
@@ -148,7 +155,10 @@ class ActionModule(ControllerAction):
             return self._failure(f"Nothing was exported:\n- {error.filename}: {error.strerror}")
 
     def _exporting(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is `deployed` on the host that exports a run, and when it was `looked` at."""
+        """Return what is `deployed` on the host that exports a run, and when it was `looked` at.
+
+        `deployed` has the hashes `release` and `environment`; `looked` is on the host's own clock.
+        """
         host, plan = str(run["exporter"]["host"]), self.variables["cluster_plan"]
         require_host(run, self.variables["ansible_play_hosts_all"], self.variables["hostvars"])
         asked = {"tasks": [], "others": True, "run_id": run["id"], "plan_hash": plan["hash"]}
@@ -173,7 +183,10 @@ class ActionModule(ControllerAction):
         return {"run": run, "collected": [each.name for each in folders if collected_whole(each, cluster)]}
 
     def _new(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a run with a name that neither a host nor another run on the controller has."""
+        """Return a decided run with a name that neither a host nor another run on the controller has.
+
+        Its folder is created, except in check mode.
+        """
         tasks = [task for found in arguments["found"].values() for task in found["tasks"]]
         taken = {task["run_id"] for task in tasks}
         now = datetime.now(tz=timezone.utc)
@@ -245,8 +258,8 @@ class ActionModule(ControllerAction):
     ) -> dict[str, Any]:
         """Return the tasks that are `starting`, the workers whose places stay `empty`, and what is `told`.
 
-        Workers can join a run only from the controller where it has begun, because the settings `begun` are
-        there.
+        `told` is a text for the user, "" if there is nothing to say. Workers can join a run only from the
+        controller where it has begun, because the settings `begun` are there.
         """
         run_id, tasks = run["id"], run["tasks"]
         out = [task for task in tasks if task["host"] not in hosts]

@@ -31,7 +31,7 @@ class ActionModule(HostAction):
         return {**answer, "reached": not problem, "summary": summary}
 
     def _look(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the host's answer; fail for keys that cannot be signed.
+        """Return the host's answer, or a failure if its keys cannot be signed.
 
         Raises the same errors as `_take`.
         """

@@ -27,7 +27,7 @@ class ActionModule(CarryingAction):
         return {name: value for name, value in arguments.items() if name != "shared_by"}
 
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the archive to one host, and let later hosts take it from each other.
+        """Send the archive to one host, let later hosts take it from each other; return the module's answer.
 
         Without a login account among the hosts, the controller sends it to each host.
         """

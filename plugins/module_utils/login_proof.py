@@ -17,10 +17,11 @@ from .host.task_units import systemctl
 
 
 def proof_of(decides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a proof depends on: the state of files, the content of some, and sshd's process.
+    """Return an object that changes if anything changes on which a proof of the login depends.
 
-    `decides` has sshd's systemd `service`, the `directory` of further files beside sshd_config, the `files`
-    that were written for the login, and the files that say whom it `admits`. Raises OSError.
+    It has the state of files, hashes of some, and the process of sshd. `decides` has sshd's systemd
+    `service`, the `directory` of further files beside sshd_config, the `files` that were written for the
+    login, and the files that say whom it `admits`. Raises OSError.
     """
     directory = Path(decides["directory"])
     read = [*decides["files"], directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]

@@ -316,7 +316,10 @@ def listing(files: Mapping[str, Wanted | RecordedFile]) -> str:
 
 
 def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
-    """Compare, remove files that left the manifest, and return the module's answer."""
+    """Compare the host's files with the manifest, remove files that left it, and return the module's answer.
+
+    In the answer, `lacking` are the positions in the manifest of the files that the host needs.
+    """
     lacking = carried.compare(manifest)
     leaving = [name for name in carried.files if name not in manifest]
     if lacking:

@@ -239,7 +239,10 @@ class Entry:
             return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
 
     def difference(self) -> dict[str, str]:
-        """Return the difference between the present and the wanted state, for `--diff`."""
+        """Return `before` and `after` with their headers, for `--diff`.
+
+        They are the text of a file, or owner, group and mode of a directory.
+        """
         wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
         with suppress(OSError, ValueError):
             if self.content is None:

@@ -147,12 +147,12 @@ free:
   returned: if listening
   type: list
   description: The ports where it listens now.
-  elements: str
+  elements: int
 held:
   returned: if listening
   type: list
   description: The ports that other processes hold.
-  elements: str
+  elements: int
 listener:
   returned: if listening
   type: dict

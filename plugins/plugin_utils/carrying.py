@@ -13,7 +13,7 @@ class CarryingAction(HostAction):
     """Runs the module with the action's name, and runs it again with an `archive` if the host needs one."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; carry the archive first if the host needs it."""
+        """Run the module, carry the archive to the host if needed, and return the module's last answer."""
         sent = self._for_host(arguments)
         answer = self._run(sent)
         if answer.get("needs_archive") and not (answer.get("failed") or self._task.check_mode):

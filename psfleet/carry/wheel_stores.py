@@ -99,7 +99,10 @@ class WheelStore:
         return WheelStore(self.environment, (lock,), self.installer, self.cache, base=self.locks)
 
     def describe(self) -> dict[str, Any]:
-        """Return the facts about the store that roles need; sizes are estimates until the archive exists."""
+        """Return what roles need to know of the store, with the fields in RETURN of the module `wheel_store`.
+
+        Until the archive exists, `archive_sha256` is "", and the sizes are estimates.
+        """
         digest, (archive_bytes, environment_bytes) = "", self.usual_bytes
         carried = self.filled if self.filled.exists() else self.archive
         if carried.exists():

@@ -125,7 +125,7 @@ def _counts(restored: Record) -> dict[str, int] | None:
 
 
 def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
-    """Return the tasks of a part that ended with the restore `end`.
+    """Return {task: its records} of a part that ended with the restore `end`.
 
     If the restore undid the last steps of the part, it is added to the chief's records.
     """
@@ -139,7 +139,11 @@ def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
 
 
 def judged_in_parts(question: Callable[[Run], Answer], run: Run) -> Answer:
-    """Ask `question`, a check, about each part of a run, and return one answer for all parts."""
+    """Ask `question`, a check, about each part of a run, and return one answer for all parts.
+
+    It is false if it is false for one part, else unknown if it is unknown for one part; its detail names
+    these parts.
+    """
     if not run.parts:
         return question(run)
     answers = [question(part) for part in run.parts]

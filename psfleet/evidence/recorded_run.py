@@ -122,7 +122,7 @@ class Run:
 
     @property
     def recorded_clients(self) -> tuple[TaskRecords, ...]:
-        """The clients, then the lost workers that left records. A run with one client excuses no worker."""
+        """The clients, then the lost workers that left records. A run with one client has no lost workers."""
         return (*self.clients, *self.recorded_lost)
 
     @property

@@ -39,7 +39,7 @@ class Span:
     most: float
 
     def __mul__(self, factor: float) -> "Span":
-        """Return the bounds multiplied by `factor`: the part of a part."""
+        """Return a span with both bounds multiplied by `factor`."""
         return Span(self.least * factor, self.most * factor)
 
 

@@ -16,9 +16,10 @@ OTHER_HOSTS = "other_hosts"
 
 
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
-    """Return the folders of the runs in `run_id`, separated by commas; for "", of all runs of a cluster.
+    """Return the folders of the runs that `run_id` names, separated by commas.
 
-    Raises ValueError if a name breaks the rule of run ids, or has no folder.
+    If `run_id` is "", return the folders of all runs of the cluster. Raises ValueError if a name breaks the
+    rule of run ids, or has no folder.
     """
     if run_id:
         names = [name.strip() for name in run_id.split(",") if name.strip()] or [run_id]
@@ -31,7 +32,7 @@ def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
 
 
 def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the runs that are not collected yet, in the form that the action `collect_run` accepts.
+    """Return the runs that are not collected yet, each in the form of `described_run`.
 
     Raises ValueError if a run's folder is damaged.
     """

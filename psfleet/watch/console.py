@@ -163,9 +163,7 @@ def show(
 ) -> dict[str, object]:
     """Print what `draw` yields, and return the result of the action.
 
-    If `failure` is not "", the action fails.
-
-    With -v, `draw` is called with `verbose`.
+    `failure` is the message with which the action fails, or "". With -v, `draw` is called with `verbose`.
     """
     terminal = open_terminal()
     console = console_for(terminal, inventory)

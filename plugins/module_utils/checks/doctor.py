@@ -31,7 +31,12 @@ from .ssh_checks import ssh_check
 
 
 def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Return the answer of the module `host_doctor`, whose arguments are `values`; first end the listener."""
+    """End the listener, check the host, and return the answer of the module `host_doctor`.
+
+    `values` are the module's arguments. The answer has the `checks`, the version of TensorFlow that is
+    `deployed`, the tasks that are `alive`, whether the listener still `listened`, and the host's clock when
+    this `began` and `ended`.
+    """
     began = time.time()
     listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
@@ -103,7 +108,7 @@ def own_checks(
 
 
 def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: HostFacts) -> Mapping[str, Any]:
-    """Return the entry of the environment that a deployment would install: `lock_hash` and sizes.
+    """Return `lock_hash`, `archive_bytes` and `environment_bytes` of the environment that would be installed.
 
     If the host is not supported, the hash is "" and the sizes are 0.
     """

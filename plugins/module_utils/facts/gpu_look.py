@@ -42,7 +42,12 @@ def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequ
 
 
 def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return the answer of the part `gpus` of `host_facts`. Raises ValueError with what the host lacks."""
+    """Return what is known of a host's GPUs, for the part `gpus` of `host_facts`.
+
+    `gpu_facts` has the fields of GpuFacts; `checks` are all checks of the GPUs; `broken` are the names of the
+    failed checks that concern the driver. `installation` says how the driver would be installed; {} if
+    nothing is to be installed. All are empty if no task has GPUs. Raises ValueError with what the host lacks.
+    """
     host, driver = values["host"], values["driver"]
     tasks = [task for task in values["tasks"] if task["gpus"]]
     if not tasks:

@@ -28,7 +28,12 @@ def refusal(host: str, system: str, checks: list[Check], systems: Systems) -> st
 
 
 def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return the answer of the part `requirements` of `host_facts`. Raises ValueError with all problems."""
+    """Return what a supported host gets, for the part `requirements` of `host_facts`.
+
+    `environment` is the name of its environment, `python` is the path of the Python from which that is made,
+    and `system` is what `System.for_roles` returns. Raises ValueError with all problems of an unsuitable
+    host.
+    """
     host = values["host"]
     of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
     required = HostNeeds(**{name: values[name] for name in of_inventory})

@@ -50,7 +50,13 @@ def text_of(file: Path) -> str:
 
 
 def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
-    """Return the answer of the part `identity` of `host_facts`. Raises ValueError if sshd has no key."""
+    """Return what a host has for logins by SSH, for the part `identity` of `host_facts`.
+
+    `host_key` and `user_key` are public keys. `prepared` is whether accounts and key are as wanted, and
+    `proven` whether the last proof of the login still holds. `authority`, `cluster` and `certificate` are
+    what deploy.yml wrote, `deployed_by` is the person who did it, and `addresses` are the host's own. A text
+    that does not exist yet is "". Raises ValueError if sshd has no key.
+    """
     home, user = Path(values["home"]), values["user"]
     key = home / ".ssh" / KEY
     try:

@@ -80,7 +80,9 @@ def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
 def listen_apart(
     servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Fork a process that greets each connection; return the arguments for `end_listener`.
+    """Fork a process that greets each connection.
+
+    Return its `pid` and when it was `born`, for `end_listener`.
 
     The process calls `is_over` every second, and ends when it returns true, but after `seconds` at the
     latest.
@@ -147,7 +149,10 @@ def _born(pid: int) -> str:
 
 
 def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
-    """Connect to all peers; return their results as objects. Ports of a host with equal results share one."""
+    """Connect to all peers; return {`host`, `ports`, and the fields of Reached} for each different result.
+
+    Ports of one host with equal results share an object.
+    """
     with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
         reached = list(pool.map(probe, peers))
     alike = grouped(((peer.host, found), peer.port) for peer, found in zip(peers, reached))  # noqa: B905

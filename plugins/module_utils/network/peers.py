@@ -12,9 +12,12 @@ from .peer_probes import Peer, bind, listen_apart, probe_all, this_machine
 
 
 def listening(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Listen at the free ports of tasks that do not run; return the answer of `host_doctor` (`listening`).
+    """Listen at the free ports of tasks that do not run.
 
-    A running task may be about to listen, so its port is left out.
+    Return the answer of `host_doctor` with `state: listening`: `machine` (this machine's identifier), `free`
+    (the ports where it listens now), `held` (the ports that other processes hold), and `listener` (the
+    arguments for `end_listener`; {} if no port is free). A running task may be about to listen, so its port
+    is left out.
     """
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)
@@ -29,7 +32,11 @@ def listening(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def probed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Connect to the other hosts' ports; return the answer of `host_doctor` (`probed`)."""
+    """Connect to the other hosts' ports.
+
+    Return the answer of `host_doctor` with `state: probed`: `names`, {host name: its addresses}, and
+    `probes`, the results in the form of `probe_all`.
+    """
     tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
     names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
     peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]

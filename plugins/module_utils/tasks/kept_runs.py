@@ -37,7 +37,10 @@ class Runs:
                 self.changed[name] = max(moment, self.changed.get(name, moment))
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return descriptions of the newest runs, at most MOST_RUNS."""
+        """Return `run_id`, `size` in bytes, `changed` in Unix seconds, and `global_step` of the newest runs.
+
+        There are at most MOST_RUNS. The step is None if the run recorded none.
+        """
         names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
         sizes = self.sizes(names)
         return [

@@ -19,10 +19,11 @@ def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[st
 
 
 def reloaded(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Return the answer of the module `trainer_tasks` with `state: reloaded`. Raises OSError and ValueError.
+    """Make systemd follow the plan; return whether something `changed`, and the `departed` units.
 
-    It examines what systemd has loaded, not what a deployment changed. So it also finishes a deployment that
-    was interrupted.
+    This is the answer of the module `trainer_tasks` with `state: reloaded`. It examines what systemd has
+    loaded, not what a deployment changed. So it also finishes a deployment that was interrupted. Raises
+    OSError and ValueError.
     """
     tasks = [(str(task["job"]), int(task["index"])) for task in values["tasks"]]
     loaded = parse_list(systemctl_strictly("list-units", "--all", "--plain", "--no-legend", *PATTERNS))

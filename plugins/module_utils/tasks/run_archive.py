@@ -215,7 +215,8 @@ def _newest_first(entry: str) -> tuple[float, str]:
 def packed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Pack the files of a run; return (answer of the module `host_runs`, a line for each full place).
 
-    Raises ValueError if the archive fits nowhere.
+    The answer has the archive's `path` and `size`, its `files`, and the files that are `left_out`, with the
+    reasons. Raises ValueError if the archive fits nowhere.
     """
     full: list[str] = []
     tried = (packed_in(directory, most, values, full) for directory, most in PLACES.items())

@@ -127,7 +127,10 @@ class Tasks:
         return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
 
     def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
-        """Return the state of each task; with `traffic`, also the bytes that it received and sent."""
+        """Return an object for each task, with the fields of `tasks` in RETURN of the module `trainer_tasks`.
+
+        Without `traffic`, its bytes are None.
+        """
         shown = self.show()
         files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
         began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
@@ -268,7 +271,10 @@ class Tasks:
 
 
 def described(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Return the answer of the module `trainer_tasks`; `values` may lack arguments. Raises SystemdError."""
+    """Start or stop tasks if `state` says so; return the answer that RETURN of the module describes.
+
+    `values` are the module's arguments; those that are absent have their defaults. Raises SystemdError.
+    """
     values = {**DEFAULTS, **values}
     wanted, install = values["state"], Path(values["paths"]["install_directory"])
     patience = 0.0 if check_mode else values["patience"]

@@ -63,7 +63,12 @@ def sign(
     *,
     check: bool,
 ) -> dict[str, Any]:
-    """Return authorities, certificates and revocations; store those that are new, unless in check mode."""
+    """Sign the wanted certificates; return whether something `changed`, and what hosts need to log in.
+
+    `authorities` is {kind: public key of the authority}, `certificates` is {host: {kind: certificate}}, and
+    `revoked` is the revocation list in base64. New certificates are stored. With `check`, nothing is written,
+    and new certificates are left out.
+    """
     now = time.time()
     certificates: dict[str, dict[str, str]] = {host: {} for host in told}
     keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}

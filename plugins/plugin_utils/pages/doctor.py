@@ -120,7 +120,7 @@ def _checks(
 
 
 def _of_host(action: HostAction, host: str) -> dict[str, Any]:
-    """Return the arguments of the module that the host's variables set."""
+    """Return the arguments of the module `host_doctor` that differ by host, from the host's variables."""
     variables = action.variables["hostvars"][host]
     of_host = {argument: variables[name] for name, argument in OF_HOST.items() if name in variables}
     return of_host | {"sshd_port": port_of_sshd(host, variables)}
@@ -139,7 +139,10 @@ def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]
 
 
 def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a host's answer to the module `host_doctor`, with its answers about its peers added."""
+    """Return a host's answer to the module `host_doctor`, with its answers about its `peers` added.
+
+    `mesh` becomes the port of the mesh, 0 without one.
+    """
     # A mesh connects hosts only once it is deployed.
     if not peers or answer["problem"] or (mesh and not answer["deployed"]):
         peers = {}
