@@ -95,11 +95,10 @@ class ActionModule(ControllerAction):
     ) -> dict[str, Any]:
         """Return the run that ends, in the form of `described_run`.
 
-        With `everywhere`, a run that workers leave.
-
-        `tasks` are those that end. `warning` names tasks that cannot be stopped, `goes_on` is whether the run
-        goes on without these workers, and `told` is a sentence for the user. `everywhere` is {host: its
-        answer} for the whole cluster; None without --limit.
+        With `everywhere`, return the run that workers leave. `tasks` are those that end, `warning` names
+        tasks that cannot be stopped, `goes_on` is whether the run goes on without these workers, and `told`
+        is a sentence for the user. `everywhere` is {host: its answer} for the whole cluster; None without
+        --limit.
         """
         hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id

@@ -140,7 +140,7 @@ class ActionModule(HostAction):
     def _read(self, screen: Screen, wait: float) -> Reading | None:
         """Return the lead's newest progress and unit state.
 
-        None if no answer arrived within 2 * `wait` seconds.
+        Return None if no answer arrived within 2 * `wait` seconds.
         """
         reading = None
         for answer in self._lead_polls.answers(2 * wait):

@@ -97,13 +97,11 @@ class Removal:
 
 
 def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, bool]) -> Removal:
-    """Return what to remove from a directory: paths that match a pattern.
+    """Return what to remove from a directory: the paths that match a pattern.
 
-    The directory itself if it is empty then.
-
-    `patterns` are relative to the directory; they also match temporary files (".name.x"). `settled` is {path
-    that is handled elsewhere: whether it will be removed}. Raises OSError, and ValueError for a link that a
-    user other than root could have put there.
+    If nothing else is in the directory, it is removed, too. `patterns` are relative to the directory; they
+    also match temporary files (".name.x"). `settled` is {path that is handled elsewhere: whether it will be
+    removed}. Raises OSError, and ValueError for a link that a user other than root could have put there.
     """
     found = Removal()
     try:

@@ -142,7 +142,7 @@ class Environment:
         return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
-        """Return the disk space that is missing for carrying and installing, in words.
+        """Return, in words, how much disk space is missing for carrying and installing.
 
         "" if there is enough.
         """

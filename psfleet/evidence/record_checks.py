@@ -152,7 +152,7 @@ def same_settings(findings: Findings, run: Run) -> Good:
 def _batches_beside_settings(name: str, process: Process) -> list[str]:
     """Return a sentence about the first window whose number of batches contradicts `push_every`.
 
-    [] if none does.
+    Return [] if no window does.
     """
     settings = process.records[0].fields.get("settings")
     wanted = settings.get("push_every", 1) if isinstance(settings, Mapping) else None

@@ -190,10 +190,7 @@ def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _missing_rows(checkpoint: Path, names: Collection[str]) -> str:
-    """Return which files with rows of a checkpoint are not among the `names` of its folder.
-
-    "" if none is missing.
-    """
+    """Return, in words, which files with rows of a checkpoint its folder (`names`) lacks; "" for none."""
     manifest = f"{checkpoint.name}.{_MANIFEST}"
     there = sum(name.endswith(_ROWS) and _is_of_tables(name, checkpoint.name) for name in names)
     if manifest not in names:

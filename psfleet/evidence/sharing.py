@@ -69,7 +69,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
 def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     """Check that the nonces which a worker read from each ps are nonces that the ps recorded.
 
-    Old runs lack them.
+    Records of old runs have no such nonces; then nothing is compared.
     """
     for name, drawn in _nonces(worker, "ps_own_nonces").items():
         ps = run.task(name)

@@ -161,10 +161,7 @@ def _lost_with_hosts(run: Run) -> str:
 
 
 def _given_up(run: Run) -> str:
-    """Return in words which tasks systemd no longer starts, and that recorded no end themselves.
-
-    "" for none.
-    """
+    """Return, in words, which tasks systemd no longer starts that recorded no end; "" if there are none."""
     return first_of(
         [
             f"{task.name} {ending.in_words} on {task.host}"

@@ -75,7 +75,7 @@ def stopped_tasks(
 def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
     """Return a message about tasks that could not be stopped because their hosts were not reached.
 
-    "" for none.
+    Return "" if there are no such tasks.
     """
     names = elsewhere(tasks, hosts)
     if not names:

@@ -64,9 +64,9 @@ class Reasons:
     _first: dict[str, str] = field(default_factory=dict)
 
     def of(self, task: str, why: str) -> str:
-        """Return `why` if this task is the first with that reason.
+        """Return `why` if no other task has had this reason.
 
-        Else "as" and the name of the first task.
+        If another task had it first, return "as" and the name of that task.
         """
         first = self._first.setdefault(why, task) if why else task
         return why if first == task else f"as {first}"

@@ -93,7 +93,7 @@ class WatchedRun:
     def waits_in_vain_for(self) -> list[Mapping[str, Any]]:
         """The tasks for whose end a program's lead waits, if all of them only serve and so never end.
 
-        Else [].
+        [] if one of them may end by itself.
         """
         now = self.now.progress
         awaited = [task for task in self._tasks if task["name"] in now.awaited]

@@ -63,11 +63,10 @@ def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
 
 
 def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
-    """Return the tasks ("worker-0") for which TensorFlow is tried: all with GPUs.
+    """Return the tasks ("worker-0") for which TensorFlow is tried.
 
-    If there are none, one task.
-
-    Only tasks that are deployed on this host count, not tasks that were added to the inventory later.
+    These are all tasks with GPUs, or one task if none has GPUs. Only tasks that are deployed on this host
+    count, not tasks that were added to the inventory later.
     """
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
@@ -124,7 +123,7 @@ def tensorflow_checks(
 ) -> list[Check]:
     """Return the checks of TensorFlow in the sandbox of the host's tasks.
 
-    Skipped checks if nothing can be tried.
+    If nothing can be tried, they are skipped checks.
     """
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)

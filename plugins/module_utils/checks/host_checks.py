@@ -207,7 +207,7 @@ def _libc(facts: HostFacts, systems: Systems) -> Finding:
 def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
     """Return the finding about the Python from which the environment is made.
 
-    If none fits, which there are.
+    If no Python of the host fits, it names those that the host has.
     """
     chosen = choose_python(facts, wanted)
     if chosen is not None:

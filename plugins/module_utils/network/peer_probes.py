@@ -140,9 +140,9 @@ def end_listener(pid: int, born: str) -> bool:
 
 
 def _born(pid: int) -> str:
-    """Return the start time of a process, because a later process may have the same pid.
+    """Return the start time of a process; "" if it has ended.
 
-    "" if it has ended.
+    The time tells it from a later process with the same pid.
     """
     state, *fields = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() or ["Z"]
     return "" if state == "Z" else fields[18]

@@ -29,10 +29,7 @@ class Systems:
     known: Mapping[str, System]
 
     def of(self, distribution: Distribution) -> System | None:
-        """Return the system that a distribution is, or from which it is made.
-
-        None if no such system is known.
-        """
+        """Return the system that a distribution is, or is made from; None if psfleet knows no such system."""
         kin = (distribution.identity, *distribution.like)
         return next((self.known[identity] for identity in kin if identity in self.known), None)
 

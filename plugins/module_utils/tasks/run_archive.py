@@ -142,7 +142,7 @@ class Packer:
     def _add_named(self, folder: int, name: str) -> None:
         """Add the entry with this name in a directory.
 
-        Without it, the checkpoint whose files begin with the name.
+        Without such an entry, add the checkpoint whose files begin with the name.
         """
         above, _, entry = name.rpartition("/")
         found = os.listdir(folder)
@@ -234,7 +234,7 @@ def packed_in(
 ) -> tuple[str, Packer] | None:
     """Return (path of an archive in `directory`, its packer).
 
-    If it fails, add the reason to `full`, return None.
+    If packing fails, add the reason to `full` and return None.
     """
     path = ""
     try:

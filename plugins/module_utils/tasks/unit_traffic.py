@@ -54,7 +54,7 @@ def counts() -> bool:
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
     """Return (bytes received, bytes sent) of a unit's process.
 
-    None if none runs, or if they are not counted.
+    Return None if no process runs, or if its bytes are not counted.
     """
     received, sent = (counted(properties.get(name)) for name in TRAFFIC_PROPERTIES)
     runs = properties.get("MainPID", "0") != "0"
