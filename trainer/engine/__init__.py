@@ -1,4 +1,4 @@
-"""The replication engines: a graph and a session each for asynchronous, synchronous and in-graph training.
+"""The replication engines. Each engine has a graph and a session: asynchronous, synchronous or in-graph.
 
 This room imports `model` and the floors below it.
 """

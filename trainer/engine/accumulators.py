@@ -1,9 +1,12 @@
-"""What gathers the workers' gradients of a round on a ps, and returns their means.
+"""Accumulators on a ps gather the workers' gradients of a round, and return the mean of the gradients.
 
-These are TensorFlow's conditional accumulators, which drop gradients of earlier rounds: one for each packed
-tensor (wire.py), and one for the rows of each part of a table. The latter would divide the sum of a row by
-the number of workers that sent this row, and so move a rare row too far. So the rows of each worker have
-numbers of their own in it, and are added up once they are taken.
+They are TensorFlow's conditional accumulators, which drop gradients of earlier rounds. Each packed tensor
+(wire.py) has one accumulator, and each part of a table has one for the gradients of its rows.
+
+TensorFlow's sparse accumulator divides the sum of a row by the number of workers that sent this row, which
+would move a rare row too far. So every worker adds its rows under row numbers of its own: worker `w` adds row
+`r` of a part with `n` rows as row `w * n + r`. `mean` adds up the workers' sums of a row afterwards, and
+divides by the number of all workers in the mean.
 """
 
 from abc import ABC, abstractmethod
@@ -19,24 +22,24 @@ v1 = tf.compat.v1
 
 
 class SentRows(NamedTuple):
-    """The gradients of rows of a table's part, on the ps that holds the part."""
+    """A worker's gradients of rows of one part of a table, on the ps that holds the part."""
 
     gradients: RowGradients
     part: tf.Variable
 
     @property
     def device(self) -> str:
-        """The device of that ps."""
+        """The device of the ps, such as "/job:ps/task:0/device:CPU:0"."""
         return str(self.part.device)
 
     @property
     def arrived(self) -> tf.Tensor:
-        """A tensor on the ps that is there once the gradients are."""
+        """A tensor on the ps whose value exists once the gradients have arrived there."""
         return self.gradients.values
 
     @property
     def pairs(self) -> AnyGradients:
-        """The gradients with their variable."""
+        """The gradients and their part, as a list of one pair (gradients, variable)."""
         return [(self.gradients, self.part)]
 
 
@@ -44,10 +47,12 @@ AnySent: TypeAlias = Sent | SentRows
 
 
 class GradientAccumulator(ABC):
-    """The accumulator of some gradients; its operations go to the device in force, their ps.
+    """Gathers the workers' gradients of one packed tensor, or of the rows of one part of a table.
+
+    The caller must call the methods with the ps that holds the variables as the device in force.
 
     Attributes:
-        accumulator: TensorFlow's.
+        accumulator: TensorFlow's accumulator.
 
     """
 
@@ -59,11 +64,14 @@ class GradientAccumulator(ABC):
 
     @abstractmethod
     def mean(self, replicas: int) -> AnyGradients:
-        """Return the means of so many workers' gradients, and empty the accumulator."""
+        """Take `replicas` workers' gradients out; return their mean, with the variables it belongs to."""
 
 
 def accumulator_of(sent: AnySent, workers: int, worker: int) -> GradientAccumulator:
-    """Return the accumulator for gradients like these, as one of so many workers sees it."""
+    """Return the accumulator for the variables of `sent`, as worker number `worker` of `workers` builds it.
+
+    All workers share the accumulator by its name. Later gradients added must have the shapes of `sent`.
+    """
     return _OfRows(sent, workers, worker) if isinstance(sent, SentRows) else _OfPack(sent)
 
 
@@ -88,7 +96,8 @@ class _OfRows(GradientAccumulator):
 
     @property
     def accumulator(self) -> tf.compat.v1.SparseConditionalAccumulator:
-        # It has a reference type, which a branch of a graph cannot take from outside.
+        # Built anew at each use: its type is a reference, which a branch of a graph cannot take from
+        # outside.
         name = f"psfleet/gradients/{self._part.op.name}"
         return v1.SparseConditionalAccumulator(tf.float32, self._shape, shared_name=name)
 

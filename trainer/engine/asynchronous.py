@@ -15,16 +15,20 @@ from trainer.engine.training import StepResult, TrainingGraph, TrainingSession, 
 class AsynchronousGraph(TrainingGraph):
     """A graph whose steps apply this worker's gradients and raise the global step and this worker's count.
 
-    It has several steps in a row, so that one call into TensorFlow can take several. Each step reads the
-    variables once the previous step is counted; with `pull_ahead`, already while the previous one computes.
-    With `pull_every`, some steps read no variables, and go on with the worker's copy. `calls` maps a number
-    of steps to their losses and to what `apply_and_count` returned for each.
+    The graph has several steps in a row, so that one call into TensorFlow can take several steps. Each step
+    reads the variables once the previous step is counted; with `pull_ahead`, already while the previous step
+    computes. With `pull_every`, some steps read no variables, and go on with the worker's copy.
+
+    Attributes:
+        calls: number of steps -> [losses [steps], int64 [steps, 1 + counters]]; each row of the second tensor
+            is the result of `apply_and_count` for one step.
+
     """
 
     waiting_seconds = 0.0
 
     def build_step(self) -> None:
-        """Add the steps to the graph."""
+        """Add the steps to the graph, and set `step` and `calls`."""
         index, settings = self.cluster.index, self.settings
         most, of_a_pull = settings.most_steps_in_a_call, settings.steps_of_a_pull
         losses: list[tf.Tensor] = []
@@ -58,7 +62,7 @@ class AsynchronousSession(TrainingSession):
         self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
 
     def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
-        """Take up to `most` steps in one call, and return the result of each."""
+        """Take up to `most` steps in one call, and return the result of each step, in order."""
         size = max((size for size in self._calls if size <= most), default=1)
         if size == 1:
             return super().steps(most, raise_if_stopping)

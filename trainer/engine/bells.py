@@ -1,9 +1,9 @@
-"""Bells on ps 0: a task that waits there for others sleeps until one of them rings.
+"""Bells on ps 0: a task that waits there for other tasks sleeps until its bell rings.
 
-A bell is a queue on the ps. To ring it puts a token into the queue, unless there is one already. To wait for
-it takes a token out. A token only means that the waiting task should read the state again, so a superfluous
-one does no harm. The `Waker` makes up for a missing one. A token gets lost if, for example, a host vanishes
-during a wait: its pending call on the ps then takes a token that was meant for the restarted process.
+A bell is a queue on the ps. Ringing puts a token into the queue, unless the queue has a token already.
+Waiting takes a token out. A token only means that the waiting task should read the state again, so a token
+too many does no harm. The `Waker` helps if a token is lost. Example: a host vanishes during a wait; the
+pending call of its killed process then takes the token that was meant for the restarted process.
 """
 
 import time
@@ -24,14 +24,14 @@ _LONGEST_WAIT = 0.25
 
 
 def create_bell(name: str) -> tf.queue.QueueBase:
-    """Create the bell of this name on the device in force; all processes share it."""
+    """Return the bell `name` on the device in force; all processes share the bell by its name."""
     return v1.FIFOQueue(-1, tf.int32, [[]], shared_name=f"psfleet/bell/{name}")
 
 
 def ring(bells: Sequence[tf.queue.QueueBase], condition: bool | tf.Tensor = True) -> tf.Operation:
-    """Return the operation that rings the bells, if the condition holds.
+    """Return the operation that rings each of the bells if `condition` is true when the operation runs.
 
-    A bell that has a token gets no other, so the bell of a worker that is gone does not fill up.
+    A bell that has a token gets no second token, so the bell of a worker that is gone does not fill up.
     """
     places, nowhere = tf.range(len(bells)), len(bells)
     is_silent = tf.equal(tf.stack([bell.size() for bell in bells]), 0)
@@ -50,7 +50,7 @@ class Waker:
 
     def __init__(self, ring: Callable[[], object]) -> None:
         self._ring, self._ended = ring, Event()
-        # Since when a call waits, and how often at most.
+        # (the time at which the call began, how often it waits at most); None while no call waits.
         self._watched: tuple[float, int] | None = None
 
     def start(self) -> None:
@@ -62,10 +62,10 @@ class Waker:
         self._ended.set()
 
     def watch(self, call: Callable[[], Result], waits: int = 1) -> Result:
-        """Return the result of a call that waits for the bell, perhaps several times.
+        """Call `call`, which waits for the bell up to `waits` times, and return its result.
 
-        Only one thread at a time may use this. Once a wait had to be ended, those that follow it in the call
-        are ended sooner.
+        Only one thread at a time may use this method. The thread first rings after 0.25 s; if the call goes
+        on, the thread rings every 0.25 s / `waits`.
         """
         self._watched = time.monotonic(), waits
         try:

@@ -1,4 +1,4 @@
-"""Operations that a graph has once, and runs at several of its places if a condition holds there."""
+"""Operations that a graph contains once, and runs at several places if a condition holds there."""
 
 from collections.abc import Callable
 
@@ -6,15 +6,16 @@ import tensorflow as tf
 
 
 class Branch:
-    """Operations on one device, in a function of the graph that takes a number.
+    """Operations on one device that several places of a graph can run, each with a number of its own.
 
-    `tf.cond` would add its operations anew at each place, and TensorFlow would prepare all of them.
+    `tf.cond` would add the operations again at each place, and TensorFlow would prepare every copy.
     """
 
     def __init__(self, build: Callable[[tf.Tensor], tf.Tensor]) -> None:
-        """Build the operations on the device in force; `build` takes an int64.
+        """Call `build` to build the operations on the device in force.
 
-        It returns a boolean that is there once they have run. What they use must be on the device.
+        `build` takes an int64 scalar and returns a boolean scalar, whose value exists once the operations
+        have run. All tensors that the operations use must be on the same device.
         """
         self._then = tf.function(build, autograph=False).get_concrete_function(tf.TensorSpec([], tf.int64))
         inputs = [tf.TensorSpec(each.shape, each.dtype) for each in self._then.inputs]
@@ -22,7 +23,11 @@ class Branch:
         self._else = nothing.get_concrete_function(*inputs)
 
     def run_if(self, condition: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Return a boolean on the device in force, there once the operations have run if they have to."""
+        """Run the operations with `number` if `condition` is true; return a boolean on the device in force.
+
+        The value of the boolean exists once the operations have run. If `condition` is false, the boolean is
+        False and its value exists at once.
+        """
         (ran,) = tf.raw_ops.If(
             cond=condition,
             input=[number, *self._then.captured_inputs],

@@ -1,8 +1,8 @@
-"""The device report of a task: on which devices its variables and operations really were.
+"""The device report of a task: the device on which each variable and each operation really was.
 
-TensorFlow's own `log_device_placement` prints a line for each operation of the graph that was built. This
-report is taken from the partitions that TensorFlow executed, after it had merged and split operations, and
-it counts the operations by their purpose.
+TensorFlow's own `log_device_placement` prints a line for each operation of the graph as it was built. This
+report is made from the partitions that TensorFlow executed, after it had merged and split operations, and
+counts the operations by their purpose.
 """
 
 import re
@@ -46,10 +46,12 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def report(task: str, partition_graphs: Iterable[Any]) -> Report:
-    """Return the content of `devices/<task>.json`, given the GraphDefs in RunMetadata.partition_graphs.
+    """Return the content of `devices/<task>.json`: the device of each variable, and operations by device.
 
-    TensorFlow fills these in a run with RunOptions(output_partition_graphs=True). The GraphDefs of several
-    runs may be given; an operation in more than one counts once. Constants are not counted.
+    Operations are counted by group: {device: {group: count}}. Operations that compute nothing, such as
+    constants, are left out. `partition_graphs` are the GraphDefs in `RunMetadata.partition_graphs`, which
+    TensorFlow fills in a run with `RunOptions(output_partition_graphs=True)`. Graphs of several runs may be
+    given; an operation that is in several graphs counts once.
     """
     nodes = {(node.device, node.name): node for graph in partition_graphs for node in graph.node}
     variables = {
@@ -68,9 +70,12 @@ def report(task: str, partition_graphs: Iterable[Any]) -> Report:
 
 
 def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
-    """Return an operation's group: one of operation_groups.py, or its own name up to the first slash.
+    """Return the group of an operation: a constant of operation_groups.py, else the first part of its name.
 
-    Names of optimizers and of gradients count at any place in the name, as in "tower_1/gradients/..".
+    `operation` is the operation's type, such as "MatMul". Names of optimizers and of gradients count at any
+    place in the name, as in "tower_1/gradients/..".
+
+    Example: group_of("hidden_1/MatMul", "MatMul", []) -> "hidden"
     """
     parts = [_NUMBER.sub("", part) for part in name.split("/")]
     if parts[0] == "tower" and len(parts) > 1:
@@ -100,14 +105,14 @@ def _groups(nodes: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], str]:
 
 
 def _only_from_ledger(node: Any, groups: Mapping[tuple[str, str], str]) -> bool:  # noqa: ANN401
-    """Whether an operation computes only with values of the ledger, such as the global step."""
+    """Whether all inputs of an operation are of the ledger, such as the global step; False for transfers."""
     sources = [(node.device, source.partition(":")[0]) for source in node.input if not source.startswith("^")]
     found = {groups[source] for source in sources if source in groups}
     return found == {LEDGER} and node.op not in _TRANSFERS
 
 
 def write(path: Path, content: Report) -> None:
-    """Write a task's report as JSON; print a line if that fails, but do not stop training."""
+    """Write `content` to `path` as JSON; if that fails, print a line and let the training go on."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content, indent=1)

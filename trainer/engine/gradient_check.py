@@ -1,11 +1,12 @@
-"""A numerical test whether the gradients that a worker applies are those of its loss.
+"""A numerical test: are the gradients that a worker applies the gradients of its loss?
 
-If the parameters move by s times the gradient g, for a small s, the loss changes by s |g|^2. So the gradients
-are taken where they are applied, and the loss is computed twice: a little up and a little down from the
-parameters, along the gradients. The *fit* is the ratio of the measured change to the change that the
-gradients predict: 1 for gradients of this loss, about 0 for noise. Gradient checkers use the same central
-difference; this one takes a single direction. For a model with tables it takes two, along the variables and
-along the rows: else zeros for all rows would pass beside right gradients of the variables.
+If the parameters move by `s` times the gradient `g`, for a small `s`, the loss changes by `s |g|^2`. So the
+gradients are taken where they are applied, and the loss is computed at two points: a little up and a little
+down from the parameters, along the gradients. The *fit* is the measured change divided by the change that the
+gradients predict: 1 for the gradients of this loss, about 0 for noise. Gradient checkers use the same central
+difference, for each parameter; this test uses one direction. A model with tables has two directions, one
+along the variables and one along the rows. Otherwise right gradients of the variables would hide gradients of
+the rows that are all zero.
 """
 
 import math
@@ -22,18 +23,25 @@ from trainer.model.models.model import ModelContext, Values
 from trainer.model.pieces import AnyVariable, TableVariable, join_values, pieces_of
 from trainer.model.tables import RowGradients
 
-# As parts of the loss: the change to aim at, and the most by which two computations at the same point may
-# differ. If they differ more, the loss draws random numbers.
+# Both relative to the loss: the change of the loss to aim at, and how far two computations at the same point
+# may differ. If they differ more, the loss draws random numbers.
 _CHANGE, _SAME = 0.01, 1e-4
-# As parts of the parameters' norm: how far the parameters are moved. Rounding dominates a smaller move, and
-# the loss is not linear over a larger one.
+# Both relative to the norm of the parameters: the shortest and the longest move. Rounding dominates a shorter
+# move, and the loss is not linear over a longer move.
 _LEAST_MOVE, _MOST_MOVE = 1e-4, 0.1
 
 
 class WorkerLoss(NamedTuple):
-    """A worker's mean loss of batches, each at its point; the gradients are multiplied by `weight`.
+    """The loss of one step of a worker, and what is needed to compute the loss at other points.
 
-    `loss_at` returns the loss of a batch at another point.
+    Attributes:
+        context: the context of the model's functions.
+        loss_at: returns the loss of a batch at a point, that is, with these parameters.
+        points: for each batch, the parameters with which its loss was computed.
+        batches: the batches of the step.
+        loss: the mean of the batches' losses.
+        weight: the factor by which the applied gradients were multiplied.
+
     """
 
     context: ModelContext
@@ -46,11 +54,11 @@ class WorkerLoss(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientFit:
-    """The loss of a batch, the norm of its gradients, and their fit.
+    """The loss of a step's batches, the norm of its gradients, and the fit (see above).
 
-    Of the fits of variables and rows it is the one that is farther from 1. If all gradients of either are
-    zero, the fit is 0. It is nan if the loss draws random numbers. Norm and fit are both nan if every
-    gradient covers only some rows of a variable (tf.IndexedSlices).
+    With tables there are two fits, for variables and for rows; `fit` is the one farther from 1. A fit is 0 if
+    all its gradients are zero. `fit` is nan if the loss draws random numbers. `norm` and `fit` are both nan
+    if every gradient covers only some rows of a variable (tf.IndexedSlices).
     """
 
     loss: float
@@ -59,10 +67,11 @@ class GradientFit:
 
     @classmethod
     def of(cls, measured: Sequence[float]) -> "GradientFit":
-        """Return the fit for these numbers.
+        """Return the fit for the numbers that `GradientCheck` computed.
 
-        They are the loss, and the same loss computed again. Then, for variables, rows or each of them, the
-        loss up and down the gradients, the norm of these, and the distance to the points up and down.
+        They are the loss, and the same loss computed a second time; then four numbers for the variables, for
+        the rows, or for each of both: the loss up the gradients, the loss down the gradients, the norm of the
+        gradients, and the length of the move up or down.
         """
         loss, again, *of_parts = map(float, measured)
         parts = [of_parts[first : first + 4] for first in range(0, len(of_parts), 4)]
@@ -73,22 +82,22 @@ class GradientFit:
 
 
 class GradientCheck:
-    """The operations that compare a worker's loss with the gradients that are applied for it.
+    """The operations that compare a worker's loss with the gradients that are applied for the loss.
 
-    They take any batches of the worker's examples. With several batches to a step (local_steps.py), all of
-    the points move together along the gradients.
+    They work with any batches of the worker's examples. If a step has several batches (local_steps.py), the
+    points of all batches move together along the gradients.
     """
 
     def __init__(
         self, variables: Sequence[AnyVariable], of_worker: WorkerLoss, applied: AnyGradients
     ) -> None:
-        """Add the operations to the default graph."""
+        """Add the operations to the default graph; `applied` are the gradients and their variables."""
         self._fed = [tensor for batch in of_worker.batches for tensor in batch]
         gradients = {variable.op.name: gradient for gradient, variable in applied}
         with tf.device(of_worker.context.devices.worker), tf.name_scope("gradient_check"):
             slopes = [_slope(variable, gradients, of_worker.weight) for variable in variables]
             first = of_worker.points[0]
-            # A variable that travels alone is read once, so that all losses have the same value of it.
+            # A variable that travels alone is read once, so that all losses use the same value.
             values = [
                 value if slope is None else tf.convert_to_tensor(value)
                 for value, slope in zip(first, slopes, strict=True)
@@ -127,7 +136,7 @@ class GradientCheck:
             self._measured = tf.stack([tf.cast(one, tf.float32) for one in measured])
 
     def in_session(self, session: tf.compat.v1.Session) -> Callable[[Sequence[Examples]], GradientFit]:
-        """Return a function that computes the fit on a step's batches of examples, in this session."""
+        """Return a function that takes the examples of a step's batches and returns their fit."""
         run: Callable[..., Any] = session.make_callable(self._measured, feed_list=self._fed)
         return lambda batches: GradientFit.of(
             run(*(part for batch in batches for part in (batch.features, batch.labels)))
@@ -137,7 +146,11 @@ class GradientCheck:
 def _parts(
     variables: Sequence[AnyVariable], slopes: Sequence[tf.Tensor | None]
 ) -> Sequence[Sequence[tf.Tensor | None]]:
-    """Return the slopes of variables and those of tables, each with None for the others."""
+    """Return one or two lists like `slopes`: one with the variables' slopes, one with the tables' slopes.
+
+    In each list, None stands for all other slopes. A list without any slope is left out, but one always
+    remains.
+    """
     are_tables = [isinstance(variable, TableVariable) for variable in variables]
     parts = [
         [slope if its == of_tables else None for slope, its in zip(slopes, are_tables, strict=True)]
@@ -154,9 +167,9 @@ def _norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 def _slope(
     variable: AnyVariable, gradients: Mapping[str, AnyGradient], weight: float | tf.Tensor
 ) -> tf.Tensor | None:
-    """Return a variable's gradient, or None if it has none or only one of some rows (tf.IndexedSlices).
+    """Return the gradient of a variable, divided by `weight`; of a table, the gradient of the rows looked up.
 
-    Of a model's table it is the gradient of the rows that were looked up.
+    Return None if the variable has no gradient, or only a gradient of some rows (tf.IndexedSlices).
     """
     pieces = [gradients.get(piece.op.name) for piece in pieces_of(variable)]
     if isinstance(variable, TableVariable):

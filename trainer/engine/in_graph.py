@@ -1,9 +1,9 @@
 """In-graph replication: one client builds a graph with a tower on every worker.
 
-A tower reads its own batches on its worker and computes the gradients of its loss there. The mean of all
-towers' gradients, weighted by their numbers of examples, is applied once to the variables on the ps. A
-variable on each worker (`ledger_parts`), except on the client, counts the worker's towers; the worker's
-process reads it there.
+A tower reads its own batches on its worker and computes the gradients of its loss there. The client applies
+the mean of all towers' gradients, weighted by their numbers of examples, once to the variables on the ps. On
+each worker except the client, a variable (`ledger_parts`) counts the worker's towers; the worker's process
+reads the variable there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class _Tower(NamedTuple):
 
 
 class InGraphGraph(TrainingGraph):
-    """A graph whose steps raise the global step and the count of every worker by one."""
+    """A graph whose steps raise the global step, and the step count of every worker, by 1."""
 
     def build_step(self) -> None:
         """Add the towers, and the operations that apply the mean of their gradients."""
@@ -52,11 +52,14 @@ class InGraphGraph(TrainingGraph):
         self.step = [loss, counted, *counts]
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return each tower's gradients, as they go into the mean."""
+        """Return the gradients of each tower, times its number of examples, before the mean is taken."""
         return self._of_towers
 
     def use_notes(self, served: Mapping[str, Note]) -> None:
-        """Set the batch size of each worker from its note."""
+        """Set the batch size of each worker from `served`, which maps a task ("worker1") to its note.
+
+        A worker without a batch size in its note gets the client's own batch size.
+        """
         for start in self.batches_starts:
             batch_size = served.get(f"worker{start.worker}", {}).get("batch_size")
             own = self.settings.batch_size

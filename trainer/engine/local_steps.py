@@ -1,8 +1,8 @@
 """Local steps: a worker computes several batches on its copy of the parameters before it pushes once.
 
 This is Downpour SGD (Dean et al. 2012, "Large Scale Distributed Deep Networks"): after each batch the worker
-moves its copy along that batch's gradients, and the ps get one gradient for all batches. Nothing of a worker
-outlives its call into TensorFlow, so there is nothing to save.
+moves its copy along the batch's gradients, and the ps get one gradient for all batches. The copy lives only
+during one call into TensorFlow, so there is nothing to save.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ class LocalSteps(NamedTuple):
     Attributes:
         points: for each batch, the parameters with which its loss is computed.
         loss: the mean loss of the batches.
-        gradients: for each parameter the mean of its gradients, times the weight; None if it has none.
-        last: the gradients of the last batch, times the weight, divided by the number of batches.
+        gradients: for each parameter, the mean of its gradients, times `weight`; None if it has none.
+        last: for each parameter, the last batch's gradient, times `weight`, divided by the number of batches.
 
     """
 
@@ -42,7 +42,17 @@ def take_local_steps(
     batches: Sequence[Batch],
     weight: float | tf.Tensor,
 ) -> LocalSteps:
-    """Return the steps that begin with these values; `move` returns the values after a batch's gradients."""
+    """Return the local steps for `batches`, beginning with the parameters `values`.
+
+    Args:
+        loss_of: returns the loss of a batch with the given parameters.
+        move: returns the parameters after a step along the gradients of one batch. The gradients are
+            multiplied by `weight` and divided by the number of batches.
+        values: the parameters for the first batch.
+        batches: at least one batch.
+        weight: the factor of the gradients in the result.
+
+    """
     points, losses, every = [values], list[tf.Tensor](), list[Sequence[Gradient | None]]()
     part = weight if len(batches) == 1 else weight / len(batches)
     for batch in batches:
@@ -56,12 +66,15 @@ def take_local_steps(
 
 
 def mean_of(losses: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the mean of some losses."""
+    """Return the mean of the losses, which must not be empty."""
     return losses[0] if len(losses) == 1 else tf.add_n(losses) / len(losses)
 
 
 def _sum(gradients: Sequence[Gradient | None]) -> Gradient | None:
-    """Return the sum, or None if there is no gradient; rows of tables (tf.IndexedSlices) stay rows."""
+    """Return the sum of the gradients; None if all are None.
+
+    If all are gradients of some rows (tf.IndexedSlices), so is the sum; a row may then appear several times.
+    """
     known = [gradient for gradient in gradients if gradient is not None]
     if len(known) < 2:
         return known[0] if known else None

@@ -1,4 +1,4 @@
-"""A change of variables that no other one comes between."""
+"""A mutex on a device: a change of variables runs without another change in between."""
 
 from collections.abc import Callable
 
@@ -6,17 +6,18 @@ import tensorflow as tf
 
 
 def rows_mutex() -> tf.Tensor:
-    """Return the mutex of the device in force under which a push changes what lies there.
+    """Return the mutex on the device in force that protects table rows, their slots and their marks.
 
-    Every process finds the same one by its name.
+    Every process finds the same mutex by its name.
     """
     return tf.raw_ops.MutexV2(shared_name="psfleet/rows_mutex", container="")
 
 
 def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Return the result of a change that no other one under this mutex comes between, on its device.
+    """Build `change` under the mutex, on the mutex's device, and return the result of `change`.
 
-    The result must not be there before the change is.
+    No other change under this mutex runs in between. The value of the result must exist only once the change
+    is done, because the mutex is released then.
     """
     lock = tf.raw_ops.MutexLock(mutex=mutex)
     with tf.control_dependencies([lock]):

@@ -1,7 +1,8 @@
 """The optimizers that `--optimizer` names, one instance for each device that holds variables.
 
-A step may stand for several batches (local_steps.py). Then the constants of its optimizer are those of as
-many steps with the mean gradient: a momentum of 0.9 becomes 0.9**n, and parameters move n times as far.
+A step may stand for several batches (local_steps.py). Then the optimizer's constants are set so that one step
+does as much as one step for each batch would do with the mean gradient: with `n` batches, a momentum of 0.9
+becomes `0.9**n`, and parameters move `n` times as far.
 
 Damped steps, for stale gradients, are quasi-hyperbolic momentum (Ma and Yarats 2018, arXiv:1810.06801): a
 step consists of a part along the mean of many past gradients, and of a part along the newest gradient alone.
@@ -25,13 +26,13 @@ v1 = tf.compat.v1
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Gradients = Sequence[tuple[Gradient, tf.Variable]]
-# Those of the model's variables, and those of rows of its tables.
+# A gradient of a model's variable, or of rows of a table.
 AnyGradient: TypeAlias = Gradient | RowGradients
 AnyGradients = Sequence[tuple[AnyGradient, tf.Variable]]
 
 _MOMENTUM = 0.9
 _ACCUMULATED_AT_FIRST = 0.1
-# Damped: how slowly past gradients are forgotten, and the part of a step that is along their mean.
+# For damped steps: how slowly past gradients are forgotten, and the share of a step along their mean.
 _LONG_MOMENTUM, _PART_OF_MEAN = 0.99, 0.8
 
 
@@ -40,7 +41,7 @@ def _momentum(rates: Rates, batches: int) -> tf.compat.v1.train.Optimizer:
     return v1.train.MomentumOptimizer(rates.learning * batches * (1 - momentum) / (1 - _MOMENTUM), momentum)
 
 
-# By rates and number of batches.
+# Name -> a function that returns the optimizer for these rates and this number of batches in a step.
 _KINDS: Mapping[str, Callable[[Rates, int], tf.compat.v1.train.Optimizer]] = {
     "sgd": lambda rates, batches: v1.train.GradientDescentOptimizer(rates.learning * batches),
     "momentum": _momentum,
@@ -59,7 +60,8 @@ _KINDS: Mapping[str, Callable[[Rates, int], tf.compat.v1.train.Optimizer]] = {
 
 
 def _damped_momentum(rate: float, batches: int) -> Sequence[tf.compat.v1.train.Optimizer]:
-    # Each gradient counts 1 / (1 - 0.9) times, as with momentum. TensorFlow's momentum is a sum, and no mean.
+    # Over all steps, each gradient counts 1 / (1 - 0.9) times, as with momentum. TensorFlow's momentum is
+    # the sum of past gradients; the factor (1 - momentum) makes it a mean.
     momentum, in_the_end = _LONG_MOMENTUM**batches, rate * batches / (1 - _MOMENTUM)
     return [
         v1.train.MomentumOptimizer(_PART_OF_MEAN * (1 - momentum) * in_the_end, momentum),
@@ -67,7 +69,7 @@ def _damped_momentum(rate: float, batches: int) -> Sequence[tf.compat.v1.train.O
     ]
 
 
-# The same with damped steps: optimizers that each apply a part of a step.
+# The same for damped steps: a step is done by two optimizers, one after the other.
 _DAMPED: Mapping[str, Callable[[float, int], Sequence[tf.compat.v1.train.Optimizer]]] = {
     "momentum": _damped_momentum,
     "adam": lambda rate, batches: [
@@ -78,12 +80,13 @@ _DAMPED: Mapping[str, Callable[[float, int], Sequence[tf.compat.v1.train.Optimiz
 
 
 def _as_long_as_adams(rate: float, gradient: tf.Tensor) -> tf.Tensor:
-    """Return a step along the gradient that changes numbers by the learning rate (root mean square)."""
+    """Return a step along the gradient whose root mean square is `rate`, as in Adam's first steps."""
     return rate * tf.math.divide_no_nan(gradient, tf.sqrt(tf.reduce_mean(tf.square(gradient))))
 
 
-# A worker's own step between two pushes, by learning rate and gradient: gradient descent, as in Downpour SGD
-# whatever the optimizer on the ps, with steps about as long as the optimizer's first ones.
+# Optimizer's name -> a worker's own step between two pushes, given learning rate and gradient. It is always
+# gradient descent, as in Downpour SGD, with steps about as long as the first steps of the optimizer on the
+# ps.
 _LOCAL_STEPS: Mapping[str, Callable[[float, tf.Tensor], tf.Tensor]] = {
     "sgd": lambda rate, gradient: rate * gradient,
     "momentum": lambda rate, gradient: rate / (1 - _MOMENTUM) * gradient,
@@ -94,18 +97,18 @@ _LOCAL_STEPS: Mapping[str, Callable[[float, tf.Tensor], tf.Tensor]] = {
 
 
 class Optimizers:
-    """The optimizer for each device: its slots and other numbers lie there, so only gradients travel.
+    """One optimizer for each device; its slots and other numbers lie there, so that only gradients travel.
 
-    A slot is named after its variable, as in "hidden/weights/Adam". Each device has its own copy of a number
-    that belongs to no variable: "beta1_power", "beta1_power_1" and so on hold equal values. With damped
-    steps the second part has slots and numbers of its own, which come after those of the first. The parts of
-    tables have optimizers of their own (row_optimizers.py).
+    A slot is named after its variable, as in "hidden/weights/Adam". A number that belongs to no variable,
+    such as Adam's power of beta, exists once on each device ("beta1_power", "beta1_power_1"), with equal
+    values. With damped steps, the second optimizer's slots and numbers are named after the first optimizer's.
+    The parts of tables have optimizers of their own (row_optimizers.py).
     """
 
     def __init__(self, name: str, rates: Rates, batches: int = 1, *, damped: bool = False) -> None:
-        """Take the number of batches whose mean gradient a step applies, and whether steps are damped.
+        """Prepare the optimizer `name`; a step applies the mean gradient of `batches` batches.
 
-        Raises TaskFailure (`configuration`) if this optimizer has no damped steps.
+        Raises TaskFailure (`configuration`) if steps shall be damped but this optimizer has no damped steps.
         """
         if damped and name not in _DAMPED:
             expected = f"expected plain, or trainer_optimizer (--optimizer) {' or '.join(_DAMPED)}"
@@ -113,19 +116,19 @@ class Optimizers:
             raise TaskFailure(CONFIGURATION, problem)
         self._name, self._rates, self._batches = name, rates, batches
         self._damped = damped
-        # Device -> the optimizers that apply each gradient there, one after the other.
+        # Device -> the optimizers there; each gradient goes through all of them, one after the other.
         self._optimizers: dict[str, Sequence[tf.compat.v1.train.Optimizer]] = {}
         self._of_rows: dict[str, RowOptimizer] = {}
-        # Variable's name -> the gradient of the first step that is built, and the variable.
+        # Variable's name -> (gradient, variable) of the first step that was built.
         self.first_applied: dict[str, tuple[AnyGradient, tf.Variable]] = {}
 
     @property
     def marks(self) -> list[RowMarks]:
-        """The marks of the rows that were changed, of each part of a table."""
+        """The marks of changed rows, one for each part of a table that has been applied gradients."""
         return [marks for each in self._of_rows.values() for marks in each.marks.values()]
 
     def apply(self, gradients: AnyGradients) -> list[tf.Operation]:
-        """Return the operations that apply the gradients, one on each device that holds variables."""
+        """Return the operations that apply the gradients: one for each device that holds their variables."""
         of_devices: dict[str, list[tuple[AnyGradient, tf.Variable]]] = {}
         for gradient, variable in gradients:
             of_devices.setdefault(variable.device, []).append((gradient, variable))
@@ -142,9 +145,10 @@ class Optimizers:
     def _apply_with_rows(
         self, device: str, rows: Sequence[tuple[RowGradients, tf.Variable]], others: Gradients
     ) -> tf.Operation:
-        """Apply gradients of rows, and others with them: one push at a time, and none while a save reads.
+        """Return the operation that applies one push to a ps: the gradients of rows, and of `others`.
 
-        Reads may see a row half changed; a push never does.
+        It runs under the mutex of rows: pushes run one at a time, and none runs while a save reads. A
+        worker's read may see a row half changed; a push never does.
         """
         if device not in self._of_rows:
             number = len(self._of_rows)
@@ -157,7 +161,8 @@ class Optimizers:
             with tf.control_dependencies(applied):
                 return tf.constant(True)
 
-        # A push waits for the mutex only once it has arrived: one that does not come holds up no other.
+        # A push asks for the mutex only once its gradients have arrived, so a push that hangs blocks
+        # no other.
         arrived = [its.values for its, _ in rows] + [tf.identity(its) for its, _ in others]
         with tf.control_dependencies(arrived):
             return locked(rows_mutex(), change).op
@@ -179,9 +184,11 @@ class Optimizers:
     def local_step(
         self, values: Values, gradients: Sequence[Gradient | None], scale: float | tf.Tensor
     ) -> Values:
-        """Return a worker's copy of the parameters after its step along the gradients of one batch.
+        """Return a worker's copy of the parameters after its own step along the gradients of one batch.
 
-        The gradients were multiplied by `scale`. A variable that the model itself reads is not copied.
+        The step divides the gradients by `scale`, by which they were multiplied. Two kinds of values are
+        returned unchanged: values without a gradient, and variables that the model itself reads (they have no
+        copy).
         """
         step = _LOCAL_STEPS[self._name]
         moved: list[tf.Tensor | tf.Variable] = []

@@ -1,7 +1,7 @@
-"""The placement of a model's variables on the ps, so that each ps holds about as many bytes.
+"""The placement of a model's variables on the ps, so that all ps hold about the same number of bytes.
 
-The variables are laid end to end, in the model's order, and each ps takes the next part of that row. So
-there is at most one cut fewer than there are ps.
+The variables are laid end to end, in the model's order, and each ps takes the next section of this row. So
+with `n` ps there are at most `n - 1` cuts.
 """
 
 from bisect import bisect
@@ -11,17 +11,18 @@ from typing import NamedTuple
 
 # If each ps would hold fewer bytes than this, no variable is cut.
 WHOLE_BELOW = 4096
-# No cut is nearer than this to a variable's end: in bytes, and as a part of the bytes of a ps.
+# No cut is nearer than this to the end of a variable: in bytes, and as a share of the bytes of a ps. The
+# larger of both counts.
 _NEAR, _NEAR_PART = 512, 0.02
-# A piece begins at a multiple of so many numbers: TensorFlow reads such a slice without copying it.
+# A piece begins at a multiple of this many numbers, because TensorFlow then reads the slice without a copy.
 _GRAIN = 16
 
 
 class ToPlace(NamedTuple):
-    """A variable to be placed: how many numbers it has, and how many bytes wide each is.
+    """A variable to be placed: `numbers` is how many numbers it has, `width` the bytes of one number.
 
-    `ps` is the index of the ps on which the model itself placed the variable, if it did. A variable that is
-    `whole` must not be cut.
+    `ps` is the index of the ps on which the model itself placed the variable; None if the model did not. A
+    variable that is `whole` must not be cut.
     """
 
     numbers: int
@@ -36,7 +37,7 @@ class ToPlace(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The numbers of a variable from `start` up to `stop` (exclusive), which this ps holds."""
+    """The numbers of a variable from index `start` to `stop` (exclusive), which ps number `ps` holds."""
 
     ps: int
     start: int
@@ -44,15 +45,16 @@ class Piece(NamedTuple):
 
 
 def place(variables: Sequence[ToPlace], ps: int) -> list[list[Piece]]:
-    """Return the pieces of each variable, in order.
+    """Return the pieces of each variable, in the order of `variables`; `ps` is the number of ps.
 
-    A variable that is not cut has one piece. A variable that the model placed itself has none.
+    A variable that is not cut has one piece. A variable that the model placed itself has no pieces.
     """
     held = [0] * ps
     placed: list[list[Piece]] = [[] for _ in variables]
     free = sum(its.bytes for its in variables if its.ps is None and not its.whole)
     cut: list[int] = []
-    # First the variables that the model placed, then whole ones, the largest first, on the emptiest ps.
+    # First the variables that the model placed; then whole variables, the largest first, on the emptiest
+    # ps.
     for number, its in sorted(enumerate(variables), key=lambda item: (item[1].ps is None, -item[1].bytes)):
         if its.ps is None and its.numbers and not its.whole and free >= ps * WHOLE_BELOW:
             cut.append(number)
@@ -67,7 +69,7 @@ def place(variables: Sequence[ToPlace], ps: int) -> list[list[Piece]]:
 
 
 def _cut(row: Sequence[ToPlace], held: Sequence[int]) -> list[list[Piece]]:
-    """Return the pieces of a row of variables; `held` has the bytes that each ps holds already."""
+    """Return the pieces of each variable of a row; `held` has the bytes that each ps holds already."""
     ends = [0, *accumulate(its.bytes for its in row)]
     near = max(_NEAR, _NEAR_PART * ends[-1] / len(held))
     shares = [0, *accumulate(_room(ends[-1], held))]
@@ -83,7 +85,11 @@ def _cut(row: Sequence[ToPlace], held: Sequence[int]) -> list[list[Piece]]:
 
 
 def _limit(limit: float, row: Sequence[ToPlace], ends: Sequence[int], near: float) -> int:
-    """Return where one ps ends and the next begins, close to `limit`: between two variables, or in one."""
+    """Return the byte at which one ps ends and the next begins, close to `limit`.
+
+    This is the end of a variable if one is at most `near` bytes away, else a place inside a variable. `ends`
+    are the places in the row, in bytes, where variables end, with 0 first.
+    """
     closest = min(ends, key=lambda end: abs(end - limit))
     if abs(closest - limit) <= near:
         return closest

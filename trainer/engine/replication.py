@@ -18,7 +18,10 @@ ENGINES: dict[str, type[TrainingGraph]] = {
 
 
 def build_graph(task: RunningTask, model: Model, data: Data) -> TrainingGraph:
-    """Return this worker's graph for the run's replication; its first step writes the device report."""
+    """Return this worker's graph for the run's replication.
+
+    Its first step writes the device report, if the task has a run directory.
+    """
     graph = ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
     directory, name = task.options.run_directory, task.cluster.task
     if directory is not None:

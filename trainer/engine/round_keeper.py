@@ -1,4 +1,4 @@
-"""The chief's part in synchronous training: it opens rounds, holds them, and ends those that do not end."""
+"""The chief's part in synchronous training: it opens rounds, holds rounds, and ends rounds that got stuck."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -12,27 +12,29 @@ from trainer.coordination.bounded_calls import NO_ANSWER, call_within, run_once_
 from trainer.engine.synchronous_rounds import CLOSED, RoundOperations, Standing
 from trainer.process.console import say
 
-# After its admission a worker only has to send a number to each ps, and after the last of a round's gradients
-# the ps only have to apply their mean. A worker whose call takes longer than this was killed in between.
+# How long a worker may take from its admission to the end of its delivery, which is one small number to each
+# ps, and how long the ps may take to apply the mean once a round's last gradients are there. After that time
+# the worker counts as killed.
 _SECONDS_TO_DELIVER = 3.0
 _SECONDS_TO_END = 5.0
 
 
 class RoundKeeper:
-    """Opens and closes the rounds of a session; workers complete them in calls of their own.
+    """Opens and closes the rounds of a session; the workers complete the rounds in their own calls.
 
-    While rounds are *held*, none is completed. A round that both a worker and the keeper complete is applied
-    once. Each method may raise tf.errors.OpError.
+    While rounds are *held*, no round is completed. If a worker and the keeper both complete a round, it is
+    applied once. Each method may raise tf.errors.OpError.
     """
 
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations) -> None:
         self._session, self._operations = session, operations
         self._last_step: int | None = None
-        # A round that does not end, as far as it got, and since when.
+        # (the state of the round: its number, is it complete, who delivered half; the time since it
+        # is unchanged)
         self._stuck: tuple[object, float] = (None, 0.0)
 
     def begin(self, last_step: int) -> None:
-        """Open a round; the rounds close with the global step `last_step`."""
+        """Open a round; the rounds close once the global step reaches `last_step`."""
         self._last_step = last_step
         self._open(self._hold())
         self._release()
@@ -46,7 +48,7 @@ class RoundKeeper:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Return a context in which no global step begins, and none goes on."""
+        """Return a context in which the global step does not change: no round is completed."""
         self._hold()
         try:
             yield
@@ -54,7 +56,11 @@ class RoundKeeper:
             self._release()
 
     def keep_going(self, standing: Standing) -> None:
-        """End a round in which a worker has stopped for 3 s; call this regularly while a round is awaited."""
+        """End the round if a worker stopped in it at least 3 s ago: complete or repeat the round.
+
+        A repeated round goes without the worker. `standing` is what the caller read last. Call this regularly
+        while waiting for a round.
+        """
         is_complete = self._is_complete(standing)
         found = (standing.round, is_complete, standing.half_delivered)
         if found != self._stuck[0]:
@@ -70,13 +76,17 @@ class RoundKeeper:
         self._release()
 
     def _hold(self) -> Standing:
-        """Let no worker complete a round from now on; complete the one that has its gradients."""
+        """Let no worker complete a round from now on, and return the standing.
+
+        A round that has all its gradients is completed first.
+        """
         self._run(self._operations.hold)
         return self._completed(self._read())
 
     def _release(self) -> None:
         self._run(self._operations.release)
-        # Whoever delivered the last gradients while rounds were held has not completed the round.
+        # A worker that delivered the last gradients while rounds were held has not completed the
+        # round.
         self._completed(self._read())
 
     def _close(self) -> None:
@@ -84,11 +94,12 @@ class RoundKeeper:
         self._set_open(CLOSED)
 
     def _open(self, standing: Standing) -> None:
-        """Open a new round, and drop what a killed worker left in the accumulators; rounds must be held.
+        """Open a new round, and drop the gradients that a killed worker left; the rounds must be held.
 
-        Workers that had offered gradients see that their round has passed, and offer new ones.
+        Workers that had offered gradients see that their round has passed, and offer new gradients.
         """
-        # The number must exceed those of all earlier processes of this run, which a restarted ps forgets.
+        # The number must exceed all round numbers of this run's earlier processes, which a restarted
+        # ps has forgotten.
         first = max(standing.round + 1, int(time.time() * 1000))
         operations = self._operations
         self._run(operations.move, {operations.round: first})
@@ -96,7 +107,8 @@ class RoundKeeper:
         held = [drop for drop, count in zip(operations.drops, counts, strict=True) if count]
         if held:
             self._session.run(held)
-        # Each drop has raised the step of its accumulator by one; this makes all steps equal again.
+        # Each drop has raised the step of its accumulator by 1; this makes the steps of all
+        # accumulators equal again.
         self._run(operations.move, {operations.round: first + 1})
         self._set_open(first + 1)
 
@@ -121,6 +133,6 @@ class RoundKeeper:
     def _run(
         self, fetched: tf.Operation | tf.Tensor, feeds: Mapping[tf.Tensor, int] | None = None
     ) -> npt.NDArray[np.int64]:
-        """Run an operation that can be repeated; return its numbers, if it has any."""
+        """Run an operation that may safely run twice; return the numbers of its result, if it has one."""
         value: npt.NDArray[np.int64] = run_once_more(lambda: self._session.run(fetched, feeds))
         return value

@@ -1,18 +1,20 @@
 """Which rows of a table's part have changed since the last save, and how a save reads rows beside training.
 
-Each row has a mark of one byte. It is compared with a number that each save raises by 2, modulo 256:
+Each row has a mark of one byte. The mark is compared with `now`, a number that each save raises by 2, modulo
+256:
 
-    now      the row has changed since the last save began
-    now - 1  that save has read it, and it has not changed since
-    now - 2  it changed between the last save but one and the last; the last save has to read it
-    others   it has not changed for longer; only a save of all rows has to read it
+    now        the row has changed since the last save began
+    now - 1    the last save has read the row, and the row has not changed since
+    now - 2    the row changed between the last save but one and the last save, which has to read it
+    others     the row has not changed for longer; only a save of all rows has to read it
 
-A save raises the number while pushes are held up, which takes no longer for more rows. Then it reads the rows
-that it wants, some at a time, while pushes go on: a push that changes such a row before it is read puts the
-row as it was into a queue. So a save gets each row once, as it was when the number was raised.
+A save raises `now` while pushes are blocked; this takes the same time for any number of rows. Then the save
+reads the rows that it wants, some at a time, while pushes go on. A push that changes a wanted row before the
+save has read it puts the row's old value into a queue first. So a save gets each row once, with the value
+that the row had when `now` was raised.
 
-All of it happens under the mutex of rows, in the graphs of workers (`RowMarks`) and in that of the process
-which holds the part (`MarkedPart`).
+All of this happens under the mutex of rows: in the graphs of workers (`RowMarks`), and in the graph of the
+process that holds the part (`MarkedPart`).
 """
 
 import math
@@ -30,11 +32,11 @@ from trainer.model.tables import create_filled
 
 v1 = tf.compat.v1
 
-# Which rows a save wants, as the number of marks from now - 2 downwards.
+# Which rows a save wants: the rows with one of this many marks, counted from now - 2 downwards.
 NONE, CHANGED, ALL = 0, 1, 254
-# The bytes of rows that are read at once: pushes wait for so long.
+# How many bytes of rows are read at once; pushes wait meanwhile.
 _BYTES_AT_ONCE = 4 << 20
-# The most bytes of rows that wait to be written in order.
+# How many bytes of rows may wait to be written in order.
 _BYTES_WAITING = 64 << 20
 
 Numbers = npt.NDArray[Any]
@@ -42,7 +44,7 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class HeldVariable:
-    """A variable with a number of rows, as the process that holds it finds it: its name, type and shape."""
+    """Name, type and shape of a variable with rows; the process that holds it finds it by these."""
 
     name: str
     dtype: str
@@ -50,20 +52,20 @@ class HeldVariable:
 
     @classmethod
     def of(cls, variable: tf.Variable) -> "HeldVariable":
-        """Describe a variable."""
+        """Return the name, type and shape of `variable`."""
         return cls(str(variable.op.name), variable.dtype.base_dtype.name, tuple(variable.shape.as_list()))
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a row."""
+        """The size of one row in bytes."""
         return int(np.prod(self.shape[1:], dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
 class RowMarks:
-    """The marks of a part, as pushes use them."""
+    """The marks of a part of a table, as pushes use them."""
 
     def __init__(self, part: tf.Variable) -> None:
-        """Create them where the part is; they are no part of the model."""
+        """Create the marks on the device of `part`; they are not part of the model."""
         local = v1.GraphKeys.LOCAL_VARIABLES
         marks, state = (f"{part.op.name}/{name}" for name in ("marks", "state_of_marks"))
         self._marks = create_filled(marks, part.device, part.shape[:1], np.uint8(0), local)
@@ -77,9 +79,16 @@ class RowMarks:
         after: Sequence[tf.Tensor],
         change: Callable[[], tf.Operation],
     ) -> tf.Operation:
-        """Return the operation that makes a change of rows of variables, once these tensors are there.
+        """Return the operation that makes a change of rows, and marks the rows as changed.
 
-        Rows that a save waits for are put into the queue before.
+        Rows that a save still wants are put into the queue first, with their old values.
+
+        Args:
+            positions: int64 [rows], the rows in the part that change.
+            variables: the part and its slots that `change` writes.
+            after: tensors that must exist before the change.
+            change: adds the change to the graph, and returns its operation.
+
         """
         now, wanted = tf.unstack(self._state.read_value())
         kept = _wanted(positions, now, wanted, self._marks.handle)
@@ -93,13 +102,14 @@ class RowMarks:
 
 
 class MarkedPart:
-    """The rows of a part and of its slots, as a save reads them in the process that holds them.
+    """The rows of a part and of its slots, as a save reads them in the process that holds the part.
 
-    Rows come as their positions, and for each variable their values, in the order of `variables`.
+    Several rows are a sequence of arrays: their positions, int64 [rows], then for each of `variables` the
+    values [rows, ...].
     """
 
     def __init__(self, part: str, variables: Sequence[HeldVariable]) -> None:
-        """Add the operations for the part of this name to the default graph, on the device in force."""
+        """Add the operations for the part named `part` to the default graph, on the device in force."""
         self.variables = sorted(variables, key=lambda its: its.name)
         self.rows = self.variables[0].shape[0]
         self._at_once = max(1, _BYTES_AT_ONCE // sum(its.row_bytes for its in self.variables))
@@ -140,27 +150,30 @@ class MarkedPart:
         self._kept = queue.dequeue_many(self._count)
 
     def begin(self, session: tf.compat.v1.Session, wanted: int) -> None:
-        """Begin a save: from now on its rows are as they are now. Pushes must be held up."""
+        """Begin a save of the rows `wanted` (NONE, CHANGED or ALL) with their present values.
+
+        Pushes must be blocked meanwhile.
+        """
         _run(session, self._begin, {self._wanted: wanted})
 
     def find(self, session: tf.compat.v1.Session) -> Iterator[Numbers]:
-        """Yield the positions of the rows that the save wants and pushes have not kept yet."""
+        """Yield the positions of the rows that the save still has to read, without those in the queue."""
         for held in self._ranges():
             yield _run(session, self._find, {self._range: held})[0]
 
     def kept(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
-        """Yield the rows that pushes have kept, if there are any; they are not kept any more."""
+        """Yield the rows in the queue, which pushes put there, and empty it; yield nothing if it is empty."""
         if count := _run(session, self._size):
             yield _run(session, self._kept, {self._count: count})
 
     def read(
         self, session: tf.compat.v1.Session, kept: Sequence[Sequence[Numbers]] = ()
     ) -> Iterator[Sequence[Numbers]]:
-        """Yield the rows that the save wants, some at a time, each once, and those that were `kept` before.
+        """Yield the rows that the save wants, some at a time, each row once; `kept` are rows read before.
 
-        Each time they come in the order of their positions, and one time after the other, too, so that files
-        are written from their beginning to their end: rows that pushes keep are of positions not read yet,
-        and wait for them. If too many wait, all of these come at once.
+        The rows come in the order of their positions, within each yield and from one yield to the next, so
+        that files are written from beginning to end. Rows from the queue have positions that are not read
+        yet, so they wait for their turn. If too many rows wait, all of them come at once.
         """
         waiting = _Waiting(self._at_once)
         waiting.add(kept)
@@ -173,7 +186,7 @@ class MarkedPart:
             yield [its[order] for its in joined]
 
     def forget(self, session: tf.compat.v1.Session) -> None:
-        """Let no row count as changed, and no save go on."""
+        """Mark every row as not changed, and end the save, if there is one."""
         for held in self._ranges():
             _run(session, self._forget, {self._range: held})
         for _ in self.kept(session):
@@ -186,16 +199,16 @@ class MarkedPart:
 
 
 class _Waiting:
-    """Rows that wait until those around them are read. Each is copied once, into its range of positions."""
+    """Rows that wait for their turn. Each row is copied once, into the range of positions it belongs to."""
 
     def __init__(self, at_once: int) -> None:
-        """Take how many positions a range has."""
+        """Make a range of `at_once` positions."""
         self._at_once = at_once
         self._ranges: dict[int, list[Sequence[Numbers]]] = {}
         self._bytes = 0
 
     def add(self, kept: Iterable[Sequence[Numbers]]) -> None:
-        """Add rows of any positions."""
+        """Add rows, in any order of their positions."""
         for rows in kept:
             order = np.argsort(rows[0], kind="stable")
             numbers = rows[0][order] // self._at_once
@@ -206,7 +219,10 @@ class _Waiting:
             self._bytes += sum(values.nbytes for values in rows)
 
     def take(self, end: int) -> list[Sequence[Numbers]]:
-        """Return the rows of the ranges up to this position, or all if too many wait; they wait no more."""
+        """Remove and return the rows at positions below `end`.
+
+        If too many rows wait, remove and return all.
+        """
         most = math.inf if self._bytes > _BYTES_WAITING else end
         due = [number for number in self._ranges if number * self._at_once < most]
         taken = [rows for number in due for rows in self._ranges.pop(number)]
@@ -217,12 +233,13 @@ class _Waiting:
 def _run(
     session: tf.compat.v1.Session, fetches: object, feeds: Mapping[tf.Tensor, object] | None = None
 ) -> Any:  # noqa: ANN401
-    # A request of this process to itself that is refused has done nothing.
+    # If this process refuses a request to itself, the request has changed nothing, so it may be sent
+    # again.
     return run_once_more(lambda: session.run(fetches, feeds))
 
 
 def _locked(change: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
-    """Return tensors that are computed under the mutex of rows of the device in force."""
+    """Return the tensors that `change` returns, computed under the mutex of rows of the device in force."""
     lock = tf.raw_ops.MutexLock(mutex=rows_mutex())
     with tf.control_dependencies([lock]):
         results = change()
@@ -233,16 +250,17 @@ def _locked(change: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
 
 
 def _kept_rows(variables: Sequence[HeldVariable]) -> tf.queue.QueueBase:
-    """Return the queue with rows as they were, on the device in force: positions, and the rows themselves."""
+    """Return the queue of rows with their old values, on the device in force: positions, then values."""
     dtypes = [tf.int64, *(tf.as_dtype(its.dtype) for its in variables)]
     shapes = [tf.TensorShape([]), *(tf.TensorShape(its.shape[1:]) for its in variables)]
-    # A process keeps a queue of a name, whatever the optimizer of its next run.
+    # A process keeps a queue under its name, and its next run may have another optimizer with other
+    # variables.
     name = " ".join(its.name for its in variables)
     return v1.FIFOQueue(-1, dtypes, shapes, shared_name=f"psfleet/kept_rows/{name}")
 
 
 def _wanted(positions: tf.Tensor, now: tf.Tensor, wanted: tf.Tensor, marks: tf.Tensor) -> tf.Tensor:
-    """Return those of these positions whose rows a save has to read."""
+    """Return the `positions` of the rows that a save still has to read: int64 [number of them]."""
     are_wanted = now - np.uint8(2) - _gather(marks, positions, tf.uint8) < wanted
     return tf.gather(positions, tf.reshape(tf.where(are_wanted), [-1]))
 

@@ -1,15 +1,16 @@
-"""The optimizers of tables, which change the rows that a batch needed and touch no other.
+"""The optimizers of tables, which change the rows that a batch needed and no other rows.
 
-TensorFlow's own would do the work of a whole table in each step (`adam`), add up the gradients of equal rows,
-which the worker has done already, or take three times as long as the reads and writes here. A mutex on each
-ps lets one push at a time change rows (optimizers.py), so that no change is lost.
+TensorFlow's own optimizers would be slow here. `adam` would work on the whole table in each step. Others add
+up the gradients of equal rows, which the worker has done already, or take three times as long as the reads
+and writes here. A mutex on each ps lets one push at a time change rows (optimizers.py), so that no change is
+lost.
 
-`sgd` and `adagrad` compute the same as on a whole variable, because rows with a gradient of 0 stay as they
-are; `adagrad` begins with smaller squares. So does `ftrl`, which is TensorFlow's for gradients of rows: a row
-has its first value until it is needed. `adam` is *lazy*: the moments of a row that was not needed for n steps
-shrink by beta to the power of n when it is needed again, as if it had been there in each step, but the row
-did not move meanwhile along its old moments. `momentum` would have to move every row in every step, so it is
-not offered.
+`sgd` and `adagrad` compute the same as on a whole variable, because rows with a gradient of 0 do not change;
+`adagrad` begins with a smaller sum of squares. `ftrl` also begins with a smaller sum; it computes what
+TensorFlow's FTRL computes for gradients of rows, so a row has its first value until a batch needs it. `adam`
+is *lazy*: if a row was not needed for n steps, its moments shrink by beta**n when it is needed again, as if
+it had been in each step; but in those steps the row did not move along its old moments. `momentum` would have
+to move every row in every step, so it is not offered.
 """
 
 from abc import ABC, abstractmethod
@@ -25,8 +26,8 @@ from trainer.engine.row_marks import RowMarks
 from trainer.model.tables import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
 
-# A row that few examples of a batch need has gradients of a thousandth or less. With 0.1, which TensorFlow's
-# optimizer begins with, it would hardly move before it was needed a thousand times.
+# If few examples of a batch need a row, its gradients are 0.001 or less. With 0.1, which TensorFlow's
+# optimizer begins with, the row would hardly move before it was needed a thousand times.
 _ACCUMULATED_AT_FIRST = 1e-6
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
@@ -36,36 +37,36 @@ NewRows = Sequence[tuple[tf.Variable, tf.Tensor]]
 
 
 class Rates(NamedTuple):
-    """The learning rate, and the L1 regularization of `ftrl`."""
+    """The learning rate, and the L1 strength of `ftrl`."""
 
     learning: float
     l1: float = 0.0
 
 
 class RowOptimizer(ABC):
-    """The optimizer of the parts of tables on one device; its slots and other variables are there, too."""
+    """The optimizer of the table parts on one device, where its slots and other variables are, too."""
 
     def __init__(self, rates: Rates, device: str, number: int) -> None:
-        """Create the optimizer for the device that is the `number`-th with parts."""
+        """Create the optimizer; `device` is number `number`, from 0, of the devices that hold parts."""
         self._learning_rate, self._l1 = rates
         self._device, self._number = device, number
         self._variables: dict[str, tf.Variable] = {}
-        # By part's name.
+        # Part's name -> its marks.
         self.marks: dict[str, RowMarks] = {}
 
     def apply(self, gradients: OfParts) -> tf.Operation:
-        """Return the operation that applies the gradients, to be run under the mutex of rows."""
+        """Return the operation that applies the gradients; it must run under the mutex of rows."""
         with tf.device(self._device):
             step = self._begin()
             return tf.group(*(self._change(rows, part, step) for rows, part in gradients))
 
     def _begin(self) -> tf.Tensor | None:
-        """Return the number of the step, from 1, if the optimizer counts its steps."""
+        """Return the number of the step, from 1; None if the optimizer does not count its steps."""
         return None
 
     @abstractmethod
     def _new_rows(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> NewRows:
-        """Return the variables that change, each with its new rows."""
+        """Return the variables that the step changes, each with its new values at `rows.positions`."""
 
     def _change(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> tf.Operation:
         new = self._new_rows(rows, part, step)
@@ -75,19 +76,19 @@ class RowOptimizer(ABC):
         def write() -> tf.Operation:
             return tf.group(*(_write(variable, rows.positions, values) for variable, values in new))
 
-        # All is read before anything is written.
+        # All values are read before anything is written.
         read = [values for _, values in new]
         marks = self.marks[part.op.name]
         return marks.change(rows.positions, [variable for variable, _ in new], read, write)
 
     def _slot(self, part: tf.Variable, name: str, *, value: float = 0) -> tf.Variable:
-        """Return a slot as large as a part, named after it as in "tables_16/part_0/Adagrad"."""
+        """Return a slot with the shape of `part`, named after it, as in "tables_16/part_0/Adagrad"."""
         return self._variable(f"{part.op.name}/{name}", part.shape, value=value)
 
     def _variable(
         self, name: str, shape: Sequence[int], dtype: tf.DType = tf.float32, *, value: float = 0
     ) -> tf.Variable:
-        """Return a variable of this optimizer, which is created when it is first needed."""
+        """Return a variable of this optimizer, filled with `value`; the first call creates it."""
         if name not in self._variables:
             self._variables[name] = create_filled(name, self._device, shape, dtype.as_numpy_dtype(value))
         return self._variables[name]
@@ -107,7 +108,7 @@ class _Adagrad(RowOptimizer):
 
 
 class _Ftrl(RowOptimizer):
-    """FTRL-Proximal (McMahan et al. 2013), in the order of TensorFlow's computation."""
+    """FTRL-Proximal (McMahan et al. 2013), computed in the same order as in TensorFlow."""
 
     def _new_rows(self, rows: RowGradients, part: tf.Variable, _step: tf.Tensor | None) -> NewRows:
         accumulated = self._slot(part, "Ftrl", value=_ACCUMULATED_AT_FIRST)
@@ -122,10 +123,10 @@ class _Ftrl(RowOptimizer):
 
 
 class _LazyAdam(RowOptimizer):
-    """Counts its steps, and notes for each row the step that last needed it."""
+    """Counts its steps, and stores for each row the last step that needed it."""
 
     def _begin(self) -> tf.Tensor:
-        # Named as TensorFlow names the powers of beta, which each ps has once, too.
+        # Named in the way of TensorFlow's powers of beta, of which each ps has its own, too.
         name = f"adam_steps_{self._number}" if self._number else "adam_steps"
         return self._variable(name, [], tf.int64).assign_add(1, read_value=True)
 
@@ -133,7 +134,8 @@ class _LazyAdam(RowOptimizer):
         at, gradient = rows.positions, rows.values
         first, second = self._slot(part, "Adam"), self._slot(part, "Adam_1")
         last = self._variable(f"{part.op.name}/last_step", part.shape[:1], tf.int64)
-        # A part that was restored from another number of ps may be of a step later than this count.
+        # After a restore with another number of ps, a row's last step may be higher than this ps's
+        # count.
         since = tf.cast(tf.maximum(step - _read(last, at), 0), tf.float32)[:, tf.newaxis]
         mean = _read(first, at) * _BETA_1**since + (1 - _BETA_1) * gradient
         square = _read(second, at) * _BETA_2**since + (1 - _BETA_2) * tf.square(gradient)
@@ -144,7 +146,7 @@ class _LazyAdam(RowOptimizer):
         return [(first, mean), (second, square), (last, steps), (part, moved)]
 
 
-# By the names in ROW_OPTIMIZERS (trainer/contract/table_models.py).
+# The keys are the names in ROW_OPTIMIZERS (trainer/contract/table_models.py).
 _KINDS: Mapping[str, type[RowOptimizer]] = {
     "adagrad": _Adagrad,
     "sgd": _Sgd,
@@ -154,16 +156,16 @@ _KINDS: Mapping[str, type[RowOptimizer]] = {
 
 
 def row_optimizer(name: str, rates: Rates, device: str, number: int) -> RowOptimizer:
-    """Return the optimizer of this name for the device that is the `number`-th with parts of tables."""
+    """Return the optimizer `name` for `device`, number `number` (from 0) of the devices with table parts."""
     return _KINDS[name](rates, device, number)
 
 
 def require_fitting_settings(
     settings: TrainingSettings, optimizer: str, model: str, *, has_tables: bool
 ) -> None:
-    """Raise TaskFailure (`configuration`) if settings are not for a model with tables, or without.
+    """Raise TaskFailure (`configuration`) if a setting does not fit a model with tables, or without tables.
 
-    Those of a built-in model are refused before a task starts.
+    For a built-in model, the controller refuses these settings before a task starts.
     """
     asked = {**settings.as_dict(), "optimizer": optimizer, "model": model}
     problems = [*table_problems(asked, "trainer_").values()] if has_tables else []

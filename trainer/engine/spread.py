@@ -1,4 +1,4 @@
-"""Creation of a model's variables on the ps, as placement.py places them."""
+"""Creates a model's variables on the ps that placement.py chose."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,10 +13,10 @@ v1 = tf.compat.v1
 
 
 def create_on_ps(model: Model, context: ModelContext) -> Sequence[AnyVariable]:
-    """Create the model's variables in the default graph; with several ps, they are spread and cut.
+    """Create the model's variables in the default graph, and return them; with several ps, spread and cut.
 
-    The variables are created twice then. The first time is in a throw-away graph, which shows how large they
-    are, and which of them the model itself places.
+    With several ps the variables are created twice. The first time is in a throw-away graph, which shows how
+    large each variable is, and which variables the model itself places.
     """
     ps = context.devices.ps
     if len(ps) < 2:
@@ -58,7 +58,7 @@ def _to_place(model: Model, variable: tf.Variable) -> ToPlace:
 def _cut(
     create: Callable[..., tf.Variable], arguments: dict[str, Any], pieces: Sequence[Piece], ps: Sequence[str]
 ) -> CutVariable:
-    """Create one variable for each piece, with its part of the whole variable's initial value."""
+    """Return the cut variable: one variable for each piece, with its section of the whole initial value."""
     first, made = arguments["initial_value"], []
     with tf.name_scope(arguments["name"] or "Variable") as scope:
         with tf.name_scope("Initializer"):

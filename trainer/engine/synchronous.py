@@ -1,7 +1,7 @@
 """Synchronous training: a global step applies the mean of `replicas_to_aggregate` workers' gradients.
 
-Each worker offers the gradients of one batch, and waits until those that came first have made a global step.
-Workers beyond `replicas_to_aggregate` are backups: gradients that come too late are dropped.
+Each worker offers the gradients of one batch, and waits until the first `replicas_to_aggregate` offers have
+made a global step. Workers beyond that number are backups: gradients that come too late are dropped.
 """
 
 import time
@@ -26,13 +26,19 @@ from trainer.process.failure import RunEnding, StopRequested
 class SynchronousGraph(TrainingGraph):
     """A graph whose steps offer this worker's gradients, and make the global step if they are its last.
 
-    It has several steps in a row, so that one call into TensorFlow can take several. `calls` maps a number of
-    steps to their losses, and one tensor with their standings (one more than steps) and microseconds of
-    waiting.
+    The graph has several steps in a row, so that one call into TensorFlow can take several steps.
+
+    Attributes:
+        calls: number of steps -> [losses [steps], int64 numbers]. The numbers are steps + 1 standings, one
+            before each step and one after the last, then for each step the microseconds that it waited.
+
     """
 
     def build_step(self) -> None:
-        """Add the operations that offer gradients, and those of the chief."""
+        """Add the operations that offer gradients, and those of the chief.
+
+        This sets `step`, `calls` and `rounds`.
+        """
         workers, most = self.cluster.workers, self.settings.most_steps_in_a_call
         replicas = self.settings.replicas_to_aggregate or workers
         self.rounds = RoundOperations(workers, self.cluster.index, replicas, self.counters)
@@ -56,7 +62,7 @@ class SynchronousGraph(TrainingGraph):
         self.step = self.calls[1]
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return the gradients that this worker offers, as they go into the mean."""
+        """Return the gradients that this worker offers, before the mean, as a list of one element."""
         return [self.rounds.offered]
 
     def session(self, target: str) -> "SynchronousSession":
@@ -65,7 +71,7 @@ class SynchronousGraph(TrainingGraph):
 
 
 class SynchronousSession(TrainingSession):
-    """A session that offers gradients once a round, and waits in between; the chief's keeps the rounds."""
+    """Offers gradients once a round, and waits in between; the chief's session also keeps the rounds."""
 
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
@@ -79,41 +85,44 @@ class SynchronousSession(TrainingSession):
         self._standing: Standing | None = None
 
     def initialise(self) -> None:
-        """Give every variable its initial value; no round is open until the chief begins."""
+        """Give every variable its initial value; no round is open until the chief calls `begin`."""
         self.session.run(self._rounds.initializers)
         super().initialise()
 
     def create(self, ps: Collection[str] | None = None) -> bool:
-        """Create variables to be restored; no round is open until the chief begins."""
+        """Create the variables to be restored, as the base class does; no round is open until `begin`."""
         self.session.run(self._rounds.initializers)
         return super().create(ps)
 
     def begin(self) -> None:
-        """Start the thread that wakes this worker; the chief opens a round."""
+        """Start the thread that wakes this worker; on the chief, open a round."""
         self._waker.start()
         if self._keeper is not None:
             self._keeper.begin(self.last_step)
 
     def end(self) -> None:
-        """Stop the thread; the chief closes the rounds between two global steps."""
+        """Stop the thread; on the chief, first close the rounds between two global steps."""
         if self._keeper is not None:
             self._keeper.end()
         self._waker.stop()
 
     def updates_paused(self) -> AbstractContextManager[object]:
-        """Return a context in which no global step begins."""
+        """Return a context in which no global step begins; it has an effect only on the chief."""
         return super().updates_paused() if self._keeper is None else self._keeper.held()
 
     def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
-        """Take one step as `steps` does."""
+        """Take one step as `steps` does, and return its result."""
         return self.steps(1, raise_if_stopping)[0]
 
     def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
-        """Offer up to `most` batches' gradients, each in a later round; wait for the end of the last one.
+        """Offer the gradients of up to `most` batches, each in a later round, and return each step's result.
 
-        Raises RunEnding, and what `raise_if_stopping` raises, but only before the offers. An offer counts as
-        a training step of this worker, even if it is dropped. If a wait within the call ended before its
-        round did, the offers that follow were to the same round: they had no effect, and are no steps.
+        The method waits for the end of the last round. An offer counts as a training step of this worker even
+        if it is dropped. If a wait inside the call ended before its round did, the next offer went to the
+        same round. Such an offer has no effect and is no step, so there may be fewer results than offers, but
+        at least one.
+
+        Raises RunEnding, and what `raise_if_stopping` raises, but only before the offers.
         """
         began = time.monotonic()
         standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
@@ -145,11 +154,15 @@ class SynchronousSession(TrainingSession):
     def _wait_beyond(
         self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
     ) -> Standing:
-        """Wait for a later round than `round_`, a stop code, or the last step; return the standing then."""
+        """Wait for a round after `round_`, a stop code, or the last step; return the standing at that time.
+
+        `standing` is what was read last, or None; if it is already beyond, there is no wait.
+        """
         while True:
             if standing is not None:
                 others = tuple(worker for worker in standing.awaited if worker != self._rounds.worker)
-                # Once enough gradients are there, the round waits for the chief alone, which holds it.
+                # If the round has enough gradients, it waits only for the chief, which holds
+                # it.
                 self.awaited = (0,) if len(standing.contributors) >= self._rounds.replicas else others
                 if standing.round > round_:
                     return standing
@@ -162,15 +175,18 @@ class SynchronousSession(TrainingSession):
 
 
 def _seconds(microseconds: npt.NDArray[np.int64], of_call: float) -> list[float]:
-    """Return the waits in a call, together no longer than the call.
+    """Return the waits in seconds, scaled down if together they are longer than the call, `of_call` seconds.
 
-    They are measured by the clock of ps 0, which may have been set meanwhile.
+    The waits were measured by the clock of ps 0, which may have been set meanwhile.
     """
     seconds = np.clip(microseconds / 1e6, 0.0, of_call)
     return [float(each) for each in seconds * min(1.0, of_call / max(float(seconds.sum()), 1e-9))]
 
 
 def _longer(step: StepResult, standing: Standing | None, waited: float) -> StepResult:
-    """Return a step that waited so much longer, until this standing."""
+    """Return a copy of `step` with `waited` more seconds of waiting, and the counters of `standing`.
+
+    The counters stay if `standing` is None.
+    """
     counters = step.counters if standing is None else standing.counters
     return replace(step, counters=counters, waiting_seconds=(step.waiting_seconds or 0.0) + waited)

@@ -1,18 +1,18 @@
 """The graph of synchronous steps: gradients are gathered on the ps in rounds, and their mean is applied once.
 
 This is the algorithm of Chen et al., "Revisiting Distributed Synchronous SGD" (arXiv:1604.00981). A *round*
-is an attempt at a global step. Accumulators on the ps gather the gradients (accumulators.py), and drop those
-that were computed in an earlier round. In each round, the first `replicas` workers whose gradients lie on
-every ps are admitted, each once. So the means of all variables are over the same workers, and the counters on
-ps 0 count exactly these workers.
+is an attempt at a global step. Accumulators on the ps gather the gradients (accumulators.py), and drop
+gradients that were computed in an earlier round. In each round, the first `replicas` workers whose gradients
+lie on every ps are admitted, each once. So the means of all variables are over the same workers, and the
+counters on ps 0 count exactly these workers.
 
-The worker that adds the last of a round's gradients completes the round in the same call: each ps applies its
+The worker that adds the last gradients of a round completes the round in the same call: each ps applies its
 means, then ps 0 counts the step and opens the next round. Each ps notes the last round that it applied, so
-that the chief can complete a round, too, if that worker stops (round_keeper.py).
+that the chief can complete the round if that worker stops (round_keeper.py).
 
-A variable on ps 0 holds the standing: [the open round, 1 while rounds are held, the run's last step, the last
-round to which each worker was admitted, the last round for which all gradients of each worker have been
-added]. A worker's bell (bells.py) rings when a round is opened.
+A variable on ps 0 holds the rounds, int64 [3 + 2 * workers]: the open round; 1 while rounds are held, else 0;
+the run's last step; for each worker the last round to which it was admitted; for each worker the last round
+to which it added all its gradients. A worker's bell (bells.py) rings when a round is opened.
 """
 
 from collections.abc import Sequence
@@ -31,19 +31,27 @@ from trainer.engine.optimizers import AnyGradients, Optimizers
 
 v1 = tf.compat.v1
 
-# The number of the open round while none is: the variables are being set, the chief has not begun, or the
-# run's last step is made.
+# The number of the open round while no round is open: the variables are being set, the chief has not begun,
+# or the run has made its last step.
 CLOSED = 0
-# In place of a round to take part in or to complete. Accumulators drop gradients with this step, because
-# their own step is always higher.
+# Stands for "no round" where a round to take part in, or to complete, is expected. Accumulators drop
+# gradients with this step, because the step of an accumulator is always higher.
 _NONE = -1
-# The places of the standing's first numbers, and of worker 0.
+# Indices in the variable of the rounds; `_FIRST` is the first index of worker 0.
 _OPEN, _HELD, _LAST_STEP, _FIRST = range(4)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The rounds as ps 0 holds them, and the counters of the ledger, which are read after the rounds."""
+    """The state of the rounds, and the counters of the ledger, which are read after the rounds.
+
+    Attributes:
+        round: the number of the open round, or CLOSED.
+        admitted: for each worker the last round to which it was admitted.
+        delivered: for each worker the last round to which it added all its gradients.
+        counters: [global step, stop code, steps of worker 0, ...].
+
+    """
 
     round: int
     admitted: tuple[int, ...]
@@ -52,7 +60,7 @@ class Standing:
 
     @classmethod
     def from_values(cls, values: npt.NDArray[np.int64]) -> "Standing":
-        """Return the standing for the values of both variables, rounds first."""
+        """Return the standing for the values of the two variables in a row: the rounds, then the counters."""
         numbers = values.tolist()
         workers = (len(numbers) - _FIRST - FIRST_WORKER) // 3
         admitted, delivered, counters = _FIRST, _FIRST + workers, _FIRST + 2 * workers
@@ -75,15 +83,15 @@ class Standing:
 
     @property
     def half_delivered(self) -> tuple[int, ...]:
-        """The workers that were admitted to the open round but still have gradients to add."""
+        """The workers that are admitted to the open round but have not added all their gradients yet."""
         return tuple(worker for worker in self.awaited if self.admitted[worker] == self.round)
 
 
 class _Part:
-    """The part of the rounds on one ps: the accumulators of its gradients, and the last round it applied."""
+    """The part of the rounds on one ps: its accumulators of gradients, and the last round that it applied."""
 
     def __init__(self, device: str, sent: Sequence[AnySent], workers: int, worker: int) -> None:
-        """Create these for the gradients that a worker sends to the device, in the default graph."""
+        """Create them in the default graph, for the gradients in `sent` that go to `device`."""
         self._device = device
         place = device.replace("/", "_").replace(":", "_")
         with tf.device(device):
@@ -93,7 +101,7 @@ class _Part:
             self.accumulators = [accumulator_of(each, workers, worker) for each in self._its(sent)]
 
     def add(self, sent: Sequence[AnySent], local_step: tf.Tensor) -> list[tf.Operation]:
-        """Return the operations that add the gradients of this ps, computed in the round `local_step`."""
+        """Return the operations that add this ps's gradients of `sent`, computed in round `local_step`."""
         with tf.device(self._device):
             return [
                 accumulator.add(each, local_step)
@@ -101,7 +109,7 @@ class _Part:
             ]
 
     def build(self, replicas: int, optimizers: Optimizers) -> None:
-        """Add what applies the means of a round."""
+        """Add the operations that apply the means of a round."""
 
         def apply_once(round_: tf.Tensor) -> tf.Tensor:
             def apply_means() -> tf.Tensor:
@@ -121,9 +129,13 @@ class _Part:
             self._apply_once = Branch(apply_once)
 
     def apply(self, round_: tf.Tensor) -> tf.Tensor:
-        """Return a tensor that is there once the means of a round are applied; at once if it is _NONE."""
+        """Return a boolean tensor whose value exists once this ps has applied the means of round `round_`.
+
+        If `round_` is _NONE, nothing is applied and the value exists at once.
+        """
         with tf.device(self._device):
-            # A branch takes its inputs where they are: on this ps, and not one by one from ps 0.
+            # A branch takes its inputs from where they are: so the number comes to this ps first,
+            # as one tensor.
             round_ = tf.identity(round_)
             return self._apply_once.run_if(tf.not_equal(round_, _NONE), round_)
 
@@ -135,13 +147,19 @@ class RoundOperations:
     """The operations of workers and the chief in a round; every process builds the same variables on the ps.
 
     A mean is over the gradients of `replicas` of the `workers`; this process is worker number `worker`. The
-    rounds are on the device of the `counters` (trainer/coordination/ledger.py).
+    variable of the rounds is on the device of `counters` (trainer/coordination/ledger.py).
+
+    Attributes:
+        standing: the present standing, int64 [3 + 2 * workers + counters]; see `Standing.from_values`.
+        wait: the same, read after this worker's bell has rung.
+        offered: this worker's gradients of one batch, as they go into the means.
+
     """
 
     def __init__(self, workers: int, worker: int, replicas: int, counters: tf.Variable) -> None:
-        """Add the rounds to the default graph."""
+        """Add the variable of the rounds, and the operations that read it, to the default graph."""
         self.workers, self.worker, self.replicas, self.counters = workers, worker, replicas, counters
-        # A batch's gradients as the means are taken of them.
+        # The gradients of one batch, as they go into the means.
         self.offered: AnyGradients = []
         with tf.device(counters.device):
             places = [_FIRST + 2 * workers]
@@ -154,7 +172,10 @@ class RoundOperations:
         self.wait = self._read_after(own)
 
     def build(self, sent: Sequence[AnySent], optimizers: Optimizers) -> None:
-        """Add what gathers and applies such gradients; this is called once, before the first offer."""
+        """Add the operations that gather and apply gradients shaped like `sent`.
+
+        Call this once, before the first `offer`.
+        """
         self.offered = [pair for each in sent for pair in each.pairs]
         optimizers.apply(self.offered)  # this is never run; it creates the optimizers' own variables
         with tf.name_scope("aggregation"):
@@ -169,10 +190,12 @@ class RoundOperations:
             self._build_keeping()
 
     def offer(self, standing: tf.Tensor, sent: Sequence[AnySent]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Offer one batch's gradients, complete the round if they are its last, and await its end.
+        """Offer one batch's gradients, complete the round if they are its last, and wait for the bell.
 
-        The gradients must be computed with variables that were read after `standing`. Return the standing
-        after, and the microseconds of waiting for this worker's bell, by the clock of ps 0.
+        The gradients must be computed with variables that were read after `standing`.
+
+        Return (the standing afterwards, the microseconds of waiting for this worker's bell by the clock of ps
+        0).
         """
         with tf.name_scope("aggregation"), tf.device(self.counters.device):
             own_round = standing[_OPEN]
@@ -195,15 +218,15 @@ class RoundOperations:
             return tf.concat([rounds, counters], axis=0)
 
     def _read_after(self, bell: tf.queue.QueueBase) -> tf.Tensor:
-        """Return the standing, read once this bell has rung."""
+        """Return the standing, read once `bell` has rung."""
         with tf.device(self.counters.device), tf.control_dependencies([bell.dequeue()]):
             return self._read_standing()
 
     def _admission(self, own_round: tf.Tensor, received: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the step with which to add gradients: this worker's round if it is admitted, else _NONE.
+        """Return the step with which to add gradients: `own_round` if this worker is admitted, else _NONE.
 
-        A worker is admitted only once its gradients lie on every ps, so that one with a slow link does not
-        take the place of a faster worker.
+        A worker is admitted only once its gradients, `received`, lie on every ps, so that a worker with a
+        slow link does not take the place of a faster worker.
         """
 
         def admit() -> tf.Tensor:
@@ -216,14 +239,16 @@ class RoundOperations:
             with tf.control_dependencies([self._set(place, tf.where(is_wanted, own_round, now[place]))]):
                 return tf.where(is_wanted, own_round, tf.constant(_NONE, tf.int64))
 
-        # Gradients that do not depend on the variables are there before the round is.
+        # `own_round` too, because gradients that do not depend on the variables may arrive before it
+        # is read.
         with tf.control_dependencies([own_round, *received]):
             return locked(self._mutex, admit)
 
     def _delivery(self, local_step: tf.Tensor) -> tf.Tensor:
-        """Note that this worker's gradients are added; return the round if it has to complete it, else _NONE.
+        """Note that this worker's gradients are added; return the round that it has to complete, or _NONE.
 
-        No more than `replicas` workers are admitted to a round, so one of them is the last.
+        The worker that is the last to add its gradients completes the round. At most `replicas` workers are
+        admitted to a round, so one of them is the last.
         """
 
         def deliver() -> tf.Tensor:
@@ -238,16 +263,21 @@ class RoundOperations:
         return locked(self._mutex, deliver)
 
     def _completion(self, round_: tf.Tensor) -> tf.Tensor:
-        """Return a tensor that is there once a round is applied, counted and followed by the next one.
+        """Complete round `round_`: apply and count it, and open the next; return a boolean tensor.
 
-        It is there at once if the round is _NONE.
+        The value of the tensor exists once that is done. If `round_` is _NONE, nothing is done and the value
+        exists at once.
         """
         applied = [part.apply(round_) for part in self._parts]
         with tf.device(self.counters.device), tf.control_dependencies(applied):
             return self._count.run_if(tf.not_equal(round_, _NONE), round_)
 
     def _count_and_open(self, round_: tf.Tensor) -> tf.Tensor:
-        """Return a tensor that is there once a round that is applied is counted, and the next one is open."""
+        """Count round `round_`, which every ps has applied, and open the next round; return a boolean tensor.
+
+        The value of the tensor exists once that is done. If the round was counted before, only the bells
+        ring.
+        """
 
         def follow() -> tf.Tensor:
             now = self._rounds.read_value()
@@ -266,10 +296,13 @@ class RoundOperations:
             return tf.constant(True)
 
     def _build_keeping(self) -> None:
-        """Add the operations of the chief's keeper, which feeds `round`, and `last_step` to `open`.
+        """Add the operations of the chief's keeper, which feeds `round`, and for `open` also `last_step`.
 
-        `complete` completes a round that has its gradients. No round is completed between `hold` and
-        `release`. `move` moves all accumulators to a round, `counts` and `drops` empty them, `open` opens it.
+        - `complete` completes the round, which must have all its gradients.
+        - `hold` and `release`: no worker completes a round between them.
+        - `move` sets the step of all accumulators to the round.
+        - `counts` are the numbers of gradients in each accumulator; `drops` empty the accumulators.
+        - `open` opens the round.
         """
         device = self.counters.device
         with tf.device(device):
@@ -297,5 +330,5 @@ class RoundOperations:
             return tf.constant(True)
 
     def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
-        """Return the operation that sets one number of the rounds and leaves the others as they are."""
+        """Return the operation that sets one number of the rounds, at index `place`."""
         return v1.scatter_update(self._rounds, [place], [value]).op

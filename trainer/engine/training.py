@@ -2,7 +2,7 @@
 
 An engine is a subclass of `TrainingGraph` that builds the operations of a training step. If a step takes more
 than one call into TensorFlow, the engine also has a subclass of `TrainingSession`. asynchronous.py is the
-simplest engine; replication.py lists all of them.
+simplest engine; replication.py lists all engines.
 """
 
 from abc import ABC, abstractmethod
@@ -41,11 +41,16 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of one step of this worker: its loss, the global step before, the counters of ps 0 after.
+    """The result of one training step of this worker.
 
-    `waiting_seconds` is how long the step waited for other workers; None if that is unknown.
-    `read` says when the variables were read. If that was before this worker's previous step was counted,
-    `global_step_before` is the global step of that count.
+    Attributes:
+        loss: the step's loss.
+        global_step_before: the global step that was read with the variables; if they were read before this
+            worker's previous step was counted (see `read`), the global step of that count.
+        counters: the counters of ps 0 after the step: [global step, stop code, steps of worker 0, ...].
+        waiting_seconds: how long the step waited for other workers; None if unknown.
+        read: when the variables were read; None if that was at `global_step_before`.
+
     """
 
     loss: float
@@ -56,9 +61,10 @@ class StepResult:
 
 
 class BatchesStart(NamedTuple):
-    """The operation that starts a worker's batches in a session, and its feeds.
+    """The operation that starts a worker's batches in a session, with its feeds.
 
-    `steps_before` is fed with the worker's steps that the model has: the batches follow theirs.
+    `steps_before` is a placeholder for the number of the worker's steps that the model contains already; the
+    batches begin after the batches of these steps.
     """
 
     worker: int
@@ -68,21 +74,21 @@ class BatchesStart(NamedTuple):
 
 
 class TrainingGraph(ABC):
-    """A worker's graph: variables are spread over the ps, everything else is on this worker.
+    """A worker's graph: the variables are spread over the ps, everything else is on this worker.
 
-    All sessions of a process share it. An engine's `build_step` can use `model_variables`, `optimizers`,
-    `counters` (described in ledger.py), `read_counters`, `context`, `learn` and `next_batch`. The variables
+    All sessions of a process share the graph. An engine's `build_step` can use `model_variables`,
+    `optimizers`, `counters` (see ledger.py), `read_counters`, `context`, `learn` and `next_batch`. Variables
     that it creates in the collection of global variables are initialised, saved and restored with the model.
 
     Attributes:
-        step: the loss, the result of `apply_and_count`, and what else a step runs.
-        waiting_seconds: the value for every step's StepResult.
+        step: what a step runs: the loss, the result of `apply_and_count`, then anything else.
+        waiting_seconds: the value of `waiting_seconds` in every StepResult.
 
     """
 
     step: Sequence[object]
     waiting_seconds: float | None = None
-    # What the last step that was built looked up.
+    # The rows that the step built last looks up.
     _looked_up: LookUp
 
     def __init__(self, cluster: Cluster, settings: TrainingSettings, model: Model, data: Data) -> None:
@@ -110,8 +116,8 @@ class TrainingGraph(ABC):
                 rates = Rates(rate, settings.l1_regularization)
                 self.optimizers = Optimizers(name, rates, settings.push_every, damped=damped)
                 self.build_step()
-                # An asynchronous worker has several steps in a row: only the first is tested. A client
-                # tests the tower of each worker.
+                # An asynchronous worker has several steps in a row, of which only the first is tested. An
+                # in-graph client tests the tower of each worker.
                 learned = [*self.model_variables, *self.tables.variables]
                 self.gradient_checks = [
                     GradientCheck(learned, of_worker, applied)
@@ -131,47 +137,50 @@ class TrainingGraph(ABC):
 
     @abstractmethod
     def build_step(self) -> None:
-        """Add `step`; this is called once, while the graph is built, with this worker's devices in force."""
+        """Set `step`; called once, while the graph is built, with this worker's devices in force."""
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return the gradients of each `learn` as they are applied, in the order of the calls.
+        """Return the gradients of each `learn`, as they are applied, in the order of the calls.
 
         An engine may leave out the later calls.
         """
         return [list(self.optimizers.first_applied.values())]
 
     def session(self, target: str) -> "TrainingSession":
-        """Return a session to the tasks that this worker's steps need.
+        """Return a session that reaches the tasks which this worker's steps need.
 
-        All of these must answer: TensorFlow waits for ever for one that does not.
+        All these tasks must answer: TensorFlow waits for ever for a task that does not.
         """
         return TrainingSession(self, target)
 
     def use_notes(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most engines need no notes
-        """Take the notes of the tasks that serve this client; this is called before each session."""
+        """Take the notes of the tasks that serve this client, task -> note; called before each session."""
 
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
-        """Place the variables that are built in this context on the ps, and operations on this worker."""
+        """Return a context that places new variables on the ps in turn, and operations on `worker_device`."""
         ps = len(self.cluster.ps_devices)
-        # Variables are in the memory of a ps's host, even if it has a GPU: each step reads and writes them
-        # over the network, which goes through that memory. All tasks' graphs must also agree on a variable's
-        # device: TensorFlow would choose one for each graph, and a variable on a GPU is another than the one
-        # of the same name on the CPU.
+        # Variables are in the memory of a ps's host, even if the host has a GPU: each step reads and
+        # writes them over the network, which goes through that memory. All tasks' graphs must also
+        # agree on a variable's device: otherwise TensorFlow would choose a device in each graph, and
+        # two variables of the same name, one on a GPU and one on the CPU, are different variables.
         setter = v1.train.replica_device_setter(ps, "/job:ps/device:CPU:0", worker_device)
         with v1.device(setter or worker_device):
             yield
 
     def context_on(self, worker_device: str) -> ModelContext:
-        """Return the context for the model's functions if their operations go to this worker."""
+        """Return the context for the model's functions, with operations on `worker_device`."""
         return ModelContext(self.settings, self.data, Devices(self.cluster.ps_devices, worker_device))
 
     def next_batch(self, worker: int, batch_size: int | tf.Tensor) -> Sequence[Batch]:
-        """Return the batches of a worker's next step, from an iterator that each session starts."""
+        """Return the batches of the next step of worker number `worker`.
+
+        There are `push_every` batches, each a pair (features, labels). Each session starts their iterator.
+        """
         return self.next_batches(worker, batch_size, 1)[0]
 
     def next_batches(self, worker: int, batch_size: int | tf.Tensor, steps: int) -> Sequence[Sequence[Batch]]:
-        """Return the batches of so many steps as `next_batch` does, which are read one after the other."""
+        """Return the batches of the next `steps` steps, one list for each step, read one after the other."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
         size = self.settings.push_every
         with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
@@ -193,11 +202,12 @@ class TrainingGraph(ABC):
         after: Sequence[tf.Tensor] = (),
         pulled_after: Sequence[tf.Tensor] = (),
     ) -> tf.Tensor:
-        """Apply gradients and count a step for these workers: [the global step before, *the counters after].
+        """Apply gradients, count one step for each of `workers`, and return int64 [1 + counters].
 
-        ps 0 counts once each ps has applied its gradients. The result is a single tensor, because each tensor
-        that travels costs a call. The counters and the optimizers' own numbers are read `after` these
-        tensors; the global step before is read after `pulled_after`, as the model's variables are.
+        The result is [the global step before, *the counters after]. It is one tensor, because each tensor
+        that travels costs a call. ps 0 counts once all ps have applied their gradients. The counters and the
+        optimizers' own numbers are read once the tensors `after` exist; the global step before is read once
+        `pulled_after` exist, like the model's variables.
         """
         one_step = np.zeros(self.counters.shape, np.int64)
         one_step[[GLOBAL_STEP, *(FIRST_WORKER + worker for worker in workers)]] = 1
@@ -221,8 +231,8 @@ class TrainingGraph(ABC):
     ) -> tuple[tf.Tensor, AnyGradients]:
         """Return the mean loss of a step's batches, and the mean of their gradients times `weight`.
 
-        The variables are read `after` these tensors. A step that pulls none goes on with the parameters of
-        the last one, in its local steps.
+        The variables are read once the tensors `after` exist. A step with `pulls=False` reads no variables;
+        it goes on with the worker's copy from the step built before it.
         """
         loss, gradients = self._differentiate(context, batches, weight, after, pulls=pulls)
         of_variables, of_rows = self._divided(gradients)
@@ -231,7 +241,7 @@ class TrainingGraph(ABC):
     def learn_flat(
         self, context: ModelContext, batches: Sequence[Batch], after: Sequence[tf.Tensor] = ()
     ) -> tuple[tf.Tensor, Sequence[AnySent]]:
-        """Return the same, but the gradients as they lie on the ps, packed."""
+        """Return the same as `learn`, but the gradients packed as they lie on the ps (and rows of tables)."""
         loss, gradients = self._differentiate(context, batches, 1.0, after, pulls=True)
         of_variables, of_rows = self._divided(gradients)
         rows = [SentRows(its, part) for its, part in self._looked_up.push(of_rows)]
@@ -246,7 +256,7 @@ class TrainingGraph(ABC):
         *,
         pulls: bool,
     ) -> tuple[tf.Tensor, Sequence[Gradient | None]]:
-        """Return the loss, and the gradients of the model's variables and of the rows that were looked up."""
+        """Return the mean loss, and a gradient for each model variable and each tensor of table rows."""
         # A model with tables has one batch in a step.
         self._looked_up = looked_up = self.tables.look_up(context, batches[0][0], after)
 
@@ -271,22 +281,27 @@ class TrainingGraph(ABC):
         return steps.loss, [*of_variables, *looked_up.summed(of_rows)]
 
     def _divided(self, values: Sequence[_Value]) -> tuple[Sequence[_Value], Sequence[_Value]]:
-        """Return the part for the model's variables, and that for the rows of its tables."""
+        """Return `values` in two parts: for the model's variables, and for the rows of its tables."""
         return values[: len(self.model_variables)], values[len(self.model_variables) :]
 
 
 def sizes_of_calls(most: int, of_a_pull: int = 1) -> Sequence[int]:
-    """Return the numbers of steps that one call may take, in rising order.
+    """Return the numbers of steps that one call may take, in rising order; the last is `most`.
 
-    TensorFlow prepares a graph of its own for each, which costs as much as many steps. So only the most is
-    offered, a third of it, a third of that and so on: first of whole pulls, then of the steps within a pull.
+    TensorFlow prepares a graph for each size, which costs as much as many steps. So there are only `most`, a
+    third of it, a third of that, and so on: first in whole pulls of `of_a_pull` steps, then within one pull.
+
+    Examples: sizes_of_calls(10) -> [1, 3, 10]; sizes_of_calls(12, 4) -> [1, 4, 12]
     """
     whole = [of_a_pull * pulls for pulls in _thirds(most // of_a_pull)]
     return sorted({*whole, *_thirds(of_a_pull)})
 
 
 def _thirds(most: int) -> Sequence[int]:
-    """Return a number, a third of it, and so on down to 1."""
+    """Return a number, a third of it, and so on down to 1; empty for 0.
+
+    Example: _thirds(10) -> [10, 3, 1]
+    """
     return [most, *_thirds((most + 1) // 3)] if most else []
 
 
@@ -295,7 +310,7 @@ class TrainingSession:
 
     Attributes:
         last_step: the run's last global step; it is set before the first step.
-        awaited: the indices of the workers for which `step` waits, while it waits.
+        awaited: the indices of the workers for which `step` is waiting; empty if it is not waiting.
 
     """
 
@@ -317,9 +332,9 @@ class TrainingSession:
         """Take one training step, as this replication does, and return its result.
 
         An engine that waits for other workers puts them into `awaited`, and regularly calls
-        `raise_if_stopping`, which also notifies the watchdog. That raises StopRequested once this task was
-        told to stop, and TaskFailure (`peers_missing`) if the wait takes too long. The engine also reads the
-        counters while it waits, and returns once they hold a stop code or the last step. The caller acts on
+        `raise_if_stopping`. That function notifies the watchdog; it raises StopRequested once this task was
+        told to stop, and TaskFailure (`peers_missing`) if the wait takes too long. While it waits, the engine
+        also reads the counters, and returns once they hold a stop code or the last step. The caller acts on
         the counters of the result.
         """
         loss, (before, *counters), *_ = self._step()
@@ -327,11 +342,14 @@ class TrainingSession:
         return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
 
     def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:  # noqa: ARG002
-        """Take up to `most` steps as `step` does; a replication whose steps need other workers takes one."""
+        """Take up to `most` steps as `step` does; return their results. This base class takes one step."""
         return [self.step(raise_if_stopping)]
 
     def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
-        """Return a function that runs a step's operations; the first run of a process reports partitions."""
+        """Return a function that runs `step` and returns its values.
+
+        In each process, the first call of such a function also reports the partitions.
+        """
         session, graph = self.session, self._graph
         plain: Callable[[], list[Any]] = session.make_callable(step)
 
@@ -347,23 +365,25 @@ class TrainingSession:
         return run
 
     def start_batches(self, counters: Sequence[int]) -> None:
-        """Let each worker's batches follow those of its steps that the model has, by the counters."""
+        """Start each worker's batches after the batches of the steps that `counters` count for the worker."""
         for start in self._graph.batches_starts:
             steps = {start.steps_before: counters[FIRST_WORKER + start.worker]}
             self.session.run(start.operation, {**start.feeds, **steps})
 
     def begin(self) -> None:
-        """Start the threads that run beside the steps, once the variables are set and all tasks are ready."""
+        """Start the threads that run beside the steps.
+
+        Called once the variables are set and all tasks are ready.
+        """
 
     def end(self) -> None:
         """Stop and join the threads that `begin` started, even if the ps do not answer.
 
-        This is called before the chief saves for the last time, and before a session with a lost ps is
-        closed.
+        Called before the chief saves for the last time, and before a session with a lost ps is closed.
         """
 
     def updates_paused(self) -> AbstractContextManager[object]:
-        """Return a context in which the chief's own threads do not change the variables, to save them."""
+        """Return a context in which the chief's own threads do not change variables, so that it can save."""
         return nullcontext()
 
     def close(self) -> None:
@@ -375,11 +395,14 @@ class TrainingSession:
         return tuple(int(count) for count in self.session.run(self._graph.read_counters))
 
     def fingerprint(self) -> tuple[str, int] | None:
-        """Return the model's fingerprint and its global step; None if a step changed the model meanwhile."""
+        """Return (fingerprint of the model, global step); None if a step changed the model meanwhile."""
         return self._graph.fingerprint.run(self.session)
 
     def sampled_batches(self, number: int) -> dict[str, list[Examples]]:
-        """Return worker -> its batches of step `number`, to sample its gradients on."""
+        """Return {worker: the batches of its step `number`}, on which its gradients are checked.
+
+        The keys are the workers whose gradients this process computes, such as "worker0".
+        """
         graph, cluster = self._graph, self._graph.cluster
         workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
         size, count = graph.settings.batch_size, graph.settings.push_every
@@ -390,25 +413,25 @@ class TrainingSession:
         }
 
     def check_gradients(self, batches: Mapping[str, Sequence[Examples]]) -> dict[str, GradientFit]:
-        """Return worker -> how its gradients fit its loss on its batches; the model is not changed."""
+        """Return {worker: how well its gradients fit its loss on its `batches`}; the model is not changed."""
         checked = zip(batches.items(), self._checks, strict=True)
         return {worker: check(its) for (worker, its), check in checked}
 
     @property
     def tables(self) -> Sequence[tuple[Table, int]]:
-        """The model's tables, each with its first row in the fused table."""
+        """The model's tables, each with the number of its first row in the fused table."""
         return self._graph.tables.places
 
     def ids_of(self, batch: Examples) -> list[npt.NDArray[np.int64]]:
-        """Return the rows of each table that a batch needs; nothing is read of the tables."""
+        """Return for each table the rows that a batch needs, without reading the tables."""
         return self._graph.evaluation.ids(self.session, batch.features)
 
     def watched(self) -> dict[str, float]:
-        """Return the values of the model's watched tensors."""
+        """Return {name: value} of the tensors that the model lets users watch."""
         return {name: float(value) for name, value in self.session.run(self._graph.watched).items()}
 
     def ps_fingerprints(self, ps: Collection[str]) -> dict[str, str]:
-        """Return for each of these ps the fingerprint of what it holds."""
+        """Return {ps: fingerprint of the parameters on the ps}, for each of `ps`."""
         return self._graph.fingerprint.run_ps(self.session, ps)
 
     def initialise(self) -> None:
@@ -418,14 +441,14 @@ class TrainingSession:
         self.set_first_values()
 
     def set_first_values(self) -> None:
-        """Give each row of a table, which is 0, its first value."""
+        """Give each row of the tables its first value; the rows must be 0."""
         self.session.run(self._graph.first_values)
 
     def create(self, ps: Collection[str] | None = None) -> bool:
-        """Create all variables, or those of these ps but the counters, to be restored; rows are 0.
+        """Create the variables on the given ps (default: all ps, and the counters), to be restored.
 
-        Rows that are there already stay, because their ps may have no room for them twice, and the restore
-        sets each; return whether there were none.
+        Table rows that do not exist start at 0. Table rows that exist stay: their ps may have no memory for a
+        second copy, and the restore sets all rows. Return whether no table rows existed.
         """
         graph = self._graph
         rows = [its for its in graph.rows if ps is None or holder_of(its) in ps]
@@ -437,7 +460,7 @@ class TrainingSession:
         return not here
 
     def _here(self, variables: Sequence[tf.Variable]) -> set[str]:
-        """Return the names of those of these variables that are there, in their own shapes."""
+        """Return the names of the given variables that exist on their ps with the expected shape."""
         asked = []
         for its in variables:
             with self._graph.graph.as_default(), tf.device(its.device):
@@ -449,13 +472,13 @@ class TrainingSession:
         return {str(its.op.name) for its, shape in pairs if its.shape.as_list() == shape.tolist()}
 
     def restore(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> None:
-        """Set all variables, or those on these ps, to their values in it, as RestoreOperation.run does."""
+        """Set the variables on the given ps (default: all) from `checkpoint`, as RestoreOperation.run."""
         self._graph.restore_operation.run(self.session, checkpoint, ps)
 
     def evaluate(self, examples: Source) -> dict[str, float]:
-        """Return the model's metrics over these examples."""
+        """Return {metric: value} of the model over `examples`."""
         return self._graph.evaluation.run(self.session, examples)
 
     def sample(self) -> dict[str, float]:
-        """Return some numbers of the model's outputs for the first test examples."""
+        """Return {name: value}, some numbers of the model's outputs for the first test examples."""
         return self._graph.evaluation.sample(self.session, self._graph.data.test)

@@ -1,9 +1,10 @@
-"""The transfer of variables to a worker and of gradients back, packed into one tensor for each ps.
+"""Variables travel to a worker, and gradients back, packed into one tensor for each ps.
 
-Each tensor that travels costs a call, and a call costs as much time as some 100 kB. So each ps concatenates
-its variables, and its pieces of cut variables, into one tensor, which the worker splits again. Gradients
-travel in the same way in the other direction. A large variable travels by itself, because concatenating it
-would copy it. No other part of the code depends on this: variables, their slots and names do not change.
+Each tensor that travels costs a call, and a call takes as long as the transfer of some 100 kB. So each ps
+concatenates its variables, and its pieces of cut variables, into one tensor, which the worker splits again.
+Gradients travel in the same way in the other direction. A large variable travels as a tensor of its own,
+because concatenating would copy it. No other part of the code depends on this: variables, their slots and
+names do not change.
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ from trainer.model.pieces import AnyVariable, CutVariable, join_values, pieces_o
 
 v1 = tf.compat.v1
 
-# A variable or piece of at least so many bytes travels as a tensor of its own.
+# A variable or piece with at least this many bytes travels as a tensor of its own.
 LARGE = 1 << 20
 
 
@@ -30,28 +31,28 @@ class _Pack(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """Gradients of variables or pieces of one type on one ps, as one flat tensor there."""
+    """A worker's gradients of variables or pieces of one type on one ps, there, as one flat tensor."""
 
     flat: tf.Tensor
     pieces: Sequence[tf.Variable]
 
     @property
     def device(self) -> str:
-        """The device of that ps."""
+        """The device of the ps, such as "/job:ps/task:0/device:CPU:0"."""
         return str(self.pieces[0].device)
 
     @property
     def arrived(self) -> tf.Tensor:
-        """A tensor on the ps that is there once the gradients are."""
+        """A tensor on the ps whose value exists once the gradients have arrived there."""
         return self.flat
 
     @property
     def pairs(self) -> Gradients:
-        """The gradients with their variables or pieces."""
+        """The gradients in their shapes, each with its variable or piece."""
         return self.split(self.flat)
 
     def split(self, flat: tf.Tensor) -> Gradients:
-        """Return the parts of a flat tensor like this one, each with its variable or piece."""
+        """Split a flat tensor with this layout; return the parts, each with its variable or piece."""
         with tf.device(self.device):
             return list(zip(_unpacked(flat, self.pieces), self.pieces, strict=True))
 
@@ -59,8 +60,8 @@ class Sent(NamedTuple):
 class Wire:
     """The operations by which a worker pulls variables from the ps and pushes gradients to them.
 
-    All variables on a ps are packed, except those that travel alone. These the model reads itself: only a
-    few rows, or on the ps. Packed float32 values travel as `dtype` in both directions.
+    All variables on a ps are packed, except variables that travel alone: the model itself reads only a few of
+    their rows, or uses them on the ps. Packed float32 values travel as `dtype` in both directions.
     """
 
     def __init__(
@@ -85,9 +86,10 @@ class Wire:
         self._packs = [_Pack(device, pieces) for (device, *_), pieces in packs.items()]
 
     def pull(self, after: Sequence[tf.Tensor] = ()) -> Values:
-        """Return the values for the model; packed variables are read `after` these tensors are computed.
+        """Return the values for the model, one for each variable, in the order of the variables.
 
-        A variable that is not packed is returned itself.
+        Packed variables are read once the tensors `after` exist. A variable that is not packed is returned as
+        the variable itself.
         """
         values: dict[str, tf.Tensor] = {}
         for device, pieces in self._packs:
@@ -102,9 +104,10 @@ class Wire:
             ]
 
     def push(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Gradients:
-        """Return the gradients of the pulled values; those of packed variables are on the variable's device.
+        """Return pairs (gradient, variable or piece), given one gradient for each pulled value.
 
-        A gradient is None if the loss does not depend on the variable; it is left out.
+        Gradients of packed variables are on the ps of the variable. A gradient is None if the loss does not
+        depend on its variable; such a gradient is left out.
         """
         pushed = self._cut(gradients)
         for sent in self._sent(pushed):
@@ -112,7 +115,7 @@ class Wire:
         return [(pushed[piece.op.name], piece) for piece in self._pieces if piece.op.name in pushed]
 
     def send(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Sequence[Sent]:
-        """Return all gradients as flat tensors on the ps, also those of variables that travel alone."""
+        """Return all gradients as flat tensors on the ps, also gradients of variables that travel alone."""
         cut = self._cut(gradients)
         sent = self._sent(cut)
         packed = {piece.op.name for each in sent for piece in each.pieces}
@@ -129,7 +132,7 @@ class Wire:
     def _cut(
         self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]
     ) -> dict[str, tf.Tensor | tf.IndexedSlices]:
-        """Return name -> gradient of each variable or piece on which the loss depends."""
+        """Return {name: gradient} for each variable or piece on which the loss depends."""
         cut: dict[str, tf.Tensor | tf.IndexedSlices] = {}
         for variable, gradient in zip(self._variables, gradients, strict=True):
             if gradient is not None:
@@ -144,7 +147,8 @@ class Wire:
             if pieces:
                 flat = _packed([tf.convert_to_tensor(cut[name]) for name in _names(pieces)], self._dtype)
                 with tf.device(device), tf.name_scope("wire"):
-                    # On the ps even if the cast does nothing: what depends on it waits for its arrival.
+                    # The identity puts the tensor on the ps even if the cast does
+                    # nothing, so that whatever depends on it waits for the arrival there.
                     sent.append(Sent(tf.identity(tf.cast(flat, pieces[0].dtype.base_dtype)), pieces))
         return sent
 
@@ -154,19 +158,19 @@ def _names(pieces: Sequence[tf.Variable]) -> list[str]:
 
 
 def _is_on_ps(variable: tf.Variable) -> bool:
-    """Whether a variable is on a ps; in a local run none is, and nothing travels."""
+    """Whether a variable is on a ps; in a local run no variable is, and nothing travels."""
     return bool(tf.DeviceSpec.from_string(variable.device).job == "ps")
 
 
 def _packed(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
-    """Return the tensors concatenated, and cast to `dtype` if they are float32."""
+    """Return the tensors flattened and concatenated; cast to `dtype` if they are float32."""
     with tf.name_scope("wire"):
         flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
         return tf.cast(flat, dtype) if flat.dtype == tf.float32 else flat
 
 
 def _unpacked(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Return the tensors in a packed one, each with the shape and the type of its variable."""
+    """Split a packed tensor; return the parts, each with the shape and the type of its variable."""
     with tf.name_scope("wire"):
         flat = tf.cast(flat, variables[0].dtype.base_dtype)
         pieces = tf.split(flat, [variable.shape.num_elements() for variable in variables])
