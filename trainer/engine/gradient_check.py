@@ -1,4 +1,4 @@
-"""A numerical test: are the gradients that a worker applies the gradients of its loss?
+"""A numerical test whether the gradients that a worker applies are the gradients of its loss.
 
 If the parameters move by `s` times the gradient `g`, for a small `s`, the loss changes by `s |g|^2`. So the
 gradients are taken where they are applied, and the loss is computed at two points: a little up and a little

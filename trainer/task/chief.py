@@ -25,13 +25,13 @@ _RESTORES = 3
 class Chief:
     """The duties of worker 0.
 
-    `summary_lines` are printed at the end and show the evaluation.
+    `summary_lines` are empty until the end of the run; then they show the evaluation, to be printed.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
-        """Take the chief's graph. Raises TaskFailure."""
+        """Prepare the duties. Raises TaskFailure (`input`) if the folder of checkpoints cannot be used."""
         self._task, self._graph = task, graph
-        # The last nonce of each worker. If it changes, the worker was started again.
+        # Worker -> its last nonce. If the nonce changes, the worker was started again.
         self._nonces: dict[str, int] = {}
         self._next_reading = 0.0
         self._ledger: Ledger | None = None
@@ -43,8 +43,8 @@ class Chief:
     def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
         """Restore the newest good checkpoint, or initialise the variables; then let all tasks start.
 
-        Ps that were lost may restore their parts alone. `statuses` are the statuses of the ps, `served` those
-        of the other tasks that serve the chief.
+        If ps were lost, they may restore their parts alone. `statuses` are the statuses of the ps; `served`
+        are the statuses of the other tasks that serve the chief.
         """
         self._graph.use_notes({task: status.note for task, status in served.items()})
         if self._session is not None:
@@ -61,7 +61,7 @@ class Chief:
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def _set_all(self, session: TrainingSession, ledger: Ledger) -> int:
-        """Set all variables; return the global step from which the run goes on."""
+        """Set all variables; return the global step from which the run goes on, 0 without a checkpoint."""
         are_new = session.create()
         checkpoint = self.saver.newest_checkpoint()
         fields: dict[str, object] = {"ps_parameters": self._parameters()}
@@ -87,11 +87,14 @@ class Chief:
         return step
 
     def _restore_alone(self, session: TrainingSession, lost: Sequence[str]) -> int | None:
-        """Restore what lies on the lost ps, and keep all else; return the present global step.
+        """Restore only the variables on the lost ps; return the present global step.
 
-        Return None if all ps have to restore: because `ps_recovery` says so, because ps 0 was lost, which has
-        the counters, because this process has not saved the newest checkpoint, so that nobody knows what each
-        ps had held of it, or because no step was taken since: then nothing is lost if all go back.
+        Return None if all ps have to restore:
+
+        - `ps_recovery` is not "partial";
+        - ps 0, which has the counters, was lost;
+        - this process has not saved the newest checkpoint, so it does not know what each ps held of it;
+        - no step was taken since the checkpoint, so nothing is lost if all ps go back.
         """
         if self._task.settings.ps_recovery != "partial" or "ps0" in lost:
             return None
@@ -118,7 +121,7 @@ class Chief:
         held = ""
         names = {*checkpoint.values, *(table.rows.table for table in checkpoint.tables)}
         are_same = {name_of(variable) for variable in self._graph.variables} == names
-        # A push that a worker had begun before may arrive after the values.
+        # A push that a worker began earlier may arrive after the restored values; then restore them again.
         for _ in range(_RESTORES):
             session.restore(checkpoint)
             self.saver.tables.restore(session.session, checkpoint)
@@ -129,14 +132,17 @@ class Chief:
         return held
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
-        """Take over the gathered tasks; return the session that set the variables, to take steps with it."""
+        """Take note of the gathered tasks; return the session that set the variables, to take steps with it.
+
+        Return None if this process has set no variables since the last call.
+        """
         self._ledger = gathering.ledger
         self._count_restarts(gathering.worker_nonces)
         session, self._session = self._session, None
         return session
 
     def work_if_due(self, session: TrainingSession, global_step: int) -> None:
-        """Save a checkpoint, have one evaluated, and find workers that were started again, if it is due.
+        """Save a checkpoint, have a checkpoint evaluated, and look for restarted workers, each if it is due.
 
         The run takes no more steps once an evaluation has met the user's condition. Raises TaskFailure.
         """
@@ -148,11 +154,11 @@ class Chief:
             self._find_restarts()
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until a checkpoint is due by steps; infinity if none will be."""
+        """Return the global steps until a save or an evaluation is due by steps; infinity if none will be."""
         return min(each.steps_left(global_step) for each in (self.saver, self.evaluations))
 
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
-        """Evaluate and save the final model; return its metrics on the test examples."""
+        """Evaluate and save the final model; return {metric: value} on the test examples."""
         self._find_restarts()
         self.evaluations.end()
         graph = self._graph
@@ -166,7 +172,7 @@ class Chief:
         return metrics
 
     def _find_restarts(self) -> None:
-        """Read the notes on ps 0, where each process of a worker leaves its own nonce."""
+        """Read the notes on ps 0, where each process of a worker leaves its nonce; count changed nonces."""
         self._next_reading = time.monotonic() + _SECONDS_BETWEEN_READINGS
         if self._ledger is None:
             return
@@ -175,7 +181,7 @@ class Chief:
         except NO_ANSWER:
             return  # if ps 0 is lost, the next step fails and the run recovers
         nonces = {f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()}
-        # A worker that left in order, and joins again, was not restarted.
+        # A worker that left in order and joins again does not count as restarted.
         for name in [f"worker{worker}" for worker in marks.at(LEAVING)]:
             for of in (self._nonces, nonces):
                 of.pop(name, None)
@@ -189,9 +195,10 @@ class Chief:
             self._nonces[worker] = nonce
 
     def _parameters(self) -> dict[str, dict[str, int]]:
-        """Return task ("ps0") -> the number and bytes of the saved variables there, except the counters.
+        """Return {task: {"variables": number, "bytes": size}} of the saved variables, without the counters.
 
-        With tables, also their rows there, and the bytes of these with what the optimizer keeps for them.
+        The tasks are the ps, or this task in a local run. A task that holds parts of tables also has "rows",
+        and "table_bytes": the size of these rows and of their optimizer slots.
         """
         cluster = self._task.cluster
         holders = [f"ps{ps}" for ps in range(len(cluster.ps_devices))] or [cluster.task]

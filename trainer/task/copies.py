@@ -1,7 +1,8 @@
-"""The copies of the chief's checkpoints on other hosts: how they are sent, and fetched when they are needed.
+"""The copies of the chief's checkpoints on other hosts: how they are sent, and how they are fetched.
 
-They travel in TensorFlow's own session to a task on the other host, so they need no port, account or program
-of their own. That task's process writes them; kept_copies.py decides there whether they count.
+Copies travel in TensorFlow's own session to a task on the other host, so they need no port, account or
+program of their own. The process of that task writes the copies; kept_copies.py decides there which copies
+count.
 """
 
 import re
@@ -49,11 +50,11 @@ from trainer.task.table_saves import TableSaves
 v1 = tf.compat.v1
 Result = TypeVar("Result")
 
-# The file that ends a sent checkpoint has its fingerprint, and this suffix.
+# The suffix of the last file that is sent of a checkpoint; the file contains the checkpoint's fingerprint.
 SENT = f"{UNFINISHED}.fingerprint"
 _SECONDS_TO_ANSWER = 5.0
 _SECONDS_FOR_A_PART = 60.0
-# For a keeper that reads a copy back.
+# The slowest rate at which a keeper may read a copy back.
 _BYTES_PER_SECOND = 10 << 20
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_FOR_THE_LAST = 30.0
@@ -61,13 +62,17 @@ _FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.(index|data-[0-9]{5}-of-[0-9]{5}
 
 
 class Keeper:
-    """A task on another host which keeps copies, as the chief reaches it.
+    """A task on another host that keeps copies, as the chief reaches the task.
 
-    Its methods raise tf.errors.OpError and CallTookTooLong if it does not answer, and DamagedError.
+    If the task does not answer, the methods raise tf.errors.OpError or CallTookTooLong; they also raise
+    DamagedError.
     """
 
     def __init__(self, task: RunningTask, keeper: str, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Take the tensors of a checkpoint; each run directory has the same path on all hosts."""
+        """Add the operations to a graph of their own; `tensors` are the tensors of a checkpoint, by name.
+
+        The run directory must have the same path on all hosts.
+        """
         cluster, self._target, self.task = task.cluster, task.target, keeper
         self.address = cluster.address_of(keeper)
         self._filters = cluster.filters(cluster.device_of(keeper), cluster.device)
@@ -102,7 +107,10 @@ class Keeper:
                 self._find = tf.raw_ops.MatchingFiles(pattern=self._path)
 
     def send(self, values: Values, step: int, fingerprint: str, manifest: str) -> None:
-        """Send the values of a checkpoint, and return once the copy counts there."""
+        """Send a checkpoint, and return once the keeper has read the copy back and lets it count.
+
+        Raises DamagedError if the keeper refuses the copy, or takes too long.
+        """
         values = with_manifest(values, manifest)
         path = f"{self._directory}/model.ckpt-{step}"
         with self._session() as session:
@@ -129,13 +137,13 @@ class Keeper:
                 raise DamagedError(f"it was refused there; the log of {self.task} says why")
 
     def steps(self) -> list[int]:
-        """Return the steps of the copies."""
+        """Return the global steps of the copies that the keeper has, in no order; empty if it has none."""
         with self._session() as session:
             names = self._names(session, f"{self._directory}/model.ckpt-*.index")
         return [int(match[1]) for match in map(_FILE.fullmatch, names) if match]
 
     def fetch(self, step: int, folder: CheckpointFolder) -> None:
-        """Read a copy into a folder, as an unfinished checkpoint. Raises OSError, too."""
+        """Read the copy of `step` into `folder`, as an unfinished checkpoint. Also raises OSError."""
         path, room = f"{self._directory}/model.ckpt-{step}", 2 * self._bytes + MOST_BYTES
         with self._session() as session:
             for name in self._names(session, f"{path}.*"):
@@ -163,13 +171,17 @@ class Keeper:
 
 
 class CheckpointCopies:
-    """Copies the newest checkpoint to each keeper in a thread, beside training.
+    """Copies the newest checkpoint to each keeper, in a thread beside training.
 
-    `run_ends` is set once the chief saves for the last time: tasks that leave before it get no copy then.
+    `run_ends` is set once the chief saves for the last time. From then on, keepers that leave before the
+    chief get no copy.
     """
 
     def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor], tables: TableSaves) -> None:
-        """Take the tensors of a checkpoint, and what copies its tables."""
+        """Prepare the keepers.
+
+        `tensors` are the tensors of a checkpoint by name, `tables` copies its tables.
+        """
         self._task, self._tables = task, tables
         self._of_tables = tables.keepers(task.settings.checkpoint_copies)
         self._keepers = {
@@ -182,7 +194,10 @@ class CheckpointCopies:
         self.run_ends = False
 
     def send(self, values: Values, path: Path, fingerprint: str, manifest: str) -> None:
-        """Let the thread send a checkpoint of this path; it takes the place of one that waits."""
+        """Let the thread send the checkpoint at `path`.
+
+        It replaces a checkpoint that still waits to be sent.
+        """
         if not self._keepers and not self._of_tables:
             return
         with self._lock:
@@ -192,15 +207,16 @@ class CheckpointCopies:
                 self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the copies that are under way, within bounds."""
+        """Wait until the thread has sent its copies, at most 30 s."""
         if thread := self._thread:
             thread.join(_SECONDS_FOR_THE_LAST)
 
     def found(self, *, needed: bool) -> dict[int, list[Fetch]]:
-        """Return the copies by their steps.
+        """Return {global step: functions that fetch a copy of this step}, asking each keeper for its copies.
 
-        If they are `needed`, because the chief has no checkpoint, it waits for the keepers as for all tasks:
-        a run must not begin anew only because one of them is late. Raises TaskFailure (`peers_missing`).
+        Call with `needed=True` if the chief has no checkpoint. The chief then waits for the keepers as long
+        as for all tasks, because a run must not begin anew only because a keeper is late. Raises TaskFailure
+        (`peers_missing`).
         """
         waits = needed and self._task.settings.barrier_deadline_seconds > 0
         deadline = time.monotonic() + (self._task.seconds_to_gather if waits else 0.0)

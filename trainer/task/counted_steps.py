@@ -12,7 +12,7 @@ from trainer.task.summaries import Summaries
 
 
 class CountedSteps:
-    """The count of a worker's steps; the subclasses count steps of their own, or towers of a client."""
+    """The count of a worker's steps; a subclass counts the worker's own steps, or a client's towers."""
 
     def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
         self._task, self._batch_size, self._batches = task, task.settings.batch_size, task.settings.push_every
@@ -26,12 +26,12 @@ class CountedSteps:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the first step began; 0 before it."""
+        """The seconds since the first step began; 0.0 before the first step."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     @property
     def finished(self) -> dict[str, object]:
-        """The fields of a worker's `finished` record, except its reason."""
+        """The fields of a worker's `finished` record, without the reason."""
         return {
             "local_step": self.local_step,
             "global_step": self.global_step,
@@ -41,7 +41,10 @@ class CountedSteps:
         }
 
     def begin(self, last_step: int) -> StepWindows:
-        """Begin the steps of a run that ends at this global step; return the object that records them."""
+        """Begin the steps of a run that ends at global step `last_step`.
+
+        Return the object that records them.
+        """
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)
@@ -54,13 +57,13 @@ class CountedSteps:
         say(f"Total Time: {self.seconds:.2f}s\nFinal Cost: {self.loss:.4f}")
 
     def average_milliseconds(self) -> float:
-        """Return the average time of a step since the last call, in milliseconds."""
+        """Return the mean milliseconds of a step since the last call of this method or of `begin`."""
         (steps, when), now = self._printed, time.monotonic()
         self._printed = (self.local_step, now)
         return 1000 * (now - when) / max(self.local_step - steps, 1)
 
     def scalars(self) -> dict[str, float]:
-        """Return the last loss, and the steps per second since the last call."""
+        """Return the last `loss`, and `steps_per_second` since the last call of this method or of `begin`."""
         (steps, when), now = self._summarised, time.monotonic()
         self._summarised = (self.local_step, now)
         return {"loss": self.loss, "steps_per_second": (self.local_step - steps) / (now - when)}

@@ -1,6 +1,7 @@
-"""Writes the rows of one cut into files, in a thread of the process that holds them, beside training.
+"""Writes the rows of one cut into files, in a thread of the process that holds the rows, beside training.
 
-A cut ends once all of its rows are in files, or it is stopped: nothing waits for a chief that is gone.
+A *cut* is the state of all rows at one moment. The thread ends once all rows of the cut are in files, or when
+it is stopped; nothing waits for a chief that is gone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,22 +33,28 @@ Numbers = npt.NDArray[Any]
 
 
 class Stopped(Exception):  # noqa: N818 - not an error of the program
-    """A cut is not wanted any more."""
+    """The cut is not wanted any more."""
 
 
 class _Files:
-    """The files of a variable, into which rows are written."""
+    """The files of one variable, into which rows are written."""
 
     def __init__(self, path: Path, rows: Rows, part: int, delta: int) -> None:
-        """Take what comes before the suffixes of the files' names; remove those of an interrupted save."""
+        """Remove the files of an interrupted save.
+
+        `path` is what comes before the suffixes of the files' names.
+        """
         self._path, self._rows_in_a_file = path, rows.rows_in_a_file(delta)
-        # How many rows a delta will have is not known; names do not depend on it.
+        # It is not known yet how many rows a delta will have; the names of its files do not depend on it.
         self._file = _file_of(rows, part, delta)
         for leftover in path.parent.glob(f"{path.name}.{self._file.suffix.partition('-of-')[0]}-of-*"):
             leftover.unlink(missing_ok=True)
 
     def write(self, places: npt.NDArray[np.int64], values: Numbers) -> None:
-        """Write rows at their places among all rows of the files, which rise."""
+        """Write rows at `places`, int64 [rows], which rise.
+
+        A place is counted over all files of the variable.
+        """
         numbers = places // self._rows_in_a_file
         for number in np.unique(numbers):
             begin, end = np.searchsorted(numbers, [number, number + 1])
@@ -66,15 +73,20 @@ class PartOfCut:
     """The rows of a part of a table and of its slots.
 
     Attributes:
+        marked: reads the rows.
+        rows: the layout of each variable.
         table: the table's name.
         count: how many rows were written.
-        sums: for each variable, the sum of these rows for the fingerprint.
+        sums: {variable: sum of its written rows for the fingerprint, modulo 2**64}.
         not_finite: the variables with a number that is not finite.
 
     """
 
     def __init__(self, marked: MarkedPart, rows: Mapping[str, Rows], part: int, delta: int) -> None:
-        """Take the layout of each variable by its name, and the number of the delta, 0 for all rows."""
+        """Prepare to write.
+
+        `rows` is {variable: its layout}, `delta` the delta's number, or 0 for all rows.
+        """
         self.marked, self._part, self._delta = marked, part, delta
         self.rows = [rows[variable.name] for variable in marked.variables]
         self.table = self.rows[0].table.partition("/")[0]
@@ -82,7 +94,10 @@ class PartOfCut:
         self.not_finite: list[str] = []
 
     def write(self, session: tf.compat.v1.Session, path: Path) -> Iterator[None]:
-        """Write the rows into files of this path, some at a time. Raises OSError and tf.errors.OpError."""
+        """Write the rows into files of this path, some before each yield.
+
+        Raises OSError and tf.errors.OpError; ValueError if the number of rows is not the expected number.
+        """
         files = [_Files(path, its, self._part, self._delta) for its in self._written]
         expected, of_delta = self.rows[0].held(self._part), np.empty(0, self.rows[0].positions.dtype)
         kept: list[Sequence[Numbers]] = []
@@ -114,15 +129,15 @@ class PartOfCut:
                 self.not_finite.append(rows.table)
 
     def files(self, rows: Rows) -> list[RowFile]:
-        """Return the files with the rows of a variable."""
+        """Return the files with the rows of one variable, given its layout."""
         if self._delta:
             return rows.delta_files(self._part, self._delta, self.count)
         return rows.files_of(self._part)
 
     def finish(self, path: Path) -> dict[str, str]:
-        """Bring the files of this path to the disk; return the SHA-256 of each by its suffix.
+        """Bring the files of this path to the disk; return {file's suffix: its SHA-256}.
 
-        Raises ValueError if they do not read back as they were written, and OSError.
+        Raises ValueError if the files do not read back as they were written, and OSError.
         """
         found = {}
         for file in (file for rows in self._written for file in self.files(rows)):
@@ -137,13 +152,17 @@ class PartOfCut:
         return found
 
     def change_of_sum(self, former: Path, tables: Mapping[str, SavedTable], path: Path, table: str) -> int:
-        """Return how the sum of a table changes from a former checkpoint to this one. Raises OSError."""
+        """Return by how much the sum of a variable changes from a former checkpoint to this one, mod 2**64.
+
+        `former` and `path` are what comes before the suffixes of the two checkpoints' files; `tables` are the
+        former checkpoint's tables; `table` is the variable's name. Raises OSError.
+        """
         rows = next(its for its in self.rows if its.table == table)
         return (self.sums[table] - sum_before(former, tables[table], path, self.files(rows))) % 2**64
 
     @property
     def _written(self) -> list[Rows]:
-        """The layout of each variable, and of the positions in a delta."""
+        """The layouts of what is written: of each variable and, in a delta, first of the positions."""
         return [self.rows[0].positions, *self.rows] if self._delta else self.rows
 
     @staticmethod
@@ -157,49 +176,52 @@ class CutWriting:
     """A cut whose rows a thread writes.
 
     Attributes:
-        parts: what it writes.
-        path: what comes before the suffixes of its files' names.
+        parts: the parts that the thread writes.
+        path: what comes before the suffixes of the files' names.
 
     """
 
     def __init__(self, session: tf.compat.v1.Session, parts: Sequence[PartOfCut], path: Path) -> None:
-        """Take a session to this process itself."""
+        """Prepare the thread; `session` must be a session to this process itself."""
         self.parts, self.path, self._session = parts, path, session
         self._stop, self._error = Event(), list[Exception]()
         self._thread = Thread(target=self._write, daemon=True, name="rows of a cut")
 
     def begin(self, *, changed: bool) -> None:
-        """Make the cut, while pushes are held up: of all rows, or of those that have changed."""
+        """Make the cut and start the thread; pushes must be blocked.
+
+        The cut is of all rows, or with `changed` of the rows that changed since the last save.
+        """
         for part in self.parts:
             part.marked.begin(self._session, CHANGED if changed else ALL)
         self._thread.start()
 
     def wait(self) -> None:
-        """Return once all rows are written. Raises what went wrong."""
+        """Return once all rows are written; raise the error if the thread failed."""
         self._thread.join()
         for error in self._error:
             raise error
 
     def stop(self) -> None:
-        """Return once the thread has ended, wherever it was."""
+        """Stop the thread, and return once it has ended."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _write(self) -> None:
         try:
-            # By turns, so that the rows which pushes have kept wait in memory for no other table.
+            # The parts take turns, so that rows kept by pushes do not wait in memory until other tables end.
             for _ in zip_longest(*(part.write(self._session, self.path) for part in self.parts)):
                 if self._stop.is_set():
                     raise Stopped
         except Exception as error:
             self._error.append(error)
-            # No push keeps rows any more for a save that does not read them.
+            # End the save at the marks, so that pushes no longer keep rows that nobody reads.
             with suppress(tf.errors.OpError):
                 for part in self.parts:
                     part.marked.forget(self._session)
 
 
 def _file_of(rows: Rows, part: int, delta: int) -> RowFile:
-    """Return a file of a part, of which only the name counts."""
+    """Return a file of part `part`, of which only the name is used."""
     return RowFile(rows.table, part, rows.parts, 0, 0, 0, rows.row_bytes, delta)

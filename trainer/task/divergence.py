@@ -1,4 +1,4 @@
-"""Whether a worker's loss has left for good: it stays far above that of the run's first model."""
+"""Detects that a worker's loss has diverged: it stays far above the loss of the run's first model."""
 
 import json
 import math
@@ -7,25 +7,25 @@ from pathlib import Path
 from trainer.contract.records import events_file
 from trainer.task.gradient_samples import FIRST_SAMPLES
 
-# The loss is far above its first from this many times on.
+# A loss is far above the first loss if it exceeds this many times the first loss.
 _FAR = 10.0
 
 
 class Divergence:
-    """Watches the losses of a worker's steps: one that stays finite could train a useless model for days."""
+    """Watches the losses of a worker's steps: a finite but high loss could train a useless model for days."""
 
     def __init__(self, most_steps: int, first: float) -> None:
-        """Take the steps in a row that may have a loss far above the first; 0 allows any number.
+        """Allow fewer than `most_steps` steps in a row with a loss far above `first`; 0 allows any number.
 
-        If the first loss is nan, no loss is far above it.
+        If `first` is nan, no loss is far above it.
         """
         self._most_steps, self._steps = most_steps, 0
         self.first = first
-        # The global step at which the loss left.
+        # The global step of the first step in a row with a high loss; None while the loss is not high.
         self.left_at: int | None = None
 
     def add(self, loss: float, global_step: int) -> bool:
-        """Count a step; return whether the loss has been far above the first for too long."""
+        """Count a step; return whether the loss has now been far above the first for `most_steps` steps."""
         if loss > _FAR * self.first:
             self._steps += 1
             self.left_at = global_step if self.left_at is None else self.left_at
@@ -35,9 +35,10 @@ class Divergence:
 
 
 def first_loss_in(run_directory: Path | None, job: str, index: int) -> float:
-    """Return the loss of the run's first model, by the task's first `gradients` records; nan without any.
+    """Return the loss of the run's first model, from the task's first `gradients` records.
 
-    It is the highest of some batches, because a single small batch may have almost no loss by chance.
+    The result is the highest loss of some batches, because one small batch may have almost no loss by chance.
+    It is nan if there is no such record, or if the file cannot be read.
     """
     losses: list[float] = []
     if run_directory is None:

@@ -1,7 +1,7 @@
 """Evaluations during the run: the chief saves checkpoints for them, and a child process evaluates each.
 
-The child (trainer/evaluator.py) shares nothing with the tasks but the folder with checkpoints. It writes what
-it finds into records of its own, and answers the chief, which ends the run once the user's condition is met.
+The child (trainer/evaluator.py) shares nothing with the tasks but the folder with checkpoints. It writes its
+results into records of its own, and answers the chief, which ends the run once the user's condition is met.
 """
 
 import json
@@ -36,17 +36,17 @@ class Evaluations:
         self._condition = condition_in(task.settings.as_dict())
         self._process: subprocess.Popen[str] | None = None
         self._reader = Thread()  # of the child's lines
-        # The lines of the child; an empty one once it has ended.
+        # The lines that the child printed; an empty line means that the child has ended.
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._failures = 0
         self._steps_from = 0
-        # Whether a checkpoint is being saved for the child, and whether the child evaluates one.
+        # Whether a checkpoint is being saved for the child; whether the child is evaluating a checkpoint.
         self._is_saved_for = self._evaluates = False
         # The global step of the evaluation that met the condition.
         self._met_at: int | None = None
 
     def start(self, global_step: int) -> None:
-        """Begin to count from this global step; start the child, unless it is there."""
+        """Count the steps until the next evaluation from `global_step`; start the child if there is none."""
         self._steps_from, self._is_saved_for = global_step, False
         if self._met_at is not None and self._met_at > global_step:
             self._met_at = None  # the run goes on from an earlier model
@@ -54,14 +54,20 @@ class Evaluations:
             self._start_child()
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until an evaluation is due; infinity if none can be."""
+        """Return the global steps until an evaluation is due, at most 0 if one is due.
+
+        Return infinity if no evaluation can begin now: the child is busy or gone, a save is going on, or the
+        user's condition is met.
+        """
         is_over = self._met_at is not None
         if is_over or self._process is None or self._is_saved_for or self._evaluates or self._saver.is_saving:
             return math.inf
         return self._steps_from + self._every - global_step
 
     def work(self, session: TrainingSession, global_step: int) -> bool:
-        """Save for an evaluation that is due, and take answers; return whether the condition is met.
+        """Save for an evaluation that is due, and take the child's answers.
+
+        Return whether the condition is met.
 
         Raises tf.errors.OpError if a ps is lost, and TaskFailure (`configuration`) if an evaluation lacks the
         metric of the condition.
@@ -73,7 +79,7 @@ class Evaluations:
                 self._restart_child()
         if self._is_saved_for and not self._saver.is_saving:
             self._is_saved_for = False
-            # The values may be of a later step than the chief knew: others took steps while it read them.
+            # The saved values may be of a later step than the chief knew: other workers took steps meanwhile.
             self._steps_from = max(self._steps_from, self._saver.saved_step)
             self._ask_child()
         elif self.steps_left(global_step) <= 0:
@@ -82,7 +88,7 @@ class Evaluations:
         return self._met_at is not None
 
     def end(self) -> None:
-        """Let the child end, which takes some seconds at most, and show what it has found until then."""
+        """Let the child end, which takes 5 s at most, and show the results that it has sent until then."""
         child, self._process = self._process, None
         if child is None:
             return
@@ -102,7 +108,8 @@ class Evaluations:
 
     def _start_child(self) -> None:
         command = [sys.executable, "-m", "trainer.evaluator", "--follow", str(self._directory)]
-        # A session of its own, so that Ctrl-C in a terminal only reaches the task; without it the child ends.
+        # The child has a session of its own, so that Ctrl-C in a terminal reaches only the task. The child
+        # ends when the task is gone.
         self._process = child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -116,7 +123,7 @@ class Evaluations:
         self._answers.put("")
 
     def _restart_child(self) -> None:
-        """Start another child after one that has ended, but not for ever: training goes on without."""
+        """Start another child after a child has ended; after three failures, go on without evaluations."""
         child, self._process, self._evaluates = self._process, None, False
         if child is None:
             return
@@ -137,7 +144,7 @@ class Evaluations:
 
     def _take(self, answer: Mapping[str, object]) -> None:
         step, metrics = self._show(answer)
-        # The newest checkpoint may be one that was saved after that for the evaluation.
+        # The child evaluates the newest checkpoint, which may be later than the one saved for the evaluation.
         self._steps_from = max(self._steps_from, step)
         condition = self._condition
         if condition is None:
@@ -151,7 +158,10 @@ class Evaluations:
             self._met_at = step
 
     def _show(self, answer: Mapping[str, object]) -> tuple[int, Mapping[str, float]]:
-        """Show an answer to people; return its global step and metrics."""
+        """Show an answer of the child to people.
+
+        Return (global step, {metric: value}), with nan for unknown.
+        """
         self._evaluates, self._failures = False, 0
         step, found = answer["global_step"], answer["metrics"]
         if not isinstance(step, int) or not isinstance(found, dict):

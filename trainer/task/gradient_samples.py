@@ -1,4 +1,4 @@
-"""The `gradients` and `tables` records of a worker, which samples both so rarely that it costs little."""
+"""The `gradients` and `tables` records of a worker, from samples so rare that they cost little time."""
 
 import time
 
@@ -6,14 +6,14 @@ from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import TrainingSession
 from trainer.task.table_samples import TableSamples
 
-# Samples before the first step.
+# The number of samples before the first step.
 FIRST_SAMPLES = 3
-# The part of the time that sampling may take, divided by the number of workers that wait meanwhile.
+# The share of the time that sampling may take; it is divided by the number of workers that wait meanwhile.
 _SHARE = 0.003
 
 
 class GradientSamples:
-    """Samples a worker's gradients or, for an in-graph client, those of all workers."""
+    """Samples a worker's gradients; for an in-graph client, the gradients of all workers."""
 
     def __init__(self, task: RunningTask, session: TrainingSession, global_step: int) -> None:
         """Take the first samples. Raises what the session raises."""
@@ -25,7 +25,7 @@ class GradientSamples:
             self._sample(global_step)
 
     def sample_if_due(self, global_step: int) -> None:
-        """Take a sample if enough time has passed since the last one, by how long that one took."""
+        """Take a sample if the time since the last sample is long compared with the time that sample took."""
         if (time.monotonic() - self._sampled_at) * self._share >= self._seconds:
             self._sample(global_step)
 

@@ -1,4 +1,4 @@
-"""The copies of the chief's checkpoints that a task keeps on its own host, and when a new one counts."""
+"""The copies of the chief's checkpoints that a task keeps on its own host, and when a new copy counts."""
 
 import re
 import time
@@ -16,7 +16,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 def keep_copies(task: RunningTask) -> None:
-    """Start the thread that takes care of copies, if this task is a keeper."""
+    """If this task is a keeper, start the thread that checks the copies sent to it."""
     run_directory = task.options.run_directory
     if run_directory is None or task.cluster.task not in task.cluster.keepers(
         task.settings.checkpoint_copies
@@ -31,7 +31,10 @@ def keep_copies(task: RunningTask) -> None:
 
 
 def accept_sent(folder: CheckpointFolder) -> None:
-    """Let each checkpoint that was sent completely count, unless it does not read back as it was sent."""
+    """Let each copy that was sent completely count, unless it does not read back as it was sent.
+
+    A refused copy is removed, with a printed line.
+    """
     for file in folder.directory.glob(f"*{SENT}"):
         match, sent = _SENT.fullmatch(file.name), file.read_text(encoding="utf-8", errors="replace")
         if match is None or not _FINGERPRINT.fullmatch(sent):

@@ -37,15 +37,16 @@ from trainer.task.copies import CheckpointCopies
 from trainer.task.table_saves import TableSaves
 
 _FIRST_INTERVAL_SECONDS = 5.0
-# Saves may stop training for this part of the time, unless an interval would exceed its setting.
+# The share of the time for which saves may stop training: if saves are slow, the interval grows, up to its
+# setting.
 _SHARE = 0.01
 
 
 class CheckpointSchedule:
     """When the next checkpoint is due; times are seconds of the monotonic clock.
 
-    After a start the intervals are 5 s, 10 s, 20 s and so on up to `checkpoint_interval_seconds`, because
-    that setting may exceed all the time that a young run has trained.
+    After a start the intervals are 5 s, 10 s, 20 s and so on, up to `checkpoint_interval_seconds`: that
+    setting may be longer than all the time that a young run has trained.
     """
 
     def __init__(self, settings: TrainingSettings) -> None:
@@ -53,14 +54,14 @@ class CheckpointSchedule:
         self.start(0, 0.0)
 
     def start(self, global_step: int, at: float) -> None:
-        """Begin with the first interval, from this global step and time."""
+        """Begin the first interval at this global step, and at time `at`."""
         self._interval = min(_FIRST_INTERVAL_SECONDS, self._seconds)
         self._next, self._steps_from = at + self._interval, global_step
 
     def count(self, global_step: int, at: float, stopped_seconds: float) -> None:
-        """Begin the next interval, after an attempt to save that stopped training for so long.
+        """Begin the next interval after an attempt to save, which stopped training for `stopped_seconds`.
 
-        A save by time does not move those by steps.
+        The interval in steps begins anew only if it is over: a save that was due by time does not move it.
         """
         self._interval = min(max(2 * self._interval, stopped_seconds / _SHARE), self._seconds)
         self._next = at + self._interval
@@ -68,37 +69,43 @@ class CheckpointSchedule:
             self._steps_from = global_step
 
     def is_due_by_time(self, at: float) -> bool:
-        """Return whether the interval in seconds is over."""
+        """Return whether the interval in seconds is over at time `at`."""
         return at >= self._next
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until `checkpoint_interval_steps` is over; infinity if it is 0."""
+        """Return the global steps until `checkpoint_interval_steps` is over; infinity if that is 0."""
         return self._steps_from + self._steps - global_step if self._steps else math.inf
 
 
 class CheckpointSaver:
     """Saves and restores the chief's checkpoints; without a run directory it does neither.
 
-    `is_saving` is true while a save goes on, or the last copies; another thread reads it. `saved_step` is the
-    global step of the newest checkpoint, -1 for none; `own_steps` are those of the kept checkpoints that this
-    process has saved.
+    Attributes:
+        is_saving: whether a save, or the last copies, are going on; another thread reads it.
+        saved_step: the global step of the newest checkpoint; -1 if there is none.
+        own_steps: the global steps of the kept checkpoints that this process has saved.
+        tables: saves and restores the tables.
+
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
-        """Take the chief's graph. Raises TaskFailure (`input`) if the folder cannot be used."""
+        """Add the operations to the chief's graph.
+
+        Raises TaskFailure (`input`) if the folder cannot be used.
+        """
         self._task, self._folder = task, _checkpoint_folder(task)
         self._schedule = CheckpointSchedule(task.settings)
         self._thread: Thread | None = None
         self.saved_step = -1
         self.own_steps: set[int] = set()
         self._variables = graph.variables
-        # Why the last save failed: in words, or by an error of this program.
+        # Why the last save failed, in words; or the unexpected error that the thread met.
         self._reason = ""
         self._error: Exception | None = None
         self.is_saving = False
         self.tables = TableSaves(graph, self._folder.directory if self._folder else None, task.target)
         if self._folder is not None:
-            # This process's own CPU; None if another process serves it.
+            # The CPU of this process; None if another process is this task's server.
             device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
             with graph.graph.as_default():
                 self._tensors = tensors_to_save(graph.variables, device)
@@ -106,13 +113,14 @@ class CheckpointSaver:
             self._copies = CheckpointCopies(task, {**self._tensors, **of_manifest}, self.tables)
 
     def newest_checkpoint(self, ps: Collection[str] | None = None) -> Checkpoint | None:
-        """Return the newest good checkpoint, here or on another host; None if none was ever saved.
+        """Return the newest good checkpoint, from here or from another host; None if none was ever saved.
 
-        With `ps`, its rows on other ps may be damaged. Damaged ones are recorded. Raises TaskFailure: `input`
-        if all are damaged, `peers_missing` if there is none here and another host does not answer; and
-        tf.errors.OpError if a task is lost.
+        With `ps`, only the rows on these ps must be good. Damaged checkpoints are recorded.
+
+        Raises TaskFailure: `input` if all checkpoints are damaged, `peers_missing` if there is none here and
+        another host does not answer. Raises tf.errors.OpError if a task is lost.
         """
-        # A save that goes on ends without the ps that was lost.
+        # So a save that is going on fails at once, and does not wait for a lost ps.
         self.tables.connect_anew()
         self.finish()
         if self._folder is None:
@@ -127,7 +135,8 @@ class CheckpointSaver:
     def start(self, session: TrainingSession, global_step: int) -> None:
         """Save before the next step, because a ps may be lost early, and begin the intervals.
 
-        Steps wait until the first checkpoint of a run is written. Raises tf.errors.OpError if a ps is lost.
+        The first checkpoint of a run is written before this returns. Raises tf.errors.OpError if a ps is
+        lost.
         """
         is_first = self.saved_step < 0
         self.save(session, global_step)
@@ -136,13 +145,13 @@ class CheckpointSaver:
         self._schedule.start(global_step, time.monotonic())
 
     def save_if_due(self, session: TrainingSession, global_step: int) -> None:
-        """Save if it is due. Raises tf.errors.OpError if a ps is lost."""
+        """Save if an interval is over. Raises tf.errors.OpError if a ps is lost."""
         due_by_time = not self.is_saving and self._schedule.is_due_by_time(time.monotonic())
         if due_by_time or self._schedule.steps_left(global_step) <= 0:
             self.save(session, global_step)
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until a checkpoint is due by steps; infinity if none will be."""
+        """Return the global steps until a checkpoint is due by steps; infinity if none ever is."""
         return self._schedule.steps_left(global_step)
 
     def save_last(self, session: TrainingSession, global_step: int) -> None:
@@ -162,8 +171,9 @@ class CheckpointSaver:
     def save(self, session: TrainingSession, global_step: int, *, whole: bool = False) -> None:
         """Read the values and let a thread write them, unless this global step is saved already.
 
-        With `whole` the rows of tables are then brought beside them, for whoever reads them without the ps. A
-        save that goes on is awaited first. Raises tf.errors.OpError if a ps is lost.
+        With `whole`, the thread then brings the tables' files beside the checkpoint, so that it can be read
+        without the ps. If another save is going on, wait for it first. Raises tf.errors.OpError if a ps is
+        lost.
         """
         self.finish()
         if self._folder is None or global_step == self.saved_step:
@@ -188,7 +198,10 @@ class CheckpointSaver:
         self._thread.start()
 
     def finish(self) -> str:
-        """Wait for a save that goes on; return the reason why the last one failed, else ""."""
+        """Wait for a save that is going on; return why the last save failed, or "" if it did not fail.
+
+        Raises the error that the thread met, if it is an error of the program.
+        """
         if self._thread is not None:
             self._thread.join()
         self._thread = None
@@ -205,7 +218,8 @@ class CheckpointSaver:
         *,
         whole: bool,
     ) -> None:
-        # That of the chief, or a later one where others took steps while it read the values.
+        # The chief's global step, or a later step: other workers may have taken steps while it read the
+        # values.
         global_step = int(values[COUNTERS][GLOBAL_STEP])
         try:
             manifest = self.tables.finish(global_step)
@@ -238,7 +252,10 @@ class CheckpointSaver:
             self.is_saving = False
 
     def _brought(self, folder: CheckpointFolder) -> str:
-        """Bring the tables of the newest checkpoint to this host; return why not, in words."""
+        """Bring the tables of the newest checkpoint to this host.
+
+        Return why that failed, or "" if it did not.
+        """
         if self.tables.are_none:
             return ""
         checkpoint, problem = read_checkpoint(folder.directory / f"model.ckpt-{self.saved_step}")

@@ -1,7 +1,7 @@
 """A task that serves: it listens, watches its part of the ledger, and ends by itself when the run is over.
 
-It is a ps, which holds variables; a server for a client in another process; or a worker that computes towers
-of a client's graph.
+It is one of three: a ps, which holds variables; a server for a client in another process; a worker that
+computes towers of a client's graph.
 """
 
 import time
@@ -27,15 +27,16 @@ _TOWERS_POLL_SECONDS = 0.1
 _SECONDS_TO_ANSWER = 0.3
 # How long past the workers' own deadlines a task that serves waits for a run that never starts.
 _GRACE_SECONDS = 30.0
-# A task that has served a run for so long got on; the chief saves after 5 s.
+# A task that has served a run for this long has made progress; the chief saves after 5 s.
 _SECONDS_TO_GET_ON = 10.0
-# How long a ps waits for the chief to end it once a run has failed, or has been stopped and is not saved.
+# How long a ps waits for the chief's end code once a run has failed, or once a run was stopped and may still
+# have to be saved.
 _SECONDS_AFTER_FAILURE = 6.0
 _SECONDS_AFTER_STOP = 60.0
 
 
 def run_serving(task: RunningTask) -> int:
-    """Serve until the run is over and return the exit code. Raises TaskFailure and tf.errors.OpError."""
+    """Serve until the run is over; return the exit code. Raises TaskFailure and tf.errors.OpError."""
     # Not server.join(): Python's handler of SIGTERM never runs inside it.
     task.join_cluster()
     part = OwnPart(task.target, task.cluster)
@@ -62,19 +63,19 @@ def run_serving(task: RunningTask) -> int:
     if towers is not None:
         towers.print_summary()
     say(f"{task.cluster.task} ends: {reason}")
-    # train.yml stops the remaining tasks as soon as the chief has ended: a run that is over was not stopped.
+    # train.yml stops the remaining tasks as soon as the chief has ended. A run that is over was not stopped.
     return STOPPED if task.stop.is_set() and code != RUN_OVER else FINISHED
 
 
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
-    """Watch the ledger until it says that this task must end; return the end code and the reason."""
-    # The chief may start this much later than this task, and then waits as long for the others.
+    """Watch the ledger until this task must end; return (end code, reason)."""
+    # The chief may start `seconds_to_gather` later than this task, and then waits as long for the others.
     seconds_to_start = 2 * task.seconds_to_gather + _GRACE_SECONDS
     watchdog, part_of_time = task.progress.watchdog, SERVING if task.cluster.job == "ps" else TRAINING
     started, stop_seen, beat, chief_seen = 0.0, None, 0, time.monotonic()
     while True:
         task.raise_if_stopping()
-        # Before the status is read, which is work of this process itself.
+        # Sample before the status is read: reading it is work of this process, but not of the run.
         task.resources.sample()
         status = None
         try:
@@ -107,13 +108,16 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
 
 
 def _begin(task: RunningTask) -> float:
-    """Begin to measure what this task uses while it serves a run; return the time."""
+    """Begin to measure what this task uses while it serves a run; return the time on the monotonic clock."""
     task.resources.begin()
     return time.monotonic()
 
 
 def _end_in_ledger(part: OwnPart) -> tuple[int, str] | None:
-    """Return the end code and the reason in this task's part of the ledger; None if there is none."""
+    """Return (end code, reason) from this task's part of the ledger; None if it has no end code.
+
+    Return None, too, if the task's own server does not answer.
+    """
     try:
         status = part.status()
     except NO_ANSWER:

@@ -39,24 +39,24 @@ class Steps(CountedSteps):
         most, least = task.settings.most_steps_in_a_call, task.settings.steps_of_a_pull
         self._call_sizes = CallSizes(most, least, pull_ahead=task.settings.pull_ahead)
         self._divergence = Divergence(task.settings.divergence_steps, math.nan)
-        # When the last step was counted, if a session was lost since.
+        # If a session was lost since the last step: the time at which that step was counted. Else None.
         self._still_since: float | None = None
         self._counted_at = time.monotonic()
         self.last_step, self.train_examples = 0, len(graph.data.train)
         # Whether the chief has ended the run before its last step.
         self.end_early = False
         self.session: TrainingSession | None = None
-        # What was read of the final model, as the record `finished` has it.
+        # The fields of the record `finished` about the final model; empty if the model was not read.
         self._read: Mapping[str, object] = {}
         self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
 
     @property
     def finished(self) -> dict[str, object]:
-        """The fields of a worker's `finished` record, except its reason."""
+        """The fields of a worker's `finished` record, without the reason."""
         return {**super().finished, **self._read}
 
     def enter(self, last_step: int) -> None:
-        """Begin with a `session` to ps that are ready. Raises RunEnding and tf.errors.OpError."""
+        """Begin with a `session` whose ps are ready. Raises RunEnding and tf.errors.OpError."""
         session, self.end_early = self._connected(), False
         self.last_step = session.last_step = self._progress.last_step = last_step
         self._follow_counters(session.counters())
@@ -64,7 +64,7 @@ class Steps(CountedSteps):
             session.start_batches(self.counters)
 
     def leave(self) -> None:
-        """End and close a session whose ps was lost, even if a call of its steps hangs in TensorFlow."""
+        """End and close the session after a ps was lost, even if a call of its steps hangs in TensorFlow."""
         if self._windows is not None:
             self._windows.flush()
         if self.session is not None:
@@ -84,7 +84,8 @@ class Steps(CountedSteps):
         of_task = (self._task.cluster.job, self._task.cluster.index)
         self._divergence.first = first_loss_in(self._task.options.run_directory, *of_task)
         windows = self.begin(self.last_step)
-        # Begun only now: the time at the start barrier or of a recovery is no waiting within a step.
+        # Created only now, because the time at the start barrier, or of a recovery, is no waiting within a
+        # step.
         others = AwaitedWorkers(self._task)
         watchdog = self._progress.watchdog
         try:
@@ -115,7 +116,7 @@ class Steps(CountedSteps):
             session.end()
 
     def contributions(self) -> dict[str, int]:
-        """Return worker -> its number of steps, by the counters that this worker read last."""
+        """Return {worker: number of its steps}, from the counters that this worker read last."""
         return {f"worker{worker}": count for worker, count in enumerate(self.counters[FIRST_WORKER:])}
 
     def read_counters(self) -> None:
@@ -123,9 +124,10 @@ class Steps(CountedSteps):
         self._set_counters(self._connected().counters())
 
     def read_final_model(self) -> None:
-        """Read the fingerprint, and the outputs for some test examples by the values that this client reads.
+        """Read the final model's fingerprint, and its outputs for some test examples.
 
-        Only print a line if that fails: training does not depend on it.
+        These are the values that this client reads. If reading fails, only print a line: training does not
+        depend on it.
         """
         self._read, session = {}, self._connected()
 
@@ -154,7 +156,10 @@ class Steps(CountedSteps):
         self._progress.contributions = list(counters[FIRST_WORKER:])
 
     def _follow_counters(self, counters: tuple[int, ...]) -> None:
-        """Take over the counters. Raises RunEnding if they hold a stop code, except for that of the end."""
+        """Store the counters. Raises RunEnding if they hold a stop code other than RUN_OVER.
+
+        With RUN_OVER, the present global step becomes the last step.
+        """
         self._set_counters(counters)
         if counters[STOP_CODE] == RUN_OVER:
             if self.global_step < self.last_step:
@@ -164,7 +169,10 @@ class Steps(CountedSteps):
             raise RunEnding(counters[STOP_CODE], "")
 
     def _most_steps(self, windows: StepWindows) -> int:
-        """Return the number of steps for the next call, so that nothing is due between two of them."""
+        """Return the number of steps for the next call.
+
+        Nothing is due between the first and the last of them.
+        """
         left: float = self.last_step - self.global_step
         if self._chief is not None:
             left = min(left, self._chief.steps_left(self.global_step))
@@ -172,11 +180,14 @@ class Steps(CountedSteps):
         due = min(
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)
         )
-        # The other workers take as many steps during this call, and may have begun others before it.
+        # The other workers each take as many steps during this call, and may have begun as many before it.
         return self._call_sizes.within(min(due, left // (2 * self._task.cluster.workers)))
 
     def _count(self, taken: Sequence[StepResult], windows: StepWindows) -> None:
-        """Count all steps of a call, because all are in the model; then raise if a loss is not finite."""
+        """Count all steps of a call, because all are in the model, and store the last counters.
+
+        Then raise TaskFailure if a loss diverged, or RunEnding if the counters hold a stop code.
+        """
         first = self.local_step + 1
         for step in taken:
             self.local_step += 1
@@ -201,7 +212,10 @@ class Steps(CountedSteps):
         self._follow_counters(taken[-1].counters)
 
     def _why_diverged(self, step: StepResult) -> str | None:
-        """Return what is wrong with the loss, beside its value; None if nothing is."""
+        """Return what is wrong with the loss, to be written after its value; None if the loss is fine.
+
+        The result is "" if the loss is not finite.
+        """
         if not math.isfinite(step.loss):
             return ""
         if not self._divergence.add(step.loss, step.counters[GLOBAL_STEP]):
@@ -210,7 +224,7 @@ class Steps(CountedSteps):
         return f", more than ten times its first ({self._divergence.first:g}) {since}"
 
     def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:
-        """Return the model's metrics on some test examples; only the chief computes them, for all workers."""
+        """Return the model's metrics on some test examples; empty on all workers but the chief."""
         return {} if self._chief is None else test_scalars(session.evaluate(self._test_sample))
 
     def _print(self, session: TrainingSession) -> None:

@@ -15,13 +15,14 @@ from trainer.process.console import say
 _Event = tf.compat.v1.Event
 _SessionLog, _Summary = tf.compat.v1.SessionLog, tf.compat.v1.Summary
 
-# One summary has about 150 bytes. The interval doubles after so many, so the longest run writes some MiB.
+# A summary has about 150 bytes. The interval doubles after this many summaries, so that the longest run
+# writes some MiB.
 _SUMMARIES_BEFORE_DOUBLING = 10_000
 _SECONDS_BETWEEN_TRIES = 60.0
 
 
 def test_scalars(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return metrics on test examples with "test/" before each name, because training also has a `loss`."""
+    """Return the metrics with "test/" before each name, because training also has a `loss`."""
     return {f"test/{name}": value for name, value in metrics.items()}
 
 
@@ -29,12 +30,12 @@ class Summaries:
     """Writes a task's scalars to `directory/summaries/<task>/`, and to disk at once.
 
     Each process writes a file of its own. TensorBoard joins the files of a folder to one curve, and drops
-    steps that a restore undid. If writing fails, this prints a line once and tries again a minute later;
+    steps that a restore undid. If writing fails, a line is printed once, and the next try is a minute later;
     training goes on.
     """
 
     def __init__(self, directory: Path | None, task: str, graph: tf.Graph, every: int) -> None:
-        """Take the folder (None writes nothing) and the local steps between summaries (0 writes none).
+        """Write to `directory` (None: write nothing) every `every` local steps (0: write nothing).
 
         Only the chief writes the graph, once in a run.
         """
@@ -48,21 +49,21 @@ class Summaries:
         self._writer: tf.io.TFRecordWriter | None = None
 
     def due(self, local_step: int) -> bool:
-        """Return whether a summary is due at this local step."""
+        """Return whether a summary is due at `local_step`."""
         return self._folder is not None and local_step % self._every == 0
 
     def steps_until_due(self, local_step: int) -> float:
-        """Return the number of local steps until the next summary is due; infinity if there is none."""
+        """Return the number of local steps until the next summary is due; infinity if none is written."""
         return math.inf if self._folder is None else self._every - local_step % self._every
 
     def write(self, global_step: int, values: Mapping[str, float]) -> None:
-        """Write scalars (name -> value) for this global step."""
+        """Write the scalars {name: value} for this global step."""
         if self._folder is None or time.monotonic() < self._next_try:
             return
         try:
             writer = self._writer or self._open(self._folder)
             if self._last_step is None or global_step < self._last_step:
-                # A START makes TensorBoard drop what this task wrote before for this and later steps.
+                # A START makes TensorBoard drop what this task wrote earlier for this step and later steps.
                 start = _SessionLog(status=_SessionLog.START)
                 self._append(writer, _Event(step=global_step, session_log=start))
             scalars = [_Summary.Value(tag=name, simple_value=value) for name, value in values.items()]

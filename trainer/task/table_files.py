@@ -1,9 +1,9 @@
-"""The files with the rows of tables on a task's own disk: what the task does with them when the chief asks.
+"""The files of table rows on a task's own disk: what the task does with them when the chief asks.
 
-A thread waits for a question in a queue of the task's server, does what is asked in this process, and puts
-the answer into another queue (table_saves.py has the chief's side). So rows go from the variables of a ps
-into its own files, and no other process ever holds all of them. A worker without tables has no such thread; a
-task that only serves does not know the model, and always has one.
+A thread waits for a question in a queue of the task's server, does what the question says in this process,
+and puts the answer into another queue (table_saves.py has the chief's side). So rows go from the variables of
+a ps into the ps's own files, and no other process ever holds all rows. A worker whose model has no tables has
+no such thread. A task that only serves does not know the model, so it always has the thread.
 """
 
 import json
@@ -27,12 +27,12 @@ from trainer.task.cut_writing import CutWriting, PartOfCut
 
 v1 = tf.compat.v1
 
-# A chief that asks nothing for so long is gone: pushes go on.
+# A chief that asks nothing for this long counts as gone; then pushes go on.
 _SECONDS_TO_HOLD = 30.0
 _ROW_FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.[A-Za-z0-9_.-]+\.rows")
 _SUFFIX = re.compile(r"[A-Za-z0-9_.]+\.[0-9]+-of-[0-9]+\.[0-9]{5,}\.rows")
 
-# What only those tasks are asked to do that hold tables.
+# The questions that the chief asks only of tasks that hold tables.
 _FOR_SAVES = ("forget", "follow", "hold", "cut", "release", "finish")
 
 Asked = Mapping[str, Any]
@@ -43,7 +43,7 @@ class Question:
     """The operations that put a question to a task, and take an answer from it."""
 
     def __init__(self, device: str) -> None:
-        """Add them to the default graph, for the task of this device."""
+        """Add the operations to the default graph, for the task whose device is `device`."""
         with tf.device(f"{device}/device:CPU:0"):
             asked, answered = _queue("asked", tf.string), _queue("answered", tf.string)
             self.text = v1.placeholder(tf.string, [])
@@ -52,7 +52,7 @@ class Question:
 
 
 class _Hold:
-    """Holds up all pushes to this task's variables, until it is told to let go."""
+    """Blocks all pushes to this task's variables, from `begin` to `end`."""
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         """Add the operations to the default graph, on the device in force."""
@@ -70,11 +70,11 @@ class _Hold:
 
     @property
     def lasts(self) -> bool:
-        """Whether pushes are held up."""
+        """Whether pushes are blocked."""
         return self._thread is not None
 
     def begin(self) -> None:
-        """Return once no push is under way; none begins then."""
+        """Block pushes; return once no push is going on."""
         self.end()
         with self._lock:
             self._thread = Thread(target=lambda: self._session.run(self._hold), daemon=True)
@@ -82,7 +82,7 @@ class _Hold:
             self._session.run(self._held)
 
     def end(self) -> bool:
-        """Let pushes go on; return whether they were held up until now."""
+        """Let pushes go on; return whether they were blocked until now."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is not None:
@@ -94,22 +94,22 @@ class _Hold:
 class TableFiles:
     """Does what the chief asks of a task, in a thread that lasts as long as the task's server.
 
-    A question says what to "do": each method below whose name begins with `_do_` is one. An answer has
-    "error" if it could not be done.
+    A question is a dict; its "do" names a method below without the prefix `_do_`. An answer is a dict with
+    the question's "id" and what the method returned, or "error", in words, if that failed.
     """
 
     def __init__(self, target: str, device: str, run_directory: Path | None) -> None:
-        """Take the task's own server and device."""
+        """Connect to the task's own server at `target`; the operations go to `device`."""
         self._run_directory = run_directory
         self._device = f"{device}/device:CPU:0"
         self._graph = tf.Graph()
         self._session = open_session(target, self._graph, [])
         with self._graph.as_default(), tf.device(self._device):
             self._question, self._hold = Question(device), _Hold(self._session)
-        # By how the chief describes them.
+        # The chief's description of a part (JSON) -> the part.
         self._marked: dict[str, MarkedPart] = {}
         self._cut: CutWriting | None = None
-        # The checkpoint since which all changed rows are marked; "" if there is none.
+        # The name of the checkpoint since which all changed rows are marked; "" if there is none.
         self._since = ""
         self._timer = Timer(0, lambda: None)
 
@@ -140,7 +140,7 @@ class TableFiles:
                 self._session.run(self._question.answer, {self._question.text: json.dumps(answer)})
 
     def _do_forget(self, asked: Asked) -> Answer:
-        """Let no row count as changed: what the variables hold is of no checkpoint."""
+        """Mark every row as not changed: the values of the variables belong to no checkpoint."""
         self._stop_writing()
         self._since = ""
         for part in self._parts(asked):
@@ -148,19 +148,22 @@ class TableFiles:
         return {}
 
     def _do_follow(self, asked: Asked) -> Answer:
-        """Take note of the checkpoint which the variables held when changes were last forgotten or saved."""
+        """Note that the variables had the values of checkpoint `since` when the marks were last reset."""
         self._since = str(asked["since"])
         return {}
 
     def _do_hold(self, asked: Asked) -> Answer:
-        """Hold up pushes until `release`; answer whether all rows are marked that changed `since`."""
+        """Block pushes until `release`.
+
+        Answer whether all rows that changed after checkpoint `since` are marked.
+        """
         self._stop_writing()
         self._parts(asked)  # they are ready before pushes stand still
         self._hold.begin()
         return {"follows": bool(self._since) and self._since == asked["since"]}
 
     def _do_cut(self, asked: Asked) -> Answer:
-        """Begin to write the rows as they are now, into unfinished files: all, or those of a delta."""
+        """Begin to write the rows as they are now, into unfinished files: all rows, or those of a delta."""
         self._folder(CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         parts = [
             PartOfCut(
@@ -174,15 +177,19 @@ class TableFiles:
         return {}
 
     def _do_release(self, _asked: Asked) -> Answer:
-        """Let pushes go on; answer whether they were held up until now."""
+        """Let pushes go on; answer whether they were blocked until now."""
         return {"held": self._hold.end()}
 
     def _do_finish(self, asked: Asked) -> Answer:
-        """Let the rows of the cut count, once the disk has them and they read back as they were.
+        """Let the rows of the cut count, once they are on disk and read back as they were written.
 
-        With a delta the files of the `former` checkpoint are this one's, too. The answer has for each
-        variable its sum, or how that has changed; the SHA-256 of each new file; for each table the number of
-        rows; and the variables that are not finite.
+        With a delta, the checkpoint also gets the files of the `former` checkpoint. The answer has:
+
+        - "sums": {variable: its sum, or with a delta the change of its sum};
+        - "sha256": {suffix of each new file: its SHA-256};
+        - "rows": {table: number of rows written};
+        - "not_finite": the variables with a number that is not finite. If there are any, the answer has only
+          this.
         """
         cut, self._cut = self._cut, None
         if cut is None:
@@ -207,7 +214,7 @@ class TableFiles:
         }
 
     def _do_share(self, asked: Asked) -> Answer:
-        """Give a checkpoint these files of a former one, too, by their suffixes."""
+        """Link the files of a former checkpoint with the given `suffixes` into a checkpoint."""
         of_former = {**asked, "step": asked["former_step"]}
         for suffix in asked["suffixes"]:
             link(self._finished(of_former, suffix), self._finished(asked, suffix))
@@ -215,7 +222,7 @@ class TableFiles:
         return {}
 
     def _changes(self, asked: Asked, cut: CutWriting) -> dict[str, int]:
-        """Let a checkpoint have the files of the former one; return how the sum of each variable changes."""
+        """Link the files of the former checkpoint into the new one; return {variable: change of its sum}."""
         tables = {its.rows.table: its for its in tables_in(asked["former"], asked["former_step"])}
         files = [
             file.suffix for table in tables.values() for file in table.files if file.part == asked["part"]
@@ -229,13 +236,16 @@ class TableFiles:
         }
 
     def _stop_writing(self) -> None:
-        """Stop the save of a chief that is gone."""
+        """Stop a save that a chief began but did not finish."""
         cut, self._cut = self._cut, None
         if cut is not None:
             cut.stop()
 
     def _do_check(self, asked: Asked) -> Answer:
-        """Answer what is wrong with files, by their suffixes; files that were brought here count then."""
+        """Answer {suffix: what is wrong} for each bad file.
+
+        A file that was brought here and is good now counts.
+        """
         problems = {}
         for suffix, size, sha256 in asked["files"]:
             finished, unfinished = self._finished(asked, suffix), self._finished(asked, suffix, UNFINISHED)
@@ -250,13 +260,13 @@ class TableFiles:
         return {"problems": problems}
 
     def _do_folder(self, asked: Asked) -> Answer:
-        """Answer the path of a folder, which is there then."""
+        """Create a folder if it is missing; answer its path."""
         folder = self._folder(asked["folder"])
         folder.mkdir(parents=True, exist_ok=True)
         return {"path": str(folder)}
 
     def _do_keep(self, asked: Asked) -> Answer:
-        """Remove the files of all other steps than these from a folder, those of interrupted saves, too."""
+        """Remove from a folder the files of all steps but `steps`, and the files of interrupted saves."""
         for path in self._folder(asked["folder"]).glob("model.ckpt-*.rows"):
             match = _ROW_FILE.fullmatch(path.name)
             if match and int(match[1]) not in asked["steps"]:
@@ -269,7 +279,7 @@ class TableFiles:
         return self._run_directory.absolute() / name
 
     def _path(self, asked: Asked, mark: str = "") -> Path:
-        """Return what comes before the suffixes of a checkpoint's files."""
+        """Return what comes before the suffixes of a checkpoint's files; `mark` marks unfinished files."""
         return self._folder(asked.get("folder", CHECKPOINTS)) / f"model.ckpt-{int(asked['step'])}{mark}"
 
     def _finished(self, asked: Asked, suffix: str, mark: str = "") -> Path:
@@ -278,7 +288,7 @@ class TableFiles:
         return Path(f"{self._path(asked, mark)}.{suffix}")
 
     def _parts(self, asked: Asked) -> list[MarkedPart]:
-        """Return the parts of tables that this task holds, as a question describes them."""
+        """Return the table parts that the question describes, which this task holds."""
         parts = []
         for of in asked["tables"]:
             if (described := json.dumps(of)) not in self._marked:
@@ -297,7 +307,7 @@ def _rows(its: Asked) -> Rows:
 
 
 def serve_table_files(task: RunningTask) -> None:
-    """Start the thread, if this task has a server of its own."""
+    """Start the thread of TableFiles, if this task has a server of its own."""
     if task.server is not None:
         TableFiles(task.target, task.cluster.device, task.options.run_directory).start()
 

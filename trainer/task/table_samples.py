@@ -1,6 +1,6 @@
-"""The `tables` records of a worker: which rows of the model's tables sampled batches of its examples need.
+"""The `tables` records of a worker: which table rows the worker's sampled batches need.
 
-A sample costs the same however many rows a table has, and nothing of a table is read for it.
+A sample costs the same for tables of any size, because the tables are not read.
 """
 
 import math
@@ -13,7 +13,7 @@ from trainer.contract.records import RecordWriter
 from trainer.model.models.model import Table
 
 Ids = npt.NDArray[np.int64]
-# So many batches are enough to see which rows are hot; it bounds the rows that are remembered.
+# This many batches are enough to see which rows are hot. The bound also limits the memory for the counts.
 MOST_SAMPLES = 50
 _HOTTEST = 5
 
@@ -22,18 +22,24 @@ class TableSamples:
     """Counts the rows that sampled batches need, and records the counts after each sample."""
 
     def __init__(self, records: RecordWriter, tables: Sequence[tuple[Table, int]], ps: int) -> None:
-        """Take the tables, each with its first row in the fused table, whose row r lies on ps r mod `ps`."""
+        """Count for `tables`, each with the number of its first row in the fused table.
+
+        Row r of the fused table lies on ps number r mod `ps`; `ps` is the number of ps.
+        """
         self._records, self._tables, self._ps = records, tables, ps
         self._counts = [_Counts(table, begin, ps) for table, begin in tables]
         self._samples = self._examples = 0
 
     @property
     def wants_more(self) -> bool:
-        """Whether there are tables, and not yet enough samples of them."""
+        """Whether there are tables and fewer than 50 samples."""
         return bool(self._tables) and self._samples < MOST_SAMPLES
 
     def add(self, global_step: int, examples: int, ids: Sequence[Ids]) -> None:
-        """Count the ids of each table that a batch of so many examples needs."""
+        """Count a batch of `examples` examples.
+
+        `ids` are the ids that it needs, one int64 array for each table.
+        """
         self._samples, self._examples = self._samples + 1, self._examples + examples
         for counts, needed in zip(self._counts, ids, strict=True):
             counts.add(needed)
@@ -43,12 +49,12 @@ class TableSamples:
 
 
 class _Counts:
-    """How often each row of a table was needed."""
+    """How often the samples needed each row of a table."""
 
     def __init__(self, table: Table, begin: int, ps: int) -> None:
         self.name, self._table, self._begin = table.name, table, begin
         self._rows, self._times = np.empty(0, np.int64), np.empty(0, np.int64)
-        # The rows that travelled from each ps: a row travels once for a batch.
+        # For each ps, the number of rows that travelled from it: a row travels once for a batch.
         self._of_ps = np.zeros(ps, np.int64)
 
     def add(self, ids: Ids) -> None:
@@ -60,7 +66,7 @@ class _Counts:
         self._rows, self._times = together, summed
 
     def found(self) -> Mapping[str, object]:
-        """Return what a record says of the table."""
+        """Return the fields of the table in a `tables` record."""
         hottest = np.argsort(-self._times, kind="stable")[:_HOTTEST]
         return {
             "rows": self._table.rows,
@@ -73,18 +79,21 @@ class _Counts:
         }
 
     def _colliding(self) -> float:
-        """Return the part of the different ids that share a row with another id, by a hash."""
+        """Return the share (0 to 1) of the different ids that a hash gave the row of another id."""
         begins, sizes = np.array(self._table.hashed, np.int64).T
         taken = np.searchsorted(self._rows, begins + sizes) - np.searchsorted(self._rows, begins)
         return colliding_part(taken.tolist(), sizes.tolist())
 
 
 def colliding_part(taken: Sequence[int], sizes: Sequence[int]) -> float:
-    """Return the part of different ids that share a row, given how many rows of each range have any id.
+    """Return the share (0 to 1) of different ids that share a row with another id; 0 without ids.
 
-    How many ids there are is estimated from the rows that have none (linear counting, Whang et al. 1990); of
-    a range that is full they are at least so many. Each id is alone with the probability that none of the
-    others has its row.
+    A table may hash ids into several ranges of rows: range i has `sizes[i]` rows, of which `taken[i]` are
+    used by at least one id. The number of ids is estimated from the free rows (linear counting, Whang et al.
+    1990); for a full range the estimate is a lower bound. An id is alone with the probability that no other
+    id has its row.
+
+    Example: colliding_part([50], [100]) -> 0.495 (half of the rows are used, by about 69 ids)
     """
     ids = alone = 0.0
     for rows, size in zip(taken, sizes, strict=True):

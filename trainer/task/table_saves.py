@@ -1,7 +1,7 @@
 """The chief's part in saving and restoring tables: each ps writes and reads the rows that it holds.
 
-The chief asks all of them at once (table_files.py), and makes the manifest of what they answer. A file that a
-ps needs and does not have comes straight from the task that has it, one file after the other.
+The chief asks all ps at once (table_files.py), and makes the manifest from their answers. If a ps needs a
+file that it does not have, the file comes straight from a task that has it, one file after the other.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -35,9 +35,10 @@ from trainer.process.port_probes import probe
 from trainer.task.table_files import Asked
 from trainer.task.task_line import TaskLine
 
-# To send one file, or to read it back.
+# How long it may take to send one file, or to read it back.
 _SECONDS_FOR_A_FILE = 60.0
-# A restore reads all deltas after the files of whole parts, so they become neither many nor large.
+# A restore reads the files of whole parts, then all deltas. So a checkpoint has at most this many deltas, and
+# together they have at most this share of the bytes of the whole parts.
 MOST_DELTAS = 20
 _SHARE_OF_DELTAS = 0.5
 
@@ -46,7 +47,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class _Former:
-    """The last checkpoint, since which each ps marks the rows that change."""
+    """The last checkpoint: each ps marks the rows that change after it.
+
+    `name` identifies the checkpoint: its global step and its fingerprint.
+    """
 
     step: int
     tables: Sequence[SavedTable]
@@ -54,7 +58,7 @@ class _Former:
 
     @property
     def next_delta(self) -> int:
-        """The number of a delta that follows; 0 if all rows are to be written."""
+        """The number of the delta to write next, from 1; 0 if all rows are to be written."""
         last = max(table.last_delta for table in self.tables)
         whole = sum(file.size for table in self.tables for file in table.sha256)
         changed = sum(file.size for table in self.tables for file in table.deltas)
@@ -64,12 +68,20 @@ class _Former:
 class TableSaves:
     """Saves and restores the tables of a model; without tables it does nothing.
 
-    Its methods raise tf.errors.OpError if a ps is lost, and DamagedError if one answers that it could not do
-    what was asked.
+    Its methods raise tf.errors.OpError if a ps is lost, and DamagedError if a ps answers that it could not do
+    what the chief asked.
+
+    Attributes:
+        sums: of the last finished save: {ps: {variable: sum of its rows there, modulo 2**64}}.
+        written: how many rows the last save wrote, and the number of deltas of its checkpoint.
+
     """
 
     def __init__(self, graph: TrainingGraph, directory: Path | None, target: str) -> None:
-        """Take the chief's graph, the folder with its own checkpoints, and the chief's server."""
+        """Add the operations to the chief's graph; `directory` has the chief's checkpoints, or is None.
+
+        `target` is the address of the chief's server.
+        """
         self._cluster, self._directory = graph.cluster, directory
         self._tables = [its for its in graph.variables if isinstance(its, TableVariable)]
         devices = self._cluster.ledger_devices if self._tables else ()
@@ -80,17 +92,17 @@ class TableSaves:
                 ps: RowLoading(self._tables, f"{device}/device:CPU:0")
                 for ps, device in zip(self._ps, devices, strict=True)
             }
-        # Of the save that was finished last: ps -> table -> the sum of its rows there.
+        # Of the save that was finished last: {ps: {variable: the sum of its rows there}}.
         self.sums: Mapping[str, Mapping[str, int]] = {}
         self._needs_sums = graph.settings.ps_recovery == "partial"
         self._line: TaskLine | None = None
         self._target = target
         self._former: _Former | None = None
-        # The number of the delta of the save that goes on; 0 if it writes all rows.
+        # The number of the delta that the present save writes; 0 if it writes all rows.
         self._delta = 0
-        # By ps and keeper: the step of the last checkpoint that was copied, and its files.
+        # (ps, keeper) -> the global step of the last checkpoint that was copied, and {file: its SHA-256}.
         self._copied: dict[tuple[str, str], tuple[int, Mapping[RowFile, str]]] = {}
-        # The last checkpoint that was brought here, and its files.
+        # The path of the last checkpoint whose files were brought here, and {file: its SHA-256}.
         self._brought: tuple[Path, Mapping[RowFile, str]] = (Path(), {})
         # How many rows the last save wrote, and how many deltas its checkpoint has.
         self.written: dict[str, int] = {}
@@ -103,7 +115,10 @@ class TableSaves:
         return not self._tables
 
     def connect_anew(self) -> None:
-        """Let go of ps that may have been lost: the next question goes to those that hold the run then."""
+        """Close the connection to the ps, which may have been lost.
+
+        The next question opens a new connection.
+        """
         line, self._line = self._line, None
         self._former = None
         if line is not None:
@@ -111,7 +126,10 @@ class TableSaves:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Return a context in which no push changes anything on a ps."""
+        """Return a context in which no push changes anything on a ps.
+
+        Raises DamagedError at its end if a ps did not block pushes for the whole time.
+        """
         with self._lock:
             delta = self._former.next_delta if self._former else 0
             since = self._former.name if self._former and delta else ""
@@ -125,14 +143,17 @@ class TableSaves:
                 raise DamagedError("a ps did not hold up the workers' pushes for as long as the save took")
 
     def cut(self, step: int) -> None:
-        """Let each ps write its rows as they are now, beside training; pushes must be held up.
+        """Let each ps begin to write its rows as they are now, beside training; pushes must be blocked.
 
-        It writes those that have changed since the last checkpoint, if that is known, else all.
+        A ps writes the rows that changed since the last checkpoint, if they are known, else all rows.
         """
         self._ask("cut", lambda ps: {"step": step, "delta": self._delta, **self._described(ps)})
 
     def finish(self, step: int) -> str:
-        """Wait until each ps has brought its rows to its disk; return the manifest. Raises NotFinite."""
+        """Wait until each ps has its rows on disk; return the manifest, or "" without tables.
+
+        Raises NotFinite if a row has a number that is not finite.
+        """
         former, self._former = self._former if self._delta else None, None
         if self.are_none:
             return ""
@@ -154,7 +175,10 @@ class TableSaves:
         return manifest_of(step, [self._saved(table, answers, of_former) for table in self._tables])
 
     def follow(self, step: int, tables: Sequence[SavedTable], fingerprint: str) -> None:
-        """Let the next save write what changes since this checkpoint, which is the newest one."""
+        """Let the next save write only what changes after this checkpoint, whose values the ps have.
+
+        If the checkpoint has other tables or is of another number of ps, the next save writes all rows.
+        """
         are_same = {its.rows.table for its in tables} == {its.name for its in self._tables}
         if tables and are_same and tables[0].rows.parts == len(self._ps):
             former = _Former(step, tables, f"{step} {fingerprint}")
@@ -162,18 +186,19 @@ class TableSaves:
             self._former = former
 
     def forget(self) -> None:
-        """Let each ps stop a save that goes on, and forget what has changed; then its rows may be set."""
+        """Let each ps stop a save that is going on, and mark all rows as not changed, before rows are set."""
         self._former = None
         self._ask("forget", self._described)
 
     def keep(self, steps: Sequence[int]) -> None:
-        """Let each ps remove the files of all other steps."""
+        """Let each ps remove the files of all checkpoints whose global step is not in `steps`."""
         self._ask("keep", lambda _: {"steps": list(steps), "folder": CHECKPOINTS})
 
     def missing(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> str:
-        """Return which file of a checkpoint's tables no task has, in words; "" if the ps have all of them.
+        """Return which table files of a checkpoint no task has, in words; "" if the ps have all files.
 
-        Files go to the ps first that is to read them. With `ps` only files that these read are looked for.
+        Files that a ps needs are first brought to it from other tasks. With `ps`, only files that these ps
+        need are looked for.
         """
         try:
             return self._missing(checkpoint, ps)
@@ -194,19 +219,22 @@ class TableSaves:
     def restore(
         self, session: tf.compat.v1.Session, checkpoint: Checkpoint, ps: Collection[str] | None = None
     ) -> None:
-        """Set the rows, or those on these ps, to those of a checkpoint that lacks nothing.
+        """Set the rows on the given ps (default: all) to the rows of a checkpoint whose files are complete.
 
-        With `ps` the checkpoint must be of as many ps.
+        With `ps`, the checkpoint must have been saved with the present number of ps.
         """
         paths = {ps: f"{folder}/{checkpoint.path.name}" for ps, folder in self._folders().items()}
         wanted = self._at_home_of(ps, checkpoint)
         self._with_all(lambda ps: self._loading[ps].run_all(session, paths[ps], wanted[ps]))
-        # The next save writes all rows if some ps went on, or if it has to know the sums of each ps.
+        # Otherwise the next save writes all rows: some ps went on, or the sums of each ps are needed.
         if ps is None and not self._needs_sums:
             self.follow(checkpoint.global_step, checkpoint.tables, checkpoint.fingerprint)
 
     def bring(self, checkpoint: Checkpoint) -> None:
-        """Bring the files of a checkpoint beside it, so that it is whole without the ps. Raises OSError."""
+        """Bring the table files beside the chief's checkpoint, so that it can be read without the ps.
+
+        Raises OSError, too.
+        """
         folders, at_home, (former, brought) = self._folders(), self._at_home(checkpoint), self._brought
         for ps, files in at_home.items():
             for file, sha256 in files.items():
@@ -226,13 +254,16 @@ class TableSaves:
         self._brought = checkpoint.path, {file: its for of in at_home.values() for file, its in of.items()}
 
     def keepers(self, copies: int) -> list[tuple[str, str]]:
-        """Return each ps with the tasks that keep copies of its files, on so many hosts with its own."""
+        """Return pairs (ps, a task that keeps a copy of its files).
+
+        A ps's files are on `copies` hosts, its own too.
+        """
         return [(ps, keeper) for ps in self._ps for keeper in self._cluster.keepers(copies, ps)]
 
     def copy(self, checkpoint: Checkpoint, ps: str, keeper: str, steps: Sequence[int]) -> None:
-        """Copy the files of a ps to another task, and return once they count there.
+        """Copy the table files of a ps to the task `keeper`, and return once they count there.
 
-        The task removes those of all other steps than these. Raises CallTookTooLong, too.
+        The task then removes the files of all checkpoints not in `steps`. Raises CallTookTooLong, too.
         """
         step, files, place = checkpoint.global_step, self._at_home(checkpoint)[ps], self._folders()[ps]
         former, copied = self._copied.pop((ps, keeper), (step, {}))
@@ -252,7 +283,11 @@ class TableSaves:
         self._copied[ps, keeper] = step, files
 
     def _at_home(self, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
-        """Return for each ps the files that it reads: those that it wrote, if there are as many ps."""
+        """Return {ps: {file: SHA-256}}, the files that each ps reads.
+
+        The files of part p belong to ps p mod the number of ps. If the checkpoint was saved with the present
+        number of ps, these are the files that the ps itself wrote.
+        """
         homes: dict[str, dict[RowFile, str]] = {ps: {} for ps in self._ps}
         if homes:
             for file, sha256 in (pair for table in checkpoint.tables for pair in table.files.items()):
@@ -262,12 +297,15 @@ class TableSaves:
     def _at_home_of(
         self, only: Collection[str] | None, checkpoint: Checkpoint
     ) -> dict[str, dict[RowFile, str]]:
-        """Return for each ps the files that it reads if only these ps read any."""
+        """Return the same as `_at_home`, with no files for ps that are not in `only`; None means all ps."""
         homes = self._at_home(checkpoint)
         return homes if only is None else {ps: homes[ps] if ps in only else {} for ps in homes}
 
     def _fetched(self, ps: str, file: RowFile, asked: Asked) -> bool:
-        """Bring a good file to the ps that needs it, from any task that has one; return whether any has."""
+        """Bring a good copy of a file to the ps that needs it, from any task.
+
+        Return whether a task had one.
+        """
         name, aside = (f"model.ckpt-{asked['step']}{mark}.{file.suffix}" for mark in ("", UNFINISHED))
         place = self._folders()[ps]
         for line, task, folder in self._sources():
@@ -278,7 +316,7 @@ class TableSaves:
         return False
 
     def _sources(self) -> Iterator[tuple[TaskLine, str, str]]:
-        """Yield a line to a task, the task, and a folder of it in which files of tables may be."""
+        """Yield (line to a task, the task, path of a folder there in which table files may be)."""
         if self._directory is not None:
             for name in (CHECKPOINTS, COPIES):
                 yield self._own_line, CHIEF, str(self._directory.with_name(name))
@@ -309,12 +347,12 @@ class TableSaves:
             line.close()
 
     def _folders(self, folder: str = CHECKPOINTS) -> dict[str, str]:
-        """Return the path that a folder has at each ps."""
+        """Return {ps: path of the folder there}; the folder is created if it is missing."""
         answers = self._ask("folder", lambda _: {"folder": folder})
         return {ps: answer["path"] for ps, answer in zip(self._ps, answers, strict=True)}
 
     def _described(self, ps: str) -> dict[str, object]:
-        """Return what a ps has to know of its parts of the tables, and of their slots."""
+        """Return the ps's part of each table, with its slots, as questions to the ps describe them."""
         part = self._ps.index(ps)
         of_tables: dict[str, list[TableVariable]] = {}
         for table in self._tables:
@@ -367,7 +405,10 @@ class TableSaves:
         )
 
     def _ask(self, what: str, more: Callable[[str], Asked] = lambda _: {}) -> Sequence[Asked]:
-        """Ask all ps at once to do something; return their answers."""
+        """Ask all ps at once to do `what`; return their answers, in the order of the ps.
+
+        `more` returns what else the question to a ps contains.
+        """
         if not self._ps:
             return []
         with self._lock:
@@ -375,18 +416,18 @@ class TableSaves:
             return self._with_all(lambda ps: line.ask(ps, what, more(ps)))
 
     def _asked(self, line: TaskLine, task: str, what: str, more: Asked) -> Asked:
-        """Ask one task to do something; return its answer. Raises CallTookTooLong."""
+        """Ask one task to do `what`; return its answer. Raises CallTookTooLong."""
         with self._lock if task in self._ps else self._lock_of_others:
             return call_within(_SECONDS_FOR_A_FILE, lambda: line.ask(task, what, more))
 
     def _with_all(self, do: Callable[[str], Result]) -> list[Result]:
-        """Do something for each ps, all at once."""
+        """Call `do` for each ps, all at once; return the results, in the order of the ps."""
         with ThreadPoolExecutor(max(1, len(self._ps))) as pool:
             return list(pool.map(do, self._ps))
 
 
 def _check(step: int, files: Mapping[RowFile, str]) -> dict[str, Any]:
-    """Return what a task is to check of these files."""
+    """Return the fields of a question that asks to check `files`, {file: SHA-256}, of global step `step`."""
     return {
         "step": step, "files": [[file.suffix, file.size, sha256] for file, sha256 in files.items()]
     }  # fmt: skip

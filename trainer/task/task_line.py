@@ -1,4 +1,4 @@
-"""The chief's line to tasks that do something with files of rows on their own disks."""
+"""The chief's line to tasks that work with files of rows on their own disks."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ v1 = tf.compat.v1
 
 
 class TaskLine:
-    """A session to some tasks, which are asked to do something (table_files.py), and copy files.
+    """A session to some tasks; the chief asks them questions (table_files.py) and copies files among them.
 
-    All of them must answer: TensorFlow waits for ever for one that does not.
+    All these tasks must answer: TensorFlow waits for ever for a task that does not.
     """
 
     def __init__(self, cluster: Cluster, target: str, tasks: Sequence[str]) -> None:
-        """Open it through the chief's server, whose files can be copied, too."""
+        """Open the session through the chief's server at `target`; the chief's files can be copied, too."""
         self._devices = {
             task: cluster.device if cluster.is_local else cluster.device_of(task) for task in tasks
         }
@@ -41,7 +41,10 @@ class TaskLine:
         close_in_background(self.session)
 
     def ask(self, task: str, what: str, more: Asked) -> Asked:
-        """Ask a task to do something, and return its answer."""
+        """Ask `task` to do `what`, with `more` in the question; return the answer.
+
+        Raises DamagedError if the task answers with an error.
+        """
         question, identity = self._questions[task], draw_nonce()
         self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})
         while True:
@@ -53,7 +56,7 @@ class TaskLine:
         return answer
 
     def copy(self, task: str, path: str, to_task: str, to: str) -> None:
-        """Let a task write what another task reads, whole."""
+        """Copy a whole file: `task` reads it at `path`, and `to_task` writes it to the path `to`."""
         if (task, to_task) not in self._copying:
             with self._graph.as_default():
                 with tf.device(f"{self._devices[task]}/device:CPU:0"):

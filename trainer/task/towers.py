@@ -10,7 +10,7 @@ from trainer.task.counted_steps import CountedSteps
 
 
 class Towers(CountedSteps):
-    """The towers computed in this process, by the count in the variables on its own device."""
+    """The towers that were computed in this process, as counted in the variables on its own device."""
 
     def __init__(self, task: RunningTask, part: OwnPart) -> None:
         super().__init__(task, tf.Graph())
@@ -22,7 +22,10 @@ class Towers(CountedSteps):
         return f"serving a run: global step {self.global_step}, towers of this worker {self.local_step}"
 
     def update(self, last_step: int) -> None:
-        """Read the number of towers, and record and print the new ones; `last_step` is the run's."""
+        """Read the number of towers, record and print the new towers.
+
+        `last_step` is the run's last global step.
+        """
         windows = self._windows or self.begin(last_step)
         try:
             towers, global_step, loss = self._part.towers()
@@ -32,8 +35,8 @@ class Towers(CountedSteps):
         before, new = self.local_step, towers - self.local_step
         if not new:
             return
-        # A restore lowers the global step, so the new towers may begin before the last reading's global
-        # step. A window must not span that.
+        # A restore lowers the global step, so the new towers may begin before the global step that was read
+        # last. A window must not contain steps from before and after a restore.
         if global_step - new < self.global_step:
             windows.flush()
         windows.add_made_together(towers, new, loss, global_step - new, global_step)

@@ -1,6 +1,6 @@
 """A worker that takes steps: it waits for the other tasks, trains until the run is over, and leaves.
 
-The chief tells every ps that the run is over. Each client tells the other tasks that serve it.
+The chief tells every ps that the run is over. Each client tells the other tasks that serve the client.
 """
 
 import math
@@ -33,9 +33,9 @@ from trainer.task.steps import Steps
 from trainer.task.summaries import test_scalars
 from trainer.task.table_files import serve_table_files
 
-# After so many losses of a ps without a single step in between, the task gives up.
+# The task gives up after more than this many losses of a ps without a step in between.
 _LOSSES_WITHOUT_A_STEP = 5
-# A worker that fails before it reached the ps still reports its failure, if they answer within this time.
+# A worker that fails before it reached the ps still reports its failure, if the ps answer within this time.
 _SECONDS_TO_REACH_PS = 10.0
 
 
@@ -63,7 +63,10 @@ def run_worker(task: RunningTask) -> int:
 
 
 class _Worker:
-    """A worker that listens. `steps` and `chief` are set once its examples are loaded."""
+    """A worker that listens. `steps` and `chief` are None until its examples are loaded.
+
+    On other workers than the chief, `chief` stays None.
+    """
 
     def __init__(self, task: RunningTask) -> None:
         self._task, self._barrier = task, Barrier(task)
@@ -72,7 +75,7 @@ class _Worker:
         self.chief: Chief | None = None
 
     def train(self) -> None:
-        """Take steps until the run's last step, and reconnect after each loss of a ps."""
+        """Take steps until the run's last step; after each loss of a ps, connect again."""
         graph = call_within(math.inf, self._load, self._task.progress.report_if_due)
         self.chief = Chief(self._task, graph) if self._task.cluster.is_chief else None
         self.steps = steps = Steps(self._task, graph, self.chief)
@@ -105,7 +108,7 @@ class _Worker:
 
     @property
     def why_at_the_end(self) -> tuple[str, str]:
-        """Why no more steps are taken, as a record has it, and in words."""
+        """Why the run takes no more steps: (the reason in a record, the reason in words)."""
         if self.steps is not None and self.steps.end_early:
             return MET, f"an evaluation met {condition_in(self._task.settings.as_dict())}"
         return "last step", "the last step is taken"
@@ -121,7 +124,7 @@ class _Worker:
     def _take_part(
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
     ) -> None:
-        """Train with one session, from its opening to the end; run in a thread, because calls may hang."""
+        """Train with one session, from its opening to its end; runs in a thread, because calls may hang."""
         graph.use_notes(gathering.served)
         prepared = self.chief.meet(gathering) if self.chief else None
         steps.session = prepared or graph.session(self._task.target)
@@ -132,7 +135,7 @@ class _Worker:
         self._end(gathering.ledger, steps)
 
     def _watch_session(self) -> None:
-        """Watch the tasks that the other thread's session needs; let a save that goes on take its time."""
+        """Watch the tasks that the other thread's session needs; give a running save the time it takes."""
         self._task.resources.sample()
         if self._watch is None:
             return
@@ -175,7 +178,7 @@ class _Worker:
         end.wait_for_readers(seconds_to_read)
 
     def finish(self, reason: str, in_words: str) -> int:
-        """Leave once the run is over."""
+        """Leave because the run is over; return the exit code."""
         self._record_finished(reason)
         self._end_serving(RUN_OVER)
         self._print_summary(in_words)
@@ -183,9 +186,9 @@ class _Worker:
         return FINISHED
 
     def stop(self) -> int:
-        """Leave because of SIGTERM; if this is the chief, the run stops, and its last step is saved.
+        """Leave because of SIGTERM; return the exit code. The chief stops the run, and saves its last step.
 
-        If the host goes down, the run goes on without this task, which joins it again after the boot.
+        If the host goes down, the run goes on without this task, which joins the run again after the boot.
         """
         if host_goes_down():
             with suppress(TaskFailure):  # the checkpoint before is kept
@@ -203,7 +206,7 @@ class _Worker:
         return STOPPED
 
     def follow(self, ending: RunEnding) -> int:
-        """Leave because another task has ended the run."""
+        """Leave because another task has ended the run; return the exit code."""
         ledger = self._barrier.ledger
         if ending.code == STOPPED:
             self._leave_stopped()
@@ -219,7 +222,10 @@ class _Worker:
         return ending.code
 
     def fail(self, failure: TaskFailure) -> int:
-        """Leave because this task failed, and end the run, unless a restart may help or the run goes on."""
+        """Leave because this task failed; return the exit code.
+
+        This ends the run, unless a restart may help or the run can go on without this task.
+        """
         self._record_failure(failure.code, failure.reason)
         if failure.code == CLUSTER_BROKE:
             return failure.code
@@ -232,7 +238,7 @@ class _Worker:
         return failure.code
 
     def _is_dispensable(self, ledger: Ledger) -> bool:
-        """Return whether the run goes on without this process, which came to it late and took no step."""
+        """Return whether the run goes on without this process, because it joined late and took no step."""
         cluster, steps = self._task.cluster, self.steps
         if cluster.is_chief or cluster.replication != "async" or (steps is not None and steps.local_step):
             return False
@@ -249,7 +255,7 @@ class _Worker:
         self._task.progress.change("stopped")
 
     def _save_present_step(self) -> None:
-        """Save the model if this is the chief, and the ps answer. Raises TaskFailure."""
+        """Save the model if this is the chief and the ps answer. Raises TaskFailure."""
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
             save = partial(self._save_stopped, chief, steps, steps.session)
@@ -263,7 +269,8 @@ class _Worker:
     def _sign_off(self) -> None:
         ledger = self._barrier.ledger
         if ledger is not None:
-            # Nobody waits for another worker that leaves early: it does not read the final model.
+            # No task waits for a worker (other than the chief) that leaves early: it does not read the final
+            # model.
             quietly(lambda: ledger.mark(LEAVING if self.chief is None else SIGNED_OFF))
             if self.chief is not None:
                 quietly(EndBarrier(self._task, ledger).wait_for_sign_offs)
@@ -272,7 +279,7 @@ class _Worker:
         ledger = self._barrier.ledger
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.end(code))
-        # After the ps, because this client's sessions go through its own server.
+        # Only after the ps have ended, because this client's sessions go through its own server.
         self._barrier.end_served(code, reason)
 
     def _record_finished(self, reason: str) -> None:
