@@ -1,4 +1,4 @@
-"""A worker's wait for other workers within a training step, with a report of these and a deadline."""
+"""A worker's wait for other workers within a training step, with a report and a deadline."""
 
 import time
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from trainer.process.port_probes import Missing, listed, probe_all
 
 _SECONDS_UNTIL_REPORT = 2.0
 _SECONDS_BETWEEN_PROBES = 5.0
-# The chief ends the run first, because it knows best. The others only do so if the chief itself is gone.
+# The chief ends the run first, because it knows best. Other workers end it this much later, in case the chief
+# itself is gone.
 _GRACE_SECONDS = 30.0
-# A worker gets the time of so many steps of this task, because it may be as slow.
+# Another worker gets the time of this many steps of this task, because it may be slower.
 _SLOW_STEPS = 10
 _SILENT = "its port answers but its part of the step has not come"
 
@@ -29,10 +30,10 @@ class AwaitedWorkers:
         self._missing: list[Missing] = []
 
     def wait(self, awaited: Sequence[int]) -> None:
-        """Notify the watchdog, and report the awaited workers once the wait has lasted 2 s.
+        """Notify the watchdog; once the wait has lasted 2 s, report the workers with indices `awaited`.
 
         Raises StopRequested, and TaskFailure (`peers_missing`) once the wait exceeds both
-        `recovery_deadline_seconds` and the time of some steps.
+        `recovery_deadline_seconds` and the time of ten steps.
         """
         self._task.raise_if_stopping()
         now = time.monotonic()

@@ -20,20 +20,20 @@ _SECONDS_BETWEEN_SIGNS = 0.5
 # The Python part of an abandoned call ends within this time; a call that hangs in TensorFlow does not.
 _SECONDS_TO_LEAVE = 1.0
 
-# All open sessions. Python would close a session without references in whatever thread drops the last one,
-# and the close would wait for ever for a server that is gone.
+# All open sessions. Python would close a session in the thread that drops the last reference to it, and the
+# close would wait for ever for a server that is gone.
 _OPEN: set[tf.compat.v1.Session] = set()
 
 
-# Phrases in the errors of a ps that was restarted empty. Only the trainer's own tasks may read them like
-# that, because they know that all variables were set; in another program the same words may stand for a
+# Phrases in the errors of a ps that was restarted empty. Only the trainer's own tasks may conclude this from
+# the phrases, because they know that all variables were set. In another program the same words may mean a
 # forgotten initializer or a missing file.
 _EMPTY_TASK_PHRASES = ("uninitialized", "does not exist")
 
 
 # TensorFlow runs each call in a thread of its own, and draws the numbers of the thread's requests from a seed
-# of 32 bits. A task refuses a number that is among the last 100,000 that it received. That happens to one
-# call in some 43,000.
+# of 32 bits. A task refuses a request whose number is among the last 100,000 that the task received. That
+# happens to about one call in 43,000.
 _SAME_NUMBER = "request was received twice"
 
 
@@ -42,7 +42,7 @@ class CallTookTooLong(Exception):  # noqa: N818 - not an error of the program
 
 
 class _Abandoned(BaseException):
-    """Ends an abandoned call as soon as it returns from TensorFlow, so that it has no further effect."""
+    """Ends an abandoned call when it returns from TensorFlow, so that it has no further effect."""
 
 
 # The exceptions by which a call to another task shows that the task did not answer.
@@ -50,7 +50,7 @@ NO_ANSWER = (tf.errors.OpError, CallTookTooLong)
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Return whether an error shows that another task is gone, or was restarted empty."""
+    """Return whether `error` shows that another task is gone, or was restarted empty."""
     if not isinstance(error, tf.errors.OpError):
         return isinstance(error, CallTookTooLong)
     text = str(error)
@@ -62,11 +62,12 @@ def is_lost_connection(error: Exception) -> bool:
 def call_within(
     seconds: float, function: Callable[[], Result], meanwhile: Callable[[], None] | None = None
 ) -> Result:
-    """Return the result of a function that may hang in TensorFlow, for example if a ps process is stopped.
+    """Return the result of `function`, which may hang in TensorFlow, for example if a ps process is stopped.
 
-    `meanwhile` is called every half second until the function returns, for example for the watchdog; an
-    exception from it abandons the call. Raises CallTookTooLong after `seconds`, and what the function raises.
-    An abandoned call stays in its thread as long as TensorFlow holds it, and then ends without any effect.
+    `meanwhile` is called every half second until the function returns, for example for the watchdog; if it
+    raises an exception, the call is abandoned and the exception is raised. Raises CallTookTooLong after
+    `seconds`, and what the function raises. An abandoned call stays in its thread as long as TensorFlow holds
+    it, and then ends without any effect.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -104,7 +105,10 @@ def _abandon(thread: Thread) -> None:
 
 
 def run_once_more(run: Callable[[], Result]) -> Result:
-    """Run a session's call; repeat it once if a request was refused because its number was used before."""
+    """Return the result of `run`, a session's call.
+
+    If a request of the call was refused because its number was used before, call `run` a second time.
+    """
     try:
         return run()
     except tf.errors.AbortedError as error:
@@ -116,8 +120,8 @@ def run_once_more(run: Callable[[], Result]) -> Result:
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
     """Open a session that lasts until `close_in_background` or the end of the process.
 
-    `filters` are the devices that it may use; it may use all if there are none. TensorFlow waits for ever for
-    the tasks of these devices.
+    `filters` are the devices that the session may use; if empty, it may use all. TensorFlow waits for ever
+    for the tasks of these devices.
     """
     session = v1.Session(target, graph=graph, config=runtime_config(filters=filters))
     _OPEN.add(session)
@@ -127,15 +131,20 @@ def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.
 def runtime_config(
     threads: int | None = None, gpu_memory_fraction: float | None = None, filters: Sequence[str] = ()
 ) -> tf.compat.v1.ConfigProto:
-    """Return the configuration for all servers and sessions of the trainer.
+    """Return the configuration for the trainer's servers and sessions.
 
-    TensorFlow chooses the number of threads if `threads` is None. `gpu_memory_fraction` is the part of each
-    GPU's memory that is taken at once; if it is None, memory is taken as it is needed, and kept. `filters`
-    are those of `open_session`. A session's threads and memory only count if it has no server, because a
-    server's devices are made when it starts. Idle threads do not spin, because that takes cores from others.
+    Threads and memory of a session only count if the session has no server, because a server's devices are
+    made when the server starts. Idle threads do not spin, because spinning takes cores from other processes.
 
     On CPUs TensorFlow's graph optimizer (Grappler) is off: it took most of the time of a task's first calls,
-    and steps were no faster for it. On a GPU it may choose another layout for convolutions.
+    and steps were no faster. On a GPU it is on, because it may choose a better layout for convolutions.
+
+    Args:
+        threads: the number of threads; None lets TensorFlow choose.
+        gpu_memory_fraction: the share of each GPU's memory that is taken at the start; None takes memory as
+            it is needed, and keeps it.
+        filters: as in `open_session`.
+
     """
     count = threads or 0  # 0 lets TensorFlow choose
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
@@ -149,7 +158,7 @@ def runtime_config(
 
 
 def close_in_background(session: tf.compat.v1.Session) -> None:
-    """Close a session in another thread, without waiting for a task that may be gone."""
+    """Close `session` in another thread, without waiting for a task that may be gone."""
 
     def close() -> None:
         with suppress(tf.errors.OpError):

@@ -24,9 +24,9 @@ _POLLS_A_SECOND = 300
 
 
 class EndBarrier:
-    """A client's waits at the end of a run, by the marks on ps 0.
+    """A client's waits at the end of a run, for the marks of other clients on ps 0.
 
-    The first two waits may raise tf.errors.OpError and CallTookTooLong.
+    `wait_for_last_steps` and `wait_for_sign_offs` may raise tf.errors.OpError and CallTookTooLong.
     """
 
     def __init__(self, task: RunningTask, ledger: Ledger) -> None:
@@ -34,26 +34,29 @@ class EndBarrier:
         self._poll_seconds = max(_POLL_SECONDS, len(task.cluster.clients) / _POLLS_A_SECOND)
 
     def wait_for_last_steps(self, seconds_per_step: float) -> bool:
-        """Sign off, wait for the others' sign-offs, and return whether the model will not change any more.
+        """Sign off, and wait for the others' sign-offs; return whether the model will not change any more.
 
-        The wait lasts 5 s at most, or the time of ten steps of this task. Return False if another worker did
-        not sign off in time and is alive, because it may still apply a step. Return False as well if the ps
-        were told to end, because they do not wait for readers. Raises RunEnding if the run was stopped or has
-        failed, and StopRequested.
+        The wait lasts at most 5 s, or ten times `seconds_per_step` if that is longer. Return False if another
+        worker did not sign off in time and is alive, because it may still apply a step. Return False, too, if
+        the ps were told to end, because they do not wait for readers. Raises RunEnding if the run was stopped
+        or has failed, and StopRequested.
         """
         self._ledger.mark(SIGNED_OFF)
         seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_per_step)
         return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, until_run_over=True)
 
     def wait_for_sign_offs(self) -> None:
-        """Wait until all reported workers have signed off from a run that was stopped or has failed."""
+        """Wait until all reported workers have signed off, at most 5 s.
+
+        This is for a run that was stopped or has failed.
+        """
         self._wait(lambda marks: marks.behind(SIGNED_OFF), _SIGN_OFF_SECONDS)
 
     def wait_for_readers(self, seconds_to_read: float) -> None:
-        """Wait until no other client that has signed off needs the ps any more.
+        """Wait until every other client that has signed off needs the ps no more.
 
-        The wait lasts 5 s at most, or ten times this task's own reading, but not longer than a reading may
-        take: a client that was lost while it read never leaves.
+        The wait lasts at most 5 s, or ten times `seconds_to_read` (this task's own reading) if that is
+        longer, but at most 60 s: a client that was lost while it read never leaves.
         """
         seconds = max(_SIGN_OFF_SECONDS, min(_SLOWER * seconds_to_read, SECONDS_TO_READ))
         # The model is saved already, so the loss of a ps does no harm now.
@@ -78,7 +81,7 @@ class EndBarrier:
             time.sleep(self._poll_seconds)
 
     def _may_step(self, workers: Iterable[int]) -> bool:
-        """Return whether one of these workers is alive and may still change the model by itself."""
+        """Return whether one of `workers` is alive and may still change the model by itself."""
         cluster = self._task.cluster
         if cluster.replication == "sync":
             return False
@@ -95,7 +98,7 @@ class EndBarrier:
 
 
 def quietly(function: Callable[[], object]) -> None:
-    """Call a function; print a line if the ps do not answer, because a task that leaves goes on anyway."""
+    """Call `function`; if the ps do not answer, print a line and return, because a leaving task goes on."""
     try:
         function()
     except NO_ANSWER as error:

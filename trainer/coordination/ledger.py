@@ -1,10 +1,10 @@
 """The ledger: small variables on the tasks that serve, through which the tasks of a run coordinate.
 
-Each task that serves (a ps, a server, or a worker that computes towers of a client's graph) holds its own
+A task that serves is a ps, a server, or a worker that computes towers of a client's graph. It holds its own
 status, a note about itself, and the reason why the run ends. ps 0 also holds a note and a mark of each worker
 that takes steps, and the counters: [global step, stop code, steps of each worker]. A step raises the global
-step and the counts of its workers in a single operation, so that they never disagree. In a local run the one
-process holds the whole ledger.
+step and the counts of its workers in a single operation, so that the counters never disagree. In a local run
+the one process holds the whole ledger.
 """
 
 import json
@@ -37,29 +37,29 @@ from trainer.coordination.ledger_parts import (
 from trainer.host.task_traces import object_in
 from trainer.process.cluster import Cluster
 
-# Stop and end codes beside those of trainer/contract/exit_codes.py; 0 is none. As a stop code in the
-# counters, RUN_OVER makes every worker take its present step as the run's last one.
+# A stop code or end code is 0 (none), an exit code of trainer/contract/exit_codes.py, or RUN_OVER. As a stop
+# code in the counters, RUN_OVER makes every worker treat its present step as the run's last step.
 RUN_OVER = 1
 
 _SECONDS_TO_ANSWER = 5.0
 _SECONDS_TO_END = 1.0
-# For the first calls to a task's own server, which is certainly there but may be slow on a busy machine.
+# For the first calls to a task's own server, which certainly exists but may be slow on a busy machine.
 _SECONDS_TO_BEGIN = 60.0
 
-# The marks of a worker, in order: it left its note, opened its session, takes no more steps, needs the ps no
-# more.
+# The marks of a worker, in their order: it has left its note; it has opened its session; it takes no more
+# steps; it needs the ps no more.
 REPORTED, AT_START, SIGNED_OFF, LEAVING = range(1, 5)
 
 
 class Marks(tuple[int, ...]):
-    """The mark of each worker; 0 for one that has not reported."""
+    """The mark of each worker, by its index; 0 for a worker that has not reported."""
 
     def behind(self, mark: int) -> list[int]:
-        """Return the workers that have reported but are below this mark."""
+        """Return the indices of the workers that have reported but are below `mark`."""
         return [worker for worker, its in enumerate(self) if 0 < its < mark]
 
     def at(self, mark: int) -> list[int]:
-        """Return the workers whose mark is exactly this one."""
+        """Return the indices of the workers whose mark is exactly `mark`."""
         return [worker for worker, its in enumerate(self) if its == mark]
 
 
@@ -101,7 +101,7 @@ class OwnPart(_LedgerSession):
         super().__init__(target, graph, cluster.filters(cluster.device))
 
     def create(self, note: Note) -> None:
-        """Create this part with the task's note; everything else in it is 0 or empty."""
+        """Create this part with the note `note`; everything else in the part is 0 or empty."""
         for part in (self._part, self._towers, self._attendance):
             if part is not None:
                 self._run(part.initializers, seconds=_SECONDS_TO_BEGIN)
@@ -112,7 +112,7 @@ class OwnPart(_LedgerSession):
         return read_status(self._run(self._part.read))
 
     def towers(self) -> tuple[int, int, float]:
-        """Return the number of towers computed here, the global step after the last one, and its loss."""
+        """Return (number of towers computed here, global step after the last tower, its loss)."""
         if self._towers is None:
             raise ValueError("only a worker computes towers")
         (towers, global_step), loss = self._run(self._towers.read)
@@ -134,13 +134,13 @@ class ServedPart(_LedgerSession):
         return read_status(self._run(self._part.read))
 
     def set_ready(self, last_step: int) -> None:
-        """Tell the task that the run begins, and the run's last step."""
+        """Tell the task that the run begins, and that `last_step` is the run's last step."""
         self._run(self._part.set_status, self._part.feeds({READY: 1, LAST_STEP: last_step}))
 
     def end(self, code: int, reason: str) -> None:
         """Tell the task to end; `code` is RUN_OVER, STOPPED or the exit code of a failure."""
         part, feeds = self._part, self._part.feeds({END: code}, reason)
-        # The task serves until this client tells it to end, and no other task does: so try a second time.
+        # The task serves until this client tells it to end. No other task tells it, so try a second time.
         try:
             self._run(part.set_status_with_reason, feeds)
         except NO_ANSWER:
@@ -160,17 +160,17 @@ class Ledger(_LedgerSession):
         super().__init__(target, graph, cluster.filters("/job:ps", cluster.device))
 
     def status(self, ps: int) -> PartStatus:
-        """Return the status of a ps."""
+        """Return the status of ps number `ps`."""
         return read_status(self._run(self._parts[ps].read))
 
     def beat(self, ps: int) -> None:
-        """Show this ps, and the tasks that wait there for the chief, that the chief is at work."""
+        """Show ps number `ps`, and the tasks that wait there for the chief, that the chief is at work."""
         self._beats += 1
         part = self._parts[ps]
         self._run(part.set_status, part.feeds({BEAT: self._beats}))
 
     def notes(self) -> dict[int, Note]:
-        """Return worker -> note, for each worker that has reported."""
+        """Return {index of a worker: its note} for each worker that has reported."""
         notes = self._run(self._attendance.notes)
         return {worker: object_in(note) for worker, note in enumerate(notes) if note}
 
@@ -179,23 +179,23 @@ class Ledger(_LedgerSession):
         return Marks(map(int, self._run(self._attendance.marks)))
 
     def report(self, note: Note) -> None:
-        """Leave this worker's note on ps 0."""
+        """Leave this worker's note on ps 0, and set its mark to REPORTED."""
         part = self._attendance
         self.mark(REPORTED)
         self._run(part.leave_notes[self._cluster.index], {part.text: json.dumps(note)})
 
     def mark(self, mark: int) -> None:
-        """Set this worker's mark on ps 0; after SIGNED_OFF it applies no more steps."""
+        """Set this worker's mark on ps 0; after SIGNED_OFF this worker applies no more steps."""
         part = self._attendance
         self._run(part.set_mark, {part.worker: self._cluster.index, part.value: mark})
 
     def clear_ready(self) -> None:
-        """Hold back all waiting tasks, because the variables are about to be set."""
+        """Make all starting tasks wait, because the variables are about to be set."""
         for part in self._parts:
             self._run(part.set_status, part.feeds({READY: 0}))
 
     def set_ready(self, nonces: Sequence[int]) -> None:
-        """Let all tasks start, and write the nonce of each ps to it."""
+        """Let all tasks start, and write the nonces to the ps, in the order of the ps."""
         for part, nonce in zip(self._parts, nonces, strict=True):
             self._run(part.set_status, part.feeds({READY: 1, NONCE: nonce}))
 
@@ -207,7 +207,7 @@ class Ledger(_LedgerSession):
         self._run(self._attendance.set_stop_code, {self._attendance.value: code})
 
     def take_no_more_steps(self) -> None:
-        """Let all workers take their present step as the run's last one."""
+        """Let all workers treat their present step as the run's last step."""
         self._run(self._attendance.set_stop_code, {self._attendance.value: RUN_OVER})
 
     def end(self, code: int) -> None:
@@ -215,7 +215,7 @@ class Ledger(_LedgerSession):
         self._to_every_ps(lambda part: self._run(part.set_status, part.feeds({END: code}), _SECONDS_TO_END))
 
     def _to_every_ps(self, tell: Callable[[TaskPart], object]) -> None:
-        """Call `tell` for every ps, even after one failed; then raise the first error, if any."""
+        """Call `tell` for every ps, even after a call failed; then raise the first error, if any."""
         errors: list[Exception] = []
         for part in self._parts:
             try:

@@ -1,4 +1,4 @@
-"""The variables of the ledger, by the task that holds them, and their operations in a graph.
+"""The variables of the ledger, grouped by the task that holds them, and their operations in a graph.
 
 Every process builds these variables with the same names on the same devices, so all processes share them.
 """
@@ -16,9 +16,9 @@ v1 = tf.compat.v1
 COUNTERS = "psfleet/counters"
 GLOBAL_STEP, STOP_CODE, FIRST_WORKER = 0, 1, 2
 
-# Places in a task's status, in the order of the fields of PartStatus.
+# Indices in a task's status, in the order of the fields of PartStatus.
 READY, STOP, END, NONCE, LAST_STEP, BEAT = range(6)
-# Places in the counts of a worker that computes towers, on its own device.
+# Indices in the counts of a worker that computes towers, which are on the worker's own device.
 TOWERS, TOWER_GLOBAL_STEP = range(2)
 
 Note = Mapping[str, object]
@@ -26,11 +26,18 @@ Note = Mapping[str, object]
 
 @dataclass(frozen=True)
 class PartStatus:
-    """The status that a task which serves holds about itself; the defaults stand for an unknown one.
+    """The status that a serving task holds about itself; the defaults stand for an unknown status.
 
-    `ready` means that a run has begun. `nonce` is the one that the chief drew for a ps. `last_step` is the
-    run's, for workers that compute towers. `beat` changes while the chief is at work with the ps.
-    `stop_reason` is the reason why the run ends. `note` is the task's own note.
+    Attributes:
+        ready: whether a run has begun.
+        stop: the stop code; 0 for none.
+        end: the end code; 0 for none.
+        nonce: the nonce that the chief drew for a ps.
+        last_step: the run's last step, for workers that compute towers.
+        beat: a number that changes while the chief is at work with the ps.
+        stop_reason: why the run ends.
+        note: the task's own note.
+
     """
 
     ready: bool = False
@@ -57,7 +64,8 @@ class TaskPart:
         self._values = v1.placeholder(tf.int64, [None])
         with tf.device(status.device):
             code = status.read_value()
-            # The reason is written before the code and read after it: a reader of the code gets the reason.
+            # The reason is written before the code and read after the code, so a reader of the code also gets
+            # the reason.
             with tf.control_dependencies([code]):
                 self.read = [code, reason.read_value(), note.read_value()]
             self.leave_note = note.assign(self.text).op
@@ -66,7 +74,10 @@ class TaskPart:
                 self.set_status_with_reason = v1.scatter_update(status, self._places, self._values).op
 
     def feeds(self, status: Mapping[int, int], reason: str = "") -> dict[tf.Tensor, object]:
-        """Return the feeds for `set_status` and `set_status_with_reason`; `status` is place -> value."""
+        """Return the feeds for `set_status` and `set_status_with_reason`; `status` maps indices to values.
+
+        Example of a status: {READY: 1, NONCE: 5}
+        """
         return {self._places: list(status), self._values: list(status.values()), self.text: reason}
 
 
@@ -111,7 +122,7 @@ def create_counters(cluster: Cluster) -> tf.Variable:
 
 
 def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
-    """Return the status for the values that `TaskPart.read` returned."""
+    """Return the status, given the values of `TaskPart.read`."""
     status, reason, note = values
     ready, stop, end, nonce, last_step, beat = (int(number) for number in status)
     reason_in_words = reason.decode(errors="replace")
@@ -125,7 +136,10 @@ def variable_on(
     dtype: tf.DType,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create a resource variable, which processes share by its name and device ("": the device in force)."""
+    """Create a resource variable, filled with 0; processes share it by its name and device.
+
+    If `device` is "", the variable is on the device in force.
+    """
     with tf.device(f"{device}/device:CPU:0"):
         return v1.get_variable(
             f"psfleet/{name}",

@@ -22,7 +22,7 @@ from trainer.process.resources import ResourceUse
 from trainer.process.stop_request import StopRequest
 
 v1 = tf.compat.v1
-# The seconds to wait for a ps if the setting says not to wait for workers.
+# The seconds to wait for a ps if `barrier_deadline_seconds` is 0: do not wait for workers.
 _DEADLINE_WITHOUT_BARRIER = 120.0
 # Deprecation warnings are for the authors of this program, not for its users.
 tf.get_logger().setLevel("ERROR")
@@ -32,8 +32,13 @@ tf.get_logger().setLevel("ERROR")
 class RunningTask:
     """The state that all parts of a task share.
 
-    `progress` reports how far the task is. `target` is the server of its sessions, once it has joined the
-    cluster. SIGTERM sets `stop`. `started` is in seconds of the monotonic clock.
+    Attributes:
+        stop: set by SIGTERM.
+        nonce: drawn at the start of this process.
+        started: when this process started, in seconds of the monotonic clock.
+        progress: reports how far the task is.
+        target: the address of the server for this task's sessions; "" before the task has joined the cluster.
+
     """
 
     options: Options
@@ -46,14 +51,15 @@ class RunningTask:
     resources: ResourceUse = field(init=False)
     # Whether an earlier process of this task took part in the run.
     took_part: bool = field(init=False)
-    # The seconds that this task waits for others at its start: longer if it took part in the run before.
+    # The seconds that this task waits for others at its start: `recovery_deadline_seconds` if it took part in
+    # the run before, else `patience_seconds`.
     seconds_to_gather: float = field(init=False)
     target: str = ""
-    # A reference for the life of the task, because TensorFlow ends a server without references.
+    # Kept for the life of the task, because TensorFlow ends a server that nothing refers to.
     server: tf.compat.v1.train.Server | None = None
 
     def __post_init__(self) -> None:
-        """Make the progress writer; only the chief's writes `progress.json`."""
+        """Create the progress writer; only the chief's progress writer writes `progress.json`."""
         directory = self.options.run_directory if self.cluster.is_chief else None
         path = directory / "progress.json" if directory else None
         self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
@@ -75,7 +81,7 @@ class RunningTask:
 
     @property
     def threads(self) -> int:
-        """The threads of the settings, or else this task's share of the cores that it may use."""
+        """The number of threads: the setting, or this task's share of the cores that it may use."""
         share = len(os.sched_getaffinity(0)) // self.cluster.listeners_on_host
         return self.settings.threads or max(1, share)
 
@@ -90,11 +96,11 @@ class RunningTask:
             raise StopRequested(f"{self.cluster.task} was told to stop")
 
     def join_cluster(self) -> None:
-        """Listen on this task's port, or use the server that runs there; write the record `started`.
+        """Listen on this task's port, or use the server that listens there; write the record `started`.
 
         The caller notifies READY. Raises TaskFailure (`cluster_broke`) if the port is taken, because its
-        holder may be about to end, and TaskFailure (`configuration`) if TensorFlow does not see the GPUs that
-        this task was given.
+        holder may be about to end. Raises TaskFailure (`configuration`) if TensorFlow does not see the GPUs
+        that this task was given.
         """
         cluster = self.cluster
         gpus.require_given(cluster.task, os.environ)

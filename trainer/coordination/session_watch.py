@@ -1,7 +1,7 @@
 """The watch over the tasks that a working session needs: whether they answer, as the same processes.
 
-TensorFlow waits for ever for a task that hangs or whose host vanished, and sometimes for one that was killed.
-So this uses other sessions, to the ledger.
+TensorFlow waits for ever for a task that hangs or whose host vanished, and sometimes for a task that was
+killed. So the watch uses other sessions, to the ledger.
 """
 
 import time
@@ -43,7 +43,7 @@ class SessionWatch:
         served: Mapping[str, ServedPart],
         statuses: Mapping[str, PartStatus],
     ) -> None:
-        """Take the tasks to watch: all ps, and the `served` ones; the nonces in `statuses` identify them."""
+        """Watch all ps and the `served` tasks; `statuses` have the nonces that identify their processes."""
         self._task, self._ledger = task, ledger
         self._reads: dict[str, Callable[[], PartStatus]] = {}
         if not task.cluster.is_local:
@@ -56,7 +56,7 @@ class SessionWatch:
 
     @property
     def all_answer(self) -> bool:
-        """Whether all tasks answered the last time."""
+        """Whether all tasks answered when they were read last."""
         return not self._silent_since
 
     def update(self) -> None:
@@ -86,10 +86,10 @@ class SessionWatch:
         return self._ledger.status(index)
 
     def _note_silence(self, name: str) -> None:
-        """Note that a task did not answer; raise LostTask if that has lasted too long.
+        """Note that a task did not answer; raise LostTask if the silence has lasted too long.
 
-        The time counts from the first missing answer, not from the last one that came: this process itself
-        may have been stopped in between.
+        The time counts from the first missing answer, and not from the last answer, because this process
+        itself may have been stopped in between.
         """
         if name not in self._silent_since:
             self._silent_since[name] = time.monotonic()

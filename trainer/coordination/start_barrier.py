@@ -21,7 +21,7 @@ from trainer.process.port_probes import Missing, listed, probe_all
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_LINE_UP = 3.0
-# A restarted ps has lost the workers' notes. Workers that are still there report again within this time.
+# A restarted ps has lost the workers' notes. Workers that are still alive report again within this time.
 _SECONDS_TO_REPORT_AGAIN = 10.0
 
 
@@ -31,10 +31,17 @@ Prepare = Callable[[Ledger, Statuses, Statuses], None]
 
 @dataclass(frozen=True)
 class Gathering:
-    """The gathered tasks: their nonces, and the run's last step as the chief computed it.
+    """The gathered tasks, as a worker finds them when the start barrier opens.
 
-    `served` has the notes of the tasks, other than the ps, that serve this client. `watch` watches all tasks
-    while a session to them is at work.
+    Attributes:
+        ledger: the ledger on the ps.
+        ps_nonces: ps -> the nonce that the chief drew for it.
+        ps_own_nonces: ps -> the nonce that its process drew.
+        worker_nonces: worker -> the nonce that its process drew.
+        served: task -> note, for the tasks, other than the ps, that serve this client.
+        last_step: the run's last global step, as the chief computed it.
+        watch: watches all tasks while a session to them is at work.
+
     """
 
     ledger: Ledger
@@ -61,21 +68,27 @@ class Barrier:
         self._task, self._cluster = task, task.cluster
         self._own_server = f"server{self._cluster.index}"
         self._served: dict[str, ServedPart] = {}
-        # The time since which the deadline counts: the begin of the wait, or the chief's last sign of work.
+        # The time from which the deadline counts: the start of the wait, or the chief's last sign of work.
         self._since = 0.0
         self._beats: tuple[int, ...] = ()
         self.ledger: Ledger | None = None
 
     def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
-        """Leave `note` on ps 0, wait until all tasks are there and the variables are set, and return them.
+        """Leave `note` on ps 0, wait until all tasks are there and the variables are set; return the tasks.
 
-        Only the chief has `prepare`, which sets the variables and makes the ps ready. It gets the ledger, the
-        statuses of the ps, and those of the other tasks that serve this client. After a loss (`recovering`)
-        other workers need not be there: the run goes on with the present ones. So does an asynchronous run
-        whose chief took part in it before, after `barrier_deadline_seconds`. Nobody waits for `absent`
-        workers, which may join later. Raises TaskFailure after the deadline or if the settings of tasks
-        differ, RunEnding, and StopRequested. There is no deadline while the chief sets the variables, however
-        long that takes.
+        Only the chief has `prepare`, which sets the variables and makes the ps ready. Its arguments are the
+        ledger, the statuses of the ps, and the statuses of the other tasks that serve this client.
+
+        Not all workers must be there in these cases:
+
+        - `absent` workers, which may join later, are never waited for.
+        - After a loss (`recovering`) the run goes on with the workers that are present.
+        - An asynchronous run whose chief took part in it before goes on with the workers that are present
+          after
+          `barrier_deadline_seconds`.
+
+        Raises TaskFailure after the deadline, or if the settings of tasks differ; RunEnding; StopRequested.
+        While the chief sets the variables there is no deadline, however long that takes.
         """
         since = self._since = time.monotonic()
         seconds_to_wait = self._task.seconds_to_gather
@@ -104,7 +117,7 @@ class Barrier:
             self._task.stop.wait(_POLL_SECONDS)
 
     def line_up(self, ledger: Ledger) -> None:
-        """Wait up to 3 s until all workers have opened their sessions, so that all start at the same time."""
+        """Wait until all workers have opened their sessions, at most 3 s, so that they start together."""
         ledger.mark(AT_START)
         deadline = time.monotonic() + _SECONDS_TO_LINE_UP
         while ledger.marks().behind(AT_START) and time.monotonic() < deadline:
@@ -112,7 +125,10 @@ class Barrier:
             time.sleep(0.02)
 
     def reach_ledger(self, seconds: float) -> Ledger | None:
-        """Return the ledger for a task that leaves before the barrier; None if no ps answers in time."""
+        """Return the ledger for a task that leaves before the barrier.
+
+        Return None if the ps do not all answer within `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while time.monotonic() <= deadline:
             with suppress(_NotThere):
@@ -202,7 +218,7 @@ class Barrier:
             self._since, self._beats = time.monotonic(), beats
 
     def _open_ledger(self) -> Ledger:
-        """Return the ledger; open it if needed, once the ps and this client's own server listen.
+        """Return the ledger; if it is not open, open it once the ps and this client's own server listen.
 
         Raises _NotThere.
         """
@@ -219,7 +235,7 @@ class Barrier:
         return self._served[task]
 
     def _statuses(self, ledger: Ledger) -> Statuses:
-        """Return the status of each ps. Raises RunEnding if the run ends, and _NotThere."""
+        """Return {ps: status}. Raises RunEnding if the run ends, and _NotThere."""
         statuses = self._read_statuses(ledger)
         for status in statuses.values():
             if status.end or status.stop:
@@ -228,12 +244,12 @@ class Barrier:
         return statuses
 
     def _read_statuses(self, ledger: Ledger) -> Statuses:
-        """Return the status of each ps; an empty one for a ps that does not answer."""
+        """Return {ps: status}, with the default status for a ps that does not answer."""
         count = len(self._cluster.ledger_devices)
         return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in range(count)}
 
     def _require_notes(self, statuses: Statuses) -> None:
-        """Raise _NotThere if a ps has no note; drop all sessions then, because those to it may be dead."""
+        """Raise _NotThere if a ps has no note; then also close all sessions, because they may be dead."""
         silent = [self._missing(task) for task, status in statuses.items() if not status.note]
         if silent:
             self.drop_ledger()
@@ -256,7 +272,7 @@ class Barrier:
         return statuses, silent
 
     def _unreachable(self, tasks: Iterable[str]) -> dict[str, Missing]:
-        """Return the tasks, other than this one, whose port does not answer."""
+        """Return {task: what is missing} for the tasks, other than this one, whose port does not answer."""
         others = {task: self._cluster.address_of(task) for task in tasks if task != self._cluster.task}
         return {task: self._missing(task, reason) for task, reason in probe_all(others).items()}
 

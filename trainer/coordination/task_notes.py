@@ -28,7 +28,10 @@ def _shared_settings(task: RunningTask) -> dict[str, object]:
 
 
 def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
-    """Raise TaskFailure (`configuration`) if another task has another cluster or other settings."""
+    """Raise TaskFailure (`configuration`) if another task has a different cluster or different settings.
+
+    `others` maps each other task to its note; what a note lacks is not compared.
+    """
     for other, theirs in others.items():
         for part in ("cluster", "settings"):
             own, its = note[part], theirs.get(part)
@@ -43,6 +46,6 @@ def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
 
 
 def integer_in(note: Note, name: str) -> int:
-    """Return an integer field of a note; 0 if the note has none of this name."""
+    """Return the integer field `name` of a note; 0 if the note has no such field, or no integer in it."""
     value = note.get(name)
     return value if isinstance(value, int) else 0
