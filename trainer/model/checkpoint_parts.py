@@ -1,17 +1,26 @@
-"""How the values of a checkpoint are cut into parts that travel one after the other."""
+"""Cuts the values of a checkpoint into parts that travel one after the other."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Whoever sends or receives a part has it in memory once more; TensorFlow cannot send 2 GB at once.
+# The largest part. The sender and the receiver need memory for one more copy of a part, and TensorFlow cannot
+# send 2 GB at once.
 MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of a variable; a variable without dimensions has one, its value."""
+    """Some consecutive rows of a variable; a scalar counts as one row.
+
+    Attributes:
+        name: the variable's name.
+        shape: the shape of the whole variable.
+        begin: the index of the first row.
+        rows: the number of rows.
+
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -20,33 +29,36 @@ class Slice:
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all rows of the variable."""
+        """Whether the slice has all rows of the variable."""
         return not self.shape or self.rows == self.shape[0]
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """The shape of these rows."""
+        """The shape of the slice."""
         return (self.rows, *self.shape[1:]) if self.shape else ()
 
     @property
     def specification(self) -> str:
-        """The slice as TensorFlow's `SaveV2` takes it; empty for a whole variable."""
+        """The slice in the syntax of TensorFlow's `SaveV2`; "" for a whole variable.
+
+        Example: rows 2 to 4 of a variable of shape [10, 3] -> "10 3 2,3:-"
+        """
         if self.is_whole:
             return ""
         sizes = " ".join(str(size) for size in self.shape)
         return f"{sizes} {':'.join([f'{self.begin},{self.rows}', *['-'] * (len(self.shape) - 1)])}"
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - of an array, or what is read like one
-        """Return these rows of the variable's value."""
+        """Return these rows of `value`, the value of the whole variable."""
         return value[self.begin : self.begin + self.rows] if self.shape else value
 
 
 def parts_of(
     variables: Mapping[str, tuple[tuple[int, ...], int]], most_bytes: int = MOST_BYTES
 ) -> list[list[Slice]]:
-    """Return the slices of each part; `variables` maps names to shapes and the bytes of an element.
+    """Return the slices of each part; `variables` maps a name to (shape, bytes of one number).
 
-    A part has at most so many bytes, unless a single row is larger.
+    A part has at most `most_bytes` bytes, unless a single row is larger.
     """
     parts: list[list[Slice]] = []
     room = 0
@@ -65,5 +77,5 @@ def parts_of(
 
 
 def bytes_of(variables: Mapping[str, tuple[tuple[int, ...], int]]) -> int:
-    """Return the bytes of all values."""
+    """Return the bytes of all variables; `variables` maps a name to (shape, bytes of one number)."""
     return sum(math.prod(shape) * element_bytes for shape, element_bytes in variables.values())

@@ -2,9 +2,9 @@
 
 No shared file system is needed. The chief fetches the values from every ps and writes one whole file beside
 training; to restore, it reads that file and assigns the values. File names are TensorFlow's:
-`model.ckpt-<global step>.*` and the state file `checkpoint`. A checkpoint is written under another name, and
-gets its own once the disk has it and it reads back as it was. The rows of tables are in files of their own
-(saved_tables.py).
+`model.ckpt-<global step>.*` and the state file `checkpoint`. A checkpoint is first written under another
+name. It gets its own name once it is on disk and reads back as it was written. The rows of tables are in
+files of their own (saved_tables.py).
 """
 
 import os
@@ -35,23 +35,29 @@ from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
-# The optimizer of each further ps has its own beta powers, "beta1_power_1" and so on. Older checkpoints, and
-# those of a run with fewer ps, hold only "beta1_power"; the values are equal. The same is with its steps.
+# The optimizer of each further ps has its own powers of beta, "beta1_power_1" and so on, and its own count of
+# steps. Older checkpoints, and checkpoints of a run with fewer ps, hold only "beta1_power"; the values are
+# equal.
 _OF_ANOTHER_PS = re.compile(r"(beta[12]_power|adam_steps)_[0-9]+")
 _DAMAGED = "damaged-"
-# The folders of a run's directory: what the task itself saved, and copies of what others saved.
+# Folders in a run's directory: the checkpoints that the task itself saved, and copies of another task's.
 CHECKPOINTS, COPIES = "checkpoints", "copies"
 _INDEX_FILE = re.compile(r"model\.ckpt-(\d+)\.index")
-# In the names of files that are not complete, as TensorFlow itself has it.
+# Part of the names of files that are not complete; TensorFlow itself uses the same.
 UNFINISHED = ".tempstate"
 Values = Mapping[str, npt.NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint: its path without a suffix, its global step, variable name -> value.
+    """The content of a checkpoint.
 
-    `tables` are those whose rows are in files of their own, which may be on other hosts.
+    Attributes:
+        path: the path of its files, without a suffix.
+        global_step: the global step.
+        values: variable's name -> its value.
+        tables: the tables, whose rows are in files of their own, perhaps on other hosts.
+
     """
 
     path: Path
@@ -61,28 +67,28 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of all that it holds."""
+        """The fingerprint of everything in the checkpoint, tables included."""
         return fingerprint_of(self.values, self.tables)
 
 
 class DamagedError(ValueError):
-    """A checkpoint that was written does not read back as it was."""
+    """A checkpoint does not read back as it was written."""
 
 
-# Reads a checkpoint from another host into a folder, under the name of an unfinished one.
+# A function that reads a checkpoint from another host into a folder, under the name of an unfinished one.
 Fetch = Callable[["CheckpointFolder"], None]
 
 
 class NotFinite(ValueError):  # noqa: N818 - a property of the model, and no error of the program
-    """A value to be saved is not finite; no checkpoint holds a diverged model."""
+    """A value to be saved is not finite; a checkpoint never holds a diverged model."""
 
 
 def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dict[str, tf.Tensor]:
-    """Return variable name -> its whole value, to be fetched for `CheckpointFolder.write`.
+    """Return {variable's name: its whole value}, to be fetched for `CheckpointFolder.write`.
 
-    `device` is the CPU of the process that fetches them: values that are sent to a device of it take
-    TensorFlow's fast path. It is None if the process is a client of another process's server. Tables are not
-    among them: they are saved where they are.
+    Tables are left out, because each ps saves its own rows. `device` is the CPU of the process that fetches
+    the values: TensorFlow has a fast path to a device of that process. `device` is None if the process is a
+    client of another process's server.
     """
     tensors = {}
     for variable in (its for its in variables if not isinstance(its, TableVariable)):
@@ -109,10 +115,10 @@ class RestoreOperation:
     def run(
         self, session: tf.compat.v1.Session, checkpoint: Checkpoint, ps: Collection[str] | None = None
     ) -> None:
-        """Set every variable, or what lies on these ps; the stop code in the counters is set to 0.
+        """Set the variables on the given ps (default: all), and the stop code in the counters to 0.
 
-        The checkpoint may be of another number of workers. Raises TaskFailure (`configuration`) if it is of
-        another model, and tf.errors.OpError.
+        Tables are not set here. The checkpoint may be of another number of workers. Raises TaskFailure
+        (`configuration`) if the checkpoint is of another model, and tf.errors.OpError.
         """
         values = self._values_in(checkpoint)
         if COUNTERS in values:
@@ -157,17 +163,17 @@ class RestoreOperation:
 
 
 class CheckpointFolder:
-    """A folder with checkpoints of a run, which keeps the newest `keep` of them."""
+    """A folder with checkpoints of a run, which keeps the newest `keep` checkpoints."""
 
     def __init__(self, directory: Path, keep: int) -> None:
-        """Make the folder, and remove the files of an interrupted save. Raises OSError."""
+        """Create the folder if it is missing; remove the files of an interrupted save. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         self._keep = keep
         self.directory = directory
         self.remove_unfinished()
 
     def unfinished(self, step: int) -> Path:
-        """Return the path, without a suffix, at which the checkpoint of a step is written."""
+        """Return the path, without a suffix, of the checkpoint of `step` before it counts."""
         return self.directory / f"model.ckpt-{step}{UNFINISHED}"
 
     def remove_unfinished(self) -> None:
@@ -176,10 +182,10 @@ class CheckpointFolder:
             leftover.unlink(missing_ok=True)
 
     def write(self, values: Values, manifest: str = "") -> tuple[Path, str]:
-        """Write a checkpoint named by the global step in it, and remove the oldest.
+        """Write a checkpoint, named by the global step in `values`, and remove the oldest.
 
-        The manifest is that of its tables, whose files must be complete. Return the checkpoint's path without
-        a suffix, and its fingerprint. Raises NotFinite, DamagedError, OSError and tf.errors.OpError.
+        `manifest` lists its tables' files, which must be complete. Return (the checkpoint's path without a
+        suffix, its fingerprint). Raises NotFinite, DamagedError, OSError and tf.errors.OpError.
         """
         for name, value in values.items():
             if not np.all(np.isfinite(value)):
@@ -200,10 +206,12 @@ class CheckpointFolder:
         return self.accept(step, fingerprint), fingerprint
 
     def accept(self, step: int, fingerprint: str | None) -> Path:
-        """Let the unfinished checkpoint of a step count, and remove the oldest. Return its path.
+        """Let the unfinished checkpoint of `step` count, and remove the oldest.
 
-        The disk has all of it then, and it reads back with this fingerprint, unless that is None. Raises
-        DamagedError and OSError.
+        Return its path without a suffix.
+
+        First bring it to the disk, and check that it reads back with this fingerprint (None: any
+        fingerprint). Raises DamagedError and OSError.
         """
         unfinished = self.unfinished(step)
         path = unfinished.with_name(unfinished.name.removesuffix(UNFINISHED))
@@ -218,7 +226,8 @@ class CheckpointFolder:
             raise DamagedError(f"it holds global step {checkpoint.global_step}")
         if fingerprint is not None and (found := checkpoint.fingerprint) != fingerprint:
             raise DamagedError(f"{fingerprint} was written, {found} is read")
-        # The index makes it a checkpoint, so it comes last, and that of an earlier one goes first.
+        # A checkpoint counts once it has an index. So the index is renamed last, and the index of an earlier
+        # checkpoint of this step is removed first.
         Path(f"{path}.index").unlink(missing_ok=True)
         for file in files:
             file.rename(f"{path}{file.name.removeprefix(unfinished.name)}")
@@ -234,11 +243,18 @@ class CheckpointFolder:
     ) -> Checkpoint | None:
         """Return the newest checkpoint that can be read; None if there has never been any.
 
-        `copies` are those on other hosts, by their steps; one is fetched where this folder has no good
-        checkpoint of that step or a later one. Each that cannot be read is passed to `report_damaged`, with
-        what is wrong; those of this folder are renamed to `damaged-*`. `missing` returns what is wrong with
-        the files of a checkpoint's tables. Raises TaskFailure (`input`) if there were checkpoints, and all
-        are damaged; raises tf.errors.OpError if another host is lost.
+        Raises TaskFailure (`input`) if there were checkpoints and all are damaged, and tf.errors.OpError if
+        another host is lost.
+
+        Args:
+            report_damaged: called with the path of each checkpoint that cannot be read, and what is wrong.
+                Such
+                checkpoints of this folder are renamed to `damaged-*`.
+            copies: global step -> functions that fetch a copy of this step from another host. A copy is
+                fetched
+                only if this folder has no good checkpoint of that step or of a later step.
+            missing: returns what is wrong with the files of a checkpoint's tables; "" if nothing is.
+
         """
         copies, own = copies or {}, {step_in(path) for path in checkpoint_paths(self.directory)}
         refused = []
@@ -252,7 +268,7 @@ class CheckpointFolder:
                 report_damaged(path, problem)
                 if fetch is not None:
                     refused.append(path.name)
-                # Later saves may have lower steps; the damaged one must not count as the newest then.
+                # Later saves may have lower steps; then the damaged checkpoint must not count as the newest.
                 for file in self.directory.glob(f"{path.name}.*"):
                     file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
         found = (file.name.split(".") for file in self.directory.glob(f"{_DAMAGED}*"))
@@ -264,7 +280,7 @@ class CheckpointFolder:
         return None
 
     def _fetched(self, step: int, fetch: Fetch) -> tuple[Checkpoint | None, str]:
-        """Return a checkpoint of another host, which is in this folder then; or None and the reason."""
+        """Fetch a checkpoint into this folder; return (checkpoint, ""), or (None, the reason)."""
         try:
             fetch(self)
             return read_checkpoint(self.accept(step, None))
@@ -273,9 +289,10 @@ class CheckpointFolder:
             return None, str(error)
 
     def _remove_others(self, step: int) -> None:
-        """Remove all but the newest checkpoints up to this step, and write the state file. Raises OSError.
+        """Remove all but the newest checkpoints up to `step`, and write the state file. Raises OSError.
 
-        Later steps are of a past that the run has left: it went on from an earlier one.
+        Checkpoints of later steps are removed, too: the run went on from an earlier checkpoint, and left them
+        behind.
         """
         paths = checkpoint_paths(self.directory)
         kept = self._kept([path for path in paths if step_in(path) <= step])
@@ -289,9 +306,10 @@ class CheckpointFolder:
                 file.unlink(missing_ok=True)
 
     def _kept(self, paths: Sequence[Path]) -> list[Path]:
-        """Return the newest of these checkpoints, and the last one that has no file of a table with them.
+        """Return the checkpoints to keep: the newest `keep` of `paths`, and sometimes one more.
 
-        Checkpoints with deltas share files, which may be damaged.
+        Checkpoints with deltas share files, which may be damaged. If all the newest share the files of whole
+        parts, the last older checkpoint that has other files is kept, too.
         """
         newest, others = list(paths[-self._keep :]), paths[: -self._keep]
         shared = [whole_files_of(path) for path in newest]
@@ -301,22 +319,22 @@ class CheckpointFolder:
 
 
 def with_manifest(values: Values, manifest: str) -> Values:
-    """Return a checkpoint's values with the SHA-256 of the manifest of its tables, if there is one."""
+    """Return `values` and, if there is a manifest of tables, its SHA-256 as a further value."""
     sha256 = np.frombuffer(bytes.fromhex(sha256_of_text(manifest)), np.uint8)
     return {**values, TABLES: sha256} if manifest else values
 
 
 def checkpoint_paths(directory: Path) -> list[Path]:
-    """Return the paths of a folder's checkpoints, newest last, without a suffix. Raises OSError."""
+    """Return the paths, without a suffix, of a folder's checkpoints, newest last. Raises OSError."""
     found = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
     steps = sorted(int(match[1]) for match in found if match is not None)
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
 def bring_to_disk(path: Path) -> None:
-    """Return once the disk has a file or the entries of a folder. Raises OSError.
+    """Return once a file, or the entries of a folder, are on disk. Raises OSError.
 
-    Whoever reads the file next reads from the disk, not from the memory that was written.
+    The next reader of the file then reads from the disk, and not from the system's page cache.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -327,7 +345,10 @@ def bring_to_disk(path: Path) -> None:
 
 
 def link(file: Path, path: Path) -> None:
-    """Give a file another path, too. Raises OSError."""
+    """Make `path` a hard link to `file`, replacing what was there. Raises OSError.
+
+    Nothing is done if the two paths are equal.
+    """
     if file == path:
         return
     path.unlink(missing_ok=True)
@@ -340,30 +361,30 @@ def step_in(path: Path) -> int:
 
 
 def is_of_the_end(checkpoint: Checkpoint) -> bool:
-    """Return whether a run took no more steps when this was saved, because its chief had said so."""
+    """Return whether the checkpoint was saved after its chief had told the run to take no more steps."""
     return int(checkpoint.values[COUNTERS][STOP_CODE]) == RUN_OVER
 
 
 def contributions_in(checkpoint: Checkpoint) -> dict[str, int]:
-    """Return worker -> its number of gradients in the checkpoint's model."""
+    """Return {worker: the number of its gradients in the checkpoint's model}."""
     counters = checkpoint.values[COUNTERS]
     return {f"worker{worker}": int(count) for worker, count in enumerate(counters[FIRST_WORKER:])}
 
 
 def _counters_of(counters: npt.NDArray[np.generic], workers: int) -> npt.NDArray[np.generic]:
-    """Return the counters for so many workers: those that joined have taken no step."""
+    """Return the counters for `workers` workers; workers that joined have taken no step."""
     kept = counters[: FIRST_WORKER + workers]
     return np.pad(kept, (0, FIRST_WORKER + workers - len(kept)))
 
 
 def _value_in(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:
-    """Return a variable's value in a checkpoint; None if there is none."""
+    """Return the value of variable `name` in a checkpoint; None if the checkpoint has no such variable."""
     once = _OF_ANOTHER_PS.fullmatch(name)
     return checkpoint.values.get(name, checkpoint.values.get(once[1]) if once else None)
 
 
 def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
-    """Return the checkpoint at this path (without a suffix) and "", or None and the reason."""
+    """Return (the checkpoint at `path`, ""), or (None, the reason); `path` has no suffix."""
     try:
         reader = tf.train.load_checkpoint(str(path))
         values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
@@ -374,7 +395,10 @@ def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
 
 
 def _tables_of(path: Path, step: int, sha256: npt.NDArray[np.generic] | None) -> Sequence[SavedTable]:
-    """Return the tables of a checkpoint, by its manifest. Raises ValueError and OSError."""
+    """Return the tables of a checkpoint from its manifest, which must have this SHA-256 (None: no tables).
+
+    Raises ValueError and OSError.
+    """
     if sha256 is None:
         return ()
     file = Path(f"{path}.{MANIFEST}")

@@ -1,9 +1,10 @@
 """Criteo's files of clicks: reading them for training and evaluation, and writing generated clicks like them.
 
-    python -m trainer.model.click_files FOLDER [--train N] [--test N] [--rows N] [--seed N]
+python -m trainer.model.click_files FOLDER [--train N] [--test N] [--rows N] [--seed N]
 
-trainer/contract/data_files.py says what a line is. The row of a value is 1 + (h mod 2^62) mod (its feature's
-rows - 1), where h is the Fingerprint64 of FarmHash for its eight digits; row 0 is for missing values.
+trainer/contract/data_files.py says what a line is. A value of a feature gets row 1 + (h mod 2^62) mod (the
+feature's rows - 1), where h is the Fingerprint64 of FarmHash of the value's eight digits. Row 0 is for
+missing values.
 """
 
 import argparse
@@ -43,15 +44,19 @@ v1 = tf.compat.v1
 
 # All tasks must make the same clicks, so this does not depend on the run's seed.
 DATA_SEED = 1
-# Lines that are kept to draw the next one from, in each epoch; and that are parsed together.
+# How many lines are held to draw the next line from, in each epoch; how many lines are parsed together.
 _SHUFFLED, _PARSED = 2**14, 1024
-# An odd factor modulo 2^32 gives each id a value of its own; and features should differ in their values.
+# An odd factor modulo 2^32 gives each id of a feature a different value; the second number makes the values
+# of features differ.
 _ODD, _APART = 0x9E3779B1, 0x85EBCA6B
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """A file: whether it is compressed, its number of lines, and the numbers of its damaged lines, from 0."""
+    """A file of clicks whose lines were checked.
+
+    `lines` is the number of lines; `damaged` are the indices, from 0, of damaged lines.
+    """
 
     path: Path
     is_compressed: bool
@@ -60,7 +65,10 @@ class CheckedFile:
 
 
 class ClickFiles:
-    """The examples in files, as `Clicks` has them: of all lines, or of every n-th, for so many `parts`."""
+    """The examples in files, with the features and labels of `Clicks`.
+
+    With several `parts`, only every `parts`-th line, from line `index` on.
+    """
 
     def __init__(
         self, files: Sequence[CheckedFile], parser: "Parser", parts: int = 1, index: int = 0
@@ -72,7 +80,7 @@ class ClickFiles:
         )
         self._damaged = frozenset(damaged[damaged % parts == index].tolist())
         self._count = len(range(index, int(starts[-1]), parts)) - len(self._damaged)
-        # The lines that follow the last ones which were read, and the number of the first of them.
+        # The lines after the lines that were read last, and the number of the first of these lines.
         self._lines: Iterator[bytes] = iter(())
         self._next = -1
 
@@ -81,10 +89,10 @@ class ClickFiles:
         return self._count
 
     def read(self, first: int, count: int) -> Examples:
-        """Return so many examples from number `first` on, as Source.read does.
+        """Return `count` examples from number `first` on, as Source.read does.
 
-        It costs no more than these if they follow the examples that were read before; else all files are read
-        from the beginning.
+        This is fast if they follow the examples that were read before; else all files are read from the
+        beginning.
         """
         first %= len(self)
         if first != self._next:
@@ -94,7 +102,7 @@ class ClickFiles:
         return self._parser.examples(lines)
 
     def part(self, index: int, parts: int) -> "ClickFiles":
-        """Return the part with every n-th line, for n parts, damaged lines included."""
+        """Return part `index`: every `parts`-th line, damaged lines included."""
         if parts == 1:
             return self
         place = self._index + self._parts * index
@@ -108,10 +116,10 @@ class ClickFiles:
         index: int,
         had: int | tf.Tensor = 0,  # noqa: ARG002 - to read over so many lines may take hours
     ) -> Dataset:
-        """Return endless batches, which TensorFlow reads and parses without Python.
+        """Return endless batches, which TensorFlow reads and parses without Python, and no feeds.
 
-        Each worker reads all files, from the first line on, and keeps its lines. They are shuffled among the
-        next ones.
+        Each worker reads all files, from the first line on, and keeps its own lines; `had` has no effect.
+        Lines are shuffled among the next 16,384 lines.
         """
         own = self.part(index, workers)
         kinds = ["GZIP" if file.is_compressed else "" for file in self._files]
@@ -122,7 +130,7 @@ class ClickFiles:
         return parsed.rebatch(batch_size), {}
 
     def _good_lines(self) -> Iterator[bytes]:
-        """Yield the lines that are not damaged, for ever. Raises TaskFailure if the files have changed."""
+        """Yield the good lines of this part, for ever. Raises TaskFailure if the files changed."""
         while True:
             number = 0
             for file in self._files:
@@ -137,7 +145,7 @@ class ClickFiles:
 
 
 class Parser:
-    """Parses lines, with the rows of each feature."""
+    """Parses lines of clicks; `rows` are the numbers of rows of the 26 features with ids."""
 
     def __init__(self, rows: Sequence[int], threads: int | None = None) -> None:
         self._rows = np.array(rows, np.int64)
@@ -150,16 +158,16 @@ class Parser:
         self._good, self._parsed = (session.make_callable(found, [lines]) for found in (good, parsed))
 
     def are_good(self, lines: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """Return for each line whether it is not damaged."""
+        """Return for each line whether it is good, that is, not damaged."""
         found: npt.NDArray[np.bool_] = self._good(np.array(lines, object))
         return found
 
     def examples(self, lines: Sequence[bytes]) -> Examples:
-        """Return the examples in these lines, without those in damaged lines."""
+        """Return the examples in `lines`, without damaged lines."""
         return Examples(*self._parsed(np.array(lines, object)))
 
     def parse(self, lines: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return features and labels of the lines that are not damaged."""
+        """Return (features int64 [n, 39], labels float32 [n]) of the n lines that are not damaged."""
         good = tf.boolean_mask(lines, tf.strings.regex_full_match(lines, CLICK_LINE))
         columns = tf.reshape(tf.strings.split(good, "\t").values, [-1, COLUMNS])
         labels, numbers, values = tf.split(columns, [1, NUMBERS, CATEGORIES], axis=1)
@@ -171,9 +179,9 @@ class Parser:
 
 
 def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int) -> Data:
-    """Return the clicks in the folder of the settings, or so many generated ones if they name none.
+    """Return the clicks in the settings' `data_dir`; without one, generate `train` and `test` clicks.
 
-    Raises TaskFailure: `input` for the files, `configuration` if no clicks can be generated.
+    Raises TaskFailure: `input` if files are wrong, `configuration` if no clicks can be generated.
     """
     if settings.data_dir:
         return clicks_in(Path(settings.data_dir), rows, settings.threads)
@@ -185,7 +193,7 @@ def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int)
 
 
 def clicks_in(folder: Path, rows: Sequence[int], threads: int | None = None) -> Data:
-    """Return the examples in a folder's files: train* to train on, test* to test with.
+    """Return the examples in the files of a folder: train* to train on, test* to test with.
 
     All files are read once, to count and check their lines. Raises TaskFailure (`input`).
     """
@@ -195,7 +203,10 @@ def clicks_in(folder: Path, rows: Sequence[int], threads: int | None = None) -> 
 
 
 def _checked(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFile]:
-    """Return a part's files; print how many lines are damaged. Raises TaskFailure (`input`)."""
+    """Return the files of a part ("train" or "test"); print how many lines are damaged.
+
+    Raises TaskFailure (`input`).
+    """
     named: list[str] = []
     where = f"{folder}/{part}*"
     try:
@@ -210,7 +221,7 @@ def _checked(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFile]:
 
 
 def _check(path: Path, parser: Parser, named: list[str]) -> CheckedFile:
-    """Return the file, and add its first damaged lines to those that are `named`."""
+    """Return the checked file; describe its first damaged lines in `named`, up to the limit."""
     damaged: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     number = 0
     for lines in click_lines(path):
@@ -223,7 +234,7 @@ def _check(path: Path, parser: Parser, named: list[str]) -> CheckedFile:
 
 
 def lines_of(examples: Examples) -> Iterator[str]:
-    """Yield the lines of examples. An id becomes a value that no other id of its feature has."""
+    """Yield a line for each example. An id becomes a value that no other id of the same feature has."""
     numbers, ids = np.split(examples.features, [NUMBERS], axis=1)
     values = (ids * _ODD + np.arange(CATEGORIES) * _APART) & 0xFFFFFFFF
     rows = zip(examples.labels.tolist(), numbers.tolist(), ids.tolist(), values.tolist(), strict=True)

@@ -1,12 +1,13 @@
 """Generated clicks in the shape of Criteo's data: what an example is, and the best possible model of them.
 
-An example has 13 numbers and 26 ids, of which some are missing, and a label: 1 for a click. It follows from a
-seed and its own number alone. Up to the logit all is integers, or float64 by +, -, * and / alone, so that
-every machine makes the same examples. The last of the 53 bits of the sigmoid may differ by machine.
+An example has 13 numbers and 26 ids, of which some are missing, and a label: 1 for a click. It depends only
+on the seed and on its own number. Everything up to the logit is integers, or float64 with +, -, * and / only,
+so that every machine makes the same examples. Only the last of the 53 bits of the sigmoid may differ by
+machine.
 
 The ids of a feature have ranks, drawn by Zipf's law; a permutation hides an id's rank. Each id has two
-weights, hashed from it. The logit of a click is a sum of all ids' first weights (the first order), of the
-products of two ids' second weights for some pairs of features, and of logarithms of the numbers.
+weights, hashed from the id. The logit of a click is the sum of three terms: all ids' first weights (the first
+order); for some pairs of features, the products of the two ids' second weights; logarithms of the numbers.
 """
 
 import math
@@ -23,18 +24,19 @@ from trainer.model.random_words import Words, keys_of, permutation_keys, permute
 
 # What stands for a missing number, and for a missing id: row 0 of each feature.
 MISSING_NUMBER, MISSING_ID = -(2**31), 0
-# Such clicks are about as hard to predict as Criteo's, by the results published for these.
+# With these, clicks are about as hard to predict as Criteo's, by the results published for Criteo's clicks.
 LOGIT_DEVIATION, CLICK_SHARE = 1.4, 0.256
 
-# In 1/4096; they differ by column, as in Criteo's data, but were not counted there.
+# The share of missing values of each column, in 1/4096. The shares differ by column as in Criteo's data, but
+# they were not counted there.
 _NUMBERS_MISSING = np.array((1840, 0, 860, 900, 120, 900, 160, 0, 160, 1840, 160, 3110, 900))
 _IDS_MISSING = np.zeros(CATEGORIES, np.int64)
 _IDS_MISSING[[2, 3, 11, 15, 20, 23]] = 140
 _IDS_MISSING[[5, 18, 19, 21, 24, 25]] = (490, 1800, 1800, 3120, 1800, 1800)
-# The bits of each column's largest number, and its smallest number.
+# For each column, the bits of its largest number, and its smallest number.
 _BITS = np.array((6, 11, 12, 6, 21, 13, 9, 9, 12, 3, 6, 4, 9))
 _LEAST = np.array((0, -3, *[0] * 11))
-# That the first number is missing adds so much, in units of 2^-16.
+# What a missing number adds to its term of the logit, in units of 2^-16.
 _MISSING_ADDS = np.array((2**17, *[0] * 12))
 # Features whose ids act together.
 _PAIRS = np.array(((0, 5), (1, 13), (4, 16), (7, 22), (12, 21), (18, 24))).T
@@ -43,17 +45,17 @@ _POWERS = [5 if feature % 3 == 2 else 20 for feature in range(CATEGORIES)]
 # The shares of first order, pairs and numbers in the variance of the logit.
 _SHARES = (0.6, 0.2, 0.2)
 
-# The numbers of the examples that set the scales.
+# The numbers of the examples from which the scales are computed.
 _CALIBRATION = np.arange(2**49, 2**49 + 2**16)
 _HALF = np.uint64(0xFFFF)
-_MEAN_WORD = 0x0000FFFF0000FFFF  # that of an id whose two weights are 0
+_MEAN_WORD = 0x0000FFFF0000FFFF  # the word of an id whose two weights are 0
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 class Drawn(NamedTuple):
-    """The numbers [13, count] and ids [26, count] of examples, and the ranks of the ids."""
+    """The features of examples: numbers [13, count], ids [26, count], and the ids' ranks [26, count]."""
 
     numbers: Integers
     ids: Words
@@ -61,7 +63,7 @@ class Drawn(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The parts of the examples' logits before they are scaled, each [count]."""
+    """The three terms of the examples' logits before they are scaled, each [count]."""
 
     first_order: Integers
     pairs: Integers
@@ -71,8 +73,8 @@ class Terms(NamedTuple):
 class Truth:
     """The best possible model of generated clicks.
 
-    `rows` are the rows of each feature: one for a missing id, and one for each id. If there are several
-    `parts`, each id belongs to one of them, except of features with fewer ids than parts.
+    `rows` are the numbers of rows of the features: one row for a missing id, and one for each id. With
+    several `parts`, each id belongs to one part, except in features with fewer ids than parts.
     """
 
     def __init__(self, rows: Sequence[int], seed: int, parts: int = 1) -> None:
@@ -95,13 +97,13 @@ class Truth:
         self._calibrate()
 
     def draw(self, numbers: Integers, part: Integers | None = None) -> Drawn:
-        """Return the features of the examples with these numbers.
+        """Return the features of the examples with these numbers, int64 [count].
 
         `part` is the part of each example, to which its ids belong; None draws a part for each id.
         """
         examples = numbers.view(np.uint64)
         words = random_words(examples, self._number_keys)
-        # Powers of two by lines between the whole ones: the sum of two uniform numbers is the logarithm.
+        # 2**x for a logarithm x that is the sum of two uniform numbers; linear between whole powers of two.
         exponents = (_quarter(words, 0) + _quarter(words, 1)) * _column(_BITS)
         powers = ((exponents & np.uint64(2**17 - 1)) + np.uint64(2**17)) << (exponents >> np.uint64(17))
         shown = (powers >> np.uint64(17)).view(np.int64) + (_LEAST[:, None] - 1)
@@ -118,10 +120,10 @@ class Truth:
         return Drawn(shown, ids, ranks)
 
     def terms(self, drawn: Drawn, known: Words | None = None) -> Terms:
-        """Return the parts of the logits.
+        """Return the terms of the logits, before scaling.
 
-        With `known`, the ids of a feature whose rank is not below `known` [26, 1] have the mean weights of
-        all ids, 0, in place of their own.
+        With `known`, [26, 1], the ids of a feature whose rank is at least `known` have the mean weights of
+        all ids, which are 0, instead of their own weights.
         """
         words = random_words(drawn.ids, self._weight_keys)
         if known is not None:
@@ -135,20 +137,20 @@ class Truth:
         return Terms(first, (second[_PAIRS[0]] * second[_PAIRS[1]]).sum(axis=0), numbers)
 
     def logits(self, terms: Terms) -> Floats:
-        """Return the logits of clicks."""
+        """Return the logits of clicks, [count], given their terms."""
         first, pairs, numbers = (scale * of for scale, of in zip(self._scales, terms, strict=True))
         logits: Floats = first + pairs + numbers + self._bias
         return logits
 
     def labels(self, numbers: Integers, logits: Floats) -> npt.NDArray[np.float32]:
-        """Return the labels of the examples with these numbers and logits: 1 for a click, else 0."""
+        """Return the labels [count] of the examples with these numbers and logits: 1 for a click, else 0."""
         words = random_words(numbers.view(np.uint64), self._label_key[0])
         return (uniform(words) - 1 < _sigmoid(logits)).astype(np.float32)
 
     def ranks_seen(self, times: int, examples: int) -> Words:
-        """Return for each feature, [26, 1], how many ids are seen so often in so many examples, on average.
+        """Return for each feature, [26, 1], how many ids occur at least `times` times in `examples` examples.
 
-        These are the ids with the lowest ranks.
+        An id counts by its mean number of occurrences. The counted ids are the ids with the lowest ranks.
         """
         of_a_part = examples / self._parts * (1 - _IDS_MISSING[:, None] / 4096)
         share = times / of_a_part * (1 - self._least)
@@ -160,7 +162,7 @@ class Truth:
         return _column(seen) * self._parts
 
     def _ranks(self, words: Words) -> Words:
-        """Return the ranks within a part, by the inverse of their cumulative distribution."""
+        """Return for each word a rank within a part, by the inverse of the cumulative distribution."""
         places = (2 - self._least) - uniform(words) * (1 - self._least)  # from `least` to 1
         powers = places * places
         powers *= powers
@@ -194,7 +196,10 @@ class Truth:
 
 
 def _less_drawn(power: int, rank: int) -> float:
-    """Return less the probability of a rank, with a factor that all ranks share."""
+    """Return the probability of a rank, negative and multiplied by a factor that is the same for all ranks.
+
+    So the result rises with the rank, as `bisect_left` needs.
+    """
     place = -1 / power
     return float((rank + 2) ** place - (rank + 1) ** place)
 
@@ -204,19 +209,19 @@ def _column(values: npt.ArrayLike) -> Words:
 
 
 def _quarter(words: Words, number: int) -> Words:
-    """Return 16 bits of each word."""
+    """Return 16 bits of each word: quarter 0 has the lowest bits, quarter 3 the highest."""
     return words >> np.uint64(16 * number) & _HALF
 
 
 def _weights(words: Words, quarter: int) -> Integers:
-    """Return a weight for each word, the sum of two of its quarters less the mean of such sums."""
+    """Return a weight for each word: the sum of two of its quarters, minus the mean of such sums."""
     return (_quarter(words, quarter) + _quarter(words, quarter + 1)).view(np.int64) - 0xFFFF
 
 
 def _logarithms(numbers: Integers) -> Integers:
-    """Return the logarithms of the numbers' distances from one below the least, to base 2, in units of 2^-16.
+    """Return log2(number - least + 1) for each number, in units of 2^-16; linear between powers of two.
 
-    Between powers of two they lie on lines.
+    `least` is the smallest number of the column.
     """
     mantissas, exponents = np.frexp((numbers - _LEAST[:, None] + 1).astype(np.float64))
     logarithms: Floats = exponents + 2 * mantissas - 2
@@ -224,19 +229,22 @@ def _logarithms(numbers: Integers) -> Integers:
 
 
 def _means(values: Integers, present: npt.NDArray[np.bool_]) -> Integers:
-    """Return the mean of each row's present values, [rows, 1]."""
+    """Return the mean of each row's values where `present` is true, rounded down: [rows, 1].
+
+    The mean of a row without such values is 0.
+    """
     means: Integers = (values * present).sum(axis=1) // np.maximum(present.sum(axis=1), 1)
     return means[:, None]
 
 
 def _deviation(values: Integers | Floats) -> float:
-    """Return the standard deviation; the sums are exact, so that their order does not count."""
+    """Return the standard deviation; the sums are exact, so that the order of `values` does not matter."""
     mean = math.fsum(values.tolist()) / len(values)
     return math.sqrt(math.fsum(((values - mean) ** 2).tolist()) / len(values))
 
 
 def _root(number: int, power: int) -> float:
-    """Return number^(-1/power), rounded down to 53 bits after the point."""
+    """Return number^(-1/power), rounded down to 53 bits after the binary point."""
     return (bisect_left(range(2**53), 2 ** (53 * power), key=lambda root: root**power * number) - 1) / 2**53
 
 

@@ -16,13 +16,13 @@ from trainer.model.random_words import permutation_keys, permuted, random_words
 
 COLUMNS = NUMBERS + CATEGORIES
 _FIRST_TO_TEST = 2**48
-# How many examples are computed together, so that they fit into the processor's cache; and in one call from
-# TensorFlow.
+# How many examples are computed together, so that they fit into the processor's cache; how many are computed
+# in one call from TensorFlow.
 _BLOCK, _CALL = 1024, 4096
 
 
 class Level(NamedTuple):
-    """How well a model predicts clicks."""
+    """How well a model predicts clicks: its AUC and its log loss, in nats."""
 
     auc: float
     log_loss: float
@@ -30,11 +30,11 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Clicks:
-    """So many generated examples, from number `first` of the truth on.
+    """`count` generated examples, from number `first` of the truth on.
 
-    Features are int64 [count, 39]: the numbers, then the ids, each less than its feature's rows. Labels are
-    float32: 1 for a click, else 0. With a `part_length`, the first so many examples have the ids of part 0,
-    the next those of part 1, and so on.
+    Features are int64 [count, 39]: 13 numbers, then 26 ids, each less than its feature's number of rows.
+    Labels are float32: 1 for a click, else 0. With a `part_length`, that many examples have ids of part 0,
+    the next that many have ids of part 1, and so on.
     """
 
     truth: Truth
@@ -47,7 +47,7 @@ class Clicks:
         return self.count
 
     def examples(self, numbers: Integers) -> Examples:
-        """Return the examples with these numbers, of which 0 is the first."""
+        """Return the examples with these numbers, in this order; number 0 is the first example."""
         features = np.empty((len(numbers), COLUMNS), np.int64)
         labels = np.empty(len(numbers), np.float32)
         made = 0
@@ -58,18 +58,18 @@ class Clicks:
         return Examples(features, labels)
 
     def read(self, first: int, count: int) -> Examples:
-        """Return so many examples from number `first` on, as Source.read does."""
+        """Return `count` examples from number `first` on, as Source.read does."""
         return self.examples(np.arange(first, first + count) % self.count)
 
     def part(self, index: int, parts: int) -> "Clicks":
-        """Return one of so many consecutive parts of equal length."""
+        """Return part `index` of `parts` consecutive parts of equal length."""
         length = self.count // parts
         return replace(self, first=self.first + index * length, count=length)
 
     def dataset(
         self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor = 0
     ) -> Dataset:
-        """Return endless batches, which the process that calls this computes while a session of it reads."""
+        """Return endless batches and no feeds; this process computes the batches while its session reads."""
 
         def compute(start: np.int64) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
             places = np.arange(start, start + _CALL)
@@ -84,9 +84,9 @@ class Clicks:
         return starts.map(AS_IT_IS(call)).rebatch(batch_size), {}
 
     def order(self, places: Integers, seed: int, workers: int, index: int) -> Integers:
-        """Return the numbers of a worker's examples, at these places of the order in which it trains on them.
+        """Return the numbers of the examples that a worker trains on at these places of its own order.
 
-        Each epoch has an order of its own.
+        Place 0 is the first example that the worker trains on. Each epoch has an order of its own.
         """
         epochs, places = np.divmod(places, len(range(index, self.count, workers)))
         keys = random_words(epochs.view(np.uint64), permutation_keys(seed, 1))
@@ -96,9 +96,11 @@ class Clicks:
     def levels(self, times: int, trained_with: int) -> dict[str, Level]:
         """Return the levels that models reach on these examples.
 
-        They are `guess`, the share of clicks for each example; `first_order`, the best without pairs; `seen`,
-        the best that only knows the ids which are seen so many times in so many examples of training, on
-        average; and `best`, that of the truth.
+        - `guess` predicts the share of clicks for each example.
+        - `first_order` is the best model without pairs.
+        - `seen` is the best model that only knows the ids that occur on average at least `times` times in
+          `trained_with` training examples.
+        - `best` is the truth itself.
         """
         truth, known = self.truth, self.truth.ranks_seen(times, trained_with)
         counts = {level: np.zeros((2, scores.BINS), np.int64) for level in ("first_order", "seen", "best")}
@@ -118,7 +120,7 @@ class Clicks:
         return {"guess": Level(0.5, float(entropy)), **of_levels}
 
     def _drawn(self, numbers: Integers) -> Iterator[tuple[Integers, Drawn]]:
-        """Yield the truth's numbers of examples with their features, in blocks."""
+        """Yield (numbers of examples in the truth, their features), in blocks."""
         for start in range(0, len(numbers), _BLOCK):
             block = numbers[start : start + _BLOCK] + self.first
             part = None if self.part_length is None else block // self.part_length
@@ -126,7 +128,11 @@ class Clicks:
 
 
 def generated(truth: Truth, train: int, test: int, parts: int = 1) -> Data:
-    """Return so many examples to train on, in as many parts as the truth has, and so many to test with."""
+    """Return `train` examples to train on, and `test` examples to test with, none of them twice.
+
+    `parts` must be the number of parts of the truth. The number of examples to train on is rounded down to a
+    multiple of it.
+    """
     length = train // parts
     of_parts = None if parts == 1 else length
     return Data(Clicks(truth, 0, length * parts, of_parts), Clicks(truth, _FIRST_TO_TEST, test), parts)

@@ -16,10 +16,10 @@ from trainer.model import idx
 from trainer.process.failure import TaskFailure
 
 BUNDLED_DIGITS = Path(__file__).parent / "digits"
-# For functions without branches, whose source TensorFlow would read and rewrite at each start.
+# Marks functions without branches, so that TensorFlow does not read and rewrite their source at each start.
 AS_IT_IS = tf.autograph.experimental.do_not_convert
 
-# A dataset of (features, labels), and the feeds for initialising its iterator.
+# A dataset of batches (features, labels), and the feeds for initialising its iterator.
 Dataset = tuple[tf.data.Dataset, dict[tf.Tensor, object]]
 
 
@@ -30,20 +30,20 @@ class Source(Protocol):
         """Return the number of examples."""
 
     def read(self, first: int, count: int) -> "Examples":
-        """Return so many examples from number `first` on, from 0; after the last comes the first."""
+        """Return `count` examples from number `first` on, counted from 0; the first follows the last."""
 
     def part(self, index: int, parts: int) -> "Source":
-        """Return one of so many parts, of which no two have an example in common."""
+        """Return part `index` of `parts` parts, of which no two have an example in common."""
 
     def dataset(
         self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor
     ) -> Dataset:
-        """Return endless batches for one of so many workers, as `batches` does."""
+        """Return endless batches for worker `index` of `workers` workers, as `batches` describes them."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Features [count, ...] and one label for each example, in memory."""
+    """Examples in memory: features [count, ...], and one label for each example."""
 
     features: npt.NDArray[Any]
     labels: npt.NDArray[np.generic]
@@ -54,17 +54,17 @@ class Examples:
 
     @property
     def feature_type(self) -> tf.DType:
-        """The type of the features in a graph: whole numbers keep theirs, others become float32."""
+        """The type of the features in a graph: integers keep their type, other numbers become float32."""
         whole = np.issubdtype(self.features.dtype, np.integer)
         return tf.as_dtype(self.features.dtype) if whole else tf.float32
 
     def read(self, first: int, count: int) -> "Examples":
-        """Return so many examples from number `first` on, as Source.read does."""
+        """Return `count` examples from number `first` on, as Source.read does."""
         places = np.arange(first, first + count) % len(self)
         return Examples(self.features[places], self.labels[places])
 
     def part(self, index: int, parts: int) -> "Examples":
-        """Return one of so many consecutive parts of equal length, as views without a copy."""
+        """Return part `index` of `parts` consecutive parts of equal length, as views without a copy."""
         length = len(self) // parts
         piece = slice(index * length, (index + 1) * length)
         return Examples(self.features[piece], self.labels[piece])
@@ -72,11 +72,11 @@ class Examples:
     def dataset(
         self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor = 0
     ) -> Dataset:
-        """Return endless batches.
+        """Return endless batches, and the feeds with all examples.
 
-        The examples are fed and are not constants of the graph, which may not exceed 2 GiB. The indices are
-        shuffled, and each batch is gathered at once: that takes a fifth of the time of batching single
-        examples.
+        The examples are fed and are not constants of the graph, because a graph may not exceed 2 GiB. The
+        indices are shuffled, and each batch is gathered at once, which takes a fifth of the time of batching
+        single examples.
         """
         features = tf.compat.v1.placeholder(self.feature_type, self.features.shape)
         labels = tf.compat.v1.placeholder(tf.as_dtype(self.labels.dtype), self.labels.shape)
@@ -85,7 +85,8 @@ class Examples:
         first = had // own
 
         def order(epoch: tf.Tensor) -> tf.Tensor:
-            # A stateless shuffle is equal in all workers; tf.data's own also depends on the graph's seed.
+            # A stateless shuffle is equal in all workers; tf.data's own shuffle also depends on the graph's
+            # seed.
             epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
             numbers = tf.range(len(self), dtype=tf.int64)
             shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
@@ -103,9 +104,9 @@ class Examples:
 class Data:
     """A model's training and test examples.
 
-    If `parts` is above 1, the training examples consist of that many parts (consecutive ones of equal length,
-    if they are in memory), and each worker reads only the part with its own index. If it is 1, every worker
-    reads all examples.
+    If `parts` is above 1, the training examples consist of that many parts (consecutive parts of equal length
+    if the examples are in memory), and each worker reads only the part with its own index. If `parts` is 1,
+    every worker reads all examples.
     """
 
     train: Source
@@ -113,14 +114,14 @@ class Data:
     parts: int = 1
 
     def train_of(self, worker: int) -> Source:
-        """Return the examples that this worker trains on, without a copy."""
+        """Return the examples that worker number `worker` trains on, without a copy."""
         return self.train.part(worker % self.parts, self.parts)
 
 
 def digits(data_dir: str) -> Data:
-    """Return handwritten digits: flat pixels from 0 to 1, and labels from 0 to 9.
+    """Return handwritten digits: features float32 [count, pixels] from 0 to 1, and labels int64 from 0 to 9.
 
-    `data_dir` is a folder with MNIST's IDX files; the bundled digits are used if it is empty. Raises
+    `data_dir` is a folder with MNIST's IDX files; if it is "", the bundled digits are used. Raises
     TaskFailure (`input`).
     """
     folder = Path(data_dir) if data_dir else BUNDLED_DIGITS
@@ -135,9 +136,10 @@ def digits(data_dir: str) -> Data:
 def seed_and_shard(
     settings: TrainingSettings, workers: int, index: int
 ) -> tuple[int, tuple[int, int] | None]:
-    """Return a worker's `seed` and `shard` for `batches`.
+    """Return the arguments `seed` and `shard` of `batches` for worker number `index` of `workers`.
 
-    With `shard_data` all workers share one seed and each has its shard; else each has its own seed.
+    With the setting `shard_data`, all workers share one seed, and each has a shard. Without it, each worker
+    has its own seed, and `shard` is None.
     """
     if settings.shard_data:
         return settings.seed, (workers, index)
@@ -154,11 +156,17 @@ def batches(
     """Return an endless dataset of shuffled batches, and the feeds for initialising its iterator.
 
     All examples are shuffled anew in each epoch. A batch may span two epochs, so that all batches have the
-    same size. `batch_size` is a number, or an int64 scalar that is read when the iterator is initialised.
-    With `shard` (number of workers, index of this one) together the workers read each example once in each
-    epoch, provided that all use the same `seed`. The first batch follows those of the `had` examples that
-    the worker has had; clicks in files begin anew. Raises TaskFailure (`input`) if there are fewer examples
-    than workers.
+    same size. Raises TaskFailure (`input`) if there are fewer examples than workers.
+
+    Args:
+        source: the examples.
+        batch_size: a number, or an int64 scalar that is read when the iterator is initialised.
+        seed: gives the order of the examples.
+        shard: (number of workers, index of this worker). Together the workers then read each example once in
+            each epoch, if all use the same `seed`. None: this worker reads all examples.
+        had: how many examples the worker has trained on before; the first batch comes after these. Clicks in
+            files begin anew.
+
     """
     workers, index = shard or (1, 0)
     if len(source) < workers:
@@ -172,10 +180,12 @@ def batches(
 def epoch_and_batch(
     local_step: int, examples: int, batch_size: int, workers: int | None = None
 ) -> tuple[int, int, int]:
-    """Return the epoch of a local step, its batch in that epoch, and the number of batches in an epoch.
+    """Return (the epoch of a local step, the step's batch in this epoch, the number of batches in an epoch).
 
-    All are counted from 1. `workers` is the number of workers if each reads its own shard of the examples,
-    and None if each reads all of them.
+    All three count from 1. `workers` is the number of workers if each reads its own shard of the examples,
+    and None if each worker reads all examples.
+
+    Example: epoch_and_batch(6, examples=100, batch_size=20) -> (2, 1, 5)
     """
     own = math.ceil(examples / (workers or 1))  # the largest shard; the sizes differ by one at most
     epochs_before = (local_step - 1) * batch_size // own

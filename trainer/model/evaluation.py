@@ -1,4 +1,4 @@
-"""A model's metrics over examples, in a task that trains and in the evaluator, which does not."""
+"""A model's metrics over examples, in a task that trains and in the evaluator, which does not train."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,8 +26,8 @@ v1 = tf.compat.v1
 
 # Examples in one evaluation call; a whole test set may not fit into memory.
 EVALUATION_BATCH = 1000
-# The first test examples for which each client of a run says what the model answers, and the evaluator; and
-# the most numbers of each output.
+# For this many of the first test examples, each client of a run and the evaluator record the model's outputs;
+# of each output, at most this many numbers.
 _SAMPLE_EXAMPLES, _SAMPLE_NUMBERS = 10, 32
 _CPU = "/device:CPU:0"
 _NAMES_SHOWN = 5
@@ -49,10 +49,10 @@ class Evaluation:
             self._ids = [table.ids(context, self._features) for table, _ in tables.places]
 
     def run(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
-        """Return the model's results over these examples.
+        """Return {name: result} of the model over `examples`.
 
-        A metric of float numbers is the mean over calls of EVALUATION_BATCH examples, weighted by their
-        number of examples; one of integers is the sum. Raises tf.errors.OpError.
+        A float metric is the mean over calls of EVALUATION_BATCH examples, weighted by their numbers of
+        examples. An integer metric is the sum over the calls. Raises tf.errors.OpError.
         """
         count = len(examples)
         totals: dict[str, npt.NDArray[Any]] = {}
@@ -68,19 +68,19 @@ class Evaluation:
     def outputs(
         self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
     ) -> dict[str, npt.NDArray[np.generic]]:
-        """Return name -> the model's output for each of these features. Raises tf.errors.OpError."""
+        """Return {name: output of the model for each of these features}. Raises tf.errors.OpError."""
         found: dict[str, npt.NDArray[np.generic]] = session.run(self._outputs, {self._features: features})
         return found
 
     def ids(
         self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
     ) -> list[npt.NDArray[np.int64]]:
-        """Return the rows of each table that these features need; the tables are not read."""
+        """Return for each table the rows that these features need; the tables are not read."""
         found: list[npt.NDArray[np.int64]] = session.run(self._ids, {self._features: features})
         return found
 
     def sample(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
-        """Return some numbers of the outputs for the first examples: name with its place -> number."""
+        """Return some numbers of the outputs for the first examples, such as {"logits[0]": 0.5}."""
         features = examples.read(0, min(_SAMPLE_EXAMPLES, len(examples))).features
         return {
             f"{name}[{place}]": float(number)
@@ -93,11 +93,11 @@ class Evaluation:
 class FinalModel:
     """A model with the values of a checkpoint, which this process computes alone, on its CPU.
 
-    Rows of tables stay in the files beside the checkpoint; each batch looks up those that it needs.
+    Rows of tables stay in the files beside the checkpoint; each batch reads the rows that it needs.
     """
 
     def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> None:
-        """Restore the checkpoint, whose files were checked.
+        """Restore the checkpoint, whose files must have been checked.
 
         `ps` is the run's number of ps, on which the number of a model's variables may depend. Raises
         TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
@@ -118,7 +118,7 @@ class FinalModel:
         self.restore(checkpoint)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Take the values of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
+        """Set the values to those of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
         _require_no_others(checkpoint, self.model, self._learned)
         self._restore_operation.run(self._session, checkpoint)
         names = {table.name for table in self._tables.variables}
@@ -130,16 +130,19 @@ class FinalModel:
         self._checkpoint = checkpoint
 
     def results(self) -> dict[str, float]:
-        """Return the results on the test examples."""
+        """Return {name: result} on the test examples."""
         return self._evaluation.run(self._session, self.context.data.test)
 
     def metrics(self) -> dict[str, float]:
-        """Return the results on the test examples, and the levels to judge them by."""
+        """Return {name: result} on the test examples, with the levels by which to judge the results."""
         levels = self.model.levels_at(self.context, self._checkpoint.global_step, self._workers)
         return {**self.results(), **levels}
 
     def values(self) -> dict[str, npt.NDArray[np.generic] | PartOfRows]:
-        """Return variable name -> its value; of a table that of each part, which is read as it is needed."""
+        """Return {name: value} of the model's variables.
+
+        A table has one entry for each part, whose rows are read only when they are needed.
+        """
         parts = {
             piece.op.name: self._rows[table.name].part(number, len(table.pieces))
             for table in self._tables.variables
@@ -148,12 +151,12 @@ class FinalModel:
         return {**self._dense_values(), **parts}
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the model's variables, without what an optimizer keeps for them."""
+        """Return the fingerprint of the model's variables, without the optimizer's slots."""
         tables = [table for table in self._checkpoint.tables if table.rows.table in self._rows]
         return fingerprint_of(self._dense_values(), tables)
 
     def outputs(self, features: npt.NDArray[np.generic]) -> dict[str, npt.NDArray[np.generic]]:
-        """Return name -> the model's output for each of these features."""
+        """Return {name: output of the model for each of these features}."""
         return self._evaluation.outputs(self._session, features)
 
     def sample(self) -> dict[str, float]:
@@ -165,7 +168,7 @@ class FinalModel:
         return {name: self._checkpoint.values[name] for name in names}
 
     def _saved_rows(self, table: TableVariable, part: int, positions: tf.Tensor) -> tf.Tensor:
-        """Return the rows at some positions of a table's part, which are read from the files."""
+        """Return the rows at `positions` of part number `part` of a table, read from the files."""
 
         def read(its: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.generic]:
             return self._rows[table.name].read(its.astype(np.int64) * len(table.pieces) + part)
@@ -181,7 +184,10 @@ def values_for(
     tables: Tables,
     features: tf.Tensor,
 ) -> Values:
-    """Return what `metrics` and `outputs` take for these features: the variables, and the rows of tables."""
+    """Return the values that the model's `metrics` and `outputs` take: its variables, then its tables' rows.
+
+    The rows are the rows that these features need.
+    """
     looked_up = tables.look_up(context, features)
     return [*model.values_of(variables), *looked_up.values(looked_up.rows)]
 
@@ -189,8 +195,8 @@ def values_for(
 def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Sequence[AnyVariable]) -> None:
     """Raise TaskFailure (`configuration`) if the checkpoint has variables that the model does not have.
 
-    An optimizer's slots are allowed. A slot is named after its variable, as in "hidden/weights/Adam"; what
-    an optimizer keeps once for all variables is a scalar.
+    An optimizer's slots are allowed. A slot is named after its variable, as in "hidden/weights/Adam". What an
+    optimizer keeps once for all variables is a scalar, and scalars are allowed.
     """
     own = {name_of(variable) for variable in variables}
     shapes = {name: value.shape for name, value in checkpoint.values.items()}

@@ -1,8 +1,8 @@
 """The fingerprint: a hash of the exact bits of a model's variables.
 
-It is the same whether it is computed from a checkpoint or from the ps. The bits of each value are read as an
-unsigned integer. Each integer is multiplied by an odd number that depends on its place, and the products are
-added modulo 2**64: that sum does not depend on the order in which threads add. At place i of the flattened
+It is the same whether it is computed from a checkpoint or from the ps. The bits of each number are read as an
+unsigned integer. Each integer is multiplied by an odd factor that depends on its place, and the products are
+added modulo 2**64: this sum does not depend on the order in which threads add. At place i of the flattened
 variable the factor is scrambled(i % BLOCK) * scrambled(i // BLOCK). Each variable gives a line "name dtype
 [shape] sum"; the fingerprint is the first 16 hex digits of the SHA-256 of the sorted lines. The counters of
 trainer/coordination/ledger.py are left out, because they are not part of the model.
@@ -35,17 +35,17 @@ from trainer.model.scrambling import scrambled
 
 v1 = tf.compat.v1
 
-# Values that are summed at once; so a large variable is never copied whole.
+# How many numbers are summed at once, so that a large variable is never copied whole.
 BLOCK = 1 << 18
 
 Values = Mapping[str, npt.NDArray[np.generic]]
 
 
 def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
-    """Return the fingerprint, 16 hex digits, of variable name -> value as a checkpoint holds them.
+    """Return the fingerprint, 16 hex digits, of the variables {name: value} of a checkpoint.
 
-    `tables` are those whose rows lie in files. Raises ValueError that names a variable which does not hold
-    numbers.
+    `tables` are the tables whose rows are in files. Raises ValueError, which names the variable, if a
+    variable does not hold numbers.
     """
     lines = [
         _line(name, value.dtype.name, value.shape, _sum_of(name, value))
@@ -59,9 +59,10 @@ def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
 def fingerprints_of_ps(
     variables: Iterable[AnyVariable], values: Values, sums: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return ps -> the fingerprint of what it holds of a checkpoint, as `FingerprintOperations` reads it.
+    """Return {ps: fingerprint of its share of a checkpoint}, as `FingerprintOperations.run_ps` returns it.
 
-    `values` are those of variables that are no tables; `sums` has, for each ps, those of its rows by table.
+    `values` are the values of all variables except tables; `sums` is {ps: {table: sum of the table's rows
+    there}}.
     """
     found: list[tuple[tf.Variable, int]] = []
     for variable in (its for its in variables if name_of(its) != COUNTERS):
@@ -78,9 +79,9 @@ def fingerprints_of_ps(
 def sum_of_rows(
     values: npt.NDArray[np.generic], file: RowFile, positions: npt.NDArray[np.int64] | None = None
 ) -> int:
-    """Return the sum of the rows in a file; those of all rows of a table add up to that of the table.
+    """Return the sum of the rows in a file, modulo 2**64; the sums of all rows add up to the table's sum.
 
-    `positions` are those of the rows in the part, if they do not follow each other from the file's first.
+    `positions` are the positions of the rows in the part; None if they are consecutive from `file.first` on.
     """
     bits = _bits_of(file.table, tf.as_dtype(values.dtype)).as_numpy_dtype
     width = math.prod(values.shape[1:])
@@ -103,7 +104,7 @@ def sum_of_rows(
 
 
 def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTable]:
-    """Return the tables of a checkpoint with their sums as the files beside it give them.
+    """Return the tables of a checkpoint with sums computed from the files beside it.
 
     Raises OSError, and ValueError if a file is too short.
     """
@@ -117,16 +118,16 @@ def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTa
 
 @cache
 def _within_a_block() -> npt.NDArray[np.uint64]:
-    """Return the factors of the places in a block."""
+    """Return the factors of the places in a block: uint64 [BLOCK]."""
     factors: npt.NDArray[np.uint64] = scrambled(np.arange(BLOCK, dtype=np.uint64), np)
     return factors
 
 
 def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[RowFile]) -> int:
-    """Return the sum of the rows of a table that are in a later delta, as a former checkpoint has them.
+    """Return the sum, in a former checkpoint, of the rows that a later delta changes, modulo 2**64.
 
-    Both paths are those of the checkpoints' files, without their suffixes; `files` are those of the delta, of
-    one part. Raises OSError.
+    `former` and `later` are the paths of the checkpoints' files, without their suffixes; `files` are the
+    delta's files of one part. Raises OSError.
     """
     total = 0
     for whole in (its for its in table.sha256 if files and its.part == files[0].part):
@@ -140,7 +141,7 @@ def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[Row
 
 
 class FingerprintOperations:
-    """The operations that sum each variable on its own ps, so that only 8 bytes of each travel.
+    """The operations that sum each variable on its own ps, so that only 8 bytes of each variable travel.
 
     `fetches` are the global step before the sums, the global step after them, and the sums of all pieces.
     """
@@ -148,7 +149,7 @@ class FingerprintOperations:
     def __init__(self, variables: Iterable[AnyVariable], counters: tf.Variable) -> None:
         """Add the operations to the default graph.
 
-        Raises ValueError that names a variable which does not hold numbers.
+        Raises ValueError, which names the variable, if a variable does not hold numbers.
         """
         self._variables = [variable for variable in variables if name_of(variable) != COUNTERS]
         self._pieces = [piece for variable in self._variables for piece in pieces_of(variable)]
@@ -161,7 +162,7 @@ class FingerprintOperations:
             self._sums = sums
 
     def run(self, session: tf.compat.v1.Session) -> tuple[str, int] | None:
-        """Return the fingerprint and its global step; None if a step changed the model meanwhile.
+        """Return (fingerprint, global step); None if a step changed the model meanwhile.
 
         Raises tf.errors.OpError.
         """
@@ -177,7 +178,7 @@ class FingerprintOperations:
         return _digest(lines), int(after)
 
     def run_ps(self, session: tf.compat.v1.Session, ps: Collection[str]) -> dict[str, str]:
-        """Return for each of these ps the fingerprint of what it holds. Raises tf.errors.OpError."""
+        """Return {ps: fingerprint of the ps's parameters} for each of `ps`. Raises tf.errors.OpError."""
         held = [pair for pair in zip(self._pieces, self._sums, strict=True) if holder_of(pair[0]) in ps]
         totals = map(int, session.run([its for _, its in held]))
         return _digests_of_ps((piece, total) for (piece, _), total in zip(held, totals, strict=True))
@@ -192,7 +193,7 @@ def _line(name: str, dtype: str, shape: Sequence[int], total: int) -> str:
 
 
 def _digests_of_ps(sums: Iterable[tuple[tf.Variable, int]]) -> dict[str, str]:
-    """Return ps -> the fingerprint of its pieces of variables, each given with its sum."""
+    """Return {ps: fingerprint} of pieces of variables, each given with its sum."""
     lines: dict[str, list[str]] = {}
     for piece, total in sums:
         line = _line(piece.op.name, piece.dtype.base_dtype.name, piece.shape.as_list(), total)
@@ -201,14 +202,17 @@ def _digests_of_ps(sums: Iterable[tuple[tf.Variable, int]]) -> dict[str, str]:
 
 
 def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
-    """Return the unsigned integer type for the bits of a type; a number of 16 bytes is read as two."""
+    """Return the unsigned integer type for the bits of a type; a number of 16 bytes is read as two uint64.
+
+    Raises ValueError if the type is no type of numbers.
+    """
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
         raise ValueError(f"variable {name} holds {dtype.name}: a fingerprint is of numbers only")
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32}.get(dtype.size, tf.uint64)
 
 
 def _sum_of(name: str, value: npt.NDArray[np.generic], offset: int = 0) -> int:
-    """Return the sum of values that begin at `offset` of the whole variable."""
+    """Return the sum of `value`, which begins at place `offset` of the whole variable."""
     bits = _bits_of(name, tf.as_dtype(value.dtype)).as_numpy_dtype
     flat = np.ascontiguousarray(value).reshape(-1).view(bits)
     number, first = divmod(offset, BLOCK)
@@ -229,7 +233,7 @@ def _global_step(counters: tf.Variable) -> tf.Tensor:
 
 
 def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
-    """Return the sum of each piece, computed on the CPU of the task that holds it."""
+    """Return the sum of each piece, uint64, computed on the CPU of the task that holds the piece."""
     flats = {
         piece.op.name: (_flat(piece), offset)
         for variable in variables
@@ -256,7 +260,10 @@ def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
 
 
 def _sum_of_part(table: TableVariable, number: int) -> tf.Tensor:
-    """Return the sum of a table's part; some rows are read at once, because a read copies them."""
+    """Return the sum of part `number` of a table.
+
+    Only some rows are read at once, because a read copies them.
+    """
     part = table.pieces[number]
     width, rows = part.shape[1:].num_elements(), part.shape[0]
     at_once = max(1, BLOCK // width)
@@ -278,7 +285,7 @@ def _sum_of_part(table: TableVariable, number: int) -> tf.Tensor:
 
 
 def _flat(variable: tf.Variable) -> tf.Tensor:
-    """Return the bits of a variable in one row, on its task's CPU even if the variable is on a GPU."""
+    """Return the bits of a variable, [numbers], on the CPU of its task even if the variable is on a GPU."""
     with tf.device(variable.device):
         value = variable.read_value()
     place = tf.DeviceSpec.from_string(variable.device).replace(device_type="CPU", device_index=0)
@@ -293,9 +300,9 @@ def _bits_in_a_row(name: str, value: tf.Tensor) -> tf.Tensor:
 
 
 def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
-    """Return the sum of a row that begins at `offset` of the whole variable, block by block.
+    """Return the sum of `flat`, which begins at place `offset` of the whole variable, block by block.
 
-    `within` has the factors of the places in a block, as many as the row needs.
+    `within` has the factors of the places in a block, as many as `flat` needs.
     """
     size = flat.shape.num_elements()
 
@@ -309,7 +316,7 @@ def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
     with tf.device(flat.device):
         number, first = divmod(offset, BLOCK)
         if first + size <= BLOCK:
-            # Most variables fit into one block. To build and start a loop costs more than to sum them all.
+            # Most variables fit into one block. Building and starting a loop costs more than all their sums.
             factor = scrambled(np.asarray([number], np.uint64), np)[0]
             return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[first : first + size]) * factor
         begin = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]

@@ -42,10 +42,11 @@ def export_checkpoint(
     inputs: Sequence[str],
     outputs: Sequence[str],
 ) -> Path:
-    """Export a program's checkpoint (its path without a suffix) into `export` of a directory; return that.
+    """Export a program's checkpoint into the folder `export` of `directory`; return that folder.
 
-    `inputs` and `outputs` are names of tensors. Raises TaskFailure: `input` if the checkpoint cannot be read,
-    `configuration` if the names do not fit its graph, `program` if the check fails; and OSError.
+    `checkpoint` is the path without a suffix. `inputs` and `outputs` are names of tensors. `described` is
+    what the card says of the run. Raises OSError and TaskFailure: `input` if the checkpoint cannot be read,
+    `configuration` if the names do not fit its graph, `program` if the check fails.
     """
     with tf.Graph().as_default() as graph:
         try:
@@ -82,7 +83,10 @@ def export_checkpoint(
 def _named(
     graph: tf.Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-    """Return the inputs and outputs by their names in the signature, or name those that there are."""
+    """Return ({name in the signature: input}, {name in the signature: output}).
+
+    Raises TaskFailure (`configuration`), which lists candidates, if a name is missing or not in the graph.
+    """
     problems, found = [], []
     for what, names in (("inputs", inputs), ("outputs", outputs)):
         tensors: dict[str, tf.Tensor] = {}
@@ -108,9 +112,10 @@ def _named(
 
 
 def _candidates(graph: tf.Graph, placeholders: Iterable[tf.Tensor]) -> list[tf.Tensor]:
-    """Return the float values for each example that depend on placeholders, the likely outputs first.
+    """Return the float tensors that depend on placeholders and have a value for each example.
 
-    These depend on few placeholders, without the labels that a loss takes, and come late.
+    The likely outputs come first: they depend on few placeholders (a loss also depends on the labels), and
+    come late in the graph.
     """
     needs = {tensor.op: frozenset({tensor.op}) for tensor in placeholders}
     found = []
@@ -138,7 +143,7 @@ def _listed(tensors: Sequence[tf.Tensor]) -> str:
 def _between(
     outputs: Sequence[tf.Tensor], inputs: Collection[tf.Tensor], variables: Mapping[tf.Operation, tf.Variable]
 ) -> tuple[list[tf.Operation], list[tf.Variable]]:
-    """Return the operations that lead from inputs and variables to the outputs, and these variables."""
+    """Return the operations between inputs and outputs, and the variables that the outputs need."""
     ends = {tensor.ref() for tensor in inputs}
     found: dict[tf.Operation, None] = {}
     needed: dict[tf.Operation, tf.Variable] = {}
@@ -155,7 +160,10 @@ def _between(
 
 
 def _example(tensor: tf.Tensor) -> npt.NDArray[np.generic]:
-    """Return made values for an input, small enough for an index; a single number, as for dropout, is 1."""
+    """Return made-up values for an input, small enough to be an index; a scalar, as for dropout, is 1.
+
+    Values that are not floats are 0.
+    """
     sizes = tensor.shape.as_list() if tensor.shape.rank else []
     shape = [_EXAMPLES, *(size or 1 for size in sizes[1:])] if sizes else []
     if not tensor.dtype.is_floating:
@@ -173,14 +181,14 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
     outputs: Mapping[str, tf.Tensor],
     folder: Path,
 ) -> dict[str, Any]:
-    """Write the operations with variables and placeholders of their own; return the signature."""
+    """Write the operations, with new variables and placeholders, as a SavedModel; return its signature."""
     whole, names = graph.as_graph_def(), {operation.name for operation in operations}
     part = tf.compat.v1.GraphDef(versions=whole.versions, library=whole.library)
     for node in whole.node:
         if node.name in names:
             copy = part.node.add()
             copy.CopyFrom(node)
-            # It would ask for the device of operations that are left out.
+            # This attribute would ask for the device of operations that are left out.
             copy.attr.pop("_class", None)
     with tf.Graph().as_default() as served:
         replaced = {}
@@ -207,7 +215,7 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
 
 
 def _tensor_name(text: str) -> str:
-    """Return the tensor of a node's input, as `Tensor.name` has it."""
+    """Return the name of the tensor that a node's input `text` means, such as "hidden:0" for "hidden"."""
     return text if ":" in text else f"{text}:0"
 
 

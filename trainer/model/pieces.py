@@ -1,9 +1,9 @@
-"""Variables that are cut into pieces, so that each ps can hold a part of a large one.
+"""Variables that are cut into pieces, so that each ps can hold a part of a large variable.
 
-A piece is a variable "<name>/part_<number>": one-dimensional, with some of the whole variable's numbers in a
-row, or with some rows of a table. The slots that an optimizer keeps for a piece are cut in the same way.
-Checkpoints and fingerprints see only whole variables, with their names and shapes. No process has the whole
-value of a table.
+A piece is a variable "<name>/part_<number>". A piece of a table has some of its rows; any other piece is
+one-dimensional, with consecutive numbers of the flattened variable. The slots that an optimizer keeps for a
+piece are cut in the same way. Checkpoints and fingerprints see only whole variables, with their names and
+shapes. No process has the whole value of a table.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class CutVariable:
-    """The pieces of a variable, in the order of its numbers."""
+    """The pieces of a variable, in the order of its numbers; `shape` is the shape of the whole variable."""
 
     name: str
     shape: tf.TensorShape
@@ -32,7 +32,7 @@ class CutVariable:
 
 @dataclass(frozen=True)
 class TableVariable:
-    """A table of so many rows, of which row r is row r // n of piece r % n, for n pieces."""
+    """A table of `rows` rows in n pieces: row r is row r // n of piece r % n."""
 
     name: str
     rows: int
@@ -40,7 +40,7 @@ class TableVariable:
 
     @property
     def shape(self) -> tf.TensorShape:
-        """The shape of the whole table, or of a slot with one number for each of its rows."""
+        """The shape of the whole table; [rows] for a slot with one number for each row."""
         return tf.TensorShape([self.rows, *self.pieces[0].shape[1:]])
 
     @property
@@ -64,7 +64,7 @@ def pieces_of(variable: AnyVariable) -> Sequence[tf.Variable]:
 
 
 def holder_of(variable: tf.Variable) -> str:
-    """Return the task that holds a variable, such as "ps1", by its device."""
+    """Return the task that holds a variable, by its device, such as "ps1"."""
     place = tf.DeviceSpec.from_string(variable.device)
     return f"{place.job}{place.task}"
 
@@ -93,7 +93,10 @@ def join_values(variable: tf.Variable | CutVariable, values: Sequence[tf.Tensor]
 def split_value(
     variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices
 ) -> list[tf.Tensor | tf.IndexedSlices]:
-    """Return one value for each piece, given the whole variable's value."""
+    """Return one flat value for each piece, given the whole variable's value.
+
+    A variable that is not cut, or a table, has one value: the given value, unchanged.
+    """
     if not isinstance(variable, CutVariable):
         return [value]
     row = tf.reshape(tf.convert_to_tensor(value), [-1])
@@ -104,7 +107,7 @@ def split_value(
 def split_array(
     variable: tf.Variable | CutVariable, value: npt.NDArray[np.generic]
 ) -> list[npt.NDArray[np.generic]]:
-    """Return one array for each piece, in its shape, given the whole variable's value."""
+    """Return one array for each piece, in the piece's shape, given the whole variable's value."""
     row = value.reshape(-1)
     return [
         row[start : start + piece.shape.num_elements()].reshape(piece.shape)
@@ -113,7 +116,10 @@ def split_array(
 
 
 def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[InPieces]) -> list[AnyVariable]:
-    """Return the variables with the pieces of each cut variable, and their optimizer slots, joined."""
+    """Return the variables, with all pieces of each cut variable, and of its optimizer slots, joined.
+
+    The variables stay in their order; a joined variable takes the place of its first piece.
+    """
     by_name = {variable.op.name: variable for variable in variables}
     whole_of = {piece.op.name: whole for whole in cut for piece in whole.pieces}
     found: list[AnyVariable] = []

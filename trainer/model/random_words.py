@@ -1,4 +1,4 @@
-"""Random words of 64 bits that follow from a number and a key alone, and permutations made of them.
+"""Random words of 64 bits that depend only on a number and a key, and permutations made of them.
 
 All is integer arithmetic, so that every machine computes the same.
 """
@@ -17,27 +17,27 @@ _ROUNDS = 4
 
 
 def random_words(numbers: Words, keys: Words) -> Words:
-    """Return the word of each number for each key, which is broadcast to the numbers."""
+    """Return a random word for each number and key; the two arrays are broadcast against each other."""
     return _mixed(numbers * GAMMA + keys)
 
 
 def keys_of(seed: int, count: int) -> Words:
-    """Return so many keys, which a seed from 0 to 2^64 - 1 gives; a larger seed is taken modulo 2^64."""
+    """Return `count` keys, uint64 [count], for a seed of at least 0, which is taken modulo 2^64."""
     start = np.array([seed % 2**64], np.uint64)
     return random_words(np.arange(count, dtype=np.uint64), _mixed(start))
 
 
 def uniform(words: Words) -> npt.NDArray[np.float64]:
-    """Return a number from 1 to 2, without 2, of the upper 52 bits of each word."""
+    """Return for each word a float64 from 1 (included) to 2 (excluded), made of its upper 52 bits."""
     bits: Words = words >> np.uint64(12) | np.uint64(_ONE)
     return bits.view(np.float64)
 
 
 def permuted(values: Words, sizes: Words, keys: Words) -> Words:
-    """Return the places of values from 0 to size - 1 in a fixed permutation of all of these.
+    """Return the place of each value in a fixed permutation of the numbers 0 to size - 1.
 
-    Sizes and each of the keys, [_ROUNDS, ...], are broadcast to the values. It is a Feistel network over the
-    next power of two; a place that is not below the size is permuted again until it is.
+    `sizes`, and each of the `keys` [_ROUNDS, ...], are broadcast to the values. This is a Feistel network
+    over the next power of two; a place that is not below the size is permuted again until it is.
     """
     bits = np.frexp((sizes - np.uint64(1)).astype(np.float64))[1].astype(np.uint64)
     low = bits >> np.uint64(1)
@@ -58,12 +58,12 @@ def permuted(values: Words, sizes: Words, keys: Words) -> Words:
 
 
 def permutation_keys(seed: int, count: int) -> Words:
-    """Return the keys of so many permutations, [_ROUNDS, count]."""
+    """Return the keys of `count` permutations: uint64 [_ROUNDS, count]."""
     return keys_of(seed, _ROUNDS * count).reshape(_ROUNDS, count)
 
 
 def _mixed(words: Words) -> Words:
-    """Return splitmix64's hash of each word, in the same array."""
+    """Return SplitMix64's hash of each word; the array `words` is changed and returned."""
     for shift, factor in _MULTIPLIED:
         words ^= words >> np.uint64(shift)
         words *= np.uint64(factor)

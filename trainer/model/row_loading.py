@@ -1,8 +1,8 @@
-"""Sets the rows of tables to those in files, wherever the rows lie.
+"""Sets the rows of tables to the rows in files, wherever the rows lie.
 
-A file is read whole on the device that has it, and each row goes straight from there to the ps that holds it,
-so a checkpoint of any number of ps is restored on any other, file by file: those of whole parts, then those
-of deltas in their order.
+A file is read whole on the device that has it, and each row goes straight from there to the ps that holds the
+row. So a checkpoint of any number of ps is restored on any other number, file by file: first the files of
+whole parts, then the files of deltas in their order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,22 +18,22 @@ v1 = tf.compat.v1
 
 
 class RowLoading:
-    """The operations that load files of one device, in the default graph."""
+    """The operations that load files which lie on the disk of one task, in the default graph."""
 
     def __init__(self, tables: Sequence[TableVariable], device: str) -> None:
-        """Add them; the files are on the disk of the device's task."""
+        """Add the operations; the files are on the disk of the task of `device`."""
         with tf.name_scope("row_loading"), tf.device(device):
             self._path, self._rows = v1.placeholder(tf.string, []), v1.placeholder(tf.int64, [2])
-            # Of a file of a delta, that with the positions of its rows.
+            # For a file of a delta, the path of the file with the positions of its rows; else "".
             self._positions = v1.placeholder_with_default("", [])
             self._loads = {table.name: self._load(table) for table in tables}
 
     def run_all(
         self, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
     ) -> None:
-        """Load files of a checkpoint, which has this path on its host; those of other variables are left out.
+        """Load `files` of the checkpoint with the path `checkpoint` on its host.
 
-        Raises tf.errors.OpError.
+        Files of variables that are not in the graph are skipped. Raises tf.errors.OpError.
         """
         for file in files:
             if load := self._loads.get(file.table):
@@ -63,7 +63,7 @@ class RowLoading:
         return tf.group(*written)
 
     def _places(self, table: TableVariable, count: tf.Tensor) -> tf.Tensor:
-        """Return how far each of so many rows is behind the first one, in rows of the part."""
+        """Return for each of the file's `count` rows how far it is behind the first, in rows of the part."""
 
         def positions() -> tf.Tensor:
             dtype = tf.as_dtype(positions_dtype(table.rows))

@@ -1,7 +1,7 @@
 """Exports a final model: a SavedModel that serves without this code, and a card that describes it.
 
 The variables are written part by part, so that this process never holds a table. The export counts once
-another process, which knows TensorFlow alone (trainer/model/served.py), has loaded it and found the same
+another process, which knows only TensorFlow (trainer/model/served.py), has loaded it and found the same
 variables and the same outputs for test examples.
 """
 
@@ -35,32 +35,33 @@ from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
 
-# The most that an output may differ, as a part of the largest number in it: eight times float32's last bit.
-# Another process may add the same numbers in another order.
+# How far an output may differ, relative to its largest number: eight times the last bit of a float32, because
+# another process may add the same numbers in another order.
 BOUND = 2.0**-20
-# The examples on which the two are compared.
+# The most examples on which the outputs are compared.
 MOST_EXAMPLES = EVALUATION_BATCH
 FEATURES = "features"
 _UNFINISHED = f"{EXPORT}.tempstate"
 _NAMES_SHOWN = 3
 Arrays = Mapping[str, npt.NDArray[np.generic]]
-# Variables, some of which are read part by part.
+# Variable's name -> its value; parts of tables are read some rows at a time.
 Values = Mapping[str, npt.NDArray[np.generic] | PartOfRows]
 Tensors = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class Served:
-    """What a process without this code found in a SavedModel: each variable's SHA-256, and its outputs.
+    """What a process without this code found in a SavedModel.
 
-    `largest_difference` is how far the outputs differ, at most.
+    `variables` has the SHA-256 of each variable. `largest_difference` is how far the outputs differ from the
+    expected outputs at most, relative to the largest number in the output.
     """
 
     variables: Mapping[str, str]
     largest_difference: float
 
     def require_variables(self, values: Values) -> None:
-        """Raise TaskFailure (`program`) unless these are its variables."""
+        """Raise TaskFailure (`program`) unless the SavedModel has exactly the variables in `values`."""
         expected = {name: _sha256_of(value) for name, value in values.items()}
         names = sorted(expected.keys() | self.variables.keys())
         if others := [name for name in names if expected.get(name) != self.variables.get(name)]:
@@ -77,16 +78,16 @@ class _RestoringSaver:
         """Write nothing: no session has the values."""
 
     def export_meta_graph(self, **options: object) -> object:
-        """Return the graph."""
+        """Return the MetaGraphDef of the graph."""
         return self._saver.export_meta_graph(**options)
 
 
 def export_model(final: FinalModel, directory: Path, described: Mapping[str, Any]) -> Path:
-    """Export a final model into the folder `export` of a directory, and return that folder.
+    """Export a final model into the folder `export` of `directory`; return that folder.
 
-    `described` is what the card says of the run. An earlier export is replaced once the new one is checked.
-    Raises TaskFailure (`program`) if the check fails, TaskFailure (`out_of_memory`) if this host could not
-    load the model, and OSError; nothing is left then.
+    `described` is what the card says of the run. An earlier export is replaced once the new export is
+    checked. Raises TaskFailure (`program`) if the check fails, TaskFailure (`out_of_memory`) if this host
+    could not load the model, and OSError; then nothing of the new export is left.
     """
     test = final.context.data.test
     features, values = test.read(0, min(len(test), MOST_EXAMPLES)).features, final.values()
@@ -102,13 +103,16 @@ def export_model(final: FinalModel, directory: Path, described: Mapping[str, Any
 
 @contextmanager
 def unfinished(directory: Path) -> Iterator[Path]:
-    """Yield a folder for an export in a directory, which is removed unless the export is finished."""
+    """Yield a folder for an export in `directory`; the folder is removed unless `finish` has moved it."""
     with tempfile.TemporaryDirectory(prefix=f"{_UNFINISHED}.", dir=directory) as place:
         yield Path(place) / EXPORT
 
 
 def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
-    """Write the card of a SavedModel, move both into a directory, and return their folder. Raises OSError."""
+    """Write the card of a SavedModel, move both to `directory`/export, and return that folder.
+
+    An earlier export is replaced. Raises OSError.
+    """
     files = {
         path.relative_to(folder).as_posix(): {"sha256": file_sha256(path), "bytes": path.stat().st_size}
         for path in sorted(folder.rglob("*"))
@@ -145,9 +149,10 @@ def write_saved_model(
 
 
 def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
-    """Let a process without this code serve a SavedModel, and compare what it answers.
+    """Let a process without this code serve a SavedModel, and compare its outputs with `expected`.
 
-    Raises TaskFailure (`program`) if it does not answer `expected`, row by row.
+    `request` has the inputs. Return what the process found. Raises TaskFailure (`program`) if an output is
+    not a value for each example, or differs.
     """
     count = next((len(value) for value in request.values() if value.ndim), None)
     if others := [name for name, value in expected.items() if value.shape[:1] != (count,)]:
@@ -168,7 +173,7 @@ def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
     differences = [
         difference
         for name, value in expected.items()
-        # One alone must be served as among the others: nothing may depend on the number of examples.
+        # The first example alone must get the same output as among the others.
         for rows, other in ((value, found["outputs"][name]), (value[:1], found["first"][name]))
         for difference in [_difference(name, rows, other, value)]
     ]
@@ -178,7 +183,7 @@ def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
 def _write_model(
     final: FinalModel, features: npt.NDArray[np.generic], values: Values, folder: Path
 ) -> dict[str, Any]:
-    """Write the SavedModel, whose graph holds nothing but what serving needs; return its signature."""
+    """Write the SavedModel, whose graph has only what serving needs; return its signature."""
     model, context = final.model, final.context
     with tf.Graph().as_default() as graph:
         variables, tables = model.create_variables(context), Tables(model, context)
@@ -188,7 +193,7 @@ def _write_model(
 
 
 def _write_variables(values: Values, path: Path) -> None:
-    """Write a checkpoint at a path (without a suffix), with one part of it in memory at once."""
+    """Write a checkpoint at `path` (without a suffix), with one part of it in memory at a time."""
     prefixes = []
     with tf.device("/device:CPU:0"):
         for number, part in enumerate(parts_of(_sizes_of(values), MOST_BYTES)):
@@ -206,7 +211,7 @@ def _write_variables(values: Values, path: Path) -> None:
 
 
 def _require_memory(values: Values) -> None:
-    """Raise TaskFailure (`out_of_memory`) if these variables, which whoever serves loads, do not fit here."""
+    """Raise TaskFailure (`out_of_memory`) if the variables, all of which the check loads, do not fit here."""
     needed, has = bytes_of(_sizes_of(values)), memory_bytes()
     if has is not None and needed > has:
         what = f"its variables have {readable(needed)}, and this host has {readable(has)} of memory"
@@ -230,9 +235,9 @@ def _difference(
     found: npt.NDArray[np.generic],
     whole: npt.NDArray[np.generic],
 ) -> float:
-    """Return how far an output differs, as a part of the largest number in it.
+    """Return how far an output differs from the expected output, relative to the largest number in `whole`.
 
-    Raises TaskFailure (`program`) if it is not the same to BOUND.
+    Raises TaskFailure (`program`) if the difference exceeds BOUND, or if type or shape differ.
     """
     if (expected.dtype, expected.shape) != (found.dtype, found.shape):
         what = f"{found.dtype} of shape {found.shape}, expected {expected.dtype} of shape {expected.shape}"
@@ -259,7 +264,7 @@ def _part(content: Mapping[str, Any], part: str) -> dict[str, npt.NDArray[np.gen
 
 
 def _infos(tensors: Tensors) -> dict[str, Any]:
-    """Return name -> what a signature says of each tensor."""
+    """Return {name: TensorInfo}, as a signature describes each tensor."""
     return {
         name: v1.TensorInfo(
             name=tensor.name, dtype=tensor.dtype.as_datatype_enum, tensor_shape=tensor.shape.as_proto()
@@ -269,7 +274,7 @@ def _infos(tensors: Tensors) -> dict[str, Any]:
 
 
 def _described(tensors: Tensors) -> dict[str, Any]:
-    """Return name -> dtype and shape of each tensor, with None for a size that is free."""
+    """Return {name: {"dtype": .., "shape": ..}} of each tensor, with None for a size that is free."""
     return {
         name: {
             "dtype": tensor.dtype.name,

@@ -1,8 +1,8 @@
-"""The rows of a checkpoint's tables, of which a process holds only those that it reads.
+"""The rows of a checkpoint's tables; a process holds in memory only the rows that it reads.
 
-The files are mapped: what is read of them is the system's page cache, which takes memory that nobody else
+The files are mapped: what was read lies in the system's page cache, which uses only memory that no process
 needs. So the memory of a process that looks up rows, sums them up or copies them does not depend on the
-number of rows, nor of those that deltas changed.
+number of rows, nor on the number of rows that deltas changed.
 """
 
 from collections.abc import Iterator
@@ -15,20 +15,23 @@ import numpy.typing as npt
 
 from trainer.model.saved_tables import RowFile, SavedTable, delta_rows
 
-# The rows that are read at once, where many are: so their numbers take little memory.
+# How many rows are read at once at most, so that their indices take little memory.
 _AT_ONCE = 1 << 14
 
 Numbers = npt.NDArray[Any]
 
 
 class SavedRows:
-    """The rows of a table, or of a slot of one, in the files beside a checkpoint.
+    """The rows of a table, or of a slot of a table, in the files beside a checkpoint.
 
     They stay readable if the files are removed meanwhile.
     """
 
     def __init__(self, checkpoint: Path, table: SavedTable) -> None:
-        """Map the files of the checkpoint with this path. Raises OSError, and ValueError if one is short."""
+        """Map the files of a checkpoint; `checkpoint` is its path without a suffix.
+
+        Raises OSError, and ValueError if a file is too short.
+        """
         self._rows, self._files = table.rows, list(table.sha256)
         self.shape, self.dtype = table.rows.shape, np.dtype(table.rows.dtype)
         first = table.rows.files_of(0)
@@ -42,7 +45,10 @@ class SavedRows:
         self._deltas = [_Delta(checkpoint, table, file) for file in table.deltas]
 
     def read(self, rows: npt.NDArray[np.int64]) -> Numbers:
-        """Return these rows of the whole table. Raises IndexError if one of them is none."""
+        """Return the rows with these numbers in the whole table: [len(rows), ...].
+
+        Raises IndexError if the table has no such row.
+        """
         if len(rows) and not 0 <= rows.min() <= rows.max() < self.shape[0]:
             raise IndexError(f"{self._rows.table} has rows 0 to {self.shape[0] - 1}")
         positions, part = np.divmod(rows, self._rows.parts)
@@ -58,19 +64,19 @@ class SavedRows:
         return found
 
     def chunks(self) -> Iterator[tuple[RowFile, Numbers]]:
-        """Yield all rows, some at once, each with their place in a file."""
+        """Yield all rows, some at a time, as (a RowFile that says which rows they are, the rows)."""
         for file in self._files:
             for start in range(0, file.rows, _AT_ONCE):
                 some = replace(file, first=file.first + start, rows=min(_AT_ONCE, file.rows - start))
                 yield some, self.read(some.first_row + some.parts * np.arange(some.rows))
 
     def part(self, number: int, parts: int) -> "PartOfRows":
-        """Return the rows that ps `number` of so many holds."""
+        """Return the rows that ps `number` holds if there are `parts` ps."""
         return PartOfRows(self, number, parts)
 
 
 class _Delta:
-    """The rows in a file of a delta, and their positions in the part, which ascend."""
+    """The rows in one file of a delta, and their positions in the part, in rising order."""
 
     def __init__(self, checkpoint: Path, table: SavedTable, file: RowFile) -> None:
         self._part, path = file.part, f"{checkpoint}.{file.positions.suffix}"
@@ -79,7 +85,10 @@ class _Delta:
         self._first, self._last = int(self._positions[0]), int(self._positions[-1])
 
     def overwrite(self, found: Numbers, part: Numbers, positions: Numbers) -> None:
-        """Put those that are at these positions of these parts into `found`."""
+        """Overwrite in `found` the rows that this file has.
+
+        Row i of `found` is at `positions[i]` of `part[i]`.
+        """
         within = (part == self._part) & (positions >= self._first) & (positions <= self._last)
         its = np.flatnonzero(within)
         wanted = positions[its].astype(self._positions.dtype)
@@ -90,7 +99,7 @@ class _Delta:
 
 @dataclass(frozen=True)
 class PartOfRows:
-    """A part of a table, of any number of parts. It is read like an array, some rows at a time."""
+    """Part `number` of a table cut into `parts` parts. It is read like an array, some rows at a time."""
 
     rows: SavedRows
     number: int
@@ -103,11 +112,11 @@ class PartOfRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of its numbers."""
+        """The type of the part's numbers."""
         return self.rows.dtype
 
     def __getitem__(self, some: slice) -> Numbers:
-        """Return some rows of the part."""
+        """Return the rows of the part in the slice `some`, whose step must be 1."""
         start, stop, _ = some.indices(self.shape[0])
         found = np.empty((stop - start, *self.shape[1:]), self.dtype)
         for begin in range(start, stop, _AT_ONCE):

@@ -1,10 +1,10 @@
 """The files with the rows of tables that belong to a checkpoint, and the manifest that lists them.
 
-Each ps writes the rows that it holds of a table, or of a slot of one, into files of at most 16 MiB on its own
-disk: the plain numbers of some rows, one after the other, in little-endian byte order. A later checkpoint may
-have these same files, and a *delta*: the rows that changed since, in the order of their positions in the
-part of the ps, and in a further file these positions. Deltas are numbered, and a row is as the last one with
-it says (`rows_in`).
+Each ps writes the rows that it holds of a table, or of a slot of a table, into files of at most 16 MiB on its
+own disk: the plain numbers of some rows, one after the other, in little-endian byte order. A later checkpoint
+may use these same files, with a *delta*: a file with the rows that changed since, in the order of their
+positions in the part of the ps, and a file with these positions. Deltas are numbered; the last delta that has
+a row gives the row's value (`rows_in`).
 
 The manifest, `model.ckpt-<global step>.tables.json`, lies beside the chief's file. It has the layout of the
 rows, the SHA-256 of each file, and the sum for the fingerprint (fingerprint.py). The chief's file holds the
@@ -29,10 +29,11 @@ TABLES = "psfleet/tables"
 SHA256_BYTES = 32
 MANIFEST = "tables.json"
 MOST_BYTES = 16 << 20
-# In a file of a delta, whatever the width: so its files of a table, of slots and of positions have the same.
+# The most rows in a file of a delta, for rows of any width. So the files of a table, of its slots and of
+# positions have the same numbers of rows.
 ROWS_OF_DELTA = 1 << 17
 _VERSION = 2
-# Row r is on ps r mod n, for n ps, at place r div n.
+# With n ps, row r is on ps r mod n, at position r div n of its part.
 _LAYOUT = "mod"
 _NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -47,8 +48,16 @@ Numbers = npt.NDArray[Any]
 class RowFile:
     """A file with some rows of a table's part.
 
-    Of a whole part, `first` is the place of its first row in the part. Of a delta, which has a number from 1,
-    it is the place among the rows of the delta in this part.
+    Attributes:
+        table: the name of the table, or of a slot of a table.
+        part: the number of the part, which is the number of its ps.
+        parts: how many parts the table has.
+        number: the number of the file among the files of the part (or of the part's delta), from 0.
+        first: the position in the part of the file's first row; in a delta, its place among the delta's rows.
+        rows: how many rows the file has.
+        row_bytes: the bytes of a row.
+        delta: the number of the delta, from 1; 0 for a file of a whole part.
+
     """
 
     table: str
@@ -62,29 +71,35 @@ class RowFile:
 
     @property
     def suffix(self) -> str:
-        """What follows "model.ckpt-<global step>." in the file's name."""
+        """What follows "model.ckpt-<global step>." in the file's name.
+
+        Example: "tables_16.0-of-2.00000.rows"
+        """
         delta = f".delta{self.delta}" if self.delta else ""
         return f"{self.table.replace('/', '.')}{delta}.{self.part}-of-{self.parts}.{self.number:05}.rows"
 
     @property
     def size(self) -> int:
-        """The bytes of the file."""
+        """The size of the file in bytes."""
         return self.rows * self.row_bytes
 
     @property
     def first_row(self) -> int:
-        """The row of the whole table that comes first in the file; the next ones are `parts` rows apart."""
+        """The number in the whole table of the file's first row; the next rows are `parts` rows apart."""
         return self.first * self.parts + self.part
 
     @property
     def positions(self) -> "RowFile":
-        """The file with the positions of a delta's rows."""
+        """The file with the positions of this file's rows, for a file of a delta."""
         return replace(self, table=_positions_of(self.table), row_bytes=0)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a table, or of a slot of one: shape and type of the whole, and the number of parts."""
+    """The layout of a table, or of a slot of a table.
+
+    `table` is its name, `dtype` and `shape` describe the whole table, `parts` is the number of parts.
+    """
 
     table: str
     dtype: str
@@ -93,17 +108,17 @@ class Rows:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a row."""
+        """The size of a row in bytes."""
         return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
 
     @property
     def positions(self) -> "Rows":
-        """The positions of a delta's rows, which a table shares with its slots."""
+        """The layout of the positions of a delta's rows, which a table and its slots share."""
         dtype = positions_dtype(self.shape[0])
         return replace(self, table=_positions_of(self.table), dtype=dtype, shape=self.shape[:1])
 
     def held(self, part: int) -> int:
-        """Return how many rows a part has."""
+        """Return how many rows part number `part` has."""
         return len(range(part, self.shape[0], self.parts))
 
     def files_of(self, part: int) -> list[RowFile]:
@@ -111,11 +126,11 @@ class Rows:
         return self._files(part, self.held(part), self.rows_in_a_file(0), 0)
 
     def delta_files(self, part: int, delta: int, rows: int) -> list[RowFile]:
-        """Return the files of a delta with so many rows of a part."""
+        """Return the files of delta number `delta` of a part, if the delta has `rows` rows of the part."""
         return self._files(part, rows, self.rows_in_a_file(delta), delta)
 
     def rows_in_a_file(self, delta: int) -> int:
-        """Return how many rows the files of a delta have at most; those of a whole part with delta 0."""
+        """Return how many rows a file of delta number `delta` has at most; 0 means a whole part."""
         return ROWS_OF_DELTA if delta else max(1, MOST_BYTES // self.row_bytes)
 
     def _files(self, part: int, rows: int, at_once: int, delta: int) -> list[RowFile]:
@@ -129,14 +144,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class SavedTable:
-    """A table as a checkpoint has it.
+    """A table, or a slot of a table, as a checkpoint has it.
 
     Attributes:
         rows: the layout.
-        total: its sum for the fingerprint.
-        sha256: the files of whole parts.
-        deltas: those of each delta, in their order.
-        positions: those with the positions of their rows, which a table shares with its slots.
+        total: the sum for the fingerprint.
+        sha256: the files of whole parts -> their SHA-256.
+        deltas: the files of all deltas, in the order of the deltas -> their SHA-256.
+        positions: the files with the positions of the deltas' rows -> their SHA-256; a table and its slots
+            share these files.
 
     """
 
@@ -148,7 +164,7 @@ class SavedTable:
 
     @property
     def files(self) -> dict[RowFile, str]:
-        """All files, those of whole parts first: a restore sets rows in this order."""
+        """All files with their SHA-256, files of whole parts first: a restore sets rows in this order."""
         return {**self.sha256, **self.deltas, **self.positions}
 
     @property
@@ -157,20 +173,21 @@ class SavedTable:
         return max((file.delta for file in self.deltas), default=0)
 
     def rows_of_delta(self, delta: int, part: int) -> int:
-        """Return how many rows of a part a delta has."""
+        """Return how many rows of part number `part` are in delta number `delta`."""
         return sum(file.rows for file in self.deltas if (file.delta, file.part) == (delta, part))
 
 
 def positions_dtype(rows: int) -> str:
-    """Return the type of the positions in a delta of a table with so many rows."""
+    """Return the type of the positions in a delta, "int32" or "int64", for a table of `rows` rows."""
     return "int32" if rows < 1 << 31 else "int64"
 
 
 def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
-    """Return the rows of a file of a whole part as a checkpoint has them, after all deltas.
+    """Return the rows of a file of a whole part, with the values that they have after all deltas.
 
-    The checkpoint's files must be good. Rows are read from the disk as they are needed: only those that
-    deltas have changed are in this process's memory. Raises OSError.
+    `checkpoint` is the path of the checkpoint's files without their suffixes; the files must be good. Rows
+    are read from the disk when they are used: only rows that deltas changed are in this process's memory.
+    Raises OSError.
     """
     shape = table.rows.shape[1:]
     values: Numbers = np.memmap(
@@ -184,24 +201,27 @@ def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
 
 
 def positions_in(checkpoint: Path, table: SavedTable, delta: RowFile) -> npt.NDArray[np.int64]:
-    """Return the positions in their part of the rows in a delta's file, in rising order. Raises OSError."""
+    """Return the positions, rising, in their part of the rows in a delta's file. Raises OSError."""
     dtype = table.rows.positions.dtype
     return np.fromfile(f"{checkpoint}.{delta.positions.suffix}", dtype).astype(np.int64)
 
 
 def delta_rows(checkpoint: Path, table: SavedTable, delta: RowFile) -> Numbers:
-    """Return the rows in a delta's file, which are read as they are needed. Raises OSError."""
+    """Return the rows in a delta's file; they are read from the disk when they are used. Raises OSError."""
     shape = (delta.rows, *table.rows.shape[1:])
     return np.memmap(f"{checkpoint}.{delta.suffix}", table.rows.dtype, mode="r", shape=shape)
 
 
 def _positions_of(name: str) -> str:
-    """Return the name for positions of a table, or of the table that a slot is of."""
+    """Return the name of the positions of a table or slot.
+
+    Example: "tables_16/Adam" -> "tables_16/positions"
+    """
     return f"{name.partition('/')[0]}/{_POSITIONS}"
 
 
 def manifest_of(step: int, tables: Sequence[SavedTable]) -> str:
-    """Return the manifest of a checkpoint as text."""
+    """Return the manifest of the checkpoint of global step `step`, as text; `tables` must not be empty."""
     parts, deltas = tables[0].rows.parts, tables[0].last_delta
     content = {
         "version": _VERSION,
@@ -223,7 +243,7 @@ def manifest_of(step: int, tables: Sequence[SavedTable]) -> str:
 
 
 def _delta_described(tables: Sequence[SavedTable], delta: int) -> dict[str, Any]:
-    """Return for each table, and once for the positions of a table and its slots, what a delta has of it."""
+    """Return {table: its "rows" by part and "sha256" by part} in a delta, slots and positions included."""
     described = {}
     for table in tables:
         parts = range(table.rows.parts)
@@ -243,7 +263,10 @@ def _by_part(hashes: Mapping[RowFile, str], parts: int, delta: int) -> list[list
 
 
 def tables_in(manifest: str, step: int) -> list[SavedTable]:
-    """Return the tables in the manifest of the checkpoint of this step. Raises ValueError that says why."""
+    """Return the tables in the manifest of the checkpoint of global step `step`.
+
+    Raises ValueError, which says why, if the manifest is not valid or of another step.
+    """
     content = json.loads(manifest)
     expected = {"version": _VERSION, "global_step": step, "layout": _LAYOUT}
     for name, value in expected.items():
@@ -258,9 +281,10 @@ def tables_in(manifest: str, step: int) -> list[SavedTable]:
 
 
 def whole_files_of(path: Path) -> list[str]:
-    """Return the SHA-256 of the files of whole parts of a checkpoint's tables, by its manifest.
+    """Return the SHA-256 of the files of whole parts of a checkpoint's tables, from its manifest.
 
-    There are none if it has no tables, or no manifest that can be read.
+    `path` is the checkpoint's path without a suffix. The list is empty if the checkpoint has no tables, or no
+    manifest that can be read.
     """
     try:
         tables = tables_in(
@@ -295,7 +319,10 @@ def _table_in(
 def _hashes_in(
     name: str, hashes: Sequence[Sequence[object]], files: Sequence[Sequence[RowFile]]
 ) -> dict[RowFile, str]:
-    """Return the SHA-256 of each file, given both for each part. Raises ValueError."""
+    """Return {file: SHA-256}, given the hashes and the files of each part.
+
+    Raises ValueError if their numbers differ, or if a hash is none.
+    """
     if len(hashes) != len(files):
         raise ValueError(
             f"its manifest has {len(hashes)} parts of {name}, expected {len(files)}, one for each ps"
@@ -320,12 +347,12 @@ def _is_shape(shape: object) -> bool:
 
 
 def sha256_of_text(text: str) -> str:
-    """Return the SHA-256 of a manifest."""
+    """Return the SHA-256 of a text, such as a manifest, in hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_problem(path: Path, size: int, sha256: str) -> str:
-    """Return what is wrong with a file of rows; "" if nothing is."""
+    """Return what is wrong with a file of rows, in words; "" if nothing is wrong."""
     try:
         if (found := path.stat().st_size) != size:
             return f"{path.name} has {found} bytes, expected {size}"
@@ -337,7 +364,7 @@ def file_problem(path: Path, size: int, sha256: str) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file. Raises OSError."""
+    """Return the SHA-256 of a file in hex digits. Raises OSError."""
     hashed = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_AT_ONCE):
@@ -346,7 +373,7 @@ def sha256_of(path: Path) -> str:
 
 
 def problems_beside(path: Path, tables: Sequence[SavedTable]) -> Iterator[str]:
-    """Yield what is wrong with the files of rows beside a checkpoint's file, which has this path."""
+    """Yield what is wrong with each bad file of rows beside the checkpoint at `path` (without a suffix)."""
     for table in tables:
         for file, sha256 in table.files.items():
             if problem := file_problem(Path(f"{path}.{file.suffix}"), file.size, sha256):

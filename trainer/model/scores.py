@@ -1,12 +1,12 @@
 """AUC and log loss from counts of scores, which do not depend on the batches in which they were counted.
 
-A score is the logit of a click. It is counted in one of 32,768 bins from -16 to 16, each 1/1024 wide; what is
-outside counts in the nearest. All scores of a bin are taken as equal, at its middle. Counts are integers, so
-that their sum is exact. With scores from -16 to 16:
+A score is the logit of a click. It is counted in one of 32,768 bins from -16 to 16, each 1/1024 wide; a score
+outside counts in the nearest bin. All scores in a bin are treated as equal to its middle. Counts are
+integers, so that their sum is exact. If all scores are from -16 to 16:
 
-- the AUC differs from that of the scores by at most `auc_bound`, which the counts give: half the pairs of a
-  click and another example that share a bin, as a part of all pairs;
-- the log loss differs by at most 1/2048.
+- the AUC of the counts differs from the AUC of the scores by at most `auc_bound`: half the pairs of a click
+  and another example that share a bin, divided by the number of all pairs;
+- the log loss of the counts differs from the log loss of the scores by at most 1/2048.
 """
 
 import numpy as np
@@ -16,12 +16,15 @@ import tensorflow as tf
 _BINS_OF_A_UNIT, _LARGEST = 1024, 16
 BINS = 2 * _LARGEST * _BINS_OF_A_UNIT
 
-# [2, BINS]: the examples without and with a click.
+# [2, BINS]: how many examples without a click, and with a click, are in each bin.
 Counts = npt.NDArray[np.int64]
 
 
 def count_scores(scores: npt.NDArray[np.floating], labels: npt.NDArray[np.generic]) -> Counts:
-    """Return the counts of examples with these scores and labels, 0 or 1; nan counts as 0."""
+    """Return the counts, int64 [2, BINS], of examples with these scores and labels, 0 or 1.
+
+    A score that is nan counts as 0.
+    """
     finite = np.clip(np.where(np.isnan(scores), 0, scores), -_LARGEST, _LARGEST).astype(np.float32)
     bins = (finite + np.float32(_LARGEST)) * np.float32(_BINS_OF_A_UNIT)
     places = np.minimum(bins, BINS - 1).astype(np.int64) + BINS * labels.astype(np.int64)
@@ -29,7 +32,7 @@ def count_scores(scores: npt.NDArray[np.floating], labels: npt.NDArray[np.generi
 
 
 def score_counts(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the same as an int64 tensor, which a model can have among its metrics."""
+    """Return the same as `count_scores`, as a tensor that a model can have among its metrics."""
     with tf.device("/device:CPU:0"):  # a GPU cannot count in int64
         scores = tf.cast(scores, tf.float32)
         numbers = tf.where(tf.math.is_nan(scores), tf.zeros_like(scores), scores)
@@ -40,9 +43,9 @@ def score_counts(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 
 def auc(counts: Counts) -> float:
-    """Return the area under the ROC curve: the share of pairs of a click and another in the right order.
+    """Return the area under the ROC curve: the share of pairs (a click, no click) in the right order.
 
-    Pairs in one bin count half. Without a pair, the AUC is 0.5.
+    Pairs in one bin count half. Without any pair, the result is 0.5.
     """
     others, clicks = counts
     pairs = int(clicks.sum()) * int(others.sum())
@@ -51,7 +54,7 @@ def auc(counts: Counts) -> float:
 
 
 def auc_bound(counts: Counts) -> float:
-    """Return by how much the AUC may differ from that of the scores themselves, at most."""
+    """Return by how much `auc` may differ at most from the AUC of the scores; 0.5 without any pair."""
     others, clicks = counts
     pairs = int(clicks.sum()) * int(others.sum())
     return int((clicks * others).sum()) / (2 * pairs) if pairs else 0.5

@@ -15,7 +15,7 @@ Numbers = TypeVar("Numbers", npt.NDArray[np.uint64], tf.Tensor)
 
 
 def scrambled(numbers: Numbers, operations: ModuleType) -> Numbers:
-    """Return an odd number for each uint64; `operations` are the bit operations of NumPy or TensorFlow."""
+    """Return an odd uint64 for each uint64; `operations` is `np` for arrays, `tf.bitwise` for tensors."""
     mixed = (numbers + np.uint64(1)) * GAMMA
     for shift, factor in MIXING:
         shifted = operations.right_shift(mixed, np.uint64(shift))

@@ -1,8 +1,8 @@
-"""Loads a SavedModel by TensorFlow alone and lets it serve: `python -I FILE SAVED_MODEL REQUEST ANSWER`.
+"""Loads a SavedModel with TensorFlow alone and lets it serve: `python -I FILE SAVED_MODEL REQUEST ANSWER`.
 
 This file runs in a process of its own that knows nothing of the trainer, as a user's process would. REQUEST
-holds the inputs (`numpy.savez`), by the names of the signature. ANSWER gets `outputs/<name>` for all of them,
-`first/<name>` for the first one alone, and `variables/<name>`, the variable's SHA-256.
+holds the inputs (`numpy.savez`), by their names in the signature. ANSWER gets `outputs/<name>` for all
+examples, `first/<name>` for the first example alone, and `variables/<name>`, the variable's SHA-256.
 """
 
 import hashlib
@@ -16,12 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 SIGNATURE = "serving_default"
-# The numbers of a variable that are read at once.
+# How many numbers of a variable are read at once.
 _AT_ONCE = 1 << 22
 
 
 def main(saved_model: str, request: str, answer: str) -> None:
-    """Load the model, and write what it answers."""
+    """Load the SavedModel, serve the request, and write the answer, all three at these paths."""
     if known := [name for name in ("trainer", "psfleet") if find_spec(name)]:
         raise SystemExit(f"this process must know TensorFlow alone, and it finds {', '.join(known)}")
     loaded = tf.saved_model.load(saved_model)
@@ -30,7 +30,7 @@ def main(saved_model: str, request: str, answer: str) -> None:
         given = {name: asked[name] for name in serve.structured_input_signature[1]}
     found: dict[str, Any] = {}
     for part, count in (("outputs", None), ("first", 1)):
-        # A single number, as for dropout, is of all examples.
+        # A scalar, as for dropout, belongs to all examples.
         part_of = {name: value[:count] if value.ndim else value for name, value in given.items()}
         outputs = serve(**{name: tf.constant(value) for name, value in part_of.items()})
         found |= {f"{part}/{name}": value.numpy() for name, value in outputs.items()}
@@ -40,9 +40,9 @@ def main(saved_model: str, request: str, answer: str) -> None:
 
 
 def sha256_of(variable: Any, rows: Callable[[int, int], Any]) -> str:  # noqa: ANN401 - an array, or a variable
-    """Return a hash of the type, shape and numbers of a variable.
+    """Return the SHA-256, in hex digits, of the type, shape and numbers of a variable.
 
-    `rows` returns the rows from one to another: only some are in memory at once.
+    `rows(begin, end)` returns rows `begin` to `end` (exclusive), so that only some are in memory at once.
     """
     shape, dtype = tuple(map(int, variable.shape)), str(variable.dtype.name)
     hashed = hashlib.sha256(f"{dtype} {shape}".encode())
@@ -54,7 +54,10 @@ def sha256_of(variable: Any, rows: Callable[[int, int], Any]) -> str:  # noqa: A
 
 
 def _rows_of(variable: tf.Variable) -> Callable[[int, int], Any]:
-    """Return a function that returns some rows of a variable; a read of all of them might copy it."""
+    """Return a function of (begin, end) that returns these rows of a variable as an array.
+
+    It does not read the whole variable, because that might copy it.
+    """
     if not variable.shape.rank:
         return lambda _begin, _end: variable.numpy()
     return lambda begin, end: variable.sparse_read(tf.range(begin, end, dtype=tf.int64)).numpy()

@@ -1,10 +1,11 @@
-"""The tables of a model: where their rows lie, their first values, and the look-up of those a batch needs.
+"""The tables of a model: where their rows lie, their first values, and the look-up of the rows of a batch.
 
-The tables of one width are *fused* into one: the rows of the first, those of the second, and so on. Row r of
-a fused table lies on ps r mod n, for n ps, as row r div n of its part there (`TableVariable`), so that rows
-which are needed often lie on all ps. A step exchanges three tensors with each ps, whatever the number of
-tables: the positions of the rows that the batch needs, the rows, and their gradients. A row travels once,
-however many examples of the batch need it, and its position stays on the ps until its gradient is there.
+The tables of one width are *fused* into one table: the rows of the first, then the rows of the second, and so
+on. With n ps, row r of a fused table lies on ps r mod n, as row r div n of the part there (`TableVariable`),
+so that rows which are needed often are spread over all ps. A step exchanges three tensors with each ps,
+whatever the number of tables: the positions of the rows that the batch needs, the rows, and their gradients.
+A row travels once, however many examples of the batch need it, and its position stays on the ps until its
+gradient arrives.
 
 First values are hashed from the seed, the row and the column, so they do not depend on the number of ps.
 """
@@ -22,51 +23,57 @@ from trainer.model.scrambling import scrambled
 
 v1 = tf.compat.v1
 
-# Numbers that are made at once: a part needs little more memory while it is made than it has.
+# How many first values are made at once, so that making them needs little memory beside the part itself.
 _AT_ONCE = 1 << 18
 _LARGEST_INT32 = 2**31 - 1
 _ZERO = np.float32(0)
 
-# Returns the rows at some positions of a table's part, which has this number.
+# A function of (table, number of the part, positions in the part) that returns the rows there.
 Gather = Callable[[TableVariable, int, tf.Tensor], tf.Tensor]
 
 
 class RowGradients(NamedTuple):
-    """The gradients of some rows of a table's part, on its ps; no position is there twice."""
+    """The gradients of some rows of a table's part, on the part's ps.
+
+    Attributes:
+        values: float32 [rows, width].
+        positions: int32 or int64 [rows], the positions of the rows in the part, all different.
+
+    """
 
     values: tf.Tensor
     positions: tf.Tensor
 
 
 class _Fused(NamedTuple):
-    """The tables of one width, each with its place among the model's, and the variable with their rows."""
+    """The tables of one width, each with its index among the model's, and the variable with their rows."""
 
     tables: Sequence[tuple[int, Table]]
     variable: TableVariable
 
     @property
     def begins(self) -> list[int]:
-        """The first row of each table."""
+        """The first row of each table in the fused table."""
         return [0, *accumulate(table.rows for _, table in self.tables[:-1])]
 
     @property
     def width(self) -> int:
-        """The numbers in a row."""
+        """How many numbers a row has."""
         return self.tables[0][1].width
 
     @property
     def needs(self) -> object:
-        """What decides which rows a batch needs: fused tables for which it is equal need the same."""
+        """A key for the rows that a batch needs: fused tables with equal keys need the same rows."""
         return tuple((table.ids, table.rows) for _, table in self.tables)
 
 
 class _Needed(NamedTuple):
-    """The rows of a fused table that a batch needs, those of the first part first.
+    """The rows of a fused table that a batch needs, each once, sorted by part.
 
     Attributes:
-        positions: for each part, the positions of its rows.
-        places: where the row of each id is among all of them.
-        columns: how many ids an example has of each table.
+        positions: for each part, the positions of the needed rows in it.
+        places: int32 [batch, ids of an example], the index of each id's row among the needed rows.
+        columns: for each table, how many of its ids an example has.
 
     """
 
@@ -90,9 +97,10 @@ class Tables:
         wire_dtype: tf.DType = tf.float32,
         gather: Gather | None = None,
     ) -> None:
-        """Create a part of each on every ps; rows and their gradients travel as `wire_dtype`.
+        """Create a part of each table on every ps; rows and their gradients travel as `wire_dtype`.
 
-        With `gather` a look-up takes the rows from there, and not from the parts, which need no values then.
+        With `gather`, a look-up takes the rows from this function instead of the parts, which then need no
+        values.
         """
         self.wire_dtype, self.gather = wire_dtype, gather or _from_variable
         self.devices = [_cpu_of(device) for device in context.devices.ps or [context.devices.worker]]
@@ -106,7 +114,7 @@ class Tables:
 
     @property
     def places(self) -> list[tuple[Table, int]]:
-        """The model's tables in their order, each with its first row in the fused table."""
+        """The model's tables in their order, each with the number of its first row in the fused table."""
         found = {
             number: (table, begin)
             for fused in self.fused
@@ -115,13 +123,16 @@ class Tables:
         return [found[number] for number in sorted(found)]
 
     def first_values(self) -> list[tf.Operation]:
-        """Return operations that give each row its first value; parts must be there, and 0 everywhere."""
+        """Return operations that give each row its first value; parts must exist and be 0 everywhere.
+
+        The list is empty if all first values are 0.
+        """
         return [operation for fused in self.fused for operation in _first_values(fused, self._seed)]
 
     def look_up(
         self, context: ModelContext, features: tf.Tensor, after: Sequence[tf.Tensor] = ()
     ) -> "LookUp":
-        """Return the rows that these features need; the ps read them `after` these tensors are computed."""
+        """Return the look-up of the rows that these features need; the ps read them once `after` exist."""
         with tf.name_scope("look_up"):
             needed: dict[object, _Needed] = {}
             for fused in self.fused:
@@ -149,14 +160,14 @@ class LookUp:
     """The look-up of a batch in the default graph.
 
     Attributes:
-        rows: for each fused table, the rows that the batch needs, each once.
+        rows: for each fused table, the rows that the batch needs, each once: float32 [rows, width].
 
     """
 
     def __init__(self, tables: Tables, needed: Mapping[object, _Needed], after: Sequence[tf.Tensor]) -> None:
-        """Add it; `needed` has the rows by what decides about them."""
+        """Add the look-up; `needed` maps the key `_Fused.needs` to the needed rows."""
         self._tables, self._needed = tables, [needed[fused.needs] for fused in tables.fused]
-        # The positions again, where they have arrived.
+        # For each ps and fused table, the positions of the needed rows, as tensors on the ps.
         self._arrived: list[Sequence[tf.Tensor]] = []
         pulled = []
         for number, device in enumerate(tables.devices if needed else []):
@@ -176,7 +187,10 @@ class LookUp:
         self.rows = [tf.concat(of_table, axis=0) for of_table in zip(*pulled, strict=True)]
 
     def values(self, rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return for each of the model's tables [batch, k, width], with these numbers in place of `rows`."""
+        """Return for each of the model's tables float32 [batch, ids of an example, width].
+
+        `rows` has the values to use, in the shapes and order of the attribute `rows`.
+        """
         found: dict[int, tf.Tensor] = {}
         for fused, needed, its in zip(self._tables.fused, self._needed, rows, strict=True):
             of_ids = tf.ensure_shape(tf.gather(its, needed.places), [None, sum(needed.columns), fused.width])
@@ -185,7 +199,10 @@ class LookUp:
         return [found[number] for number in range(len(found))]
 
     def summed(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> list[tf.Tensor]:
-        """Return the gradients of `rows`, of which a row's is the sum over the ids that need it."""
+        """Return dense gradients of `rows`; a row's gradient is the sum over all ids that need the row.
+
+        A gradient that is None becomes zeros.
+        """
         dense = []
         for gradient, rows in zip(gradients, self.rows, strict=True):
             if isinstance(gradient, tf.IndexedSlices):
@@ -196,7 +213,7 @@ class LookUp:
         return dense
 
     def push(self, gradients: Sequence[tf.Tensor]) -> list[tuple[RowGradients, tf.Variable]]:
-        """Return the gradients of `rows`, where the rows lie, each with the part of the table."""
+        """Return pairs (gradients of rows, part of the table), on the ps, given the gradients of `rows`."""
         of_parts = [
             tf.split(gradient, tf.stack([tf.size(its) for its in needed.positions]), num=len(self._arrived))
             for gradient, needed in zip(gradients, self._needed, strict=True)
@@ -228,12 +245,12 @@ def create_filled(
     value: np.generic = _ZERO,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create a variable with one value, of its type, everywhere; it is made on its own device."""
+    """Create a variable with `value`, and its type, everywhere; its own device makes the first value."""
     dtype = tf.as_dtype(value.dtype)
 
     def first_value(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
         with tf.device(device):
-            # TensorFlow would make a constant of it that stays in memory, if it saw that the value is one.
+            # If TensorFlow saw that the value is a constant, it would make a constant that stays in memory.
             zero = tf.raw_ops.Empty(shape=[], dtype=dtype, init=True)
             return tf.fill(shape, zero + tf.constant(value))
 
@@ -249,7 +266,7 @@ def _from_variable(table: TableVariable, part: int, positions: tf.Tensor) -> tf.
 
 
 def _cpu_of(device: str) -> str:
-    """Return the CPU of the task that this device is of."""
+    """Return the CPU of the task to which `device` belongs."""
     place = tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0)
     return str(place.to_string())
 
@@ -258,7 +275,7 @@ def _needed(fused: _Fused, ids: Sequence[tf.Tensor]) -> _Needed:
     columns, parts = [its.shape[1] for its in ids], len(fused.variable.pieces)
     together = tf.concat(ids, axis=1)
     limits = np.repeat([table.rows for _, table in fused.tables], columns)
-    # As unsigned numbers, negative ones are the largest.
+    # A negative id, read as an unsigned number, is larger than any limit.
     are_rows = tf.bitcast(together, tf.uint64) < limits.astype(np.uint64)
     names = ", ".join(table.name for _, table in fused.tables)
     wrong = f"an id is not a row of its table ({names})"
@@ -281,7 +298,7 @@ def _type_for(rows: int) -> tf.DType:
 
 
 def _request(positions: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return one tensor for a ps: how many rows of each fused table are needed of it, and their positions."""
+    """Return one tensor for a ps: how many rows it shall read of each fused table, then their positions."""
     dtype = max((its.dtype for its in positions), key=lambda its: its.size)
     with tf.device("/device:CPU:0"):
         counts = tf.cast(tf.stack([tf.size(its) for its in positions]), dtype)
@@ -289,14 +306,14 @@ def _request(positions: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _split_request(request: tf.Tensor, tables: int) -> list[tf.Tensor]:
-    """Return the positions in a request, on the device in force."""
+    """Return the positions of each table in a request, on the device in force."""
     request = tf.identity(request)
     parts: list[tf.Tensor] = tf.split(request[tables:], request[:tables], num=tables)
     return parts
 
 
 def _first_values(fused: _Fused, seed: int) -> list[tf.Operation]:
-    """Return an operation for each part."""
+    """Return an operation for each part, or none if all first values are 0."""
     if not any(table.scale for _, table in fused.tables):
         return []
     return [_fill(fused, number, _key(seed, fused.width)) for number in range(len(fused.variable.pieces))]
@@ -325,11 +342,11 @@ def _fill(fused: _Fused, number: int, key: np.uint64) -> tf.Operation:
 
 
 def _key(seed: int, width: int) -> np.uint64:
-    """Return a number for the first values of tables of this width, with this seed."""
+    """Return the key from which first values of tables of this width are hashed, with this seed."""
     return np.uint64(scrambled(scrambled(np.array([seed], np.uint64), np) + np.uint64(width), np)[0])
 
 
 def _uniform(places: tf.Tensor, key: np.uint64) -> tf.Tensor:
-    """Return for each place a float32 from -1 to 1, without 1, all exact."""
+    """Return for each place a float32 from -1 (included) to 1 (excluded), exact on every machine."""
     bits = tf.bitwise.right_shift(scrambled(places + key, tf.bitwise), np.uint64(64 - 24))
     return tf.cast(tf.bitcast(bits, tf.int64), tf.float32) * np.float32(2**-23) - np.float32(1)
