@@ -36,7 +36,14 @@ _TAIL_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a program: the exit code for systemd, and the reason in words if it failed."""
+    """The end of a program.
+
+    Attributes:
+        code: the exit code for systemd.
+        reason: why the program failed, in words; "" if it did not fail.
+        stopped: whether the program was stopped.
+
+    """
 
     code: int
     reason: str = ""
@@ -44,7 +51,7 @@ class Ending:
 
     @property
     def phase(self) -> str:
-        """The phase in `progress.json`."""
+        """The phase in `progress.json`: "stopped", "failed" or "finished"."""
         if self.stopped:
             return "stopped"
         return "failed" if self.code else "finished"
@@ -53,14 +60,15 @@ class Ending:
 class ProgramProcess:
     """A running program, in a session of its own.
 
-    `served` says whether it was seen listening at its task's port: its command line was no usage error then.
+    `served` says whether the program was seen listening at its task's port. If it was, the program accepted
+    its command line, so its failure is no usage error.
     """
 
     served = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
         """Start the program in the directory. Raises OSError."""
-        # The earlier content of standard error's file is not the program's.
+        # What the file of standard error contains already was not written by the program.
         self._start_of_errors = _ERRORS.stat().st_size if _ERRORS.is_file() else None
         self._process = subprocess.Popen(
             command, cwd=directory, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=True
@@ -74,9 +82,10 @@ class ProgramProcess:
         return self._process.pid
 
     def wait(self, stop: Event, tick: Callable[[], None]) -> Ending:
-        """Wait for the program's end and return it; call `tick` meanwhile, and pass a stop request on.
+        """Wait for the program's end, and return it; call `tick` meanwhile.
 
-        All processes that the program started are killed at the end.
+        If `stop` is set, the program gets SIGTERM, and 20 s later SIGKILL. All processes that the program
+        started are killed at the end.
         """
         try:
             while (code := self._poll()) is None:
@@ -125,7 +134,7 @@ class ProgramProcess:
         return self._failure(code)
 
     def _failure(self, code: int) -> Ending:
-        """Return the end of a program that left with this exit code by itself, by what it printed."""
+        """Return the end of a program that exited with `code` by itself; the reason is what it printed."""
         printed = self._printed()
         exception = first_cause_in(printed)
         if exception and code == _PYTHON_RAISED and is_out_of_memory(exception):
@@ -142,7 +151,7 @@ class ProgramProcess:
         return Ending(code, f"{reason}; its last line: {last_line}" if last_line else reason)
 
     def _printed(self) -> str:
-        """Return the end of the program's output, if its standard error is a readable file; else ""."""
+        """Return the last 64 KiB of the program's output; "" if its standard error is no readable file."""
         if self._start_of_errors is not None:
             with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

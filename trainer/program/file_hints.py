@@ -1,7 +1,7 @@
-"""Hints for programs that look for files beside their script, or write there.
+"""Hints for programs that look for files beside their script, or write files there.
 
 A program runs in the run's directory, because what it writes there stays with the run and is collected. Its
-own folder is read-only. So a script that was always started in its folder does not find that folder's files.
+own folder is read-only. So a script that was always started in its own folder does not find files there.
 """
 
 import os
@@ -24,7 +24,7 @@ _PATH = re.compile(r"[^\s'\"`;:=(){}\[\],]+")
 
 
 def file_hint(reason: str, program: RunProgram) -> str:
-    """Return the hint for a failure that has to do with files beside the script; "" if it has not."""
+    """Return the hint for a failure about files beside the script; "" for any other failure."""
     script = Path(program.file)
     if _READ_ONLY in reason:
         return (
@@ -51,9 +51,10 @@ def file_hint(reason: str, program: RunProgram) -> str:
 
 
 def _beside(reason: str, script: Path, release: str) -> Iterator[str]:
-    """Yield each path in a reason that exists in the program's folder, relative to the script's folder."""
+    """Yield each path in `reason` that exists in the program's folder, relative to the script's folder."""
     whole = [folder for folder in script.parents if folder.name == release]
-    # Python puts a missing file in quotes; in other words, only what looks like a path is taken for one.
+    # Python puts the name of a missing file in quotes. Elsewhere a word counts as a path only if it has "."
+    # or "/".
     words = [text for text in _PATH.findall(reason) if "." in text or "/" in text]
     for text in [*_MISSING_RELATIVE.findall(reason), *words]:
         path = os.path.normpath(text.rstrip("."))

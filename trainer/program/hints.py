@@ -10,14 +10,14 @@ from trainer.program.remedies import remedy
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
 _THE_FLAGS = "--job_name, --task_index, --ps_hosts and --worker_hosts"
 _WHERE = "docs/programs.md, other flags"
-# The hint about flags, by whether the program gets the four flags.
+# Whether the program gets the four flags -> the hint about flags.
 _OF_FLAGS = {
     True: f"psfleet passes {_THE_FLAGS}; for other names set trainer_program_flags: false and, for example, "
     f'trainer_program_arguments: ["--job={{job_name}}", "--workers={{worker_hosts}}"]: {_WHERE}',
     False: "psfleet passes trainer_program_arguments alone, with placeholders such as {job_name} and "
     f"{{worker_hosts}}; trainer_program_flags: true adds {_THE_FLAGS}: {_WHERE}",
 }
-# Exceptions of programs that read the command line themselves, and name what they got.
+# Exceptions of programs that read the command line themselves, and name the flag that they refuse.
 _REFUSED_FLAG = re.compile(
     rf"--(?:{'|'.join(FLAGS)})\b|command line flag '|option --?\S+ (?:not recognized|requires argument)"
 )
@@ -29,7 +29,10 @@ _REFUSED_CALL = re.compile(
 
 
 def with_hint(code: int, reason: str, program: RunProgram) -> str:
-    """Return the reason of a program that ended with a task's exit code, with the hint that fits it."""
+    """Return `reason` followed by the hint that fits it; without a fitting hint, `reason` alone.
+
+    `code` is the exit code of the program's task.
+    """
     if code == USAGE or _REFUSED_FLAG.search(reason):
         return f"{reason}\n({_OF_FLAGS[program.flags]})"
     hint = remedy(reason, tensorflow1=program.tensorflow1) or file_hint(reason, program)

@@ -44,12 +44,14 @@ OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensor
 
 _SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
-# Nobody knows what a program needs to get on: one that lives for so long is taken to.
+# It is unknown what a program needs to make progress. A program that lives this long counts as making
+# progress.
 _SECONDS_TO_GET_ON = 120.0
-# Seconds between two probes of the others' ports; they grow, because probes are traffic on program's ports.
+# Seconds between two probes of the other workers' ports. They grow, because probes are traffic on the
+# program's ports.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
 _PAUSE_SECONDS = 0.5
-# Probes in a row without an answer after which a worker's host counts as gone.
+# A worker's host counts as gone after this many probes in a row without an answer.
 _PROBES_UNTIL_GONE = 5
 _STILL_THERE = "its port still answers"
 # The hint that is added after this time.
@@ -64,7 +66,10 @@ class Program(RunProgram):
 
     @classmethod
     def read(cls, path: Path) -> "Program":
-        """Read `program.json`. Raises TaskFailure where it is damaged, or the program is not on this host."""
+        """Read `program.json` at `path`.
+
+        Raises TaskFailure (`configuration`) if the file is damaged, or if the program is not on this host.
+        """
         try:
             program = cls.from_json(json.loads(path.read_text()))
         except (OSError, ValueError) as error:
@@ -78,13 +83,13 @@ class Program(RunProgram):
     def command(self, options: Options, cluster: Mapping[str, Sequence[str]], directory: Path) -> list[str]:
         """Return the program's command line, with the Python that runs the launcher.
 
-        `cluster` maps each job to its addresses; `directory` is the working directory. Raises OSError if the
-        file of the cluster cannot be written there.
+        `cluster` maps each job to its addresses; `directory` is the working directory. If an argument uses
+        it, the file with the cluster is written there. Raises OSError if that fails.
         """
         own = options.cluster
         hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in JOBS}
         host, _, port = _address_in(cluster, options).rpartition(":")
-        # Tasks of one host share the directory.
+        # Tasks on one host share the directory, so the file is named after the task.
         cluster_file = directory.absolute() / f"cluster.{own.task}.json"
         values = hosts | {
             "data_dir": options.settings.data_dir,
@@ -108,12 +113,12 @@ class Program(RunProgram):
 
 
 def run_program(options: Options, lives: Lives) -> int:
-    """Run the program that `--program` names to its end; return the exit code of the task."""
+    """Run the program that `--program` names, to its end; return the exit code of the task."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    # The program and its children run as the same user: this keeps them from writing into this process, whose
-    # notifications systemd believes.
+    # The program and its children run as the same user. This keeps them from writing into the memory of this
+    # process, whose notifications systemd believes.
     ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0)
     launcher = _Launcher(options, stop, lives)
     try:
@@ -126,14 +131,19 @@ def run_program(options: Options, lives: Lives) -> int:
 
 
 def program_environment(options: Options, program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the program's environment. Raises TaskFailure if a chief's address is unknown: no TF_CONFIG."""
+    """Return the program's environment variables, made from `inherited`.
+
+    Raises TaskFailure (`configuration`) for a chief without TF_CONFIG, because no flag has the chief's
+    address.
+    """
     settings, cluster = options.settings, options.cluster
-    # Only the launcher notifies systemd. A program that did so, too, might send READY for the wrong process.
+    # Only the launcher notifies systemd. A program that notified systemd, too, might send READY for another
+    # process.
     of_systemd = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
     environment = {name: value for name, value in inherited.items() if name not in of_systemd}
     environment |= program.environment
     if cluster.job == "ps":
-        # A ps that uses a GPU takes memory of it from the worker on the same host.
+        # A ps that uses a GPU would take GPU memory from the worker on the same host.
         environment.setdefault(gpus.VISIBLE, "")
     gpus.prepare(environment)
     fraction = settings.gpu_memory_fraction
@@ -164,7 +174,10 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
 
 
 def _tf_config(options: Options, given: str) -> str:
-    """Return the TF_CONFIG that deploy.yml wrote or, for a task started by hand, one made from the flags."""
+    """Return `given`, the TF_CONFIG that deploy.yml wrote; if it is "", make a TF_CONFIG from the flags.
+
+    The flags are enough for a task started by hand. Raises TaskFailure (`configuration`) for a chief.
+    """
     if given:
         return given
     cluster = options.cluster
@@ -175,7 +188,7 @@ def _tf_config(options: Options, given: str) -> str:
 
 
 def _address_in(cluster: Mapping[str, Sequence[str]], options: Options) -> str:
-    """Return the `host:port` of the task; "" if the cluster lacks it."""
+    """Return the `host:port` of this task; "" if the cluster does not have the task."""
     return next(iter(cluster.get(options.cluster.job, ())[options.cluster.index :]), "")
 
 
@@ -192,7 +205,7 @@ class _Launcher:
         self._status, self._only_serves = "", False
 
     def run(self) -> int:
-        """Run the program to its end. Raises TaskFailure if it cannot be started."""
+        """Run the program to its end; return the exit code. Raises TaskFailure if it cannot be started."""
         options = self._options
         try:
             cluster = cluster_of(_tf_config(options, os.environ.get("TF_CONFIG", "")))
@@ -217,7 +230,7 @@ class _Launcher:
         return ending.code
 
     def report(self, **changes: object) -> None:
-        """Change `progress.json`, if this is the lead's launcher."""
+        """Set these fields of `progress.json`, if this is the launcher of the lead."""
         directory = self._options.run_directory
         if not self._is_lead or directory is None:
             return
@@ -253,7 +266,7 @@ class _Launcher:
             self._process = None
 
     def _ping(self) -> bool:
-        """Give a sign of life if it is time for one; return whether it was."""
+        """Notify the watchdog and report if 2 s have passed since the last time; return whether they had."""
         if is_time := time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
@@ -274,7 +287,11 @@ class _Launcher:
             notify(f"STATUS={ONLY_SERVES if serves else self._status}")
 
     def _outlast(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
-        """Wait until the other workers' ports are closed or their hosts gone; then the run is over."""
+        """Wait until the other workers' ports are closed or their hosts gone; return the end of the run.
+
+        The end is `ending`, or a stop if this task was stopped meanwhile. The wait lasts `most_seconds` at
+        most.
+        """
         began = time.monotonic()
         why = f"{_HINT}; it is ended after {most_seconds / 60:g} min ({_PAGE})"
         others = {f"worker{index}": address for index, address in enumerate(workers)}

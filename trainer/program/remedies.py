@@ -22,7 +22,11 @@ _BEFORE_1_0 = (
 
 @dataclass(frozen=True)
 class _Remedy:
-    """What to do about errors in which `sign` is found, with and without the option `tensorflow1`."""
+    """What to do about an error in which `sign` is found.
+
+    `with_option` and `without_option` say whether the remedy is for programs with the option `tensorflow1`,
+    and for programs without it.
+    """
 
     sign: str
     what: str
@@ -30,7 +34,7 @@ class _Remedy:
     without_option: bool = True
 
 
-# The first remedy whose sign is found is given. The errors of tests/trainer/program/errors.yml are real.
+# The first remedy whose sign is found applies. The errors in tests/trainer/program/errors.yml are real.
 _REMEDIES = (
     _Remedy(
         r"TBNotInstalledError|No module named 'tensorboard[.']",

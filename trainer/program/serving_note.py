@@ -1,4 +1,4 @@
-"""Whether a program's process only serves, by the note that the observer in it writes."""
+"""Whether a program's process only serves, by the note that the observer in the process writes."""
 
 import os
 from contextlib import suppress
@@ -8,14 +8,14 @@ from trainer.contract.json_files import read_object
 
 
 def serving_note(run_directory: Path, task: str) -> Path:
-    """Return the file that a process keeps while its one thread waits in `Server.join()`."""
+    """Return the path of the file that exists while the process's only thread waits in `Server.join()`."""
     return run_directory / "endings" / f"{task}.serves.json"
 
 
 def only_serves(note: Path, pid: int) -> bool:
-    """Return whether the note is of this process, and no other process is in the session that it leads.
+    """Return whether the note was written by process `pid`, which is alone in its session.
 
-    The program may write any note: a false one ends only its own task, once the run is over.
+    The program may write any note: a false note ends only its own task, once the run is over.
     """
     return read_object(note).get("pid") == pid and not _others_in_session(pid)
 

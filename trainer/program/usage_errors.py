@@ -1,7 +1,7 @@
 """Usage errors of programs: the words with which a program refuses its command line.
 
-argparse, optparse, click, typer, docopt, fire, getopt and absl have words of their own, and many scripts
-print a line "usage: ..". An exit code does not tell: argparse's 2 and absl's 1 mean something else in other
+argparse, optparse, click, typer, docopt, fire, getopt and absl each have words of their own, and many scripts
+print a line "usage: ..". The exit code is no sign: argparse's 2 and absl's 1 mean something else in other
 programs.
 """
 
@@ -10,14 +10,14 @@ import re
 from trainer.host.error_lines import is_of_a_library
 
 _USAGE = re.compile(r"usage:", re.IGNORECASE)
-# The line that says what is wrong, beside a usage: of argparse and optparse, of click and fire, of typer.
+# The line near a usage that says what is wrong, as printed by: argparse and optparse; click and fire; typer.
 _BESIDE_USAGE = re.compile(r"\S.*: error: \S|error: \S|\u2502 ", re.IGNORECASE)
-# The line that says what is wrong, without a usage: of absl, and of Python's getopt.
+# The line that says what is wrong where no usage is printed: by absl, and by Python's getopt.
 _ALONE = re.compile(
     r"FATAL Flags parsing error:"
     r"|option -\S+ (?:not recognized|requires argument|must not have an argument|not a unique prefix)"
 )
-# fire prints its error before the usage, the others print theirs after it.
+# fire prints its error before the usage; the others print their errors after it.
 _LINES_BEFORE = 3
 _FRAME = " \u2502"
 _MOST_LINES = 3
@@ -32,7 +32,8 @@ _SERVED = "Started server with target"
 def usage_error_in(text: str) -> str:
     """Return the words of the usage error in a program's output, in at most three lines; "" if it has none.
 
-    Example: of argparse's usage and its error "a.py: error: unrecognized arguments: --x", it is the error.
+    Example: of argparse's lines "usage: a.py [-h]" and "a.py: error: unrecognized arguments: --x", the
+    second.
     """
     if _SERVED in text:
         return ""
@@ -48,7 +49,7 @@ def usage_error_in(text: str) -> str:
 
 
 def usage_alone_in(text: str, script: str) -> str:
-    """Return the usage of a script that printed its own usage first and then ended well; "" if it did not."""
+    """Return the usage that a script printed first and then ended well; "" if it did not print its own."""
     usage = usage_error_in(text)
     first = any(_USAGE.match(line) for line in _lines(text)[:_FIRST_LINES])
     return usage if first and script in usage else ""

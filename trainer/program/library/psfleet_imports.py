@@ -1,4 +1,4 @@
-"""Import hooks for a program that psfleet launches: functions that are called after imports of modules."""
+"""Import hooks for a program that psfleet launches: they call functions after modules were imported."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ _TENSORFLOW = "tensorflow"
 class AfterLoading(MetaPathFinder):
     """Finds modules as the finders after it do, and calls a function with each module once it is loaded.
 
-    Python's garbage collector is off while TensorFlow is loaded, which then takes three fifths of the time.
+    Python's garbage collector is off while TensorFlow is loaded; the import then takes three fifths of the
+    time.
     """
 
     def __init__(self, functions: Mapping[str, Callable[[ModuleType], object]]) -> None:
-        """Take the function of each module, by the module's name."""
+        """Call `functions[name]` with the module `name` once that module is loaded."""
         self._functions = functions
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module's own spec, whose loader calls the function; None for all other modules."""
+        """Return the module's own spec, whose loader also calls the function; None for all other modules."""
         if fullname not in self._functions and fullname != _TENSORFLOW:
             return None
         after = sys.meta_path[sys.meta_path.index(self) + 1 :]
@@ -43,7 +44,7 @@ class AfterLoading(MetaPathFinder):
 
 
 def run_next_sitecustomize(folder: Path) -> None:
-    """Run the `sitecustomize` that Python would have run without the one in this folder."""
+    """Run the `sitecustomize` that Python would have run without the `sitecustomize` in `folder`."""
     places = [Path(place).resolve() for place in sys.path]
     after = places.index(folder.resolve()) + 1 if folder.resolve() in places else 0
     spec = PathFinder.find_spec("sitecustomize", sys.path[after:])
@@ -68,7 +69,10 @@ def _nothing(_module: ModuleType) -> None:
 
 @contextmanager
 def _collector_away() -> Iterator[None]:
-    """Switch the collector off, as trainer/process/loading.py does, unless the program has done so."""
+    """Switch the garbage collector off in this context, unless the program has switched it off.
+
+    trainer/process/loading.py does the same.
+    """
     if not gc.isenabled():
         yield
         return

@@ -36,15 +36,15 @@ __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 # Read at the import, because a program may change it in the environment to build a cluster of its own.
 _TF_CONFIG = os.environ.get("TF_CONFIG", "")
 
-# So many steps may be observed before the program's own first record.
+# At most this many steps may have been observed when the program writes its first own record.
 _STEPS_BEFORE_RECORDS = 10
 
-# The name under which psfleet's package `contract` is loaded; a program's own packages have other names.
+# The name under which psfleet's package `contract` is loaded; no package of a program has this name.
 _CONTRACT = "_psfleet_contract"
 
 
 def _contract(module: str) -> ModuleType:
-    """Return a module of psfleet's package `contract`, by its path relative to this file."""
+    """Return the module `module` of psfleet's package `contract`, found by its path relative to this file."""
     if _CONTRACT not in sys.modules:
         path = Path(__file__).resolve().parents[2] / "contract" / "__init__.py"
         spec = importlib.util.spec_from_file_location(_CONTRACT, path)
@@ -60,7 +60,7 @@ if not TYPE_CHECKING:
 
 
 class Task:
-    """The state of this process's task, as it was recorded so far."""
+    """The task of this process, and what was recorded of it so far."""
 
     def __init__(self, run_directory: Path) -> None:
         job, index = os.environ["PSFLEET_JOB"], int(os.environ["PSFLEET_TASK_INDEX"])
@@ -90,10 +90,10 @@ class Task:
         self.first_step_at: float | None = None
         self._next_report = 0.0
         self.lock = threading.RLock()
-        # What the observer sees beside the steps, until the task's first record is written.
+        # Notes of the observer that wait until the task's first record is written.
         self._notes: list[tuple[str, Mapping[str, object]]] = []
         self._has_begun = False
-        # The last global step of each thread, by era; a new era begins when the global step is set back. This
+        # The last (era, global step) of each thread; a new era begins when the global step is set back. This
         # is a threading.local, because Python reuses the ident of a thread that has ended.
         self._of_thread, self._era, self._threads = threading.local(), 0, 0
 
@@ -126,8 +126,8 @@ class Task:
     def count(self, after: int, steps: int, loss: float | None, examples: int) -> None:
         """Count steps of the program; `after` is the global step that it read after them, or during the last.
 
-        A global step that is fetched together with a step may be that before it or that after it. Threads
-        report in any order: a lower global step of another thread does not mean that it was set back.
+        A global step that the program fetches together with a step may be the global step before or after the
+        step. Threads report in any order: if another thread reports a lower global step, it was not set back.
         """
         self._write_notes()
         last = self.global_step
@@ -138,13 +138,13 @@ class Task:
         self.examples += examples
         self.global_step = at
         self.loss = self.loss if loss is None else loss
-        # With several threads, it is unknown when the steps of the others began.
+        # With several threads, it is unknown when the other threads' steps began.
         self.windows.leave_unplaced(steps if self._threads == 1 else math.inf)
         self.windows.add_unread(loss, before, at, examples, steps)
         self.report()
 
     def _goes_on(self, after: int) -> bool:
-        """Note this thread's global step; return whether it was not set back, as far as this thread knows."""
+        """Note this thread's global step; return False if this thread sees that it was set back."""
         era, last = getattr(self._of_thread, "last", (-1, 0))
         is_new = era != self._era
         goes_on = self._threads > 0 if is_new else last <= after
@@ -155,7 +155,7 @@ class Task:
         return goes_on
 
     def _begin_era(self) -> None:
-        """Forget the threads' global steps; the next one that a thread reports counts as it is."""
+        """Forget the threads' global steps; the next global step that a thread reports counts as it is."""
         self._era, self._threads = self._era + 1, 0
 
     def take(
@@ -166,9 +166,10 @@ class Task:
         unplaced: int = 0,
         trained: int | None = None,
     ) -> None:
-        """Record steps as one window: the loss of each, and the global step before and after them all.
+        """Record steps as one window: the loss of each, and the global step before and after all of them.
 
-        `trained` is the number of steps that changed the model; None if it is unknown.
+        `trained` is the number of steps that changed the model; None if it is unknown. `unplaced` is the
+        number of steps that may belong to a neighbouring window.
         """
         self.first_step_at = self.first_step_at or time.monotonic()
         self.windows.add_window(losses, before, after, unplaced, trained)
@@ -181,7 +182,7 @@ class Task:
         self.report()
 
     def report(self, *, at_once: bool = False) -> None:
-        """Write `progress.json`, if this task is the lead: at most twice a second, or `at_once`."""
+        """If this task is the lead, write `progress.json`: at most twice a second, or `at_once`."""
         if not self.is_lead or (time.monotonic() < self._next_report and not at_once):
             return
         self._next_report = time.monotonic() + program_run.SECONDS_BETWEEN_REPORTS
@@ -232,16 +233,19 @@ def recorded_by_program() -> bool:
 
 
 def task_to_observe() -> Task | None:
-    """Return the task, for psfleet's own observer; None if psfleet does not run the process."""
+    """Return the task for psfleet's own observer; None if psfleet does not run the process."""
     return _task_of_process()
 
 
 def _task() -> Task | None:
-    """Return the task of this process, which the program records from now on."""
+    """Return the task of this process, which the program records from now on.
+
+    Return None if psfleet does not run the process.
+    """
     task = _task_of_process()
     if os.getpid() not in _recording:
         _recording.add(os.getpid())
-        # A program may record its first step after it was taken, from several threads.
+        # A few steps are allowed: a program may record its first step only after it, in several threads.
         if task is not None and task.observed and task.local_step > _STEPS_BEFORE_RECORDS:
             task.note("unseen", {"reason": "the program records its steps itself from here on"})
     return task
@@ -263,9 +267,12 @@ def _task_of_process() -> Task | None:
 def started(*, last_step: int = 0, **settings: object) -> None:
     """Record that this task begins. Call it before the first step, and again before another phase.
 
-    `last_step` is the global step at which the run ends, 0 if unknown. `settings` are numbers, texts and
-    lists to read about the run later. `replication="sync"` says that all workers are always at the same step,
-    so that the verdict does not require other workers' steps between those of this one.
+    Args:
+        last_step: the global step at which the run ends; 0 if unknown.
+        settings: numbers, texts and lists, to read about the run later. `replication="sync"` says that all
+            workers are always at the same step: then the verdict does not require other workers' steps
+            between the steps of this task.
+
     """
     if (task := _task()) is not None:
         with task.lock:
@@ -273,12 +280,15 @@ def started(*, last_step: int = 0, **settings: object) -> None:
 
 
 def step(global_step: int, loss: float | None = None, *, examples: int = 0, steps: int = 1) -> None:
-    """Count a training step of this task. It is cheap, so call it after every step.
+    """Count a training step of this task. The call is cheap, so call it after every step.
 
-    `global_step` is the run's global step after the step, or as it was fetched with it. `loss` is that of its
-    examples; None if this task does not know it, in which case the verdict uses those of other tasks.
-    `examples` is how many examples this task read. `steps` is the number of steps that the call stands for,
-    if a program takes several at once.
+    Args:
+        global_step: the run's global step after the step, or as it was fetched with the step.
+        loss: the loss of the step's examples; None if this task does not know it. Then the verdict uses the
+            losses of other tasks.
+        examples: how many examples this task read.
+        steps: how many steps the call stands for, if the program takes several steps at once.
+
     """
     if (task := _task()) is None:
         return
@@ -292,7 +302,7 @@ def step(global_step: int, loss: float | None = None, *, examples: int = 0, step
 
 
 def evaluated(global_step: int, **metrics: float) -> None:
-    """Record an evaluation's metrics, such as `accuracy=0.97`; a verdict's goals apply to the last ones."""
+    """Record an evaluation's metrics, such as `accuracy=0.97`; a verdict's goals apply to the last call."""
     if (task := _task()) is not None:
         values = {name: float(value) for name, value in metrics.items()}
         fields = {"global_step": _whole("global_step", global_step), "metrics": values}
@@ -302,7 +312,7 @@ def evaluated(global_step: int, **metrics: float) -> None:
 
 
 def checkpointed(global_step: int, path: str | os.PathLike[str], *, seconds: float = math.nan) -> None:
-    """Record that a checkpoint was saved, its path, and the seconds that it took."""
+    """Record that a checkpoint was saved at `path`, and the `seconds` that saving took."""
     if (task := _task()) is not None:
         after = _whole("global_step", global_step)
         fields = {"global_step": after, "path": os.fspath(path), "seconds": float(seconds)}
@@ -322,7 +332,10 @@ def failed(reason: str) -> None:
 
 
 def _whole(name: str, value: object) -> int:
-    """Return a value as an integer. Numbers of NumPy and tensors are allowed, too."""
+    """Return `value` as an int; numbers of NumPy and tensors are allowed, too.
+
+    Raises ValueError if it is not an integer of at least 0.
+    """
     with contextlib.suppress(TypeError, ValueError):
         number = int(value)  # type: ignore[call-overload]
         if number == value and number >= 0:

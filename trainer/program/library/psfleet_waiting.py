@@ -1,6 +1,6 @@
 """A shorter wait of workers for the chief's variables.
 
-By default TensorFlow's worker looks for them every 30 s, while the others train without it.
+By default a TensorFlow worker looks for the variables every 30 s, while the other workers train without it.
 """
 
 from __future__ import annotations

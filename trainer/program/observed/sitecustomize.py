@@ -1,7 +1,7 @@
-"""Starts the observer: Python runs this before a program, because this folder is the first of PYTHONPATH.
+"""Starts the observer: Python runs this file before a program, because its folder is the first of PYTHONPATH.
 
-See https://docs.python.org/3/library/site.html#module-sitecustomize. It also runs the sitecustomize that
-Python would have run without this one.
+See https://docs.python.org/3/library/site.html#module-sitecustomize. This file also runs the sitecustomize
+that Python would have run without it.
 """
 
 from pathlib import Path

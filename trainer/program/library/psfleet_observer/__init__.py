@@ -1,15 +1,19 @@
 """The observer, which runs in a program's process and records its training as `psfleet_records` does.
 
-It wraps parts of TensorFlow as they are loaded, and does not change the program, with two exceptions. If
-a coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to its own
-(checkpoints.py). A worker polls more often for the chief's variables if the program does not say how
-often (psfleet_waiting.py). An error in the observer is logged and ends the observation, never the
-program. A program that calls `psfleet_records` is not observed.
+It wraps parts of TensorFlow as they are loaded, and does not change the program, with two exceptions. If a
+coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to the coordinator's
+disk (checkpoints.py). If the program does not say how often a worker polls for the chief's variables, the
+worker polls more often than TensorFlow's default (psfleet_waiting.py). An error in the observer is logged and
+ends the observation, never the program. A program that calls `psfleet_records` is not observed.
 
-It observes the steps of TensorFlow 1's sessions (sessions.py), by the graphs that these run (graphs.py,
-training_runs.py); the ps, through a session of its own (meeting.py); tasks that wait (waiting.py) or only
-serve (serving.py); the functions that a coordinator of TensorFlow 2 gives its workers (coordinator.py); and,
-even of a program that calls `psfleet_records`, the places where it saves (saves.py).
+The observer sees:
+
+- the steps of TensorFlow 1's sessions (sessions.py), by the graphs that the sessions run (graphs.py,
+  training_runs.py);
+- the ps, through a session of its own (meeting.py);
+- tasks that wait (waiting.py) or only serve (serving.py);
+- the functions that a coordinator of TensorFlow 2 gives its workers (coordinator.py);
+- the places where a program saves (saves.py), even if the program calls `psfleet_records`.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ _WRAPPED = {
     "tensorflow.python.training.session_manager": ".waiting:wrap_session_managers",
     "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
 }
-# Module -> the function of saves.py, which goes on even after the rest of the observation has ended.
+# Module of TensorFlow or Keras -> the function of saves.py that wraps it. This goes on even after the rest of
+# the observation has ended.
 _SAVING = {
     "tensorflow.python.training.saver": "wrap_savers",
     "tensorflow.python.checkpoint.checkpoint": "wrap_checkpoints",
@@ -54,7 +59,7 @@ _SAVING = {
 
 
 def begin() -> None:
-    """Have these modules wrapped when the program loads them, if psfleet runs the program."""
+    """If psfleet runs the program, have these modules wrapped when the program loads them."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
         functions |= {module: functools.partial(_wrap_saves, then) for module, then in _SAVING.items()}

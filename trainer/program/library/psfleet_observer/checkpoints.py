@@ -1,6 +1,6 @@
 """Writes the checkpoints of TensorFlow 2's coordinator to its own disk, unless the program chooses another.
 
-Otherwise each ps would write its variables to its own disk, because tasks share none.
+Otherwise each ps would write its variables to its own disk, because tasks share no disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def wrap_strategy(module: ModuleType) -> None:
 
 
 def wrap_options(module: ModuleType) -> None:
-    """Wrap CheckpointOptions, so that this process reads and writes, unless the program names a device."""
+    """Wrap CheckpointOptions, so that a coordinator reads and writes checkpoints itself.
+
+    A device that the program names stays.
+    """
     chosen = module.CheckpointOptions.experimental_io_device
 
     def device(options: Any) -> str | None:

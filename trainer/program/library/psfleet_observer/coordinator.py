@@ -1,7 +1,7 @@
-"""Counting the steps of each worker in the process of TensorFlow 2's coordinator, which hands them out.
+"""Counts the steps of each worker in the process of TensorFlow 2's coordinator, which hands steps out.
 
-A worker of a `ClusterCoordinator` only serves and cannot count steps, so the coordinator's process records
-those of all workers.
+A worker of a `ClusterCoordinator` only serves and cannot count its steps, so the coordinator's process
+records the steps of all workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOSS = "_psfleet_loss"
 
 @dataclass
 class _Loss:
-    """The place of the loss among a step's results, and the step's number; 0 until the step is done."""
+    """The index of the loss among a step's results, and the step's number: 0 until the step is done."""
 
     place: int
     step: int = 0
@@ -42,7 +42,7 @@ class _HandedOut:
         self.task = task
         self.done: Counter[str] = Counter()
         self.written = 0
-        # The functions of each worker that do not change the model, or may do so without being seen.
+        # Worker -> how many functions it finished that do not change the model, as far as the observer sees.
         self.others: Counter[str] = Counter()
         # Step -> its loss, if the program has fetched it.
         self.losses: dict[int, float] = {}
@@ -53,7 +53,7 @@ class _HandedOut:
         atexit.register(self.finish)
 
     def add(self, worker: str, loss: _Loss | None, *, trains: bool) -> None:
-        """Count a function that a worker has finished; it is a step if it trains."""
+        """Count a function that a worker has finished; the function is a step if it `trains`."""
         with self.lock:
             (self.done if trains else self.others)[worker] += 1
             reached = self.done.total()
@@ -68,7 +68,7 @@ class _HandedOut:
                 self.task.set_progress(reached, None)
 
     def see(self, step: int, loss: float) -> None:
-        """Take the loss of a step that the program has fetched."""
+        """Note the loss of a step, which the program has fetched."""
         with self.lock:
             if step > self.written:
                 self.losses[step] = loss
@@ -76,7 +76,7 @@ class _HandedOut:
                     self.write(step)
 
     def write(self, reached: int) -> None:
-        """Write a record of the steps up to `reached` that are not written yet."""
+        """Write a record of the steps up to number `reached` that are not written yet."""
         steps = range(self.written + 1, reached + 1)
         if steps:
             self.task.take([self.losses.pop(step, None) for step in steps], self.written, reached)
@@ -93,13 +93,13 @@ class _HandedOut:
 
 
 _handed: list[_HandedOut] = []
-# Function -> whether it trains, and the place of the loss among its results.
+# Function -> (whether it trains, the index of the loss among its results or None).
 _functions: WeakKeyDictionary[Any, tuple[bool, int | None]] = WeakKeyDictionary()
 _creating = threading.Lock()
 
 
 def wrap_coordinator(module: ModuleType) -> None:
-    """Wrap closures, to count the functions that workers run, but not those that set workers up."""
+    """Wrap closures, to count the functions that workers run, but not the functions that set workers up."""
     execute = module.Closure.execute_on
 
     @functools.wraps(execute)
@@ -129,7 +129,7 @@ def wrap_results(module: ModuleType) -> None:
 
 @guarded
 def _analyse(closure: Any) -> tuple[bool, _Loss | None]:
-    """Return whether a function trains, and the place of its loss, which is also attached to its result."""
+    """Return (whether a function trains, its loss or None); attach the loss to the function's result."""
     function = getattr(closure, "_concrete_function", None)
     if function is None:
         return False, None

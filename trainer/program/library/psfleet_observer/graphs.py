@@ -15,12 +15,12 @@ from psfleet_observer.guard import guarded
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# The first letters of operations that write variables.
+# Types of operations that write variables begin with one of these.
 WRITING = (
     *("Assign", "Scatter", "Apply", "SparseApply", "ResourceScatter", "ResourceApply"),
     *("ResourceSparseApply",),
 )
-# Operations that leave a loss as it is, or make one of several.
+# Types of operations that pass a loss on, or combine several losses into one.
 _SAME_LOSS = {"Identity", "Mean", "Sum"}
 _VARIABLES = {"VarHandleOp", "VariableV2", "Variable"}
 
@@ -29,9 +29,14 @@ _VARIABLES = {"VarHandleOp", "VariableV2", "Variable"}
 class Update:
     """An operation that applies gradients, and the counter that it moves, if any.
 
-    `replicas` is the number of gradients for which a synchronous optimizer's step waits; 0 for other
-    optimizers, whose step is a run of the operation. `certain` is false if the operation is in a function or
-    a condition, which may not run it.
+    Attributes:
+        operation: the operation.
+        counter: the counter; None if the operation moves no counter.
+        pairs: the applied gradients, each with its variable.
+        replicas: for how many gradients a step of a synchronous optimizer waits; 0 for other optimizers,
+            which make a step in each run of the operation.
+        certain: false if the operation is in a function or a condition, which may not run it.
+
     """
 
     operation: tf.Operation
@@ -45,8 +50,12 @@ class Update:
 class GraphNotes:
     """The notes about a graph: its updates, losses and gradients.
 
-    `losses` maps the operation of each variable to the loss of its gradients, in the order of the calls.
-    `targets` are all operations whose gradients the program computes, with respect to anything.
+    Attributes:
+        updates: the operations that apply gradients.
+        losses: operation of a variable -> the loss whose gradient for the variable was computed first.
+        gradients: the operations that compute gradients.
+        targets: all operations whose gradients the program computes, with respect to anything.
+
     """
 
     updates: list[Update] = field(default_factory=list)
@@ -61,12 +70,12 @@ _when_elsewhere: list[Callable[[], object]] = []
 
 
 def notes_of(graph: tf.Graph) -> GraphNotes:
-    """Return the notes about a graph so far."""
+    """Return the notes that were taken about a graph so far; from then on the graph has notes."""
     return _graphs.setdefault(graph, GraphNotes())
 
 
 def when_elsewhere(tell: Callable[[], object]) -> None:
-    """Have a function called when the program computes gradients outside of all sessions' graphs."""
+    """Register a function, which is called when the program computes gradients outside of all sessions."""
     _when_elsewhere.append(tell)
 
 
@@ -76,7 +85,7 @@ def _gradients_elsewhere() -> None:
 
 
 def trains(graph: tf.Graph) -> bool:
-    """Return whether a program computes or applies gradients in a graph."""
+    """Return whether the program computes or applies gradients in a graph."""
     return graph in _graphs
 
 
@@ -112,7 +121,8 @@ def _noting_loss(gradients: Callable[..., Any]) -> Callable[..., Any]:
 def wrap_optimizers(module: ModuleType) -> None:
     """Wrap optimizers, to note the operations that apply gradients, their counters, and the minimized loss.
 
-    That loss counts even if an optimizer computes the gradients of a multiple of it (a loss scale).
+    The loss that the program passes to `minimize` counts, even if the optimizer computes the gradients of a
+    multiple of it (a loss scale).
     """
     _wrap_apply_gradients(module.Optimizer)
     minimize: Callable[..., Any] = module.Optimizer.minimize
@@ -196,7 +206,7 @@ def tensors_of(gradient: Any) -> list[tf.Tensor]:
 
 
 def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
-    """Return the variable's operation that this one is, reads or passes on; None if there is none."""
+    """Return the operation of the variable that `operation` is, reads or passes on; None if there is none."""
     while operation is not None and operation.type not in _VARIABLES:
         passes_on = operation.type in {
             "ReadVariableOp",
@@ -211,7 +221,11 @@ def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
 
 
 def writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any]) -> bool:
-    """Return whether one of these nodes writes one of the handles; nodes come after their inputs."""
+    """Return whether one of the nodes, or a function that it calls, writes one of the handles.
+
+    `nodes` must be in an order in which each node comes after its inputs. `functions` maps names to the
+    definitions of functions.
+    """
     handles = set(handles)
     for node in nodes:
         taken = [place for place, name in enumerate(node.input) if name.partition(":")[0] in handles]
@@ -248,9 +262,9 @@ def _outermost(graph: Any) -> tf.Graph:
 
 
 def place_of_loss(function: Any) -> int | None:
-    """Return the place of the loss among a function's results; None if there is none.
+    """Return the index of the loss among a function's results; None if there is none.
 
-    A mean or sum of losses counts as a loss.
+    A mean or a sum of losses counts as a loss.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Protection of the program from the observer: errors end only the observation, and calls have a deadline."""
+"""Protects the program from the observer: errors end only the observation, and calls have a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _when_lost: list[Callable[[str], object]] = []
 
 
 def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
-    """Wrap a function: once any guarded function raises, the error is logged, and all of them return None."""
+    """Return `function` made safe: an error in it is logged and ends the observation.
+
+    Once any guarded function has raised, all guarded functions return None without doing anything.
+    """
 
     @functools.wraps(function)
     def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result | None:
@@ -46,7 +49,7 @@ def stop() -> None:
 
 
 def when_lost(tell: Callable[[str], object]) -> None:
-    """Have a function called with the reason if an error ends the observation."""
+    """Register a function, which is called with the reason if an error ends the observation."""
     _when_lost.append(tell)
 
 
@@ -57,7 +60,7 @@ def say(text: str) -> None:
 
 
 def within(seconds: float, function: Callable[[], Result]) -> Result:
-    """Return the result of a function that may hang in TensorFlow.
+    """Return the result of `function`, which may hang in TensorFlow.
 
     Raises TimeoutError after `seconds`, and what the function raises. A call that takes too long stays in a
     thread that does not keep the process alive.

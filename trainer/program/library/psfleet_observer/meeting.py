@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 _CONTAINER = "psfleet"
 _MOST_VARIABLES = 1000
-# A ps publishes its nonce after its server has started, so others may reach the server a little earlier.
+# A ps publishes its nonce after its server has started, so others may reach the server a little before that.
 _SECONDS_FOR_THE_PS, _POLL_SECONDS = 2.0, 0.02
 _SECONDS_TO_MEET, _SECONDS_TO_READ = 60.0, 10.0
 
 
 class Meeting:
-    """A session to the tasks with a program's step counters. Raises tf.errors.OpError, TimeoutError."""
+    """A session to the tasks with a program's step counters.
+
+    Its methods raise tf.errors.OpError and TimeoutError.
+    """
 
     def __init__(
         self,
@@ -35,7 +38,10 @@ class Meeting:
         nonce: int,
         workers: Iterable[str],
     ) -> None:
-        """Connect to all tasks that the program's `session` can reach; `workers` are all possible ones."""
+        """Connect to all tasks that the program's `session` can reach.
+
+        `workers` are the names of all workers.
+        """
         import tensorflow as tf
 
         self._graph = tf.Graph()
@@ -69,17 +75,20 @@ class Meeting:
         return session, drawn
 
     def read(self) -> tuple[int, dict[str, object]]:
-        """Return the global step, and the nonces that ps and workers have published by now."""
+        """Return the global step, and the fields of a `peers_ready` record about nonces.
+
+        They are the nonces that ps and workers have published by now.
+        """
         there = within(_SECONDS_TO_READ, lambda: _read(self._session, self._workers))
         drawn = {"ps_nonces": self._drawn, "ps_own_nonces": self._drawn}
         return self.global_step(), {**drawn, "worker_nonces": there, "waited_seconds": self._seconds}
 
     def global_step(self) -> int:
-        """Return the current global step; the sum, if a program has several counters."""
+        """Return the current global step; if the program has several counters, their sum."""
         return within(_SECONDS_TO_READ, lambda: sum(map(int, self._session.run(self._counters))))
 
     def close(self) -> None:
-        """Close the session, if that is possible in time."""
+        """Close the session, or give up after 10 s."""
         import tensorflow as tf
 
         with suppress(TimeoutError, tf.errors.OpError):
@@ -87,7 +96,7 @@ class Meeting:
 
 
 def publish_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
-    """Write this process's nonce to its own server, for the workers to read."""
+    """Write this process's nonce to its own server, where workers read it."""
     import tensorflow as tf
 
     def write() -> None:
@@ -100,9 +109,10 @@ def publish_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
 
 
 def places_of(variables: Mapping[tf.Operation, int], task: str) -> dict[str, int]:
-    """Return "task name" -> bytes of each variable, such as `ps0 weights`.
+    """Return {"task name": bytes} of the variables, with keys such as "ps0 weights".
 
-    If there are very many, return one entry with a digest of the names for each task.
+    With more than 1000 variables, each task has a single entry with a digest of the names. `task` is this
+    process's task.
     """
     sizes: dict[str, int] = {}
     for variable, size in variables.items():
@@ -125,7 +135,7 @@ def _digest(names: Sequence[str]) -> str:
 
 
 def place_of(device: str, task: str) -> str:
-    """Return the task of a device, such as `ps0`; `task`, this process's, if the device names none."""
+    """Return the task of a device, such as "ps0"; `task`, this process's, if the device names none."""
     import tensorflow as tf
 
     spec = tf.DeviceSpec.from_string(device or "")
@@ -133,7 +143,7 @@ def place_of(device: str, task: str) -> str:
 
 
 def _device(place: str) -> str:
-    """Return the CPU of a task such as `ps0`; "", which is the session's own task, if `place` is ""."""
+    """Return the CPU of a task such as "ps0"; for "", return "", which means the session's own task."""
     if not place:
         return ""
     job = place.rstrip("0123456789")
@@ -168,7 +178,7 @@ def _read(session: tf.compat.v1.Session, nonces: Mapping[str, _Nonce]) -> dict[s
 
 
 def _read_alike(variable: tf.Variable) -> tf.Tensor:
-    """Return an operation of the default graph that reads the same variable."""
+    """Return a tensor of the default graph that reads the same variable."""
     import tensorflow as tf
 
     node = tf.compat.v1.NodeDef()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _SECONDS_UNTIL_READ_AGAIN = 5.0
-# Fetching a loss that the program does not fetch costs some 50 us, so only some steps do.
+# Fetching a loss that the program does not fetch costs some 50 us, so it is fetched only in some steps: in
+# the first 100, then in every eighth.
 _STEPS_WITH_LOSS, _STEPS_BETWEEN_LOSSES = 100, 8
 _NOBODY: Mapping[str, object] = {"ps_nonces": {}, "worker_nonces": {}, "waited_seconds": 0.0}
 
@@ -32,10 +33,19 @@ _observers: list[Observer] = []
 
 @dataclass
 class Session:
-    """The state of a session of the program. `meeting` is None if it trains within its own process.
+    """The state of one of the program's sessions.
 
-    `steps` maps the ids of a run's operations, which `kept` refers to, to its step. `taken` counts steps.
-    `recorded` is what was recorded about variables' places; they are examined again if `begun` is reset.
+    Attributes:
+        meeting: the session to the other tasks; None if the session trains within its own process.
+        counters: the names of the step counters.
+        begun: whether the places of the variables were recorded; if it is reset, they are examined again.
+        lost: whether no more steps are recorded.
+        steps: ids of a run's operations -> its step; None if the run is no step.
+        kept: references to these operations, so that no other object gets their ids.
+        taken: the number of steps.
+        writes: the model's variables that the steps write.
+        recorded: what was recorded about the places of variables.
+
     """
 
     observer: Observer
@@ -50,12 +60,12 @@ class Session:
     recorded: Mapping[str, object] = field(default_factory=dict)
 
     def wants_more(self, step: training_runs.Step) -> bool:
-        """Return whether to fetch more than the program does in the next step."""
+        """Return whether to fetch more tensors in the next step than the program does."""
         often = self.taken < _STEPS_WITH_LOSS and not step.known
         return often or self.taken % _STEPS_BETWEEN_LOSSES == 0
 
     def lose(self, error: Exception) -> None:
-        """Record no more steps of this session."""
+        """Record no more steps of this session, and log why."""
         self.lost = True
         why = f"the steps of this session are not recorded: {type(error).__name__}: {error}"
         trained.note_unseen(why.partition("\n")[0])
@@ -71,11 +81,17 @@ class Session:
 
 
 class Observer:
-    """The steps of this process that are not written yet: the loss of each, and the global step before them.
+    """The steps of this process that are not written yet.
 
-    Once there are `limit` steps, they are written or reported. `readings` counts how often the global step
-    was read. A step that began before the last reading, in another thread, may have ended before or after it:
-    it is `unplaced`. The next reading waits for such steps, so none spans two readings.
+    A *reading* is a reading of the global step. A step that began before the last reading, in another thread,
+    may have been counted before or after it: it is `unplaced`. The next reading waits for such steps, so no
+    step spans two readings.
+
+    Attributes:
+        losses: the loss of each step, None if unknown.
+        limit: the number of steps at which they are written or reported.
+        readings: the number of readings so far.
+
     """
 
     def __init__(self, task: psfleet_records.Task) -> None:
@@ -98,7 +114,10 @@ class Observer:
         atexit.register(self.finish)
 
     def meet(self, session: tf.compat.v1.Session) -> Session:
-        """Connect to the other tasks at the program's first run, so that no step has to wait for that."""
+        """Return the state of a session, connected to the other tasks, so that no step has to wait for that.
+
+        Called at the program's first run.
+        """
         own = Session(self)
         self._meet_at_counters(session, own)
         return own
@@ -119,7 +138,7 @@ class Observer:
             own.lose(error)
 
     def begin(self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step) -> None:
-        """Record where variables and counters are, before a session's first step of its kind."""
+        """Record where variables and counters are, before the session's first step of its kind."""
         import tensorflow as tf
 
         with self._lock:
@@ -148,14 +167,14 @@ class Observer:
                 return
             if now >= self._before + len(self.losses) - self._unplaced:
                 self._write(now)
-            # Otherwise the model was set back, and it is unknown which of these steps it contains.
+            # Otherwise the model was set back, and it is unknown which of these steps the model contains.
             self._go_on_from(now)
             self.task.records.write("peers_ready", {**peers, "global_step": now, **where})
 
     def _where(
         self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step
     ) -> dict[str, object]:
-        """Return the places of the model's variables and counters, as far as they are known now."""
+        """Return fields of a record: the places of the model's variables and counters, as known now."""
         name, graph = self.task.name, session.graph
         counters = training_runs.counters_of(graph)
         counted = {of.op: of.dtype.base_dtype.size for of in counters}
@@ -176,12 +195,15 @@ class Observer:
             return self.readings
 
     def leave(self, readings: int) -> None:
-        """Note that a step has ended or failed, which began after so many readings."""
+        """Note that a step ended or failed; `readings` is what `enter` returned for it."""
         with self._lock:
             self._running["since the last reading" if readings == self.readings else "longer"] -= 1
 
     def count(self, own: Session, step: training_runs.Step, loss: float | None, readings: int) -> None:
-        """Count a run that began after so many readings of the global step; read it again if that is due."""
+        """Count a run that has ended; read the global step if that is due.
+
+        `readings` is what `enter` returned for the run; `loss` is None if unknown.
+        """
         with self._lock:
             self.leave(readings)
             own.taken += 1
@@ -197,7 +219,7 @@ class Observer:
             self._trained += steps
 
     def see(self, gradients: Iterable[object]) -> None:
-        """Note whether all of a step's fetched gradients are zero."""
+        """Note whether all fetched gradients of a step are zero."""
         import numpy as np
 
         with self._lock:
@@ -205,7 +227,10 @@ class Observer:
             self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(of)) for of in gradients)
 
     def read(self, own: Session, *, everything: bool = True) -> None:
-        """Read the global step; write the steps that are not written yet or, else, only report progress."""
+        """Read the global step; with `everything`, write the steps, else only report progress.
+
+        If the ps do not answer, the next try is 5 s later.
+        """
         import tensorflow as tf
 
         with self._lock:
@@ -261,7 +286,7 @@ def count_training(steps: int) -> None:
 
 
 def observer_of_process() -> Observer | None:
-    """Return the observer of this process; None if nothing of it is to be recorded."""
+    """Return the observer of this process; None if nothing of this process is to be recorded."""
     if not _observers and (task := task_of_process()) is not None:
         _observers.append(Observer(task))
     return _observers[0] if _observers else None

@@ -16,12 +16,19 @@ _tasks: list[psfleet_records.Task | None] = []
 
 
 def task_of_process() -> psfleet_records.Task | None:
-    """Return the task; None if the program records itself, or if another process of it is observed."""
+    """Return the task of this process.
+
+    Return None if psfleet does not run the process, if the program records itself, or if another process of
+    the task is observed.
+    """
     return None if psfleet_records.recorded_by_program() else task_to_note()
 
 
 def task_to_note() -> psfleet_records.Task | None:
-    """Return the task, also of a program that records itself; None if another process of it is observed."""
+    """Return the task of this process, even if the program records itself.
+
+    Return None if psfleet does not run the process, or if another process of the task is observed.
+    """
     if not _tasks:
         task = psfleet_records.task_to_observe()
         _tasks.append(task if task is not None and _alone(task) else None)

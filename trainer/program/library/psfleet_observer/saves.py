@@ -1,4 +1,4 @@
-"""Notes about the places where a program saves checkpoints, models and summaries; psfleet collects these.
+"""Notes where a program saves checkpoints, models and summaries; psfleet collects these places.
 
 Each place is noted once, after the first save, in the task's file in the run's directory.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from psfleet_observer.guard import say
 
-# Folders that many programs share: there only the saved files are noted, elsewhere the whole folder.
+# Folders that many programs share: in them only the saved files are noted, elsewhere the whole folder.
 _COMMON = ("", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - of the program's own choice
 _NUMBER = re.compile(r"-[0-9]+$")
 _MOST = 200
@@ -67,7 +67,7 @@ def wrap_file_writers(module: ModuleType) -> None:
 
 
 def _argument(place: int, name: str) -> Callable[..., object]:
-    """Return a function that picks the argument with this place or name from a call."""
+    """Return a function that returns the argument of a call with this index or name, or None."""
 
     def given(*arguments: object, **named: object) -> object:
         return arguments[place] if len(arguments) > place else named.get(name)
@@ -76,7 +76,10 @@ def _argument(place: int, name: str) -> Callable[..., object]:
 
 
 def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None:
-    """Wrap a function, to note its successful calls that are not part of another noted call."""
+    """Wrap the function `name` of `owner`, to note its successful calls.
+
+    Calls inside another noted call are not noted. `path` returns the saved path, given the call's arguments.
+    """
     save = getattr(owner, name, None)
     if save is None:
         return
@@ -119,7 +122,7 @@ def _write(path: object, kind: str) -> None:
 
 
 def _place(text: str, kind: str) -> str:
-    """Return the path to collect for a save; it is relative if it is in the run's directory."""
+    """Return the path to collect for a save; the path is relative if it is in the run's directory."""
     if not text or "://" in text:
         return text
     run = os.path.realpath(os.environ["PSFLEET_RUN_DIRECTORY"])

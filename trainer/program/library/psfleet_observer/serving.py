@@ -1,4 +1,4 @@
-"""A note for the launcher while this process only serves: its one thread waits in `Server.join()`.
+"""A note for the launcher while this process only serves: its only thread waits in `Server.join()`.
 
 Such a process never does anything else. A process with a further thread may still train in that thread.
 """
@@ -31,12 +31,15 @@ def wrap_join(module: ModuleType) -> None:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Keep the note (trainer/program/serving_note.py) within the context, if this thread is the only one."""
+    """Return a context that keeps the note while it lasts, if this is the process's only thread.
+
+    trainer/program/serving_note.py describes the note.
+    """
     note = _note()
     if note is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    # Threads that Python's `threading` did not start are frames, too.
+    # This also counts threads that Python's `threading` did not start.
     only_thread = len(sys._current_frames()) == 1
     with suppress(OSError):
         if only_thread:

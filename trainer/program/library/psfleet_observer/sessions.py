@@ -1,4 +1,4 @@
-"""Counting those runs of TensorFlow 1's sessions that are training steps."""
+"""Counts the runs of TensorFlow 1's sessions that are training steps."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _wrap_callables(base: Any) -> None:
 
 
 def _wrap_callables_of_options(base: Any) -> None:
-    """Wrap the callables that Keras makes, whose training is noted, but not counted as steps."""
+    """Wrap the callables that Keras makes: their training is noted, but not counted as steps."""
     make_callable = base._make_callable_from_options
 
     @functools.wraps(make_callable)
@@ -127,7 +127,7 @@ def wrap_last_step(module: ModuleType) -> None:
 
 
 def wrap_servers(module: ModuleType) -> None:
-    """Wrap servers, so that each ps publishes its nonce, and note which processes only serve."""
+    """Wrap servers, so that each ps publishes its nonce, and to note which processes only serve."""
     serving.wrap_join(module)
     initialise = module.Server.__init__
 
@@ -154,13 +154,13 @@ def _publish_nonce(server: tf.distribute.Server) -> None:
 def _note_run(
     session: tf.compat.v1.Session, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
 ) -> bool:
-    """Return whether a run trains the model, counted or not."""
+    """Return whether a run trains the model, whether or not its steps are counted."""
     return trained.note_run(session, targets, fetches)
 
 
 @guarded
 def _of_options(session: tf.compat.v1.Session, options: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
-    """Return the operations and tensors that a callable runs, from their names."""
+    """Return the operations and tensors that a callable runs, found by their names."""
     find = session.graph.as_graph_element
     return [find(name, allow_tensor=False) for name in options.target], [find(name) for name in options.fetch]
 
@@ -169,9 +169,10 @@ def _of_options(session: tf.compat.v1.Session, options: Any) -> tuple[list[tf.Op
 def _begin(
     session: tf.compat.v1.Session, targets: Sequence[Any], fetches: Sequence[Any], feeds: Any
 ) -> training_runs.Step | None:
-    """Return the training step that a run is about to take; None if it is none, or is not to be recorded.
+    """Return the training step that a run is about to take.
 
-    This is called for every run, when the processor's caches are full of the model: a few lines take 30 us.
+    Return None if the run is no step, or is not to be recorded. This is called for every run, when the
+    processor's caches are full of the model, so that even a few lines take 30 us.
     """
     own = session.__dict__.get(_OWN) or _meet(session)
     if own is None:
@@ -187,7 +188,7 @@ def _begin(
 
 @contextlib.contextmanager
 def _running(session: tf.compat.v1.Session) -> Iterator[int]:
-    """Note that a step is running, until it fails or is counted; yield the number of readings before it."""
+    """Note that a step is running until it fails or is counted; yield the number of readings before it."""
     observer = session.__dict__[_OWN].observer
     readings = observer.enter()
     try:
@@ -198,7 +199,10 @@ def _running(session: tf.compat.v1.Session) -> Iterator[int]:
 
 
 def _meet(session: tf.compat.v1.Session) -> Session | None:
-    """Return the state of a session, made on the first call; None if its graph counts no training steps."""
+    """Return the state of a session; None if its graph counts no training steps.
+
+    The first call for a session makes the state.
+    """
     if not graphs.trains(session.graph) or not training_runs.counters_of(session.graph):
         return None  # so it is for the observer's own sessions, too
     with _meeting:
@@ -212,7 +216,7 @@ def _meet(session: tf.compat.v1.Session) -> Session | None:
 def _analyse_run(
     session: tf.compat.v1.Session, own: Session, targets: Sequence[Any], fetches: Sequence[Any]
 ) -> training_runs.Step | None:
-    """Return the training step in a run of these operations and keep it for later; None if it is none."""
+    """Return the training step in a run of these operations, and keep it for later; None if it is no step."""
     if len(own.steps) >= _RUNS_KEPT:
         own.steps.clear()
         own.kept.clear()

@@ -1,7 +1,7 @@
-"""The variables that this process trains, in whatever session and whoever counts the steps.
+"""The variables that this process trains, in any session, whether or not the steps are counted.
 
 A program may train in sessions whose steps are not counted: in another graph, without a counter, or on a
-server of its own. What is seen of the counted steps must not be taken for all that the program trains.
+server of its own. So the variables of the counted steps may be fewer than the program trains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def note_run(
             known.clear()
         computed = graphs.before([*targets, *(tensor.op for tensor in fetches)])
         variables = _trained_by(session.graph, computed)
-        # With references to the operations, so that no others get their ids.
+        # Keep references to the operations, so that no other operations get their ids.
         known[of_run] = bool(variables), targets, fetches
         if variables:
             _record(session, variables, {of.device for of in computed})
@@ -47,7 +47,7 @@ def note_run(
 
 
 def note_unseen(reason: str) -> None:
-    """Record once why some of this process's training is not seen."""
+    """Record, once for each reason, why some of this process's training is not seen."""
     task = task_to_note() if reason not in _unseen else None
     if task is not None:
         _unseen.add(reason)
@@ -55,7 +55,7 @@ def note_unseen(reason: str) -> None:
 
 
 def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation], devices: Iterable[str]) -> None:
-    """Record the variables that a run trains, and the tasks that compute in it, if there are new ones."""
+    """Record the variables that a run trains, and the tasks that compute in it, if some are new."""
     task = task_to_note()
     if task is None:
         return
@@ -74,10 +74,11 @@ def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation], de
 
 
 def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
-    """Return the variables of the model that a run trains which computes these operations.
+    """Return the model's variables that a run trains; `computed` are the operations of the run.
 
-    They are those that the run's optimizers update, and those that it writes by a value that it computes from
-    gradients, if a loss or a gradient reads them. So an average, a metric, or a copy is no training.
+    They are the variables that the run's optimizers update, and the variables that the run sets to a value
+    computed from gradients, if a loss or a gradient reads them. So an average, a metric or a copy does not
+    count as training.
     """
     notes = graphs.notes_of(graph)
     found = {of.op for update in notes.updates if update.operation in computed for _, of in update.pairs}
@@ -97,7 +98,7 @@ def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Op
 
 
 def _written_in_functions(graph: tf.Graph, call: tf.Operation) -> set[tf.Operation]:
-    """Return the variables of the model that the functions write which an operation calls."""
+    """Return the model's variables that are written by the functions that `call` calls."""
     given = {
         place: variable
         for place, tensor in enumerate(call.inputs)

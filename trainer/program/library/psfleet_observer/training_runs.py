@@ -1,4 +1,4 @@
-"""The analysis of a session's runs: which ones train, what they write, and which counters they move."""
+"""The analysis of a session's runs: which runs train, what they write, and which counters they move."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from psfleet_observer.meeting import place_of
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# Cheap operations that may be added to a step to get its loss from values that the step computes anyway.
+# Types of cheap operations. They may be added to a step, to get its loss from values that the step computes
+# anyway.
 _HARMLESS = {
     *("Mean", "Sum", "AddN", "AddV2", "Add", "Mul", "RealDiv", "DivNoNan", "Div", "Neg", "Sub", "Square"),
     *("Cast", "Const", "Identity", "Reshape", "Range", "Rank", "Shape", "Size", "Prod", "Maximum"),
@@ -38,11 +39,18 @@ _MOST_PROBES, _MOST_VALUES = 4, 16384
 
 @dataclass(frozen=True)
 class Step:
-    """A run that trains: by how many steps it moves the counters, and its loss, if known.
+    """A run that trains.
 
-    `place` is the loss's place among the results; `known` says that the program itself fetches it. `certain`
-    says whether the run always makes so many steps. `writes` are variables of the model that it writes,
-    `probes` are gradients to fetch.
+    Attributes:
+        steps: by how much the run moves the counters.
+        certain: whether the run always moves them by this much.
+        replicas: for how many gradients a step of a synchronous optimizer waits; 0 for other optimizers.
+        loss: the loss; None if unknown.
+        place: the index of the loss among the results; None if unknown.
+        known: whether the program itself fetches the loss.
+        probes: gradients to fetch.
+        writes: the model's variables that the run writes.
+
     """
 
     steps: int
@@ -56,18 +64,27 @@ class Step:
 
     @functools.cached_property
     def bare(self) -> Step:
-        """The same run without any fetch beside the program's own."""
+        """The same run, without any fetch beside the program's own fetches."""
         return replace(self, probes=()) if self.known else replace(self, loss=None, place=None, probes=())
 
     @functools.cached_property
     def more(self) -> list[tf.Tensor]:
-        """The tensors to fetch beside the program's own: the loss, then the gradients."""
+        """The tensors to fetch beside the program's own: the loss if it is not among these, then gradients.
+        """
         return [*([] if self.loss is None or self.known else [self.loss]), *self.probes]
 
 
 @dataclass(frozen=True)
 class _Move:
-    """An operation that moves a counter: the operations after it, the steps, and whether it always does."""
+    """An operation that moves a counter.
+
+    Attributes:
+        waiting: the operation itself, and all operations that depend on it.
+        steps: by how much it moves the counter.
+        certain: whether it always does.
+        replicas: see `Step`.
+
+    """
 
     waiting: frozenset[tf.Operation]
     steps: int
@@ -89,12 +106,15 @@ _analysed: WeakKeyDictionary[tf.Graph, _Analysed] = WeakKeyDictionary()
 
 
 def counters_of(graph: tf.Graph) -> list[tf.Variable]:
-    """Return the counters of a graph's steps: those of its optimizers, else its global step."""
+    """Return the counters of a graph's steps: the counters of its optimizers, else its global step.
+
+    The list is empty if there is neither.
+    """
     return _analyse(graph).counters
 
 
 def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
-    """Return the training step in a run of these operations and tensors; None if it is none."""
+    """Return the training step in a run of these operations and tensors; None if the run is no step."""
     found, ran = _analyse(graph), [*targets, *(tensor.op for tensor in fetches)]
     made = [move for move in found.moves if not move.waiting.isdisjoint(ran)]
     if not made:
@@ -123,10 +143,10 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
 
 
 def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.Operation, int]:
-    """Return variable -> bytes for the variables of a model.
+    """Return {variable's operation: bytes} of the variables of the model.
 
-    They are those that optimizers get, those for which gradients are computed, those that its steps write and
-    its losses read, and those that the program declares trainable.
+    They are the variables that optimizers update, variables for which gradients are computed, `written`
+    variables (which steps write and losses read), and variables that the program declares trainable.
     """
     import tensorflow as tf
 
@@ -138,7 +158,7 @@ def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.
 
 
 def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
-    """Return the definitions of all functions that an operation calls, by name."""
+    """Return {name: definition} of all functions that an operation calls, directly or indirectly."""
     found: dict[str, Any] = {}
     names = names_of_functions(call.node_def.attr)
     while names:
@@ -151,7 +171,7 @@ def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
 
 
 def strange_gradients(graph: tf.Graph) -> list[str]:
-    """Return the variables whose applied gradients do not come from a gradient of any loss."""
+    """Return the names of variables whose applied gradients do not come from the gradient of any loss."""
     notes = notes_of(graph)
     return sorted(
         variable.op.name
@@ -201,7 +221,7 @@ def _counters(graph: tf.Graph, updates: Sequence[Update]) -> list[tf.Variable]:
 
 
 def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
-    """Return the operations that move a counter; those in a condition or a function are not certain."""
+    """Return the operations that move a counter; in a condition or a function, they are not certain."""
     moves, left = [], [counter]
     while left:
         for user in [user for out in left.pop().outputs for user in out.consumers()]:
@@ -230,7 +250,7 @@ def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
 
 
 def _written(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
-    """Return the variables that a run writes and its losses or gradients depend on, without counters."""
+    """Return the variables, without counters, that a run writes and that losses or gradients depend on."""
     writing = [of for of in computed if of.type.startswith(WRITING) and len(of.inputs)]
     written = {variable for of in writing if (variable := variable_of(of.inputs[0].op)) is not None}
     written -= {counter.op for counter in counters_of(graph)}
@@ -244,7 +264,10 @@ def read_by_losses(graph: tf.Graph) -> set[tf.Operation]:
 
 
 def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bool:
-    """Return whether a run trains by this loss; if there are several, by the variables that it updates."""
+    """Return whether a run trains by this loss.
+
+    If there are several losses, the variables that the run updates decide.
+    """
     losses = notes_of(loss.graph).losses
     applied = [update for update, waiting in found.applied if not waiting.isdisjoint(ran)]
     if not applied or len(set(map(id, losses.values()))) == 1:
@@ -255,7 +278,7 @@ def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bo
 def _probes(
     graph: tf.Graph, found: _Analysed, ran: Sequence[tf.Operation], computed: set[tf.Operation]
 ) -> tuple[tf.Tensor, ...]:
-    """Return some small gradients that a run computes and applies."""
+    """Return at most four small gradients that a run computes and applies."""
     tensors = [
         tensor
         for update, waiting in found.applied
@@ -291,7 +314,7 @@ def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, computed: set[tf.Operation]
 
 
 def size_of(variable: tf.Operation) -> int:
-    """Return the bytes of a variable; 0 if its shape is unknown."""
+    """Return the size of a variable in bytes; 0 if its shape is unknown."""
     import tensorflow as tf
 
     shape = tf.TensorShape(variable.get_attr("shape"))

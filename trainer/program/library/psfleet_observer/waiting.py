@@ -1,6 +1,6 @@
 """Lines in the log of a task that waits for variables which no task has initialised.
 
-TensorFlow logs this at a level that is off by default, and polls for ever.
+TensorFlow logs this wait at a level that is off by default, and polls for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS_UNTIL_SAID = 20.0
 
 
 def wrap_session_managers(module: ModuleType) -> None:
-    """Let session managers poll often for another task's variables, and log now and then that they wait."""
+    """Let session managers poll often for another task's variables, and log every 20 s that they wait."""
     poll_often(module)
     wait_for_session = module.SessionManager.wait_for_session
 

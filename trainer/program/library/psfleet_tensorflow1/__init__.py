@@ -26,7 +26,7 @@ _WRAPPED = {
 
 
 def begin() -> None:
-    """Have TensorFlow wrapped when the program loads it, if psfleet runs the program."""
+    """If psfleet runs the program, have TensorFlow wrapped when the program loads it."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         if importlib.util.find_spec("tf_keras"):  # which implements `tf.layers`
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

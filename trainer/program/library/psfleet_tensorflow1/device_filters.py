@@ -1,6 +1,6 @@
 """Device filters for sessions, so that they see only the parameter servers and their own task.
 
-Without `device_filters` a session waits for every task of the cluster, even for one that has ended.
+Without `device_filters` a session waits for every task of the cluster, even for a task that has ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 _PS = "ps"
-# Target of a session -> job and index of this process's task that serves there.
+# Target of a session -> (job, index) of this process's task, which serves there.
 _servers: dict[str, tuple[str, int]] = {}
 
 
@@ -37,7 +37,10 @@ def note_servers(module: ModuleType) -> None:
 
 
 def filter_sessions(module: ModuleType) -> None:
-    """Wrap sessions, to give filters to those with this process's server, unless the program gives any."""
+    """Wrap sessions, to filter the devices of sessions whose target is this process's server.
+
+    Filters that the program gives stay.
+    """
     initialise = module.BaseSession.__init__
 
     @functools.wraps(initialise)
@@ -59,7 +62,7 @@ def filter_sessions(module: ModuleType) -> None:
 
 
 def _uses_others(graph: Any, own: str) -> bool:
-    """Return whether a graph has operations on a task other than the ps and the own one."""
+    """Return whether a graph has operations on another task than the ps and the own task."""
     from tensorflow.python.framework.device_spec import DeviceSpecV2
 
     mine = DeviceSpecV2.from_string(own)

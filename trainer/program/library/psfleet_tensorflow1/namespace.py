@@ -1,4 +1,4 @@
-"""The module that `import tensorflow` gives: `tensorflow.compat.v1`, and other modules of TensorFlow 1."""
+"""The module that `import tensorflow` gives: `tensorflow.compat.v1`, with other modules of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PACKAGES = Path(__file__).with_name("packages")
 
 
 def give_tensorflow1(module: ModuleType) -> None:
-    """Replace the module by its `compat.v1`, with the behaviour of version 2 switched off.
+    """Replace `module` by its `compat.v1`, with the behaviour of version 2 switched off.
 
-    Its submodules are found as before, but first in version 1's own folder.
+    Submodules are found as before, and also in version 1's own folder.
     """
     from absl import flags
 
@@ -25,6 +25,6 @@ def give_tensorflow1(module: ModuleType) -> None:
 
     v1.contrib = contrib
     sys.meta_path.append(contrib.Refusing())
-    # A script may define flags such as --log_dir, which absl's logging defines today but did not then.
+    # A script may define flags such as --log_dir, which absl's logging did not define in TensorFlow 1's time.
     for name in flags.FLAGS:
         flags.FLAGS[name].allow_override = True

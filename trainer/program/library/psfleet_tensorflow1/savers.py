@@ -10,7 +10,7 @@ from psfleet_tensorflow1.device_filters import own_device
 
 
 def save_on_own_disk(module: ModuleType) -> None:
-    """Wrap savers so that the own task writes and reads checkpoints.
+    """Wrap savers, so that this process's own task writes and reads checkpoints.
 
     Otherwise each ps would write its part to its own disk, where no task could restore it.
     """

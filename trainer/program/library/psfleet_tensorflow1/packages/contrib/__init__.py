@@ -14,7 +14,7 @@ class Refusing(MetaPathFinder):
     """Refuses imports of modules below tf.contrib, such as `import tensorflow.contrib.slim as slim`."""
 
     def find_spec(self, fullname: str, _path: object, _target: object = None) -> None:
-        """Raise ImportError if the name is one of a package of tf.contrib."""
+        """Raise ImportError if `fullname` is in a package of tf.contrib; else return None."""
         below, contrib, package = fullname.partition(".contrib.")
         if contrib and below.startswith("tensorflow"):
             raise missing(package.partition(".")[0])
@@ -29,7 +29,7 @@ def replacements() -> dict[str, str]:
 
 
 def missing(package: str) -> ImportError:
-    """Return the error for the use of a package."""
+    """Return the error for the use of the package `package` of tf.contrib."""
     use = replacements().get(package)
     advice = f"Use {use} ({_PAGE})" if use else f"TensorFlow 1.15 has no such package, either ({_PAGE})"
     return ImportError(f"tf.contrib.{package} is not in TensorFlow 2. {advice}")

@@ -1,4 +1,4 @@
-"""The modules of TensorFlow 1's MNIST tutorials; importing the package loads them, as it did there."""
+"""The modules of TensorFlow 1's MNIST tutorials; importing the package loads them, as in TensorFlow 1."""
 
 from tensorflow.examples.tutorials.mnist import input_data, mnist
 

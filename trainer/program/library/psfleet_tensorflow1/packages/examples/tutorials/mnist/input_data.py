@@ -1,7 +1,8 @@
-"""MNIST as the tutorials of TensorFlow 1 read it, from files that are there: nothing is downloaded.
+"""MNIST as the tutorials of TensorFlow 1 read it, from files on this host: nothing is downloaded.
 
-They are looked for in the folder that the program names, then in PSFLEET_DATA_DIR (trainer_data_source).
-Where nothing was carried it is the bundled digits of 8x8 pixels, each thrice as large, in a frame of two.
+The files are looked for in the folder that the program names, then in PSFLEET_DATA_DIR (trainer_data_source).
+If no data were carried, the bundled digits of 8x8 pixels are used: each is made three times as large, with a
+frame of two pixels, 28x28 in all.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _GZIP, _CLASSES = b"\x1f\x8b", 10
 
 
 class DataSet:
-    """Images [count, pixels] from 0 to 1 and their labels, in batches without end."""
+    """Images [count, pixels] from 0 to 1 and their labels, in endless batches."""
 
     def __init__(self, images: npt.NDArray[Any], labels: npt.NDArray[Any], seed: int | None) -> None:
         self.images, self.labels = images, labels
@@ -30,7 +31,7 @@ class DataSet:
 
     @property
     def epochs_completed(self) -> int:
-        """How often all examples were drawn."""
+        """How many times all examples were drawn."""
         return self._drawn // self.num_examples
 
     def next_batch(
@@ -39,7 +40,10 @@ class DataSet:
         fake_data: bool = False,  # noqa: ARG002 - as programs call it
         shuffle: bool = True,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return so many images and their labels; each epoch has all of them, in another order."""
+        """Return `batch_size` images and their labels; each epoch has all examples, in an order of its own.
+
+        With `shuffle=False` the order is always the same.
+        """
         while len(self._next) < batch_size:
             numbers = np.arange(self.num_examples)
             self._next = np.append(self._next, self._random.permutation(numbers) if shuffle else numbers)
@@ -49,7 +53,7 @@ class DataSet:
 
 
 class Datasets(NamedTuple):
-    """What to train on, to choose by, and to test with."""
+    """The examples to train on, to validate with, and to test with."""
 
     train: DataSet
     validation: DataSet
@@ -66,7 +70,7 @@ def read_data_sets(
     seed: int | None = None,
     source_url: str = "",  # noqa: ARG001 - nothing is downloaded
 ) -> Datasets:
-    """Return the digits; a tenth of them at most is taken from the training for `validation`."""
+    """Return the digits; `validation_size` training examples, but at most a tenth, go into `validation`."""
     if fake_data:
         raise ValueError("there are no fake data: leave fake_data out")
     folder = _folder(train_dir)
@@ -99,7 +103,7 @@ def _part(folder: Path, part: str, one_hot: bool, reshape: bool) -> tuple[npt.ND
 
 
 def _read(folder: Path, name: str, dimensions: int) -> npt.NDArray[np.uint8]:
-    """Return what a file of MNIST's format (IDX) holds. Raises OSError, ValueError."""
+    """Return the array in a file of MNIST's format (IDX). Raises OSError and ValueError."""
     found = sorted(folder.glob(f"{name}?idx{dimensions}-ubyte*"))
     if not found:
         raise FileNotFoundError(f"{folder} has no {name}-idx{dimensions}-ubyte: see trainer_data_source")

@@ -1,6 +1,6 @@
 """The network of the MNIST tutorials of TensorFlow 1: two hidden layers, in functions that add to a graph.
 
-Signatures, names of variables, initial values and results are those of TensorFlow 1.15, so that
+Signatures, names of variables, initial values and results are the same as in TensorFlow 1.15, so that
 checkpoints of that time can be restored.
 """
 
@@ -28,19 +28,19 @@ def loss(logits: Any, labels: Any) -> Any:
 
 
 def training(loss: Any, learning_rate: Any) -> Any:
-    """Return the operation of a step of gradient descent; create the global step and a summary, too."""
+    """Return the operation of one step of gradient descent; also create the global step and a summary."""
     tf.summary.scalar("loss", loss)
     global_step = tf.Variable(0, name="global_step", trainable=False)
     return tf.train.GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
 
 
 def evaluation(logits: Any, labels: Any) -> Any:
-    """Return how many labels [batch] have the highest logit of their example, as a scalar int32 tensor."""
+    """Return how many examples have their highest logit at their label: a scalar int32 tensor."""
     return tf.reduce_sum(tf.cast(tf.nn.in_top_k(predictions=logits, targets=labels, k=1), tf.int32))
 
 
 def _layer(name: str, inputs: Any, input_units: int, units: int) -> Any:
-    """Return `inputs` times weights plus biases, whose variables are `name`/weights and `name`/biases."""
+    """Return `inputs` times weights plus biases; the variables are `name`/weights and `name`/biases."""
     with tf.name_scope(name):
         drawn = tf.truncated_normal([input_units, units], stddev=input_units**-0.5)
         weights = tf.Variable(drawn, name="weights")
