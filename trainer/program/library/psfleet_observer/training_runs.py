@@ -69,8 +69,7 @@ class Step:
 
     @functools.cached_property
     def more(self) -> list[tf.Tensor]:
-        """The tensors to fetch beside the program's own: the loss if it is not among these, then gradients.
-        """
+        """The tensors to fetch beside the program's own: the loss, unless `known`, then the gradients."""
         return [*([] if self.loss is None or self.known else [self.loss]), *self.probes]
 
 
