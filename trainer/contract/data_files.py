@@ -2,8 +2,8 @@
 
 Both may be compressed with gzip. IDX is described on http://yann.lecun.com/exdb/mnist: a magic number, the
 dimensions, and unsigned bytes. A line of clicks has 40 columns with a tab between them, and no quotes: the
-label, 13 integers of at most nine digits, and 26 values of eight hexadecimal digits; numbers and values may
-be empty. Carriage returns do not count.
+label, 13 integers of at most nine digits, and 26 values of eight hexadecimal digits. Integers and values may
+be empty. Carriage returns are ignored.
 """
 
 import gzip
@@ -25,7 +25,7 @@ LARGEST_LABEL = 9
 NUMBERS, CATEGORIES = 13, 26
 COLUMNS = 1 + NUMBERS + CATEGORIES
 CLICK_LINE = rf"[01](\t(-?[0-9]{{1,9}})?){{{NUMBERS}}}(\t([0-9a-f]{{8}})?){{{CATEGORIES}}}"
-# A part of lines that may be damaged: these are left out. Beyond it the files are refused.
+# The share of lines that may be damaged: they are left out. If more are damaged, the files are refused.
 MOST_DAMAGED = 0.001
 MOST_NAMED = 3
 _CLICK = re.compile(CLICK_LINE.encode())
@@ -63,9 +63,10 @@ def first_problem(data: str | None, folder: Path) -> str:
 
 
 def idx_file(folder: Path, name: str) -> Path:
-    """Return the path of a file, which may have the suffix `.gz`, and a dot or a hyphen before `idx`.
+    """Return the path of the file `name`, such as "train-labels-idx1-ubyte", in `folder`.
 
-    Raises ValueError, which lists the names that were tried.
+    The file may have the suffix `.gz`, and a dot instead of the hyphen before `idx`. Raises ValueError, which
+    lists the names that were tried.
     """
     dotted = name.replace("-idx", ".idx")
     names = [name, f"{name}.gz", dotted, f"{dotted}.gz"]
@@ -79,12 +80,15 @@ def idx_file(folder: Path, name: str) -> Path:
 
 
 def idx_files(folder: Path, part: str) -> tuple[Path, Path]:
-    """Return the files with the images and the labels of a part (`train` or `t10k`), like `idx_file`."""
+    """Return the files with the images and with the labels of a part ("train" or "t10k").
+
+    Names and errors are the same as in `idx_file`.
+    """
     return idx_file(folder, f"{part}-images-idx3-ubyte"), idx_file(folder, f"{part}-labels-idx1-ubyte")
 
 
 def idx_header(path: Path, content: bytes, magic: int) -> tuple[int, list[int]]:
-    """Return how many bytes an IDX file's header has, and the shape: [60000, 28, 28]. Raises ValueError."""
+    """Return (bytes of an IDX file's header, its shape, such as [60000, 28, 28]). Raises ValueError."""
     dimensions = magic & 0xFF
     length = 4 + 4 * dimensions
     if len(content) < length:
@@ -97,7 +101,7 @@ def idx_header(path: Path, content: bytes, magic: int) -> tuple[int, list[int]]:
 
 
 def require_bytes(path: Path, size: int, header: int, shape: Sequence[int]) -> None:
-    """Raise ValueError if an IDX file of this size in bytes is cut short, or has more than its shape says."""
+    """Raise ValueError if an IDX file of `size` bytes is shorter or longer than header and shape say."""
     expected = header + math.prod(shape)
     if size != expected:
         wanted = f"expected {expected} for {' x '.join(map(str, shape))}"
@@ -106,7 +110,7 @@ def require_bytes(path: Path, size: int, header: int, shape: Sequence[int]) -> N
 
 
 def require_alike(images: tuple[Path, Sequence[int]], labels: tuple[Path, Sequence[int]]) -> None:
-    """Raise ValueError if there is no image, or not one label for each; both are a file and a shape."""
+    """Raise ValueError if there is no image, or not one label for each image; arguments are (file, shape)."""
     (images_file, shape), (labels_file, (count,)) = images, labels
     if shape[0] != count:
         found = f"{images_file} holds {shape[0]} images and {labels_file} {count} labels"
@@ -117,13 +121,16 @@ def require_alike(images: tuple[Path, Sequence[int]], labels: tuple[Path, Sequen
 
 
 def require_labels(where: Path, largest: int) -> None:
-    """Raise ValueError if the largest of the labels in a file or folder is none of a digit."""
+    """Raise ValueError if `largest`, the largest label in a file or folder, is no digit."""
     if largest > LARGEST_LABEL:
         raise ValueError(f"{where} has the label {largest}, expected 0 to {LARGEST_LABEL}")
 
 
 def click_paths(folder: Path, part: str) -> list[Path]:
-    """Return a part's files of clicks (`train` or `test`), in order. Raises ValueError if there are none."""
+    """Return the files of clicks of a part ("train" or "test"), sorted.
+
+    Raises ValueError if there are none.
+    """
     with _reading(folder):
         paths = sorted(path for path in folder.glob(f"{part}*") if path.is_file())
     if not paths:
@@ -133,19 +140,25 @@ def click_paths(folder: Path, part: str) -> list[Path]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file begins as gzip's do."""
+    """Return whether a file begins like a gzip file. Raises OSError."""
     with path.open("rb") as file:
         return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def read_plain(path: Path, most: int = -1) -> bytes:
-    """Return so many bytes of a file, or all, decompressed if it is gzip's. Raises ValueError."""
+    """Return the first `most` bytes of a file (default: all), decompressed if it is a gzip file.
+
+    Raises ValueError if the file cannot be read.
+    """
     with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
         return file.read(most)
 
 
 def click_lines(path: Path) -> Iterator[list[bytes]]:
-    """Yield a file's lines in lists, as TensorFlow's TextLineDataset has them. Raises ValueError."""
+    """Yield the lines of a file, in lists of many lines, without line ends. Raises ValueError.
+
+    The lines are the same as in TensorFlow's TextLineDataset.
+    """
     rest, number = b"", 0
     with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
         while piece := file.read(_BYTES_READ):
@@ -161,13 +174,16 @@ def click_lines(path: Path) -> Iterator[list[bytes]]:
 
 
 def described_click(path: Path, number: int, line: bytes) -> str:
-    """Return a damaged line in short; the first has the number 0."""
+    """Return a short description of a damaged line; line `number` counts from 0."""
     start = cut(repr(line[:_SHOWN])[2:-1], _SHOWN)
     return f"{path} line {number + 1} ({counted(line.count(_TAB) + 1, 'column')}): {start}"
 
 
 def require_few_damaged(where: str, lines: int, damaged: int, named: Sequence[str]) -> None:
-    """Raise ValueError if too many of the lines `where` are damaged, of which some are `named`."""
+    """Raise ValueError if there are no lines, or if too many lines in `where` are damaged.
+
+    `named` has descriptions of some damaged lines, for the error.
+    """
     if not lines:
         raise ValueError(f"{where} has no line; expected lines of {_EXPECTED_CLICK}")
     if damaged > MOST_DAMAGED * lines or damaged == lines:
@@ -219,7 +235,7 @@ def _first_of_clicks(folder: Path) -> None:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Raise ValueError with the name of what is read, if that fails."""
+    """Turn errors of reading or decompressing `path` into a ValueError that names it."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -1,4 +1,4 @@
-"""The exit codes of a task, which tell systemd how it ended; they are those of sysexits.h where these fit.
+"""The exit codes of a task, which tell systemd how it ended; they follow sysexits.h where that fits.
 
 The codes in `NO_RESTART` stand for failures that a restart cannot mend. The units list them in
 `RestartPreventExitStatus=`.
@@ -21,8 +21,8 @@ NO_RESTART = (
     *(PROGRAM, OUT_OF_MEMORY, GIVEN_UP, CONFIGURATION),
 )
 
-# How systemd treats exit codes: those that it does not answer with a restart, those with which a task has
-# ended for good, and those of a task that was stopped.
+# How systemd treats exit codes: after "no_restart" it does not restart the task; after "ended" the task has
+# ended for good; "stopped" is the code of a task that was stopped.
 UNIT_CODES = {"no_restart": NO_RESTART, "ended": (FINISHED, *NO_RESTART), "stopped": (STOPPED,)}
 
 # Exit code -> the `class` of a `failed` record.

@@ -8,9 +8,9 @@ from typing import Any
 
 
 def write_json(path: Path, content: object, indent: int | None = None) -> None:
-    """Write or replace a file atomically: readers get the whole new content or the old one. Raises OSError.
+    """Write or replace a file atomically: readers get either the old content or the whole new content.
 
-    Numbers that are not finite are written as `null`.
+    Numbers that are not finite are written as `null`. Raises OSError.
     """
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps(finite(content), indent=indent, allow_nan=False) + "\n", encoding="utf-8")
@@ -18,7 +18,7 @@ def write_json(path: Path, content: object, indent: int | None = None) -> None:
 
 
 def finite(value: object) -> object:
-    """Return the same value with None in place of each number that is not finite, which JSON lacks."""
+    """Return a copy of `value` with None in place of numbers that are not finite, which JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -29,7 +29,7 @@ def finite(value: object) -> object:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; an empty one if the file is missing or damaged."""
+    """Return the JSON object in a file; {} if the file is missing or damaged, or has no object."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -11,13 +11,13 @@ _Object = TypeVar("_Object", bound="JsonObject")
 
 @dataclass(frozen=True)
 class JsonObject:
-    """An object in JSON that has the fields of the class."""
+    """An object in JSON with the fields of the class."""
 
     @classmethod
     def from_json(cls: type[_Object], content: object) -> _Object:
-        """Return the object that `to_json` described; what newer releases write beside that is left out.
+        """Return the object that `to_json` described; fields that only newer releases write are ignored.
 
-        Raises ValueError where a field is missing, and SettingsError with every value that its rule refuses.
+        Raises ValueError if a field is missing, and SettingsError with every value that its rule refuses.
         """
         if not isinstance(content, Mapping):
             raise ValueError(f"{as_given(content)} is not an object")
@@ -29,13 +29,16 @@ class JsonObject:
 
     @classmethod
     def usable(cls: type[_Object], content: object) -> tuple[_Object, dict[str, SettingProblem]]:
-        """Return what can be used of an object whose fields all have defaults, and the problems by field."""
+        """Return the object made of the valid fields in `content`, and {field: its problem} for the others.
+
+        All fields of the class must have defaults, which stand for invalid or missing fields.
+        """
         rules = {each.name: each.metadata["rule"] for each in fields(cls)}
         given = content if isinstance(content, Mapping) else {}
         taken, problems = convert_all({name: given[name] for name in rules if name in given}, rules, str)
         return cls(**taken), {problem.name: problem for problem in problems}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object with all its fields, as JSON has it."""
+        """Return {field: value} of all fields, with lists instead of tuples."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -11,7 +11,7 @@ from .rules import as_given
 
 VERSION = 1
 _MOST = 1_000_000  # a bound for indices, ports and GPU numbers, far above any real one
-# A host's tasks get their ports in this order. A chief is the coordinator of a program.
+# The tasks of a host get their ports in this order. A `chief` exists only for programs, as the coordinator.
 Job = Literal["ps", "worker", "chief"]
 JOBS: tuple[Job, ...] = get_args(Job)
 
@@ -38,12 +38,12 @@ class PlannedTask:
         return f"{self.address}:{self.port}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the task as the plan's JSON holds it."""
+        """Return the task as an object in the plan's JSON."""
         return {**asdict(self), "gpus": list(self.gpus)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "PlannedTask":
-        """Return the task for an object of `to_json`. Raises KeyError or TypeError if it is not valid."""
+        """Return the task, given an object of `to_json`. Raises KeyError or TypeError if it is not valid."""
         task = cls(**{**content, "gpus": tuple(content["gpus"])})
         whole = all(
             isinstance(number, int) and not isinstance(number, bool) and 0 <= number < _MOST
@@ -70,12 +70,12 @@ class ClusterPlan:
 
     @property
     def ps_hosts(self) -> str:
-        """The value of the trainer's flag `--ps_hosts`."""
+        """The value of the trainer's flag `--ps_hosts`: the ps's targets, with commas between."""
         return ",".join(task.target for task in self.tasks_of("ps"))
 
     @property
     def worker_hosts(self) -> str:
-        """The value of the trainer's flag `--worker_hosts`."""
+        """The value of the trainer's flag `--worker_hosts`: the workers' targets, with commas between."""
         return ",".join(task.target for task in self.tasks_of("worker"))
 
     @property
@@ -84,18 +84,18 @@ class ClusterPlan:
         return self.tasks_of("worker")[0]
 
     def tasks_of(self, job: Job) -> tuple[PlannedTask, ...]:
-        """Return the tasks of a job in the order of their indices."""
+        """Return the tasks of a job in the order of their indices; empty if the job has none."""
         return tuple(task for task in self.tasks if task.job == job)
 
     def tf_config(self, task: PlannedTask) -> str:
-        """Return the environment variable TF_CONFIG of a task; jobs without tasks are left out."""
+        """Return the value of TF_CONFIG for a task, as JSON text; jobs without tasks are left out."""
         cluster = {
             job: [member.target for member in members] for job in JOBS if (members := self.tasks_of(job))
         }
         return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `plan.json` holds."""
+        """Return the object that `plan.json` contains."""
         return {
             "version": VERSION,
             "cluster_name": self.cluster_name,
@@ -105,7 +105,7 @@ class ClusterPlan:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "ClusterPlan":
-        """Return the plan for an object of `to_json`.
+        """Return the plan, given an object of `to_json`.
 
         Raises ValueError if the object has another version, lacks a field, or does not match its hash.
         """

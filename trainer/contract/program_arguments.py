@@ -9,7 +9,7 @@ PLACEHOLDERS = (
     *("data_dir", "run_dir", "job_name", "task_index", "task_host", "task_port"),
     *("ps_hosts", "worker_hosts", "chief_hosts", "cluster", "cluster_file"),
 )
-# Names that people try, which do not resemble the placeholder that they mean.
+# Names that people try -> the placeholder that they mean, which the name does not resemble.
 _OTHER_NAMES = {
     "job": "job_name",
     "ps": "ps_hosts",
@@ -18,13 +18,17 @@ _OTHER_NAMES = {
     "cluster_spec": "cluster",
     "clusterspec": "cluster",
 }
-# A backslash before a placeholder keeps it. Other braces belong to the program: JSON, or {epoch} in a name.
+# A backslash before a placeholder keeps the placeholder as text. Other braces belong to the program, such as
+# JSON, or {epoch} in a file's name.
 _PLACEHOLDER = re.compile(r"(\\?)\{([A-Za-z]+(?:[_-][A-Za-z]+)*)\}")
 _NEARLY = 0.8
 
 
 def filled(argument: str, values: Mapping[str, str]) -> str:
-    """Return an argument with its placeholders replaced; `values` has one for each placeholder's name."""
+    """Return `argument` with its placeholders replaced; `values` maps a placeholder's name to its value.
+
+    Example: filled("--job={job_name}", {"job_name": "ps"}) -> "--job=ps"
+    """
 
     def value(found: re.Match[str]) -> str:
         escape, name = found.groups()
@@ -36,12 +40,12 @@ def filled(argument: str, values: Mapping[str, str]) -> str:
 
 
 def placeholders(argument: str) -> set[str]:
-    """Return the names of an argument's placeholders."""
+    """Return the names of the placeholders in an argument, without escaped placeholders."""
     return {name for escape, name in _PLACEHOLDER.findall(argument) if name in PLACEHOLDERS and not escape}
 
 
 def misspelled(argument: str) -> dict[str, str]:
-    """Return misspelled name -> the placeholder that it resembles."""
+    """Return {misspelled name in the argument: the placeholder that it resembles}."""
     names = [name for escape, name in _PLACEHOLDER.findall(argument) if not escape]
     return {name: meant for name in names if (meant := _meant(name)) not in {"", name}}
 

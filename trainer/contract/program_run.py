@@ -12,12 +12,12 @@ from .task_names import lead_of
 
 SECONDS_BETWEEN_REPORTS = 0.5
 
-# A program that hangs while it holds the lock must not take the launcher with it.
+# How long to wait for the lock: if a program hangs while it holds the lock, the launcher must not hang, too.
 _SECONDS_TO_LOCK = 1.0
 
 
 def cluster_of(tf_config: str) -> dict[str, list[str]]:
-    """Return job -> addresses for a value of TF_CONFIG. Raises ValueError if it has no cluster."""
+    """Return {job: addresses} from a value of TF_CONFIG. Raises ValueError if it has no cluster."""
     try:
         cluster = json.loads(tf_config)["cluster"]
         return {str(job): [str(address) for address in addresses] for job, addresses in cluster.items()}
@@ -27,12 +27,15 @@ def cluster_of(tf_config: str) -> dict[str, list[str]]:
 
 
 def lead_task(cluster: Mapping[str, object]) -> str:
-    """Return the name of the lead, whose progress stands for the whole run."""
+    """Return the name of the lead: "chief0" if the cluster has a chief, else "worker0".
+
+    The lead reports the progress of the whole run.
+    """
     return lead_of({f"{job}0" for job, addresses in cluster.items() if addresses})
 
 
 def update_progress(run_directory: Path, changes: Mapping[str, object]) -> None:
-    """Change some fields of `progress.json`, and its `wall`; the other fields stay. Raises OSError.
+    """Set some fields of `progress.json`, and its time `wall`; the other fields stay. Raises OSError.
 
     The launcher and its program both call this. A lock keeps them from undoing each other's changes.
     """

@@ -8,21 +8,31 @@ from trainer.host.error_lines import in_short, is_of_a_library
 from trainer.host.task_traces import LOG_END_BYTES, number
 from trainer.host.wording import counted, cut, first_of
 
-# Colours and cursor movements. Without the escape character alone, the rest of them would be noise.
+# Colours and cursor movements. They are removed whole: without its escape character, the rest of a sequence
+# would be noise.
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _METRICS_SHOWN = 4
-# A connection may change the ends of lines.
+# A connection may change the ends of lines, and so the number of bytes, by up to this many.
 _ABOUT = 100
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A reading of `progress.json`. `wall` is in Unix seconds of the lead's clock.
+    """A reading of `progress.json`.
 
-    `contributions` and `restarts` have a count for each worker. `steps_lost` are the global steps that
-    were lost by restores, `still_seconds` the time between the loss of a task and the lead's next step.
-    `evaluation` is the last one during the run, in words. `elapsed` (the seconds since the lead's process
-    began) and `last_line` (of the lead's output) do not come from the file; some callers add them.
+    Attributes:
+        wall: when the file was written, in Unix seconds of the lead's clock.
+        loss: the lead's last loss; None if unknown.
+        contributions: the number of steps of each worker.
+        missing: the tasks for which the run waits, with address and reason, in words.
+        reason: why the run ended, in words.
+        restarts: how often each worker was restarted.
+        steps_lost: global steps that were lost by restores.
+        still_seconds: the time between the loss of a task and the lead's next step.
+        evaluation: the last evaluation during the run, in words.
+        elapsed: seconds since the lead's process began; not from the file, added by some callers.
+        last_line: the last line of the lead's output; not from the file, added by some callers.
+
     """
 
     phase: str
@@ -42,7 +52,7 @@ class Progress:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "Progress":
-        """Return the reading for a JSON object; a missing field, or one of another type, is unknown."""
+        """Return the reading of a JSON object; missing fields, or fields of another type, are unknown."""
         missing = values.get("missing")
         return cls(
             phase=str(values.get("phase", "starting")),
@@ -60,12 +70,12 @@ class Progress:
         )
 
     def same_word(self, other: "Progress") -> bool:
-        """Return whether both readings are of the same file content."""
+        """Return whether both are readings of the same content of the file."""
         return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
 
     @property
     def waiting(self) -> str:
-        """The tasks for which the run waits, in words; empty if there are none."""
+        """The tasks for which the run waits, in words; "" if there are none."""
         return f"waiting for {first_of(self.missing, 4, '; ')}" if self.missing else ""
 
     @property
@@ -75,7 +85,7 @@ class Progress:
 
     @property
     def price(self) -> str:
-        """What faults have cost so far, in words; empty if they cost nothing."""
+        """What faults have cost so far, in words; "" if they cost nothing."""
         lost = f"{counted(self.steps_lost, 'step')} lost by faults" if self.steps_lost > 0 else ""
         still = f"{self.still_seconds:.0f} s without training" if self.still_seconds >= 1 else ""
         return ", ".join(filter(None, (lost, still)))
@@ -89,7 +99,8 @@ class Progress:
 def last_line_of(end: str) -> str:
     """Return the last line of a task's output that is not a library's, as a terminal would show it.
 
-    `end` are its last LOG_END_BYTES. If there are so many, the first line may be cut, and does not count.
+    The result is "" if there is no such line. `end` has the last LOG_END_BYTES of the output. If it has that
+    many, its first line may be cut and is ignored.
     """
     is_cut = len(end.encode(errors="replace")) >= LOG_END_BYTES - _ABOUT
     text = end.lstrip("\r\n").partition("\n")[2] if is_cut else end
@@ -99,7 +110,7 @@ def last_line_of(end: str) -> str:
 
 def as_drawn(line: str) -> str:
     """Return a line of a task's output as a terminal would show it, without control characters."""
-    # A progress bar begins or ends each redrawing with a carriage return.
+    # A progress bar begins or ends each redrawing with a carriage return, so only the last part is visible.
     return printable(_CONTROL_SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2]))
 
 
@@ -113,7 +124,7 @@ def _counts(value: object) -> tuple[int, ...]:
 
 
 def _evaluation(value: object) -> str:
-    """Return a step and what was found there, in words: "accuracy 0.9611 at step 1500"; "" if unknown."""
+    """Return an evaluation in words, such as "accuracy 0.9611 at step 1500"; "" if it is unknown."""
     if not isinstance(value, Mapping) or not isinstance(found := value.get("metrics"), Mapping):
         return ""
     known = [(str(name), number(metric)) for name, metric in list(found.items())[:_METRICS_SHOWN]]

@@ -24,23 +24,23 @@ VERSION = 1
 MOST_COMPLAINTS = 100
 # Some 10,000 records: hours of a worker's steps.
 _MOST_WAITING_BYTES = 4 << 20
-# The reasons of a `finished` that say that the task was stopped, and why.
+# The values of `reason` in a `finished` record that say that the task was stopped, and why.
 STOPPED_BY_HAND, STOPPED_BY_HOST = "stopped", "host went down"
 STOPPED_REASONS = frozenset({STOPPED_BY_HAND, STOPPED_BY_HOST})
-# The reasons of a worker's `finished` that say that it was there to the end; the last one, that an evaluation
-# has ended the run before its last step.
+# The values of `reason` in a worker's `finished` record that say that the worker stayed to the end. MET says
+# that an evaluation ended the run before its last step.
 MET = "stop_when met"
 GOOD_ENDINGS = frozenset({"last step", "run over", MET})
 _NONCE_BITS = 48  # a double holds such a number exactly, and some JSON readers have only doubles
 
 # The evaluator is no task of a run: it evaluates the final model, on the chief's host, after the run's end.
-# It takes no part in the training, but writes records as tasks do.
+# The evaluator takes no part in the training, but writes records as tasks do.
 EVALUATOR = "evaluator"
 EVALUATOR_NAME = f"{EVALUATOR}0"
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return name -> kind (one of `_KINDS`) for a text "name:kind name:kind"."""
+    """Return {name: kind} for a text "name:kind name:kind"; a kind is one of `_KINDS`."""
     return dict(field.split(":") for field in text.split())
 
 
@@ -103,8 +103,8 @@ OPTIONAL = {
         " unplaced:int batches:int trained:int"
     ),
 }
-# What this release can record: each event, and its optional fields as `event.field`. A verdict does not ask a
-# run for what its release could not record.
+# What this release can record: the names of events, and optional fields as `event.field`. A verdict does not
+# require of a run what the run's release could not record.
 WRITES = " ".join([*EVENTS, *(f"{event}.{field}" for event, fields in OPTIONAL.items() for field in fields)])
 # Fields that a program's records may lack, because the program does not know them or does not record them.
 # Such records have the field `program`, the hash of the program's code.
@@ -116,9 +116,10 @@ _NOT_OF_PROGRAMS = {
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """The task and run of records. `plan_hash` and `release` are empty if the task was started by hand.
+    """The task and the run that records belong to.
 
-    `program` is the hash of the program that the task runs; it is empty for built-in models.
+    `plan_hash` and `release` are "" if the task was started by hand. `program` is the hash of the program
+    that the task runs; it is "" for built-in models.
     """
 
     run_id: str
@@ -130,13 +131,17 @@ class TaskIdentity:
 
     @property
     def task(self) -> str:
-        """The task's name as in `worker0`."""
+        """The task's name, such as "worker0"."""
         return f"{self.job}{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One event of one task. `wall` is in Unix seconds, `monotonic` in seconds of that host's own clock."""
+    """One event of one task.
+
+    `wall` is in Unix seconds, `monotonic` in seconds of the monotonic clock of the task's host. `fields` are
+    the fields that are not common to all events.
+    """
 
     event: str
     run_id: str
@@ -152,7 +157,7 @@ class Record:
 
     @property
     def task(self) -> str:
-        """The task's name as in `worker0`."""
+        """The task's name, such as "worker0"."""
         return f"{self.job}{self.index}"
 
     def number(self, name: str) -> float:
@@ -161,18 +166,18 @@ class Record:
         return float(value) if isinstance(value, int | float) else math.nan
 
     def integer(self, name: str) -> int:
-        """Return an integer field. Raises KeyError if the event has no such integer."""
+        """Return an integer field. Raises KeyError if the field is missing or no integer."""
         value = self.fields[name]
         if not _is_integer(value):
             raise KeyError(name)
         return int(str(value))
 
     def text(self, name: str) -> str:
-        """Return a text field; an empty text if it is missing."""
+        """Return a text field; "" if it is missing."""
         return str(self.fields.get(name, ""))
 
     def integers(self, name: str) -> dict[str, int]:
-        """Return a field that maps names to integers; an empty dict if it is missing."""
+        """Return a field that maps names to integers; {} if it is missing."""
         value = self.fields.get(name)
         return dict(value) if isinstance(value, Mapping) else {}
 
@@ -185,7 +190,10 @@ def events_file(run_directory: Path, job: str, index: int) -> Path:
 def open_records(
     run_directory: Path | None, identity: TaskIdentity, complain: Callable[[str], object]
 ) -> "RecordWriter":
-    """Open a task's records in its run directory; if that fails, call `complain` and return a void writer."""
+    """Return a writer of a task's records in its run directory.
+
+    If that fails, call `complain` with the reason, and return a writer that writes nothing.
+    """
     path = events_file(run_directory, identity.job, identity.index) if run_directory else None
     try:
         return RecordWriter(path, identity)
@@ -195,14 +203,14 @@ def open_records(
 
 
 def draw_nonce() -> int:
-    """Return a random number that no other process draws; it is never 0."""
+    """Return a random odd number of 48 bits; two processes do not draw the same, and it is never 0."""
     return secrets.randbits(_NONCE_BITS) | 1
 
 
 def required_fields(event: str, job: str, index: int, *, program: bool = False) -> dict[str, str]:
-    """Return name -> kind of the fields that an event must have beside the common ones.
+    """Return {name: kind} of the fields that an event must have beside the common ones; {} if unknown.
 
-    An unknown event has none. `program` says that the record is a program's, which need not have all.
+    `program` says that the record is a program's, which may lack some fields.
     """
     fields = dict(EVENTS.get(event, {}))
     if event == "finished" and job == "worker":
@@ -216,7 +224,7 @@ def required_fields(event: str, job: str, index: int, *, program: bool = False) 
 
 
 def schema_problems(values: Mapping[str, object]) -> list[str]:
-    """Return why an object is not a record of this version, in words; nothing if it is one."""
+    """Return why an object is not a record of this version, in words; [] if it is a valid record."""
     if not _is_integer(values.get("v")) or values["v"] != VERSION:
         return [f"v is {values.get('v')!r}, expected {VERSION}"]
     if problems := _kind_problems(values, COMMON):
@@ -230,7 +238,7 @@ def schema_problems(values: Mapping[str, object]) -> list[str]:
 
 
 def read_records(path: Path) -> tuple[list[Record], list[str]]:
-    """Return the valid records in a file, and a complaint for each other line.
+    """Return the valid records in a file, and a complaint, in words, for each other line.
 
     No content of the file makes this raise. A file that cannot be opened gives a complaint, too.
     """
@@ -242,7 +250,7 @@ def read_records(path: Path) -> tuple[list[Record], list[str]]:
 
 
 def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
-    """Return the records in a file's content and the complaints, as `read_records` does."""
+    """Return records and complaints, as `read_records` does, given a file's content and its name."""
     lines = content.split(b"\n")
     records: list[Record] = []
     complaints: list[str] = []
@@ -263,12 +271,12 @@ def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
 class RecordWriter:
     """Appends the records of one task; several threads may share it.
 
-    Training goes on if writing fails, such as on a full disk: the records wait in memory, up to some
-    megabytes, and are written with a later one.
+    If writing fails, as on a full disk, training goes on: records wait in memory, up to 4 MiB, and are
+    written with a later record.
     """
 
     def __init__(self, path: Path | None, identity: TaskIdentity) -> None:
-        """Open `path` for appending and make its folders; with None, nothing is written. Raises OSError."""
+        """Open `path` for appending and create its folders; with None, nothing is written. Raises OSError."""
         self._identity = {**asdict(identity), "host": platform.node(), "pid": os.getpid()}
         if not identity.program:
             del self._identity["program"]
@@ -286,7 +294,10 @@ class RecordWriter:
             self._waiting = b"\n"
 
     def write(self, event: str, fields: Mapping[str, object] | None = None) -> None:
-        """Append one record, or keep it if that fails. Raises ValueError if it does not match the schema."""
+        """Append a record, or keep it in memory if that fails.
+
+        Raises ValueError if the record does not match the schema.
+        """
         values: dict[str, object] = {
             "v": VERSION,
             "event": event,
@@ -300,7 +311,7 @@ class RecordWriter:
             raise ValueError(f"record {event!r}: {'; '.join(problems)}")
         if self._descriptor is None:
             return
-        # A program's settings may be any objects; those that JSON does not have are written as their texts.
+        # A program's settings may be any objects; objects that JSON does not have are written as their texts.
         line = json.dumps(values, separators=(",", ":"), allow_nan=False, default=str).encode() + b"\n"
         with self._writing:
             if len(self._waiting) + len(line) <= _MOST_WAITING_BYTES:
@@ -313,13 +324,13 @@ class RecordWriter:
     def write_started(
         self, settings: Mapping[str, object], tensorflow: str, address: str, nonce: int = 0
     ) -> None:
-        """Append the first record of a process; a nonce is drawn if none is given."""
+        """Append the first record of a process; a `nonce` of 0 means that one is drawn."""
         versions = {"tensorflow": tensorflow, "python": platform.python_version()}
         own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address, "writes": WRITES}
         self.write("started", {**own, **versions})
 
     def _write_waiting(self, descriptor: int) -> None:
-        """Write what waits, as far as it fits; a line that was cut is continued the next time."""
+        """Write the waiting records, as far as there is space; a line that was cut is continued later."""
         try:
             while self._waiting:
                 self._waiting = self._waiting[os.write(descriptor, self._waiting) :]
@@ -334,7 +345,7 @@ class RecordWriter:
 
 
 def _record(line: bytes) -> Record:
-    """Return the record in a line. Raises ValueError that says why it is not valid."""
+    """Return the record in a line. Raises ValueError, which says why the line is not valid."""
     try:
         values = json.loads(line.decode("utf-8"), parse_int=_int64)
     except (ValueError, RecursionError) as error:
@@ -343,7 +354,7 @@ def _record(line: bytes) -> Record:
         raise ValueError("not a JSON object")
     if problems := schema_problems(values):
         raise ValueError("; ".join(problems))
-    # Names, and texts that are equal in many records, are in memory only once.
+    # Interned, so that names, and texts that are equal in many records, are in memory only once.
     values = {sys.intern(name): value for name, value in values.items()}
     common: dict[str, Any] = {name: values.pop(name) for name in COMMON}
     common |= {name: sys.intern(common[name]) for name, kind in COMMON.items() if kind == "str"}
@@ -353,9 +364,9 @@ def _record(line: bytes) -> Record:
 
 
 def _int64(digits: str) -> int:
-    """Return the integer for these digits. Raises ValueError if it has more than 63 bits.
+    """Return the integer with these digits. Raises ValueError if it has more than 63 bits.
 
-    So no later computation with it overflows a float.
+    With this bound, no later computation with it overflows a float.
     """
     number = int(digits)
     if number.bit_length() > 63:
@@ -383,7 +394,7 @@ def _is_number_or_null(value: object) -> bool:
     return value is None or _is_number(value)
 
 
-# Kind -> whether a value is of it. A `number` is null if it was not finite.
+# Kind -> a function that says whether a value is of this kind. A `number` is null if it was not finite.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "int": _is_integer,

@@ -1,4 +1,4 @@
-"""What a value that people give must be, and what is said of one that is not: the rules of settings."""
+"""The rules of settings: what a value that people give must be, and what an error says if it is not."""
 
 import math
 import re
@@ -16,7 +16,7 @@ _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """One value that cannot be used: the setting's name, the value given, and what is expected instead."""
+    """A value that cannot be used: the setting's name, the given value, and what is expected instead."""
 
     name: str
     value: object
@@ -28,7 +28,7 @@ class SettingProblem:
 
 
 def as_given(value: object) -> str:
-    """Return a value as people gave it, cut where it is long."""
+    """Return a value as people gave it, as text of at most 300 characters."""
     try:
         return cut(repr(value), LONGEST_TOLD)
     except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
@@ -36,7 +36,7 @@ def as_given(value: object) -> str:
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used; `problems` holds every one of them."""
+    """Settings that cannot be used; `problems` has every problem."""
 
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
@@ -45,10 +45,14 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a setting accepts: `convert` returns the value, or raises ValueError unless it is as expected.
+    """What a setting accepts.
 
-    Where parts of the value are wrong, SettingsError names them as behind the setting's name: "[1].port".
-    `choices` has the values, where they are listed and null is none of them.
+    Attributes:
+        expected: what is expected, in words.
+        convert: returns the converted value, or raises ValueError. If only parts of the value are wrong, it
+            raises SettingsError, in which names are what follows the setting's name, such as "[1].port".
+        choices: the allowed values, if they are a list without null; else empty.
+
     """
 
     expected: str
@@ -59,9 +63,9 @@ class Rule:
 def convert_all(
     values: Mapping[str, object], rules: Mapping[str, Rule], unknown: Callable[[str], str], prefix: str = ""
 ) -> tuple[dict[str, Any], list[SettingProblem]]:
-    """Return the values that their rules take, converted, and a problem for each of the others.
+    """Return the converted values that their rules accept, and a problem for each other value.
 
-    `unknown` says what is expected in place of a name that has no rule; `prefix` stands before each name.
+    `unknown` returns what is expected instead of a name without a rule; `prefix` stands before each name.
     """
     converted: dict[str, Any] = {}
     problems: list[SettingProblem] = []
@@ -82,7 +86,7 @@ def converted(
     unknown: Callable[[str], str] = str,
     prefix: str = "",
 ) -> dict[str, Any]:
-    """Return what `convert_all` converts. Raises SettingsError with every problem."""
+    """Return the converted values, as `convert_all` does. Raises SettingsError with every problem."""
     taken, problems = convert_all(values, rules, unknown, prefix)
     if problems:
         raise SettingsError(problems)
@@ -90,7 +94,10 @@ def converted(
 
 
 def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
-    """Return what says of another name that `what` is expected: the closest one, else all there are."""
+    """Return a function that returns the hint for an unknown name: what is expected, and known names.
+
+    The hint begins with `what`, then has the closest of `names`, or all names if none is close.
+    """
 
     def expected(name: str) -> str:
         close = get_close_matches(str(name), names, n=1)
@@ -104,7 +111,7 @@ def _refuse(value: object) -> object:
 
 
 def to_integer(value: object) -> int:
-    """Return 7 for 7 and for "7"; raises ValueError for anything else, such as True, 1.5 or "many"."""
+    """Return 7 for 7 and for "7"; raise ValueError for anything else, such as True, 1.5 or "many"."""
     given = value
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
         value = int(value)
@@ -116,7 +123,7 @@ def to_integer(value: object) -> int:
 
 
 def to_number(value: object) -> float:
-    """Return 0.5 for 0.5 and for "0.5"; raises ValueError for anything that is no finite number."""
+    """Return 0.5 for 0.5 and for "0.5"; raise ValueError for anything that is no finite number."""
     number = float(str(value))  # "True" and "[1]" are no numbers, and an integer beyond all floats is inf
     if not math.isfinite(number):
         raise ValueError(value)
@@ -124,7 +131,7 @@ def to_number(value: object) -> float:
 
 
 def to_text(value: object) -> str:
-    """Return a text; raises ValueError for anything else."""
+    """Return `value` if it is a text; raise ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError(value)
     return value
@@ -138,7 +145,7 @@ def _to_boolean(value: object) -> bool:
 
 
 def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any], object]) -> Rule:
-    """Return the rule for what `convert` takes, where it `fits` then."""
+    """Return a rule that converts with `convert`, and accepts the values for which `fits` is true."""
 
     def fitting(value: object) -> object:
         converted = convert(value)
@@ -150,13 +157,16 @@ def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any
 
 
 def integer(minimum: int, maximum: int | None = None) -> Rule:
-    """Return the rule for whole numbers of the range; a bool or 1.5 is none, the string "7" is."""
+    """Return the rule for integers from `minimum` to `maximum`. It accepts "7", but not True or 1.5."""
     span = f"from {minimum} to {maximum}" if maximum else f">= {minimum}"
     return checked(f"an integer {span}", to_integer, lambda whole: minimum <= whole <= (maximum or whole))
 
 
 def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False) -> Rule:
-    """Return the rule for finite numbers of the range, `exclusive` of its minimum; "0.5" is one."""
+    """Return the rule for finite numbers from `minimum` to `maximum`. It accepts "0.5".
+
+    With `exclusive`, the number must be above `minimum`.
+    """
     most = f" and <= {maximum:g}" if maximum < math.inf else ""
     span = f"{'>' if exclusive else '>='} {minimum:g}{most}"
     if most and not exclusive:
@@ -168,7 +178,7 @@ def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False
     )
 
 
-# As Ansible reads them, "yes" and "off" too.
+# "yes" and "off" are accepted, too, because Ansible reads them as booleans.
 BOOLEAN = Rule("true or false", _to_boolean)
 
 
@@ -179,7 +189,7 @@ def choice(*names: str) -> Rule:
 
 
 def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
-    """Return the rule that also takes null, which stands for `meaning`."""
+    """Return a rule that accepts what `rule` accepts, and null, which stands for `meaning`."""
 
     def convert(value: object) -> object:
         absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
@@ -191,6 +201,6 @@ def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
 def setting(default: object, rule: Rule, meaning: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
     """Return a dataclass's field with its default (MISSING: it has none), and the rest in its metadata.
 
-    `meaning` is Markdown, and its first sentence a summary. It does not repeat what the rule expects.
+    `meaning` is Markdown, and its first sentence is a summary. It does not repeat what the rule expects.
     """
     return field(default=default, metadata={"rule": rule, "meaning": meaning})

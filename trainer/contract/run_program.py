@@ -26,7 +26,7 @@ _PATH = checked("an absolute path", to_text, lambda path: path.startswith("/"))
 
 @dataclass(frozen=True)
 class RunProgram(JsonObject):
-    """The program that the tasks of a run are."""
+    """The program that the tasks of a run execute."""
 
     release: str = setting(MISSING, _TEXT, "Hash of its content, which names its folder on the hosts.")
     file: str = setting(MISSING, _PATH, "The file to run, on the hosts.")

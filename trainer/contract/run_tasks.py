@@ -1,4 +1,4 @@
-"""The tasks of a run: those of the plan, the run's own servers, and the role of each."""
+"""The tasks of a run: the plan's tasks, the run's own servers, and the role of each task."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,8 +16,8 @@ Role = Literal["client", "server", "ps"]
 class RunTask:
     """One process of a run. A `server` has the index and the host of the worker that it serves.
 
-    `address` is where the task listens ("10.89.0.11:2222"). It is empty if another task listens in its place,
-    or if it does not listen.
+    `address` is where the task listens ("10.89.0.11:2222"); "" if another task listens in its place, or if it
+    does not listen.
     """
 
     job: RunJob
@@ -33,15 +33,18 @@ class RunTask:
 
 
 def has_one_client(replication: str) -> bool:
-    """Return whether only worker 0 is a client, which the other workers serve; else each worker is one."""
+    """Return whether worker 0 is the only client, which the other workers serve.
+
+    If it is not, every worker is a client.
+    """
     return replication in {"in_graph", "local"}
 
 
 def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> tuple[RunTask, ...]:
-    """Return the tasks of a run in the plan's order, and then its servers.
+    """Return the tasks of a run in the plan's order, followed by the run's servers.
 
-    `program` says whether a program runs. It gets all tasks of the plan, because psfleet does not know which
-    of them it needs.
+    `program` says whether a program runs. A program gets all tasks of the plan, because psfleet does not know
+    which tasks the program needs.
     """
     ps, workers, chief = (plan.tasks_of(job) for job in ("ps", "worker", "chief"))
     clients: tuple[PlannedTask, ...] = chief or workers

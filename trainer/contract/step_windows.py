@@ -8,21 +8,24 @@ from typing import NamedTuple
 from .records import RecordWriter
 
 _RECORDS_A_RUN = 200
-# The first windows are short, because the loss falls most in the first steps: a window may have this part of
-# the steps before it. That makes some 300 windows in a million steps.
+# The first windows are short, because the loss falls most in the first steps: a window may have 1/25 of the
+# number of steps before it. That makes some 300 windows in a million steps.
 _SHARE_OF_THE_PAST = 25
 _WINDOW_SECONDS = 30.0
 
 
 class Read(NamedTuple):
-    """When a step's variables were read: the global step, and the worker's own steps counted since."""
+    """When a step's variables were read: the global step, and how many of this worker's own steps followed.
+
+    `own_steps_since` are the worker's own steps that were counted after the reading and before this step.
+    """
 
     global_step: int
     own_steps_since: int
 
 
 class StepWindows:
-    """Gathers steps into `step` records: about 300 in a run from each worker, and one every 30 s."""
+    """Gathers steps into `step` records: some 300 in a run from each worker, and at least one every 30 s."""
 
     def __init__(
         self,
@@ -32,9 +35,15 @@ class StepWindows:
         local_step: int = 0,
         batches: int = 1,
     ) -> None:
-        """Take the writer, the run's last global step (0 if unknown), and the number of examples in a batch.
+        """Begin the first window.
 
-        `local_step` is that of the last step before the first window; a step has so many `batches`.
+        Args:
+            records: the writer.
+            last_step: the run's last global step; 0 if unknown.
+            batch_size: the number of examples in a batch.
+            local_step: the local step of the last step before the first window.
+            batches: the number of batches in a step.
+
         """
         self._records = records
         self._last_step = last_step
@@ -59,11 +68,12 @@ class StepWindows:
     ) -> None:
         """Count a step that went from global step `before` to `after`, and its waiting time if known.
 
-        If the step `read` its variables at an earlier global step, `before` is the global step of this
-        worker's previous step. Staleness counts only other workers' steps.
+        `read` says when the step read its variables; None means at `before`. If the variables were read
+        earlier, `before` is the global step of this worker's previous step. Staleness counts only other
+        workers' steps.
 
-        The caller must call `flush_in_time` after it; for several steps of one call, only after the last one,
-        because the time of each is unknown.
+        The caller must call `flush_in_time` afterwards; for several steps of one call into TensorFlow, only
+        after the last step, because the time of each step is unknown.
         """
         read_at, own_steps_since = read or (before, 0)
         self._own_steps_behind += own_steps_since > 0
@@ -101,7 +111,8 @@ class StepWindows:
     ) -> None:
         """Write steps as one window: the loss of each, and the global steps read before and after them.
 
-        `trained` is the number of steps that changed the model; None if it is unknown.
+        `unplaced` is the number of steps that may belong to a neighbouring window. `trained` is the number of
+        steps that changed the model; None if it is unknown.
         """
         for loss in losses:
             self._add(loss, before, after, 0, 1)
@@ -110,12 +121,15 @@ class StepWindows:
         self.flush()
 
     def leave_unplaced(self, steps: float) -> None:
-        """Note that so many steps of the window may belong to a neighbouring one; infinity: to any window."""
+        """Note that `steps` steps of the window may belong to a neighbouring window.
+
+        Infinity means that they may belong to any window.
+        """
         self._unplaced = max(self._unplaced, steps)
 
     @property
     def room(self) -> int:
-        """The number of steps that still fit into the window."""
+        """The number of steps that still fit into the window; at most 0 if it is full."""
         of_run = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
         return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, of_run))) - self._steps
 
@@ -130,7 +144,10 @@ class StepWindows:
             self.flush()
 
     def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:
-        """Count steps in which all workers took part, so that none is stale; `loss` is that of the last."""
+        """Count steps in which all workers took part, so that none is stale; `loss` is the last step's loss.
+
+        `local_step` is the local step after them.
+        """
         self._staleness += [0] * steps
         self._local_step = local_step - steps
         self.add_unread(loss, before, after, steps * self._examples_of_a_step, steps)

@@ -15,7 +15,7 @@ def lead_of(names: Container[str]) -> str:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Return job and index, ("worker", 0) for "worker0"; the index is 0 if the name has none."""
+    """Return (job, index) of a task's name, such as ("worker", 0) for "worker0"; index 0 if it has none."""
     # A host may send any name, and Python refuses to convert thousands of digits.
     length = max(len(name.rstrip("0123456789")), len(name) - 9)
     return name[:length], int(name[length:] or 0)
