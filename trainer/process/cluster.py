@@ -1,4 +1,4 @@
-"""The cluster as a task's command line describes it: the addresses of all tasks, and which one this is."""
+"""The cluster as a task's command line describes it: the addresses of all tasks, and which task this is."""
 
 import re
 from contextlib import suppress
@@ -18,11 +18,11 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
 @dataclass(frozen=True)
 class Cluster:
-    """The addresses (`host:port`) of both jobs, in the order of their indices, and this task's place.
+    """The addresses ("host:port") of ps and workers, in the order of their indices, and this task's place.
 
     A *client* builds a graph and takes steps with it; the other tasks *serve*. The run's `replication` and
-    `existing_servers` decide which task is which. A client opens sessions to tasks that serve and to its own
-    server, never to another client. The workers that are `absent` when the run begins may join it later.
+    `existing_servers` decide which task is a client. A client opens sessions to tasks that serve and to its
+    own server, never to another client. Workers that are `absent` when the run begins may join it later.
     """
 
     job: str
@@ -47,7 +47,7 @@ class Cluster:
 
     @property
     def jobs(self) -> dict[str, list[str]]:
-        """The cluster as `tf.train.ClusterSpec` takes it."""
+        """The cluster as `tf.train.ClusterSpec` takes it: {"ps": addresses, "worker": addresses}."""
         return {"ps": list(self.ps_hosts), "worker": list(self.worker_hosts)}
 
     @property
@@ -57,7 +57,7 @@ class Cluster:
 
     @property
     def serves(self) -> bool:
-        """Whether this task serves: it takes no steps of its own but has a part in the graph of a client."""
+        """Whether this task serves: it takes no steps itself, but has a part in the graph of a client."""
         return self.job != "worker" or self.index not in self.clients
 
     @property
@@ -67,12 +67,15 @@ class Cluster:
 
     @property
     def clients(self) -> tuple[int, ...]:
-        """The workers that build a graph and take steps with it."""
+        """The indices of the workers that build a graph and take steps with it."""
         return (0,) if has_one_client(self.replication) else tuple(range(self.workers))
 
     @property
     def listeners(self) -> dict[str, str]:
-        """Task -> address of the tasks that listen, the ps first. A server listens in place of its client."""
+        """{task: address} of the tasks that listen, the ps first; a client with a server is not among them.
+
+        The server listens in place of its client. The result is empty in a local run.
+        """
         if self.is_local:
             return {}
         tasks = {f"ps{ps}": address for ps, address in enumerate(self.ps_hosts)}
@@ -86,20 +89,20 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The address at which this task or its server listens."""
+        """The address at which this task or its server listens; "" in a local run without addresses."""
         return self.address_of(self.task)
 
     def address_of(self, task: str) -> str:
-        """Return a task's `host:port`; a server has its worker's. It is empty in a local run."""
+        """Return the `host:port` of a task; a server has the address of its worker; "" if there is none."""
         job, index = split_name(task)
         hosts = self.ps_hosts if job == "ps" else self.worker_hosts
         return hosts[index] if index < len(hosts) else ""
 
     def keepers(self, copies: int, of: str = CHIEF) -> tuple[str, ...]:
-        """Return the tasks that keep copies of what a task saves, where `copies` includes its own.
+        """Return the tasks that keep copies of what the task `of` saves, at most `copies` - 1.
 
-        Each is the first listener, a ps if possible, of another host; there may be fewer such hosts. Those of
-        a ps begin with another host for each ps.
+        `copies` includes the saved original. Each keeper is the first listener on another host, a ps if
+        possible; there may be fewer such hosts. For each ps, the list begins with another host.
         """
         tasks: dict[str, str] = {}
         for task, address in self.listeners.items():
@@ -110,19 +113,19 @@ class Cluster:
         return (*others[first:], *others[:first])[: copies - 1]
 
     def device_of(self, listener: str) -> str:
-        """Return the device of a task that listens, as TensorFlow writes it; a server has its worker's."""
+        """Return the device of a task that listens, such as "/job:ps/task:0"; a server has its worker's."""
         job, index = split_name(listener)
         return f"/job:ps/task:{index}" if job == "ps" else worker_device(index)
 
     @property
     def listeners_on_host(self) -> int:
-        """The number of tasks that listen on this task's host, by its address; 1 in a local run."""
+        """The number of tasks that listen on this task's host, by their addresses; 1 in a local run."""
         host = self.address.rpartition(":")[0]
         return sum(its.rpartition(":")[0] == host for its in self.listeners.values()) or 1
 
     @property
     def served(self) -> dict[str, str]:
-        """Task -> device of the tasks, other than the ps, that serve this client; its own server is last."""
+        """{task: device} of the tasks, other than the ps, that serve this client; its own server is last."""
         tasks = {}
         if self.replication == "in_graph":
             tasks = {f"worker{index}": worker_device(index) for index in range(1, self.workers)}
@@ -132,14 +135,14 @@ class Cluster:
 
     @property
     def device(self) -> str:
-        """The device of this task, as TensorFlow writes it; a server has its worker's."""
+        """The device of this task, such as "/job:worker/task:0"; a server has its worker's."""
         if self.is_local:
             return "/job:localhost/task:0"  # as TensorFlow names the job of a local server
         return self.device_of(self.task)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:
-        """The devices of the ps; a local run has none."""
+        """The devices of the ps, such as "/job:ps/task:0"; empty in a local run."""
         return () if self.is_local else tuple(f"/job:ps/task:{ps}" for ps in range(len(self.ps_hosts)))
 
     @property
@@ -148,7 +151,7 @@ class Cluster:
         return self.ps_devices or (self.device,)
 
     def filters(self, *devices: str) -> list[str]:
-        """Return the filters for a session that uses these devices; a local run has no filters.
+        """Return the device filters for a session that uses these devices; [] in a local run.
 
         TensorFlow waits for ever for every task that a session's filters let through.
         """
@@ -156,12 +159,12 @@ class Cluster:
 
     @property
     def filters_to_train(self) -> list[str]:
-        """The filters of a client's session for training, without the workers that it does not need."""
+        """The device filters of a client's session for training, without workers that it does not need."""
         return self.filters("/job:ps", "/job:worker" if self.replication == "in_graph" else self.device)
 
     @property
     def description(self) -> dict[str, str]:
-        """The values that must be equal in all tasks of a cluster, for comparison."""
+        """The values that must be equal in all tasks of a cluster, as {name: value}."""
         return {
             "ps_hosts": ",".join(self.ps_hosts),
             "worker_hosts": ",".join(self.worker_hosts),
@@ -170,9 +173,10 @@ class Cluster:
         }
 
     def problems(self, *, program: bool = False) -> list[str]:
-        """Return everything that is wrong with the command line, each with flag, value and expectation.
+        """Return everything that is wrong with the command line, in words; [] if nothing is.
 
-        A `program` may have no ps, and may have a chief, whose address is in no flag.
+        Each problem names the flag, the value and what is expected. A `program` may have no ps, and may have
+        a chief, whose address is in no flag.
         """
         if self.is_local and self.job != "worker":
             alone = "with --replication=local one process is the whole run"
@@ -204,12 +208,12 @@ class Cluster:
 
 
 def worker_device(index: int) -> str:
-    """Return the device of a worker, as TensorFlow writes it."""
+    """Return the device of worker number `index`, as TensorFlow writes it."""
     return f"/job:worker/task:{index}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of `host:port`; an IPv6 address must be in brackets. Raises ValueError."""
+    """Return (host, port) of "host:port"; an IPv6 address must be in brackets. Raises ValueError."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) <= 65535:
         raise ValueError(address)

@@ -20,9 +20,9 @@ def say(text: str) -> None:
 
 
 def keep_within_quota(megabytes: str) -> None:
-    """Empty this process's output file whenever it exceeds its quota, and print a line about it.
+    """Empty this process's output file whenever it exceeds the quota, and print a line about that.
 
-    This does nothing if the quota is "" or standard output is not a file. The output of child processes
+    This does nothing if `megabytes` is "", or if standard output is not a file. The output of child processes
     counts, too, because it goes to the same file.
     """
     if megabytes and stat.S_ISREG(os.fstat(1).st_mode):

@@ -14,7 +14,7 @@ _GIB = 1 << 30
 
 
 class _Ending(Exception):  # noqa: N818 - not every end is an error
-    """An early end: an exit code of trainer/contract/exit_codes.py or a stop code, and the reason."""
+    """An early end. `code` is an exit code of trainer/contract/exit_codes.py, or a stop code."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -26,7 +26,7 @@ class TaskFailure(_Ending):
 
 
 class RunEnding(_Ending):
-    """Another task has ended the run, by a code on the ps: STOPPED, or the exit code of its failure."""
+    """Another task has ended the run, by a stop code or end code on the ps."""
 
 
 class StopRequested(Exception):  # noqa: N818 - not an error
@@ -34,7 +34,7 @@ class StopRequested(Exception):  # noqa: N818 - not an error
 
 
 def failure_of(error: Exception) -> TaskFailure:
-    """Return the failure for an exception that is an error of the program, or of too little memory."""
+    """Return the TaskFailure for an unexpected exception: `out_of_memory` or, for all others, `program`."""
     reason = error_in_short(error)
     if isinstance(error, MemoryError) or is_out_of_memory(reason):
         return TaskFailure(OUT_OF_MEMORY, f"{reason}\n{memory_remedy()}")
@@ -42,14 +42,17 @@ def failure_of(error: Exception) -> TaskFailure:
 
 
 def memory_remedy(root: Path = Path("/")) -> str:
-    """Return how much memory the host under `root` has for its tasks, and what helps, in a sentence."""
+    """Return a sentence: how much memory the host under `root` has for its tasks, and what helps."""
     least = memory_bytes(root)
     has = "its host has too little memory" if least is None else f"its host has {least / _GIB:.1f} GiB"
     return f"{has}: a smaller batch or model, fewer tasks on this host, or more memory helps"
 
 
 def with_failure_record(work: Callable[[], int], records: RecordWriter, task: str) -> int:
-    """Do the work of a task and return its exit code; write a record and a line if it fails."""
+    """Call `work` and return its exit code; if it raises, write a record and a line.
+
+    The exit code after a failure is the code of the failure.
+    """
     try:
         return work()
     except TaskFailure as failure:

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from trainer.host.wording import first_of, grouped
 
-# The `package` of the libraries of NVIDIA's driver, which come with no wheel.
+# The `package` of the libraries of NVIDIA's driver, which are in no wheel.
 DRIVER = "driver"
-# The time for all libraries together, even on a slow disk, and the least time for each.
+# The time for all libraries together, even on a slow disk, and the shortest time limit for one library.
 SECONDS, _SECONDS_OF_ONE = 120.0, 1.0
 _NAMES_SHOWN = 5
 # RTLD_LAZY, as TensorFlow uses it: ctypes.CDLL would need every driver function that the library refers to.
@@ -51,8 +51,8 @@ _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
 class Library:
     """A library by its `name`; `package` is its folder below site-packages/nvidia, or DRIVER.
 
-    Without a `needed` library TensorFlow sees no GPU, or fails in the first step that uses it. The built-in
-    models use none of the others: NCCL is for collectives, CUPTI for profiles.
+    Without a `needed` library TensorFlow sees no GPU, or fails in the first step that uses the library. The
+    built-in models do not use the other libraries: NCCL is for collectives, CUPTI for profiles.
     """
 
     name: str
@@ -72,7 +72,7 @@ LIBRARIES = (
     # TensorFlow opens these before it looks for GPUs. Without NVML this version sees none.
     Library("libcuda.so.1", DRIVER),
     Library("libnvidia-ml.so.1", DRIVER),
-    # TensorFlow opens these once it has found a GPU. If any of them fails, it uses no GPU.
+    # TensorFlow opens these once it has found a GPU. If one of these fails, TensorFlow uses no GPU.
     Library("libcudart.so.12", "cuda_runtime"),
     Library("libcublas.so.12", "cublas"),
     Library("libcublasLt.so.12", "cublas"),
@@ -80,7 +80,7 @@ LIBRARIES = (
     Library("libcusolver.so.11", "cusolver"),
     Library("libcusparse.so.12", "cusparse"),
     Library("libcudnn.so.9", "cudnn"),
-    # The libraries above open these when they are used.
+    # The libraries above open these libraries when they are used.
     Library("libnvJitLink.so.12", "nvjitlink"),
     Library("libcudnn_graph.so.9", "cudnn"),
     Library("libcudnn_ops.so.9", "cudnn"),
@@ -93,24 +93,24 @@ LIBRARIES = (
     Library("libnccl.so.2", "nccl", needed=False),
     Library("libcupti.so.12", "cuda_cupti", needed=False),
 )
-# The one folder of the wheels that no RUNPATH names for TensorFlow.
+# The only folder of the wheels that is in no RUNPATH of TensorFlow.
 _NOT_IN_RUNPATH = "cusolver"
 
 
 def open_libraries(libraries: Sequence[Library] = LIBRARIES, seconds: float = SECONDS) -> list[Opened]:
-    """Open each library as TensorFlow would, in this process's environment, within so many seconds in all.
+    """Open each library as TensorFlow would, in this process's environment; return the results, in order.
 
-    Each is opened in a process of its own: a library that is open already would hide that the next one does
-    not find it, and a library may crash its process.
+    All libraries together get `seconds`. Each library is opened in a process of its own: a library that is
+    open already would hide that the next library does not find it, and a library may crash its process.
     """
     deadline = time.monotonic() + seconds
     return [Opened(library, _why_not(library, deadline)) for library in libraries]
 
 
 def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
-    """Return the errors of the driver, of needed libraries and of the others, in words; "" if there is none.
+    """Return the errors of (the driver, needed libraries, the other libraries), in words; "" for none.
 
-    If a library of the wheels lacks a library of the driver, only the driver's error counts.
+    If a library of the wheels fails because it lacks a library of the driver, only the driver's error counts.
     """
     drivers = tuple(library.name for library in LIBRARIES if library.package == DRIVER)
     of_driver = [each.error for each in opened if each.error and each.library.package == DRIVER]
@@ -122,9 +122,10 @@ def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
 
 
 def compiler_problem(environment: Mapping[str, str]) -> str:
-    """Return what XLA lacks to compile for a GPU (ptxas or libdevice); "" if it has both.
+    """Return what XLA lacks to compile for a GPU (ptxas or libdevice), in words; "" if it has both.
 
-    XLA_FLAGS names the folder with both. Without it XLA searches in several places, and this only tests PATH.
+    XLA_FLAGS names the folder with both. Without XLA_FLAGS, XLA searches in several places, and this function
+    only looks for ptxas in PATH.
     """
     flag = _CUDA_DATA_DIR.search(environment.get("XLA_FLAGS", ""))
     if flag is None:
@@ -138,7 +139,7 @@ def compiler_problem(environment: Mapping[str, str]) -> str:
 
 
 def _in_words(errors: Sequence[str]) -> str:
-    """Return the loader's errors ("name: reason") in one text; names with the same reason are together."""
+    """Return the loader's errors ("name: reason") as one text; names with the same reason are together."""
     parts = (error.partition(": ") for error in errors)
     names_with = grouped((reason, name) for name, _, reason in parts)
     shown = {reason: first_of([*dict.fromkeys(names)], _NAMES_SHOWN) for reason, names in names_with.items()}

@@ -1,4 +1,4 @@
-"""The GPUs that a task was given, and whether TensorFlow sees exactly these."""
+"""The GPUs that a task was given, and whether TensorFlow sees exactly these GPUs."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import takewhile
@@ -20,9 +20,9 @@ def prepare(environment: MutableMapping[str, str]) -> None:
 
 
 def given(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the GPUs in CUDA_VISIBLE_DEVICES, by number or UUID; none if it is not set.
+    """Return the GPUs in CUDA_VISIBLE_DEVICES, by number or UUID; empty if it is not set.
 
-    As for CUDA, -1 ends the list.
+    As in CUDA, a negative number ends the list.
     """
     named = (gpu.strip() for gpu in environment.get(VISIBLE, "").split(","))
     return tuple(takewhile(lambda gpu: gpu and not gpu.startswith("-"), named))
@@ -31,7 +31,7 @@ def given(environment: Mapping[str, str]) -> tuple[str, ...]:
 def require_given(task: str, environment: Mapping[str, str]) -> None:
     """Raise TaskFailure (`configuration`) unless TensorFlow sees as many GPUs as the task was given.
 
-    This loads TensorFlow if the task was given any. TensorFlow itself would print a line and train on the
+    This loads TensorFlow if the task was given any GPU. TensorFlow itself would print a line and train on the
     CPU.
     """
     own = given(environment)
@@ -58,7 +58,7 @@ def require_driver(task: str, environment: Mapping[str, str]) -> None:
 
 
 def shortfall(own: Sequence[str], seen: Sequence[str]) -> str:
-    """Return in words which GPUs a task was given, and which ones TensorFlow sees."""
+    """Return, in words, which GPUs a task was given, and which GPUs TensorFlow sees."""
     return f"was given {_in_words(own)}, and TensorFlow sees {', '.join(seen) or 'none'}"
 
 
@@ -70,7 +70,7 @@ def _in_words(own: Sequence[str]) -> str:
 def seen_by_tensorflow() -> list[str]:
     """Return the GPUs that TensorFlow sees, such as "GPU:0 NVIDIA H200 (compute capability 9.0)".
 
-    This takes no memory on them.
+    This takes no memory on the GPUs.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""How often a task was started again without getting on: systemd only counts how often it was started."""
+"""How often a task was started in a row without making progress; systemd only counts starts."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,22 +8,25 @@ from trainer.contract.json_files import read_object, write_json
 from trainer.host.task_traces import last_failure
 from trainer.process.failure import TaskFailure
 
-# More than the starts that the unit allows in a minute: systemd is to give up a task that dies at once.
+# More than the starts that the unit allows in a minute, so that systemd gives up a task that dies at once.
 _MOST_IN_VAIN = 6
 _IN_VAIN = "in_vain"
 
 
 class Lives:
-    """The count of a task's processes in a row that did not get on, in a file of its run directory."""
+    """Counts a task's processes in a row that made no progress, in a file of its run directory."""
 
     def __init__(self, run_directory: Path | None, task: str) -> None:
-        """Take the run directory; without one, nothing is counted."""
+        """Find the file in the run directory; without one (None), nothing is counted."""
         self._file = run_directory / "endings" / f"{task}.lives.json" if run_directory else None
         self._events = (run_directory or Path()) / "events" / f"{task}.jsonl"
         self._gets_on = False
 
     def begin(self) -> None:
-        """Count this process as one in vain. Raises TaskFailure (`given_up`) after too many in a row."""
+        """Count this process as one without progress.
+
+        Raises TaskFailure (`given_up`) after six such processes in a row.
+        """
         before = read_object(self._file).get(_IN_VAIN) if self._file else 0
         count = before if isinstance(before, int) and before > 0 else 0
         if count >= _MOST_IN_VAIN:
@@ -32,13 +35,13 @@ class Lives:
         self._write(count + 1)
 
     def get_on(self) -> None:
-        """Note that this process got on: whatever ends it, it may be started again."""
+        """Note that this process made progress: whatever ends it, it may be started again."""
         if not self._gets_on:
             self._gets_on = True
             self._write(0)
 
     def end(self, exit_code: int) -> None:
-        """Begin the count anew if systemd will not start the task again: then people do."""
+        """Set the count to 0 if systemd will not start the task again: the next start is then by people."""
         if exit_code in {FINISHED, STOPPED, *NO_RESTART}:
             self._write(0)
 

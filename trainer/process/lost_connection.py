@@ -1,4 +1,4 @@
-"""TensorFlow's errors for the loss of another task, by their names and texts, without TensorFlow."""
+"""Recognises TensorFlow's errors for the loss of another task by name and text, without TensorFlow."""
 
 _LOST = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PSUnavailableError"}
 # Phrases in the messages of TensorFlow's other errors.
@@ -6,7 +6,7 @@ _PHRASES = ("Connection reset", "Socket closed", "Stream removed", "RST_STREAM",
 
 
 def is_lost_connection(exception: str) -> bool:
-    """Return whether an exception, printed as "class: message", is TensorFlow's for a lost task."""
+    """Return whether an exception, printed as "class: message", is TensorFlow's error for a lost task."""
     package, _, name = exception.partition(":")[0].rpartition(".")
     is_its = package.partition(".")[0] == "tensorflow"
     return is_its and (name in _LOST or any(phrase in exception for phrase in _PHRASES))

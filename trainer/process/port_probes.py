@@ -1,4 +1,4 @@
-"""Probes whether other tasks' ports answer, and whether another user holds a task's own port."""
+"""Probes: whether other tasks' ports answer, and whether another user holds a task's own port."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ _PROBE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Missing:
-    """A task that is not there yet, with its address and the reason."""
+    """A task that does not answer or has not reported yet, with its address and the reason."""
 
     task: str
     address: str
@@ -41,7 +41,7 @@ def listed(missing: Iterable[Missing]) -> str:
 
 
 def probe(address: str) -> str | None:
-    """Return why nothing accepts connections at `host:port`; None if something does."""
+    """Return why nothing accepts connections at `address` ("host:port"); None if something accepts them."""
     try:
         with socket.create_connection(split_address(address), timeout=_PROBE_SECONDS):
             return None
@@ -54,17 +54,16 @@ def probe(address: str) -> str | None:
 
 
 def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
-    """Return task -> reason, for the tasks whose addresses do not accept connections."""
+    """Return {task: reason} for the tasks in `addresses`, {task: "host:port"}, that accept no connections."""
     with ThreadPoolExecutor(16) as pool:
         reasons = pool.map(probe, addresses.values())
     return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}
 
 
 def require_own(task: str, address: str) -> None:
-    """Raise TaskFailure if another user holds the port on which a task is to listen.
+    """Raise TaskFailure (`cluster_broke`) if another user holds the port on which a task is to listen.
 
-    Its class is `cluster_broke`, which allows a restart: a program that got the port by chance may soon
-    release it.
+    This class of failure allows a restart: a program that got the port by chance may soon release it.
     """
     port = split_address(address)[1]
     if stranger := stranger_at(port):
@@ -73,9 +72,10 @@ def require_own(task: str, address: str) -> None:
 
 
 def stranger_at(port: int) -> str:
-    """Return which other user holds a port, and by what; "" if it is free, root's, or this user's.
+    """Return, in words, which other user holds a port; "" if the port is free, or root's or this user's.
 
-    TensorFlow itself would still listen if another user holds the port only for one address or family.
+    If another user holds the port for only one address or address family, TensorFlow itself would still
+    listen.
     """
     trusted = {0, os.geteuid()}
     strangers = [holder for holder in read_holders([port]) if holder.uid not in trusted]

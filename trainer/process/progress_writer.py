@@ -17,7 +17,7 @@ _SECONDS_BETWEEN_REPORTS = 0.5
 
 @dataclass
 class ProgressWriter:
-    """The state of the run; every worker reports it to systemd, and the chief writes `progress.json`."""
+    """The state of the run. Every worker reports it to systemd, and the chief writes `progress.json`."""
 
     run_id: str
     workers: int
@@ -32,7 +32,7 @@ class ProgressWriter:
     reason: str = ""
     steps_lost: int = 0
     still_seconds: float = 0.0
-    # The global step of the last evaluation, and its metrics; empty before it.
+    # The global step and the metrics of the last evaluation; empty before the first.
     evaluation: Mapping[str, object] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
     _next: float = 0.0
@@ -40,7 +40,7 @@ class ProgressWriter:
     _writing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        """Begin with no restarts, and with what the run has cost so far by an earlier process's file."""
+        """Begin with no restarts, and with the costs of faults in an earlier process's file."""
         self.restarts = [0] * self.workers
         earlier = read_object(self.path) if self.path else {}
         if earlier.get("run_id") == self.run_id:
@@ -49,7 +49,7 @@ class ProgressWriter:
             self.still_seconds = number(earlier.get("still_seconds")) or 0.0
 
     def wait_for(self, missing: Sequence[Missing], prefix: str) -> None:
-        """Print `prefix` and the missing tasks, and report them at once, if they have changed."""
+        """If the missing tasks have changed, print `prefix` and these tasks, and report at once."""
         if self.phase == "waiting" and missing == self.missing:
             self.report_if_due()
             return
@@ -68,12 +68,12 @@ class ProgressWriter:
         self.report()
 
     def report_if_due(self) -> None:
-        """Report the state of the run, at most twice a second. The watchdog expects regular calls of this."""
+        """Report the state of the run, at most twice a second; the watchdog expects regular calls."""
         if time.monotonic() >= self._next:
             self.report()
 
     def report(self) -> None:
-        """Report the state of the run to systemd, and write `progress.json` on the chief."""
+        """Report the state of the run to systemd; the chief also writes `progress.json`."""
         self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
         self.watchdog.sign(self.status)
         if self.path is None:

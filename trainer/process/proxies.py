@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, MutableMapping
 
-# Where a client asks its own server.
+# The addresses at which a client reaches its own server.
 _THIS_HOST = ("localhost", "127.0.0.1", "::1")
 
 
 def bypass_proxies(environment: MutableMapping[str, str], addresses: Iterable[str]) -> None:
-    """Have gRPC connect to these addresses (`host:port`) directly; call this before TensorFlow is loaded.
+    """Let gRPC connect to `addresses` ("host:port") directly; call this before TensorFlow is loaded.
 
     gRPC opens every channel through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`, unless the host
-    is in `no_grpc_proxy` or, where that is not set, in `no_proxy` (grpc/doc/environment_variables.md). Such a
-    proxy knows nothing of the cluster, and a session would wait for ever.
+    is in `no_grpc_proxy` or, if that is not set, in `no_proxy` (grpc/doc/environment_variables.md). Such a
+    proxy knows nothing of the cluster, so a session would wait for ever.
     """
     given = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
     hosts = {*_THIS_HOST, *(address.rpartition(":")[0].strip("[]") for address in addresses)}

@@ -1,6 +1,6 @@
 """What a process uses while a run trains: its CPU time, its waits for a core, and how often it had work.
 
-`psfleet/evidence/time_spent.py` reads from it where the time of the workers went.
+From these records `psfleet/evidence/time_spent.py` computes where the workers' time went.
 """
 
 import os
@@ -23,13 +23,16 @@ class ResourceUse:
         self._since: float | None = None
 
     def begin(self) -> None:
-        """Begin to measure, unless that has begun."""
+        """Begin to measure, unless measuring has begun already."""
         with self._lock:
             if self._since is None:
                 self._start()
 
     def sample(self) -> None:
-        """Look once whether this process has work; call this regularly, at moments of no meaning to it."""
+        """Look once whether this process has work.
+
+        Call this regularly, at moments that do not depend on the process's work.
+        """
         with self._lock:
             if self._since is None:
                 return
@@ -61,16 +64,16 @@ class ResourceUse:
             "active_samples": self._active_samples,
         }
         if waits:
-            # Threads that have ended are in neither; those that began since have waited from 0 on.
+            # A thread that has ended is not counted; a thread that began since then began with a wait of 0.
             waited = sum(nanoseconds - self._waits.get(thread, 0) for thread, nanoseconds in waits.items())
             fields["core_wait_seconds"] = round(max(waited, 0) / 1e9, 6)
         self._records.write("resources", fields)
 
 
 def _waits_for_a_core() -> dict[str, int]:
-    """Return thread -> the nanoseconds in which it was ready to run and had no core; {} if that is unknown.
+    """Return {thread: nanoseconds for which it was ready to run but had no core}; {} if that is unknown.
 
-    A limit of the control group counts, too: a thread beyond it is ready, and waits.
+    A limit of the control group counts, too: a thread above the limit is ready, and waits.
     """
     waits: dict[str, int] = {}
     ran = 0
@@ -83,7 +86,7 @@ def _waits_for_a_core() -> dict[str, int]:
 
 
 def _has_ready_thread() -> bool:
-    """Return whether a thread of this process, other than the present one, runs or is ready to."""
+    """Return whether a thread of this process, other than the calling thread, runs or is ready to run."""
     own = str(get_native_id())
     return any(_is_ready(thread) for thread in _THREADS.iterdir() if thread.name != own)
 

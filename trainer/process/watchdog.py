@@ -1,7 +1,7 @@
-"""The signs of life that systemd's watchdog expects from a task, as long as the task's work gets on.
+"""The signs of life that systemd's watchdog expects from a task, as long as the task makes progress.
 
-The unit's `WatchdogSec=` is for a task that starts, saves, restores or waits. One that trains or serves has
-a part of that. systemd ends a task by SIGABRT, on which `faulthandler` prints the stack of each thread.
+The unit's `WatchdogSec=` is for a task that starts, saves, restores or waits. A task that trains or serves
+has a shorter time. systemd ends a task by SIGABRT, on which `faulthandler` prints the stack of each thread.
 """
 
 import os
@@ -9,25 +9,25 @@ import time
 
 from trainer.process.systemd import notify
 
-# The parts of the unit's time that a worker and a ps have.
+# The shares of the unit's time that a training worker and a serving ps have.
 TRAINING, SERVING = 0.5, 0.25
-# A step may take this many times as long as the longest one so far.
+# A step may take this many times as long as the longest step so far.
 _SLOWER = 10.0
 # TensorFlow prepares a session's first step, which may take this many times the unit's time.
 _FIRST_STEP = 10.0
 
 
 class Watchdog:
-    """The watchdog of this process. While steps are counted, it gives no sign of life without them."""
+    """The watchdog of this process. While steps are counted, it gives signs of life only with new steps."""
 
     def __init__(self) -> None:
-        """Take the unit's `WatchdogSec=` from the environment; without it, nothing ever counts as hanging."""
+        """Read the unit's `WatchdogSec=` from the environment; without it, nothing ever counts as hanging."""
         self._unit_seconds = self._seconds = float(os.environ.get("WATCHDOG_USEC") or 0) / 1e6
         self._stepped: float | None = None
         self._longest: float | None = None
 
     def shorten(self, part: float) -> None:
-        """Let systemd wait only this part of the unit's time for a sign of life."""
+        """Let systemd wait only this share (0 to 1) of the unit's time for a sign of life."""
         seconds = part * self._unit_seconds
         if seconds != self._seconds:
             self._seconds = seconds
@@ -39,7 +39,7 @@ class Watchdog:
         self.shorten(TRAINING)
 
     def end_steps(self) -> None:
-        """Count no steps any more; the unit's own time holds again."""
+        """Stop counting steps; the unit's whole time holds again."""
         self._stepped = None
         self.shorten(1.0)
 
@@ -57,7 +57,7 @@ class Watchdog:
 
     @property
     def hangs(self) -> bool:
-        """Whether the last step was too long ago."""
+        """Whether the last step was too long ago; False while steps are not counted."""
         stepped, longest = self._stepped, self._longest
         if stepped is None or not self._unit_seconds:
             return False
@@ -65,5 +65,5 @@ class Watchdog:
         return time.monotonic() - stepped > max(TRAINING * self._unit_seconds, patience)
 
     def sign(self, status: str) -> None:
-        """Give a sign of life and systemd's line for people; if the work hangs, let systemd end this task."""
+        """Give a sign of life, and the line for people in systemd; if the task hangs, let systemd end it."""
         notify("WATCHDOG=trigger" if self.hangs else "WATCHDOG=1", f"STATUS={status}")
