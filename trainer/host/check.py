@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-# "skipped": the check was not made, because an earlier one failed or it does not apply; `found` says why.
+# "skipped": the check was not made, because an earlier check failed or it does not apply; `found` says why.
 State = Literal["ok", "warning", "failed", "skipped"]
 
 
@@ -15,7 +15,7 @@ class Finding(NamedTuple):
     """The result of a host check, without the check's name.
 
     `found` is a line that says what is there. `remedy` says what to do, with the variable or the command; it
-    is empty if the state is "ok" or "skipped".
+    is "" if the state is "ok" or "skipped".
     """
 
     state: State
@@ -28,7 +28,7 @@ failed, skipped = partial(Finding, "failed"), partial(Finding, "skipped")
 
 
 def joined(findings: Sequence[Finding]) -> Finding:
-    """Return several findings of the same state as one; equal texts appear once."""
+    """Return several findings, which must have the same state, as one; equal texts appear once."""
     found = "; ".join(dict.fromkeys(finding.found for finding in findings))
     return Finding(findings[0].state, found, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
 
@@ -37,7 +37,7 @@ def joined(findings: Sequence[Finding]) -> Finding:
 class Check:
     """A finding with its `name`, which is a column of doctor.yml's table, such as "driver".
 
-    `task` is the name of the task that it is about, such as "worker0"; "" if it is about the host.
+    `task` is the name of the task that the check is about, such as "worker0"; "" if it is about the host.
     """
 
     name: str
@@ -47,22 +47,25 @@ class Check:
     task: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return the check as a module's answer holds it."""
+        """Return the check as a module's answer contains it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Check:
-        """Return the check for an object of `to_json`. Raises KeyError if a field is missing."""
+        """Return the check, given an object of `to_json`. Raises KeyError if a field is missing.
+
+        The result's `task` is always "".
+        """
         name, found, remedy = str(content["name"]), str(content["found"]), str(content.get("remedy", ""))
         return cls(name, content["state"], found, remedy)
 
 
 def checks_of(findings: Mapping[str, Finding]) -> list[Check]:
-    """Return findings as checks, in their order."""
+    """Return {name: finding} as a list of checks, in the same order."""
     return [Check(name, *finding) for name, finding in findings.items()]
 
 
 def reasons_of(checks: Iterable[Check]) -> str:
-    """Return the failed checks, one numbered line each; "" if none failed."""
+    """Return the failed checks, a numbered line for each; "" if none failed."""
     failures = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     return "\n".join(f"{number}. {failure}" for number, failure in enumerate(failures, 1))

@@ -1,4 +1,4 @@
-"""The words of an error, picked out of all the lines that TensorFlow and Python print with it."""
+"""The words of an error, picked from all the lines that TensorFlow and Python print with it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _OF_A_LIBRARY = re.compile(
     r"|non-resource variables are not supported|warnings\.warn\("
     r"|\*\*\* Check failure stack trace|\s*@ +0x|\s*File \"[^\"]+\", line |\s*\[\[\{\{node "
 )
-# The first line after an error's message: where its node was created, or with which others. Then log lines.
+# A line that ends an error's message: where its node was created, or with which other nodes it is placed. The
+# second pattern finds log lines after the message.
 _END = re.compile(r"Original stack trace for |Colocation Debug Info|During handling of the above")
 _BEHIND = re.compile(rf"{_IGNORED}|[IWEF]\d{{4}} [\d:.]+ ")
-# Lines within a message that add no reason: headings, nodes, where they were defined, hints, and tasks.
+# Lines within a message that say no reason: headings, nodes, where nodes were defined, hints, and tasks.
 _BESIDE = re.compile(
     r"Traceback \(most recent|Detected at node |Node: |\[\[\{\{node |Hint: |\d+ root error\(s\) found"
     r"|\d+ (?:successful operations|derived errors ignored)|(?:[A-Z_]+: )?From /job:\S+:$"
@@ -33,13 +34,13 @@ _ASIDE = re.compile(
     r"\{\{function_node \S*\}\}\s*|\s*\[Op:\S+\](?: name:.*)?|\s*\[type\.googleapis\.com/\S+\]"
     r"|^\s*\(\d+\) (?=[A-Z_]+: )|^tensorflow\.python\.framework\.errors_impl\."
 )
-# An error's first line with nothing but the class.
+# The first line of an error, if it has only the class.
 _CLASS = re.compile(
     r"((?:\w+: )*[\w.]*\w(?:Error|Exception)): *(?:[\w ]*execution error:|From /job:\S+:|\d+ root .*)?$"
 )
 _RECENT = "Recent warning and error logs:"
 _STATUS = re.compile(r"(?:status|\.cc:\d+ ): ([A-Z_]+): *(.+)")
-# Errors that follow from another error, which TensorFlow's log names.
+# Errors that follow from another error; TensorFlow's log names that other error.
 _CONSEQUENCES = ("ABORTED", "CANCELLED", "OUT_OF_RANGE")
 _CONSEQUENCE = re.compile(r"is closed and has insufficient elements|(?:ABORTED|CANCELLED): ")
 _NO_MEMORY = re.compile(
@@ -52,9 +53,9 @@ _REFUSED = re.compile(r"The same \w+ \(\w+\) request was received twice")
 
 
 def in_short(text: str) -> str:
-    """Return an error's words in at most five lines, the error itself first.
+    """Return the words of an error in at most five lines, the error itself first.
 
-    The function returns its own results unchanged.
+    Applied to its own result, the function returns it unchanged.
     """
     said, recent = _parts(text)
     words = list(_own_words(said))
@@ -88,15 +89,16 @@ def exception_in(text: str) -> str:
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Return whether an error is that of a process that got no memory, of its host or of a GPU."""
+    """Return whether an error says that a process got no memory, of its host or of a GPU."""
     return bool(_NO_MEMORY.search(text))
 
 
 def first_cause_in(text: str) -> str:
-    """Return the last exception in a text or, if that follows from a call that a task refused, the refusal.
+    """Return the last exception in a text; "" if there is none.
 
-    In a synchronous program the refusal stops the thread that fills the queue of tokens, and the program ends
-    because that queue is closed.
+    If that exception follows from a call that a task refused, return the refusal instead. In a synchronous
+    program the refusal stops the thread that fills the queue of tokens, and the program ends because the
+    queue is closed.
     """
     exception = exception_in(text)
     if _CONSEQUENCE.search(exception) and (refused := _REFUSED.search(text)):
@@ -105,26 +107,26 @@ def first_cause_in(text: str) -> str:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return the last lines that a task printed, without those of its libraries."""
+    """Return the last five lines that a task printed, without lines of its libraries."""
     return "\n".join(
         [_cut(line) for line in lines if line.strip() and not is_of_a_library(line)][-MOST_LINES:]
     )
 
 
 def is_of_a_library(line: str) -> bool:
-    """Return whether a line of a task's output is one that libraries print in normal operation."""
+    """Return whether libraries print this line of a task's output in normal operation."""
     return bool(_OF_A_LIBRARY.match(line))
 
 
 def _parts(text: str) -> tuple[list[str], str]:
-    """Return the lines of an error, and the part of its log that TensorFlow added."""
+    """Return (the lines of an error, the part of its log that TensorFlow added)."""
     lines = takewhile(lambda line: not _END.match(line), text.splitlines())
     said, _, recent = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
     return said.splitlines(), recent
 
 
 def _own_words(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines that say what is wrong; the first one begins with the class of the error."""
+    """Yield the lines that say what is wrong; the first line begins with the class of the error."""
     known: set[str] = set()
     before = ""
     for line in _without_dumps(lines):
@@ -141,7 +143,7 @@ def _own_words(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _without_dumps(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines without stack frames, their source lines, and dumps of graph nodes."""
+    """Yield the lines without stack frames, the frames' source lines, and dumps of graph nodes."""
     depth, in_frame = 0, False
     for line in lines:
         of_frame = in_frame and line.startswith("    ")
@@ -155,7 +157,7 @@ def _without_dumps(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _within(lines: list[str]) -> list[str]:
-    """Return the first and the last lines, because an error may show a large value in between."""
+    """Return at most five lines: the first and the last, because an error may show a large value between."""
     return lines if len(lines) <= MOST_LINES else [*lines[:2], "...", *lines[-2:]]
 
 

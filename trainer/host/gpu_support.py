@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# The compute capabilities of the wheel of TensorFlow 2.21, and the oldest driver for its CUDA 12.
+# The compute capabilities that the wheel of TensorFlow 2.21 supports, and the oldest driver for its CUDA 12.
 OLDEST_CAPABILITY = (6, 0)
 FIRST_UNSUPPORTED_CAPABILITY = (10, 0)
 OLDEST_DRIVER = 525

@@ -25,8 +25,8 @@ class Holder:
     """The process that holds a port: its user, pid, program, systemd unit ("" for none) and command line.
 
     `pid` is 0 if the process cannot be seen. It may be in a container; or this host is a container whose root
-    does not see other users' open files; or the caller is a task, whose sandbox shows only its own user's
-    processes.
+    does not see other users' open files; or the caller is a task, whose sandbox shows only processes of its
+    own user.
     """
 
     port: int
@@ -38,7 +38,7 @@ class Holder:
 
 
 def read_holders(ports: Sequence[int], root: Path = Path("/")) -> tuple[Holder, ...]:
-    """Return the holders of these TCP ports, by port. Only root sees the processes of other users."""
+    """Return the holders of these TCP ports, sorted by port. Only root sees the processes of other users."""
     proc = root / "proc"
     sockets: dict[int, tuple[int, int]] = {}
     for name in ("tcp", "tcp6"):
@@ -58,9 +58,9 @@ def _holder(proc: Path, port: int, uid: int, pid: int) -> Holder:
 
 
 def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Return inode -> port and uid, for the sockets in /proc/net/tcp with one of these local ports.
+    """Return {inode: (port, uid)} for the sockets in the text of /proc/net/tcp with one of these local ports.
 
-    A socket without a process has the inode 0 and is left out: its port can be listened on.
+    A socket without a process has the inode 0 and is left out, because a task can listen on its port.
     """
     found = {}
     for line in text.splitlines()[1:]:
@@ -74,13 +74,13 @@ def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]
 
 
 def unit_of(cgroups: str) -> str:
-    """Return the systemd unit in /proc/<pid>/cgroup; "" if there is none."""
+    """Return the systemd unit in the text of /proc/<pid>/cgroup; "" if there is none."""
     units = [part for line in cgroups.splitlines() for part in line.split("/") if _UNIT.fullmatch(part)]
     return units[-1] if units else ""
 
 
 def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
-    """Yield inode and pid for each of these sockets."""
+    """Yield (inode, pid) for each of these sockets."""
     for process in proc.iterdir():
         if not process.name.isdigit():
             continue
@@ -92,7 +92,7 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def user_of(holder: Holder) -> str:
-    """Return the name of the user who holds a port."""
+    """Return the name of the user who holds the port."""
     try:
         return pwd.getpwuid(holder.uid).pw_name
     except KeyError:
@@ -100,7 +100,7 @@ def user_of(holder: Holder) -> str:
 
 
 def in_words(holder: Holder) -> str:
-    """Return the words for a holder's process."""
+    """Return the holder's process in words."""
     if not holder.pid:
         return f"a process of the user with id {holder.uid} that cannot be seen from here"
     unit = f", {holder.unit}" if holder.unit else ""

@@ -32,7 +32,11 @@ def opened(path: Path, *, make: bool = False) -> AbstractContextManager[int]:
 
 
 def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> AbstractContextManager[int]:
-    """Return a context with a descriptor of a directory below that of `root`. No link is followed."""
+    """Return a context with a descriptor of a directory below `root`, a descriptor. No link is followed.
+
+    `parts` is the path from `root` to the directory; `make` creates missing directories. Raises ValueError
+    for a link, and OSError if there is no such directory.
+    """
     return _reached(os.dup(root), parts, Path(*parts), lambda _: False, make=make)
 
 
@@ -63,13 +67,13 @@ def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
 
 
 def is_ours_alone(directory: int) -> bool:
-    """Return whether only root or this user can put a link into a directory."""
+    """Return whether only root or this user can put a link into the directory (a descriptor)."""
     found = os.fstat(directory)
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def find(root: int, name: str) -> os.stat_result | None:
-    """Return the status of a file below `root`, without following links; None if there is none."""
+    """Return the status of a file below `root`, without following links; None if there is no such file."""
     *folder, file = parts_of(name)
     try:
         with opened_below(root, folder) as here:
@@ -79,7 +83,7 @@ def find(root: int, name: str) -> os.stat_result | None:
 
 
 def directories_in(folder: int) -> dict[str, os.stat_result]:
-    """Return name -> status of the directories in a directory, without links."""
+    """Return {name: status} of the directories in a directory (a descriptor); links are left out."""
     found = {}
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):  # another process may change the directory meanwhile
@@ -90,7 +94,10 @@ def directories_in(folder: int) -> dict[str, os.stat_result]:
 def write(
     folder: int, name: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] = (-1, -1)
 ) -> None:
-    """Write or replace a file in a directory atomically: it has its old content or the whole new one."""
+    """Write or replace a file atomically: it has either its old content or the whole new content.
+
+    `folder` is a descriptor of the directory. Raises OSError.
+    """
     fresh = f".{name}.{secrets.token_hex(8)}"
     try:
         handle = os.open(fresh, NEW, 0o600, dir_fd=folder)
@@ -108,7 +115,7 @@ def write(
 
 
 def remove(root: int, name: str) -> None:
-    """Remove a file below `root`, and its parent directories that are empty then."""
+    """Remove a file below `root`, and its parent directories that become empty. Raises OSError."""
     parts = parts_of(name)
     with opened_below(root, parts[:-1]) as here:
         os.unlink(parts[-1], dir_fd=here)

@@ -1,4 +1,4 @@
-"""Reading the files that the tasks of a run leave on their host, for status and error messages."""
+"""Reads the files that the tasks of a run leave on their host, for status and error messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from typing import Any
 from .error_lines import exception_in, in_short, last_words
 from .safe_directory import opened
 
-# The name of a run, and of its directories, beside which `current` and the doctor's *.out lie on hosts.
+# The name of a run, and of its directories. On hosts, `current` and the doctor's *.out lie beside them, so no
+# run may have these names.
 RUN_ID = re.compile(r"(?!.{64}|current$|.*\.out$)[a-z0-9](?:\.?[a-z0-9-])*")
 MOST_BYTES = 64 * 1024
-# So much of a log's end is read for its last line.
+# How many bytes of a log's end are read for its last line.
 LOG_END_BYTES = 4096
 _ENOUGH_TO_COMPARE = 60
 MOST = 2.0**63  # a larger number is taken for damage
@@ -52,7 +53,7 @@ def last_failure(events: Path) -> str:
 def why_failed(events: Path, task: str, lines: Sequence[str]) -> str:
     """Return class and reason of the `failed` record of a task's last process; "" if there is none.
 
-    If the launcher of a program printed the same reason, it is returned as printed: with the remedy.
+    If the launcher of a program printed the same reason, return the printed reason, which has the remedy.
     """
     recorded = last_failure(events)
     beginning = recorded.partition(": ")[2].partition("\n")[0][:_ENOUGH_TO_COMPARE]
@@ -67,7 +68,10 @@ def written_exit_code(run_directory: Path, task: str) -> int | None:
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
-    """Return the exit code of a task's last process: systemd's, or the written one if systemd has none."""
+    """Return the exit code of a task's last process: systemd's, or the written one if systemd has none.
+
+    `values` are the properties of the task's unit. Return None if neither is known.
+    """
     if int(values.get("ExecMainPID") or 0):
         return int(values.get("ExecMainStatus") or 0)
     return written_exit_code(run_directory, task)
@@ -76,9 +80,9 @@ def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int 
 def last_step(events: Path) -> dict[str, float | None]:
     """Return the figures of the last `step` record; {} if there is none.
 
-    They are `global_step`, `local_step`, `loss` (None if it was not finite), `steps_per_second` and
-    `examples_per_second` of the record's window, and `wall` (Unix seconds). All are numbers or None, even if
-    the file is damaged.
+    The keys are `global_step`, `local_step`, `loss` (None if it was not finite), `steps_per_second` and
+    `examples_per_second` of the record's window, and `wall` (Unix seconds). All values are numbers or None,
+    even if the file is damaged.
     """
     for record in _last_records(events):
         if record.get("event") != "step":
@@ -96,7 +100,10 @@ def last_step(events: Path) -> dict[str, float | None]:
 
 
 def took_part(events: Path, *, serves: bool) -> bool:
-    """Return whether an earlier process of a task took part in the run; one that serves has been there."""
+    """Return whether an earlier process of a task took part in the run.
+
+    A task that `serves` took part if it started; another task, if it met its peers or took a step.
+    """
     signs = {"started"} if serves else {"peers_ready", "step"}
     return any(record.get("event") in signs for record in _last_records(events))
 
@@ -107,7 +114,7 @@ def last_record(events: Path) -> dict[str, Any]:
 
 
 def _last_records(events: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records at the end of a file, the last one first."""
+    """Yield the records at the end of a file, the last record first."""
     yield from filter(None, map(object_in, reversed(last_lines_of(events))))
 
 
@@ -123,13 +130,13 @@ def _rate(count: float | None, seconds: float) -> float | None:
 
 
 def program_failure(task: str, lines: Sequence[str]) -> str:
-    """Return why a task's program failed, by the last such line of its launcher; "" if there is none."""
+    """Return why a task's program failed, from the last such line of its launcher; "" if there is none."""
     reasons = re.findall(_PROGRAM_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
     return in_short(reasons[-1]) if reasons else ""
 
 
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
-    """Return why a task without a recorded reason ended, by systemd's `result` and its last lines."""
+    """Return why a task without a recorded reason ended, from systemd's `result` and its last lines."""
     printed = (_why_exited(task, lines) if result == "exit-code" else "") or last_words(lines)
     of_systemd = _RESULTS.get(result) or ("" if printed else result)
     return "\n".join(part for part in (of_systemd, printed) if part)
@@ -143,7 +150,7 @@ def _why_exited(task: str, lines: Sequence[str]) -> str:
 
 
 def last_lines_of(file: Path) -> list[str]:
-    """Return the lines in the last 64 KiB of a file, the first of which may be cut; none without a file."""
+    """Return the lines in the last 64 KiB of a file, the first of which may be cut; [] without a file."""
     return bytes_of(file, last=True).decode("utf-8", "replace").splitlines()
 
 
@@ -164,7 +171,7 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
 
 
 def holds(place: Path) -> bool:
-    """Return whether anything other than an empty directory is at the place of a run."""
+    """Return whether there is anything at `place`, a run's directory, other than an empty directory."""
     try:
         return any(place.iterdir())
     except FileNotFoundError:
@@ -174,19 +181,19 @@ def holds(place: Path) -> bool:
 
 
 def run_file(configuration: Path, job: str, index: int) -> Path:
-    """Return the environment file that train.yml writes for a task."""
+    """Return the path of the environment file that train.yml writes for a task."""
     return configuration / "run" / f"{job}-{index}.env"
 
 
 def run_settings(file: Path) -> dict[str, str]:
-    """Return the variables in a task's environment file, which are those of its last run."""
+    """Return {name: value} of the variables in a task's environment file, as its last run had them."""
     lines = bytes_of(file).decode("utf-8", "replace").splitlines()
     values = (line.split("=", 1) for line in lines if "=" in line)
     return {name: value.strip('"') for name, value in values}
 
 
 def run_id_of(file: Path) -> str:
-    """Return the id of a task's last run, by its environment file; "" without one."""
+    """Return the id of a task's last run, from its environment file; "" without such a file."""
     return run_settings(file).get("PSFLEET_RUN_ID", "")
 
 
@@ -198,8 +205,8 @@ def read_object(file: Path, *, most: int = MOST_BYTES) -> dict[str, Any]:
 def object_in(text: str | bytes) -> dict[str, Any]:
     """Return the JSON object in a text; {} if the text has none.
 
-    Objects that Ansible would refuse in a module's answer count as none: those with texts that are not valid
-    Unicode, or with deep nesting.
+    Objects that Ansible would refuse in a module's answer count as none: objects with texts that are not
+    valid Unicode, or with deep nesting.
     """
     try:
         values = json.loads(text)

@@ -1,4 +1,4 @@
-"""The systemd units of a host's tasks: their names, and their states by `systemctl show`."""
+"""The systemd units of a host's tasks: their names, and their states from `systemctl show`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUN_JOBS = ("ps", "chief", "worker", "server")
 UNIT_JOBS = (*RUN_JOBS, "evaluator")
 ALIVE = {"active", "activating", "reloading", "deactivating"}
 _NOT_COUNTED = 2**64 - 1
-# The StatusText of the unit of a program's task that never does anything but serve, until it is stopped.
+# The StatusText of a program's unit while the program only serves, which it does until it is stopped.
 ONLY_SERVES = "it only serves: its program waits in server.join()"
 _TASK = re.compile(rf"(?:psfleet-)?(?P<job>{'|'.join(UNIT_JOBS)})[@-](?P<index>[0-9]+)\.(?:service|env)")
 
@@ -30,18 +30,21 @@ def unit_name(job: str, index: int) -> str:
 
 
 def task_of(name: str) -> tuple[str, int] | None:
-    """Return job and index for a unit (psfleet-ps@0.service) or a file (ps-0.env); None for other names."""
+    """Return (job, index) of a unit (psfleet-ps@0.service) or a file (ps-0.env); None for other names."""
     match = _TASK.fullmatch(name)
     return (match["job"], int(match["index"])) if match else None
 
 
 def is_alive(values: Mapping[str, str]) -> bool:
-    """Return whether a unit runs or is about to; a unit that waits for another one is still inactive."""
+    """Return whether a unit runs or is about to run; a unit that waits for another unit is still inactive.
+
+    `values` are the unit's properties.
+    """
     return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
 
 
 def systemctl(*arguments: str, timeout: float | None = None) -> str:
-    """Run systemctl and return its output; its exit code is ignored, because callers read units' states."""
+    """Run systemctl and return its output. Its exit code is ignored, because callers read units' states."""
     command = ["systemctl", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout).stdout
 
@@ -56,7 +59,10 @@ def systemctl_strictly(*arguments: str) -> str:
 
 
 def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str, str]]:
-    """Return properties of units. Raises SystemdError if systemd does not answer for all units."""
+    """Return {property: value} for each unit, in their order.
+
+    Raises SystemdError if systemd does not answer for all units.
+    """
     prefix = f"systemctl show was asked for {len(units)} units and answered"
     try:
         shown = parse_show(systemctl_strictly("show", f"--property={','.join(properties)}", *units))
@@ -68,7 +74,7 @@ def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str
 
 
 def counted(value: str | None) -> int | None:
-    """Return a number of systemd; None if systemd does not count it."""
+    """Return a number of systemd as an int; None if systemd does not count it."""
     return int(value) if value and value.isdigit() and int(value) != _NOT_COUNTED else None
 
 
@@ -78,7 +84,7 @@ def parse_list(text: str) -> list[str]:
 
 
 def parse_show(text: str) -> list[dict[str, str]]:
-    """Return the properties in the output of `systemctl show` for several units.
+    """Return {property: value} for each unit in the output of `systemctl show`.
 
     The output has a block of KEY=value lines for each unit, separated by empty lines. If sudo has a terminal
     on the host, lines end with CR LF.

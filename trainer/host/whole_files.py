@@ -9,7 +9,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def text_of(file: Path) -> str:
-    """Return the content of a file; "" if it cannot be read."""
+    """Return the text of a file; "" if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -17,14 +17,14 @@ def text_of(file: Path) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file of any size, in hex digits."""
+    """Return the SHA-256 of a file of any size, in hex digits. Raises OSError."""
     digest = hashlib.sha256()
     add_content(digest, path)
     return digest.hexdigest()
 
 
 def add_content(digest: hashlib._Hash, path: Path) -> None:
-    """Add the bytes of a file of any size to a digest."""
+    """Add the bytes of a file of any size to a digest. Raises OSError."""
     with path.open("rb") as stream:
         while block := stream.read(BLOCK_BYTES):
             digest.update(block)

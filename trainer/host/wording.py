@@ -11,7 +11,7 @@ UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return key -> its values; keys and values stay in their order."""
+    """Return {key: its values}; keys and values stay in their order."""
     groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
@@ -37,11 +37,11 @@ def dotted(version: Iterable[int]) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most `most` characters, which ends with dots if something is cut off."""
+    """Return `text`, or its beginning with "..." at the end if it has more than `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def first_of(names: Sequence[str], shown: int = 10, separator: str = ", ") -> str:
-    """Return the first `shown` names in one text, and how many more there are."""
+    """Return the first `shown` names in one text, with " and N more" if there are more."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return separator.join(names[:shown]) + more
