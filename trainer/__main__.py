@@ -21,10 +21,10 @@ from trainer.process.stop_request import StopRequest
 
 _SECONDS_TO_STOP_SERVING = 3.0
 # A connection breaks, and its calls fail, once data is unacknowledged for 20 s (TCP_USER_TIMEOUT). By default
-# the kernel retries for a quarter of an hour, and after an interruption waits about as long again as that
-# lasted. gRPC's own pings could find more, but a ps that computes does not answer them, so they are off (the
-# longest interval). Reconnections are frequent, so that a restarted task is found soon: by default gRPC waits
-# up to two minutes between attempts, and 20 s for each.
+# the kernel retries for a quarter of an hour, and after an interruption it waits again about as long as the
+# interruption lasted. gRPC's own pings could find more, but a ps that computes does not answer pings, so they
+# are off (the longest interval). Reconnections are frequent, so that a restarted task is found soon: by
+# default gRPC waits up to two minutes between attempts, and 20 s for each attempt.
 _GRPC_OPTIONS = (
     "grpc.keepalive_time_ms=2147483646,grpc.keepalive_timeout_ms=20000,"
     "grpc.initial_reconnect_backoff_ms=200,grpc.max_reconnect_backoff_ms=1000,"
@@ -59,7 +59,7 @@ def _live(options: flags.Options, lives: Lives) -> int:
 
         return run_program(options, lives)
     if options.cluster.job == "ps":
-        # Set before TensorFlow is loaded: a ps that uses a GPU takes memory of it from its host's worker.
+        # Set before TensorFlow is loaded: a ps that uses a GPU would take GPU memory from its host's worker.
         os.environ.setdefault(gpus.VISIBLE, "")
     elif options.cluster.existing_servers and not options.cluster.serves:
         # The client's server uses the GPUs.
@@ -99,7 +99,7 @@ def _run(options: flags.Options, records: RecordWriter, stop: StopRequest, lives
 
 
 def _supervise(work: Callable[[], int], stop: StopRequest) -> int:
-    """Do the work in a thread, so that signals are handled while a call hangs; return the exit code."""
+    """Call `work` in a thread, so that signals are handled while a call hangs; return the exit code."""
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(work()), daemon=True)
     thread.start()

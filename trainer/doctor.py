@@ -1,6 +1,6 @@
 """`python -m trainer.doctor` prints as JSON what TensorFlow can compute on in a task's environment.
 
-    {"checks": [{"name": "tensorflow", "state": "ok", "found": "...", "remedy": ""}, ...]}
+{"checks": [{"name": "tensorflow", "state": "ok", "found": "...", "remedy": ""}, ...]}
 
 The checks (trainer/host/check.py) are `tensorflow`, `libraries`, `devices` and `product`, in this order. The
 command always ends, with exit code 0: TensorFlow runs in another process (doctor_tensorflow.py), because a
@@ -28,7 +28,7 @@ _LOG = (
     "`nvidia-smi`"
 )
 _FOUND_LENGTH = 400
-# Lines of TensorFlow and CUDA that say why there is no GPU, and the prefix of such lines.
+# Lines of TensorFlow and CUDA that say why there is no GPU, and the prefix that such lines have.
 _TELLING = re.compile(r"(?i)cuInit|Cannot dlopen|Ignoring visible|kernel driver|compute capability")
 _PREFIX = re.compile(r"^[IWEF]\d{4} .*?\] ")
 _REMEDIES_OF_DEATH = {
@@ -39,7 +39,7 @@ _REMEDIES_OF_DEATH = {
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of the process with TensorFlow: its output, its log, and `how` it ended ("" for well)."""
+    """The end of the process with TensorFlow: its output, its log, and `how` it ended ("": it ended well)."""
 
     printed: str
     log: str
@@ -47,16 +47,17 @@ class Ended:
 
 
 def task_checks(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
-    """Return the checks of a task with this environment.
+    """Return the four checks of a task with this environment, in the order of NAMES.
 
-    TensorFlow gets so many seconds. The libraries get those of trainer/process/gpu_libraries.py before.
+    TensorFlow gets `seconds`; before that, the libraries get the time in trainer/process/gpu_libraries.py.
     """
     if not gpus.given(environment):
         libraries = Check("libraries", "skipped", NO_GPU)
         return chained([*checks_of(_run(environment, seconds)), libraries])
     opened = gpu_libraries.open_libraries()
     libraries = libraries_check(opened, gpu_libraries.compiler_problem(environment))
-    # If libraries fail, TensorFlow would only repeat the problem less clearly, so it is only imported.
+    # If libraries fail, TensorFlow would only repeat the problem less clearly. So TensorFlow is only
+    # imported.
     alone = ("--import",) if libraries.state == "failed" else ()
     return chained([*checks_of(_run(environment, seconds, alone)), libraries])
 
@@ -77,7 +78,7 @@ def libraries_check(opened: Sequence[gpu_libraries.Opened], compiler: str) -> Ch
 
 
 def checks_of(ended: Ended) -> list[Check]:
-    """Return the checks that the process printed and, if it did not end well, one that says how it ended."""
+    """Return the checks that the process printed; if it did not end well, also a check that says so."""
     found = [Check.from_json(json.loads(line)) for line in ended.printed.splitlines() if line.startswith("{")]
     printed = {check.name for check in found}
     lines = [_PREFIX.sub("", line).strip() for line in ended.log.splitlines() if line.strip()]
@@ -94,7 +95,7 @@ def checks_of(ended: Ended) -> list[Check]:
 
 
 def chained(checks: Sequence[Check]) -> list[Check]:
-    """Return the four checks in order; those after one that failed are skipped."""
+    """Return the four checks in the order of NAMES; the checks after a failed check are skipped."""
     by_name = {check.name: check for check in checks}
     chain: list[Check] = []
     failed = ""
@@ -110,7 +111,7 @@ def chained(checks: Sequence[Check]) -> list[Check]:
 
 def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] = ()) -> Ended:
     own = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
-    # A run's task may use the same GPU now, so this process takes little of its memory.
+    # A run's task may use the same GPU now, so this process takes little of the GPU's memory.
     own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     gpus.prepare(own)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL

@@ -1,6 +1,6 @@
 """The checks of TensorFlow in a task's environment, a line of JSON each; only trainer/doctor.py runs this.
 
-With `--import` it only makes the check `tensorflow`.
+With `--import` it makes only the check `tensorflow`.
 """
 
 import json
@@ -20,7 +20,7 @@ from trainer.process import gpus
 from trainer.process.loading import loading_tensorflow
 
 # With integers up to 8, products and sums are exact in float32 and in the TF32 of GPUs. So the result must
-# equal NumPy's exactly, and no tolerance hides a wrong one.
+# equal NumPy's result exactly, and no tolerance hides a wrong result.
 SIZE, LARGEST = 512, 8
 _FOUND_LENGTH = 300
 # The first match counts, because a message about a missing compiler also contains "PTX".
@@ -75,7 +75,7 @@ def devices_check(given: Sequence[str]) -> Check:
 
 
 def product_check(given: Sequence[str]) -> Check:
-    """Return the check `product`: a matrix product on each of the task's GPUs, or on the CPU without any."""
+    """Return the check `product`: a matrix product on each of the task's GPUs, or on the CPU without GPUs."""
     devices = [f"GPU:{place}" for place in range(len(given))] or ["CPU:0"]
     began = time.monotonic()
     for device in devices:
@@ -90,7 +90,7 @@ def product_check(given: Sequence[str]) -> Check:
 
 
 def _product_problem(device: str) -> str:
-    """Return what is wrong with a product that XLA compiles for a device; "" if it is right.
+    """Return what is wrong with a product that XLA compiles for a device, in words; "" if it is right.
 
     XLA is used because it fails on a GPU that is too new, which TensorFlow nevertheless lists as a device.
     The result is 2 * product + 1, because for the product alone XLA would call cuBLAS and compile nothing.
@@ -122,7 +122,7 @@ def _in_short(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print each check as soon as it is made, up to the first that failed; return 0."""
+    """Print each check as soon as it is made, up to the first failed check; return 0."""
     steps: list[Callable[[Sequence[str]], Check]] = [tensorflow_check]
     if list(arguments) != ["--import"]:
         steps += [devices_check, product_check]

@@ -1,10 +1,10 @@
 """`python -m trainer.evaluator RUN_DIRECTORY` evaluates the model of a run, independently of its tasks.
 
-It runs on the chief's host once the run has ended, because the chief's records, with the settings, and its
-last checkpoint are there. It needs no cluster, server, port or GPU. It appends its results to records of its
-own, events/evaluator0.jsonl (docs/contracts.md). With --export it exports the model instead, and writes
-nothing else: a run that was collected stays as it is. With --follow it is a child of the chief, and evaluates
-checkpoints while the run goes on (trainer/task/evaluations.py).
+The evaluator runs on the chief's host once the run has ended, because the chief's records, with the settings,
+and the chief's last checkpoint are there. It needs no cluster, server, port or GPU. It appends its results to
+its own records, events/evaluator0.jsonl (docs/contracts.md). With --export it exports the model instead, and
+writes nothing else: a run that was collected stays unchanged. With --follow it is a child of the chief, and
+evaluates checkpoints while the run goes on (trainer/task/evaluations.py).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     release = os.environ.get("PSFLEET_RELEASE", "")
     identity = TaskIdentity(directory.name, EVALUATOR, 0, release=release)
     if started := _last(chief[0], "started"):
-        # Run and plan are the chief's; the release is that of the evaluating code, if it is known.
+        # Run and plan are the chief's; the release is the release of the evaluating code, if it is known.
         release = release or started.release
         identity = TaskIdentity(started.run_id, EVALUATOR, 0, started.plan_hash, release)
     if EXPORTS in options:
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_usable(options: Mapping[str, str]) -> bool:
-    """Return whether these options (name -> value, "" for none) belong together."""
+    """Return whether these options, {name: value, "" for none}, may be used together."""
     if options == {FOLLOWS: ""}:
         return True
     of_program = {"--model", "--inputs", "--outputs"}
@@ -134,8 +134,8 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
 
 
 def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
-    """Evaluate the newest checkpoint at each line of standard input."""
-    # What this process prints for people goes to the chief's output, as its standard error does.
+    """Evaluate the newest checkpoint at each line of standard input; return the exit code."""
+    # What this process prints for people goes to standard error, which is the chief's.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(OSError):  # a sandbox may forbid it
@@ -164,7 +164,7 @@ def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], reco
 def _with_values(
     model: FinalModel | None, checkpoint: Checkpoint, settings: TrainingSettings, directory: Path
 ) -> FinalModel:
-    """Return the model with the values of a checkpoint; it is built once, because that takes long."""
+    """Return the model with the values of a checkpoint; build it if `model` is None, which takes long."""
     if model is None:
         return _model_of(checkpoint, settings, read_records(events_file(directory, "worker", 0))[0])
     model.restore(checkpoint)
@@ -174,7 +174,7 @@ def _with_values(
 def _evaluated(
     checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]
 ) -> tuple[FinalModel, dict[str, Any]]:
-    """Return the model of a checkpoint, and its metrics, examples and fingerprint."""
+    """Return the model of a checkpoint, and {"metrics": .., "examples": .., "fingerprint": ..}."""
     final = _model_of(checkpoint, settings, chief)
     judged = _judged(checkpoint, final.metrics(), final)
     which = f"global step {checkpoint.global_step}, fingerprint {judged['fingerprint']}"
@@ -190,7 +190,7 @@ def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequenc
 
 
 def _judged(checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel) -> dict[str, Any]:
-    """Return the fields of `evaluated` that say what was found, and of which values."""
+    """Return the fields of an `evaluated` record that say what was found, and for which values."""
     examples = len(model.context.data.test)
     return {"metrics": metrics, "examples": examples, "fingerprint": checkpoint.fingerprint}
 
@@ -245,9 +245,9 @@ def _export_program(directory: Path, described: Mapping[str, Any], options: Mapp
 def _require_same_model(
     chief: Sequence[Record], metrics: Mapping[str, float], *, global_step: int, examples: int
 ) -> None:
-    """Raise TaskFailure (`configuration`) unless the chief has found the same metrics at this step.
+    """Raise TaskFailure (`configuration`) unless the chief found the same metrics at this step.
 
-    The release here may be another than that of the run, and compute its model in another way.
+    This release may differ from the run's release, and compute the model in another way.
     """
     of_step = [record for record in chief if record.event == "evaluated"]
     found = next(
@@ -283,7 +283,10 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
 
 
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
-    """Return the checkpoint that the chief recorded last; if it recorded none, the newest in the folder."""
+    """Return the checkpoint that the chief recorded last; if it recorded none, the newest in the folder.
+
+    Raises TaskFailure (`input`) if there is none, or if it is damaged.
+    """
     from trainer.model.checkpoints import checkpoint_paths
 
     folder = directory / "checkpoints"
@@ -302,9 +305,10 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
 
 
 def _newest(directory: Path) -> Checkpoint:
-    """Return the newest checkpoint in the folder that is whole; the chief may remove one while it is read.
+    """Return the newest checkpoint in the folder whose files are complete.
 
-    The rows of tables are not beside each of them.
+    The chief may remove a checkpoint while it is read, and not all checkpoints have the rows of tables beside
+    them. Raises TaskFailure (`input`) if no checkpoint can be read.
     """
     from trainer.model.checkpoints import checkpoint_paths
 
@@ -318,9 +322,9 @@ def _newest(directory: Path) -> Checkpoint:
 
 
 def _whole(path: Path) -> tuple[Checkpoint | None, str]:
-    """Return a checkpoint and "", or None and the reason.
+    """Return (the checkpoint at `path`, ""), or (None, the reason).
 
-    The files of its tables are the manifest's, and the sums of these are those of the rows in the files.
+    The files of its tables must match the manifest. The sums of the tables are computed from the files.
     """
     from trainer.model.checkpoints import read_checkpoint
     from trainer.model.fingerprint import summed_again

@@ -1,9 +1,9 @@
 """The metrics of a host's tasks, for the textfile collector of Prometheus' node_exporter.
 
-    python -m trainer.metrics [--output_file FILE]
+python -m trainer.metrics [--output_file FILE]
 
-It reads the units' states and the tasks' files, and writes the text format. It needs no TensorFlow, and no
-rights except to read the state directory. docs/operations.md describes each metric.
+The command reads the units' states and the tasks' files, and writes the text format. It needs no TensorFlow,
+and no rights except to read the state directory. docs/operations.md describes each metric.
 """
 
 import argparse
@@ -25,7 +25,7 @@ MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
-# Returns, for names of units, the properties of `systemctl show` of each.
+# A function that returns the properties from `systemctl show` of each unit, given the units' names.
 Show = Callable[[Sequence[str]], Sequence[Mapping[str, str]]]
 
 
@@ -69,7 +69,10 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
 
 
 def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
-    """Yield the metrics of a host; unknown values have no samples, and a run's stay until the next run."""
+    """Yield the metrics of a host. Unknown values have no samples.
+
+    A run's metrics stay until the next run.
+    """
 
     def labels(task: HostTask) -> dict[str, str]:
         # Prometheus uses the labels "job" and "instance" itself, and would rename ours.
@@ -84,7 +87,7 @@ def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
         (Progress.from_mapping(task.progress), task) for task in tasks if task.name in LEADS and task.progress
     ]
     if leads:
-        # The lead with the latest report: the other one's is of an earlier run.
+        # The lead with the latest report; the report of another lead is of an earlier run.
         yield from _of_run({"cluster": cluster}, *max(leads, key=lambda lead: lead[0].wall))
 
 
@@ -97,7 +100,7 @@ def _of_step(field: str) -> Callable[[HostTask], float | None]:
 
 
 def _loss(task: HostTask) -> float | None:
-    """Return the last loss; nan if the record has None, which stands for a loss that is not finite."""
+    """Return the last loss; nan if it was not finite; None if there is no `step` record."""
     loss = task.step.get("loss")
     return math.nan if loss is None and task.step else loss
 
@@ -171,7 +174,10 @@ def _number(value: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the metrics of this host; on a failure leave the old file, whose age then shows, and return 1."""
+    """Write the metrics of this host; return 0, or 1 after a failure.
+
+    A failure leaves the old file; its age shows the failure.
+    """
     parser = argparse.ArgumentParser(prog="python -m trainer.metrics", description="Metrics for Prometheus.")
     parser.add_argument("--configuration_directory", type=Path, default=Path("/etc/psfleet"))
     parser.add_argument("--state_directory", type=Path, default=Path("/var/lib/psfleet"))
