@@ -19,7 +19,7 @@ from trainer.contract.json_files import write_json
 
 
 def main(arguments: Sequence[str], start: Start = start_process) -> int:
-    """Measure the chosen rows and write the results; return 1 if a run has failed twice."""
+    """Measure the chosen rows and write the results; return 1 if a run has failed twice, else 0."""
     options = _options(arguments)
     rounds: dict[str, dict[str, dict[int, Figures]]] = {}
     attempts = Attempts(Marks(options.warm_up, options.seconds, options.longest))

@@ -1,4 +1,4 @@
-"""Runs that are measured, with a second try, because TensorFlow rarely refuses a call."""
+"""Runs that are measured, with a second try, because TensorFlow refuses a call once in a while."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,10 @@ _ATTEMPTS = 2
 
 
 class Attempts:
-    """The runs of a benchmark; `failures` has a text for each failed one."""
+    """The runs of a benchmark.
+
+    `failures` has a text for each failed try; `is_whole` is False once a run has failed twice.
+    """
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
@@ -21,10 +24,13 @@ class Attempts:
         self.is_whole = True
 
     def measured(self, where: str, folder: Path, run_in: Callable[[Path], Run]) -> Figures | None:
-        """Return the figures of a run in a folder below this one; None if it has failed twice."""
+        """Return the figures of a run in a new folder below `folder`; None if the run has failed twice.
+
+        `run_in` makes the run, given its folder; `where` names the run in lines and failures.
+        """
         for attempt in range(_ATTEMPTS):
             found = self._measured(run_in, folder / str(attempt))
-            # Its checkpoints are large where the model is.
+            # The checkpoints of a large model are large.
             rmtree(folder, ignore_errors=True)
             if not isinstance(found, RunFailed):
                 speed, seconds = found["examples_per_second"], seconds_text(found["seconds_to_loss"])
@@ -50,5 +56,5 @@ def say(text: str) -> None:
 
 
 def end_in_order(number: int, _frame: object) -> None:
-    """Raise an exception, so that all that was started is ended; this is a handler of signals."""
+    """End this process by an exception, so that everything that was started ends; a handler of signals."""
     sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""A part of a core for each task: control groups of Linux, version 1 or 2, with quotas of CPU time."""
+"""A share of a core for each task: control groups of Linux, version 1 or 2, with quotas of CPU time."""
 
 import os
 import subprocess
@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-# The shorter the period, the more a group resembles a slow core rather than one that is often suspended.
+# With a short period a group is like a slow core, and not like a core that is often suspended.
 _PERIOD_MICROSECONDS = 20_000
 _TOP = "psfleet-bench"
-# Removes the groups once its standard input ends: at the latest with the process that started it.
+# A script that removes the groups once its standard input ends: at the latest when this process ends.
 _KEEPER = """\
 cat > /dev/null
 for pause in 0 0.1 0.2 0.5 1 2 5; do
@@ -28,7 +28,7 @@ exit 1
 
 
 class CoresError(Exception):
-    """No group can be made; the message has the reason."""
+    """The control groups cannot be made or removed; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Hierarchy:
     version: int
 
     def files(self, cores: float) -> dict[str, str]:
-        """Return file of a group -> its content, so that the group gets this part of a core."""
+        """Return {file of a group: its content}, so that the group gets `cores` cores, such as 0.2."""
         period, quota = _PERIOD_MICROSECONDS, round(cores * _PERIOD_MICROSECONDS)
         if self.version == 1:
             return {"cpu.cfs_period_us": f"{period}", "cpu.cfs_quota_us": f"{quota}"}
@@ -47,7 +47,7 @@ class Hierarchy:
 
 
 def hierarchy_in(mounts: str) -> Hierarchy | None:
-    """Return the hierarchy that limits CPU time, by the content of /proc/mounts; None if there is none."""
+    """Return the hierarchy that limits CPU time, given the content of /proc/mounts; None if there is none."""
     lines = [line.split() for line in mounts.splitlines()]
     for _, folder, kind, options, *_ in lines:
         if kind == "cgroup" and "cpu" in options.split(","):
@@ -56,20 +56,20 @@ def hierarchy_in(mounts: str) -> Hierarchy | None:
 
 
 class CoreShares:
-    """A control group for each task, which gives it a part of a core. They need root.
+    """A control group for each task, which gives the task a share of a core. The groups need root.
 
-    Leaving the context ends what still runs in them and removes them; so does the end of this process,
-    however it ends. Raises CoresError if they cannot be made.
+    Leaving the context ends the processes that still run in the groups and removes the groups; so does the
+    end of this process, however it ends. Raises CoresError if the groups cannot be made.
     """
 
     def __init__(self, cores: Mapping[str, float]) -> None:
-        """Take task -> its cores, such as 0.2; a task that is not in it has no limit."""
+        """Give each task in `cores` that many cores, such as 0.2; a task that is not in it has no limit."""
         self._cores = cores
         self._top = Path()
         self._keeper: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "CoreShares":
-        """Make the groups."""
+        """Make the groups; return this object."""
         if self._cores:
             try:
                 self._make()
@@ -83,7 +83,7 @@ class CoreShares:
         self.close()
 
     def close(self) -> None:
-        """End what runs in the groups, and remove them. Raises CoresError if one is left."""
+        """End what runs in the groups, and remove the groups. Raises CoresError if a group is left."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.communicate()
@@ -91,7 +91,10 @@ class CoreShares:
                 raise CoresError(f"not all control groups could be removed: {self._top}")
 
     def inside(self, name: str) -> list[str]:
-        """Return the words before a command that make it run in this task's group."""
+        """Return the words to put before a command, so that it runs in the group of task `name`.
+
+        The list is empty for a task without a limit.
+        """
         if name not in self._cores:
             return []
         enter = 'echo $$ > "$0" && exec "$@"'
@@ -124,6 +127,6 @@ class CoreShares:
 
 
 def _write(path: Path, content: str) -> None:
-    """Write a file of the kernel, which is never created. Raises OSError."""
+    """Write to a file of the kernel, which must exist. Raises OSError."""
     with path.open("r+", encoding="utf-8") as stream:
         stream.write(content)

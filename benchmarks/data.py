@@ -1,4 +1,4 @@
-"""The examples of every run: the bundled digits, enlarged to MNIST's 28x28 pixels, and those for tables."""
+"""The examples of every run: the bundled digits, enlarged to MNIST's 28x28 pixels, and rows of tables."""
 
 import struct
 from pathlib import Path
@@ -16,7 +16,7 @@ _COUNTS = {"train": 10_000, "t10k": 1_000}
 
 
 def examples_of(workload: Workload, folder: Path) -> Path:
-    """Return the folder with a workload's examples below this one; they are written if they are not there."""
+    """Return the folder with a workload's examples, below `folder`; write the examples if it is missing."""
     place = folder / (workload.name if workload.tables else "digits")
     if not place.exists():
         place.mkdir(parents=True)
@@ -28,7 +28,7 @@ def examples_of(workload: Workload, folder: Path) -> Path:
 
 
 def _write_digits(folder: Path) -> None:
-    """Write MNIST's four files; each image is at some place in its frame, the same one in every run."""
+    """Write MNIST's four files; each image is at a random place in its frame, the same place in every run."""
     generator = np.random.default_rng(20_260)
     for part, count in _COUNTS.items():
         images, labels = idx.read_images_and_labels(_DIGITS, part)

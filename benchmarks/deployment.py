@@ -24,7 +24,7 @@ from psfleet.report.drawing import DASHES, PALETTE, WIDTH, as_svg, style
 from trainer.contract.json_files import write_json
 
 SIZES = (2, 4, 8, 16)
-# The actions on the hosts, in their order, and their titles.
+# The actions on the hosts, in their order -> their titles.
 ROWS: Mapping[str, str] = {
     "bare": "bare hosts, wheels cached",
     "again": "again, nothing to do",
@@ -41,14 +41,14 @@ Figures = dict[str, float]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure each number of hosts once and write the table; return 1 if a playbook failed."""
+    """Measure each number of hosts once and write the table; return 0. A failed playbook raises an error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deployment")
     parser.add_argument("--hosts", default=",".join(map(str, SIZES)), help="how many, such as 3,12")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks", help="folder of deployment.*")
     options = parser.parse_args(arguments)
     before, found = machine(), {}
     with project() as folder:
-        # Whatever is made once for all hosts of a kind is made before the measurements.
+        # What is made only once, for all hosts, is made before the measurements.
         with hosts(folder, groups_of(2)):
             played(folder, "deploy.yml")
         write_plain_parts(folder)
@@ -77,7 +77,7 @@ def project() -> Iterator[Path]:
 
 @contextmanager
 def hosts(folder: Path, groups: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Create a bare host for each list of groups, and remove them at the end."""
+    """Return a context with a bare host for each list of groups; the hosts are removed at its end."""
     try:
         make_hosts(folder, groups)
         yield
@@ -86,19 +86,19 @@ def hosts(folder: Path, groups: Sequence[Sequence[str]]) -> Iterator[None]:
 
 
 def groups_of(number: int) -> list[list[str]]:
-    """Return the groups of this many hosts: a ps and workers."""
+    """Return the groups of `number` hosts: a ps, then workers."""
     return [["worker" if place else "ps"] for place in range(number)]
 
 
 def make_hosts(folder: Path, groups: Sequence[Sequence[str]]) -> None:
-    """Make those of the hosts node1, node2, ... that do not exist yet; each is in its list of groups."""
+    """Make the hosts node1, node2, ... that do not exist yet; host n is in the n-th list of groups."""
     nodes = [{"name": f"node{number}", "groups": list(own)} for number, own in enumerate(groups, start=1)]
     variables = json.dumps({"practice_hosts_nodes": nodes})
     played(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
 
 
 def measured(folder: Path, number: int) -> dict[str, Figures]:
-    """Return row -> its figures with this many hosts."""
+    """Return {row: its figures} with `number` hosts."""
     found = {}
     with hosts(folder, groups_of(number)):
         found["bare"] = played(folder, "deploy.yml")
@@ -134,9 +134,9 @@ def played(
     inventory: str = PRACTICE,
     configuration: str = "ansible.cfg",
 ) -> Figures:
-    """Run a playbook; return its seconds, the CPU of the controller and of the machine, and the MB sent.
+    """Run a playbook; return its seconds, CPU seconds of the controller and the machine, and MB sent.
 
-    Raises CalledProcessError with the end of standard error if the playbook fails.
+    Raises CalledProcessError, after printing the end of the output, if the playbook fails.
     """
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, *options, playbook]
     variables = {**os.environ, "ANSIBLE_CONFIG": configuration}
@@ -161,7 +161,7 @@ def cpu_of_children() -> float:
 
 
 def busy_seconds() -> float:
-    """Return the CPU seconds that this machine has spent since its start."""
+    """Return the CPU seconds that this machine has used since its start."""
     user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text(encoding="ascii").split()[1:9]
     worked = sum(map(int, (user, nice, system, *interrupts)))
     return worked / os.sysconf("SC_CLK_TCK")
@@ -174,7 +174,7 @@ def bytes_sent() -> int:
 
 
 def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, Figures]]) -> str:
-    """Return the table, and what each further host costs the controller."""
+    """Return a Markdown page: the table, and what each further host costs the controller."""
     titles = [f"{number} hosts" for number in found]
     lines = [
         "# Results of make bench-deploy",

@@ -1,4 +1,4 @@
-"""The figures of a run between two marks; README.md here explains them."""
+"""The figures of a run between two marks; README.md here explains the figures."""
 
 import math
 from collections.abc import Mapping
@@ -16,11 +16,16 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sample:
-    """The readings at a mark: Unix seconds and global step of the run, and figures of the kernel.
+    """The readings at a mark.
 
-    `cpu` is task -> name of threads -> seconds in user mode and in the kernel. `bytes` are host -> bytes
-    received and sent. `busy` is the CPU seconds of the whole machine. `memory` is task -> the most bytes that
-    it has held in memory so far.
+    Attributes:
+        wall: Unix seconds.
+        global_step: the run's global step.
+        cpu: task -> name of threads -> CPU seconds (in user mode, in the kernel).
+        bytes: host -> bytes (received, sent).
+        busy: CPU seconds of the whole machine.
+        memory: task -> the most bytes that the task has had in memory so far.
+
     """
 
     wall: float
@@ -32,7 +37,7 @@ class Sample:
 
 
 def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return the figures between two marks."""
+    """Return the figures of a run between the marks `begin` and `end`."""
     seconds, steps = end.wall - begin.wall, end.global_step - begin.global_step
     batches = steps * row.batches
     cpu = _cpu_between(begin, end)
@@ -65,7 +70,7 @@ def figures_of_loss(found: Reached | None) -> Figures:
 
 
 def _on_the_wire(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return the bytes of a step, how even the ps are, and the speeds of the busiest link."""
+    """Return the bytes of a step, how evenly the ps are used, and the speeds of the busiest links."""
     moved = {
         host: [now - before for now, before in zip(end.bytes[host], counts, strict=True)]
         for host, counts in begin.bytes.items()
@@ -88,7 +93,7 @@ def _on_the_wire(row: Row, workload: Workload, begin: Sample, end: Sample) -> Fi
 
 
 def _memory(row: Row, end: Sample) -> Figures:
-    """Return the most bytes in memory of the largest task of each job, and of the lead, which is left out."""
+    """Return the most bytes in memory of the lead, and of the largest other task of each job."""
     *others, lead = row.tasks
     jobs = dict.fromkeys(split_name(task)[0] for task in others)
     most = {job: max(end.memory[task] for task in others if task.startswith(job)) for job in jobs}
@@ -96,7 +101,7 @@ def _memory(row: Row, end: Sample) -> Figures:
 
 
 def _cores(row: Row, cpu: Mapping[str, tuple[float, float]], seconds: float) -> Figures:
-    """Return the cores that the tasks of each job used, a mean over these tasks."""
+    """Return the cores that a task of each job used, as a mean over the job's tasks."""
     jobs = [split_name(task)[0] for task in row.tasks]
     return {
         f"cores_of_a_{job}": sum(sum(own) for name, own in cpu.items() if name.startswith(f"{job}:"))
@@ -106,7 +111,7 @@ def _cores(row: Row, cpu: Mapping[str, tuple[float, float]], seconds: float) -> 
 
 
 def _cpu_between(begin: Sample, end: Sample) -> dict[str, tuple[float, float]]:
-    """Return "job threads" -> seconds in user mode and in the kernel, over all tasks of the job."""
+    """Return {"job: threads": CPU seconds (in user mode, in the kernel)} over all tasks of the job."""
     sums: dict[str, list[float]] = {}
     for task, threads in end.cpu.items():
         for name, spent in threads.items():

@@ -1,7 +1,7 @@
 """When a run reached a training loss, by the records of steps that its tasks wrote.
 
-The loss is smoothed: a mean over all workers' steps between successive powers of 1.15 of
-the examples, with straight lines in between. Time counts from the end of the first step of any worker.
+The loss is smoothed: it is a mean over all workers' steps between successive powers of 1.15 of the examples,
+with straight lines in between. Time counts from the end of the first step of any worker.
 """
 
 import math
@@ -20,7 +20,7 @@ from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record, read_records
 from trainer.contract.run_tasks import RunTask
 
-# Losses are averaged over the examples between successive powers of this number.
+# Losses are averaged over the examples between two successive powers of this number.
 _BIN = 1.15
 _WIDEST = 0.3  # share of the examples before it; a longer window is too vague about where the loss fell
 
@@ -36,7 +36,7 @@ class Reached:
 
 
 def recorded_steps(folder: Path) -> dict[str, list[Record]]:
-    """Return task -> its records of steps; each task has a folder of its own below this one."""
+    """Return {task: its records of steps}; each task has a folder of its own below `folder`."""
     return {
         task.name: [
             record
@@ -50,11 +50,11 @@ def recorded_steps(folder: Path) -> dict[str, list[Record]]:
 
 
 def reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> Reached | None:
-    """Return when a loss was reached, with `batch` examples in a global step; None before that.
+    """Return when the loss was reached, with `batch` examples in a global step; None if not yet.
 
-    The last mean counts only once the next one has begun.
+    The last mean of the curve counts only once the next mean has begun.
     """
-    # Every task that records steps is a worker here, a coordinator too.
+    # Every task that records steps counts as a worker here, also a coordinator.
     tasks = {f"worker{index}": own for index, own in enumerate(filter(None, steps.values()))}
     run = Run(
         Path(),
@@ -73,7 +73,7 @@ def reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> R
 
 
 def curve_of(run: Run, batch: int) -> Curve:
-    """Return the mean loss of all workers by examples, with `batch` examples per global step."""
+    """Return the mean loss of all workers by examples, with `batch` examples in a global step."""
     bins = defaultdict[int, list[tuple[float, float, int]]](list)
     for window in run.windows:
         examples, width = (window.before + window.after) / 2 * batch, (window.after - window.before) * batch
@@ -90,7 +90,7 @@ def curve_of(run: Run, batch: int) -> Curve:
 
 
 def examples_until(loss: float, curve: Curve) -> float | None:
-    """Return the examples at which a curve first reached `loss`, None if it never did or began there."""
+    """Return the examples at which a curve first fell to `loss`; None if it never did, or began there."""
     for (before, above), (after, below) in pairwise(curve):
         if above > loss >= below:
             return math.exp(math.log(before) + math.log(after / before) * (above - loss) / (above - below))

@@ -1,4 +1,4 @@
-"""Network namespaces, one for each task, joined by a switch that counts their bytes; they may be limited."""
+"""Network namespaces, one for each task, joined by a switch that counts bytes; their speed may be limited."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -9,19 +9,21 @@ from types import MappingProxyType
 
 from benchmarks.cores import CoreShares
 
-# A process that is started with this is killed when its parent ends, even if the parent is killed.
+# A process started by this command is killed when its parent ends, even if the parent is killed.
 _NO_LONGER_THAN_THIS = ("setpriv", "--pdeathsig", "KILL")
 _NETWORK = "10.90.0"
 PORT = 2222
-# So little may pass a limited link at once: a larger bucket would let a small model's values pass unlimited.
+# Only 20 kB may pass a limited link at once: a larger bucket would let all values of a small model pass
+# unlimited.
 _LARGEST_PACKET, _BUCKET, _QUEUE = 16_384, "20kb", "50ms"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The speed of each host's link in each direction in Mbit/s, and task -> its cores, such as 0.2.
+    """The limits of the hosts.
 
-    None and a missing task mean no limit. Limits need root.
+    `megabits` is the speed of each host's link in each direction, in Mbit/s; None: no limit. `cores` maps a
+    task to its cores, such as 0.2; a missing task has no limit. Limits need root.
     """
 
     megabits: int | None = None
@@ -32,10 +34,10 @@ NO_LIMITS = Limits()
 
 
 class Hosts:
-    """Unnamed network namespaces, which vanish once no process runs in them. They need root or `unshare -r`.
+    """Network namespaces without names, which vanish once no process runs in them.
 
-    Leaving the context ends the processes that hold them, and what is left of the limits. Raises NetworkError
-    and CoresError if they cannot be made.
+    They need root or `unshare -r`. Leaving the context ends the processes that hold the namespaces, and
+    removes the limits. Raises NetworkError and CoresError if they cannot be made.
     """
 
     def __init__(self, names: Sequence[str], limits: Limits = NO_LIMITS) -> None:
@@ -44,7 +46,7 @@ class Hosts:
         self._megabits, self._shares = limits.megabits, CoreShares(limits.cores)
 
     def __enter__(self) -> "Hosts":
-        """Make the networks and the switch, with the limits."""
+        """Make the networks and the switch, with the limits; return this object."""
         try:
             self._shares.__enter__()
             self._make()
@@ -58,7 +60,7 @@ class Hosts:
         self.close()
 
     def close(self) -> None:
-        """End the processes that hold the networks, and those with limited cores."""
+        """End the processes that hold the networks, and the processes with limited cores."""
         for holder in self._holders.values():
             holder.kill()
             holder.communicate()
@@ -66,15 +68,15 @@ class Hosts:
         self._shares.close()
 
     def inside(self, name: str) -> list[str]:
-        """Return the words before a command that make it run in this host's network, with its cores."""
+        """Return the words to put before a command, so that it runs in the host's network, with its cores."""
         return [*self._entering(name), *self._shares.inside(name)]
 
     def path(self, name: str) -> Path:
-        """Return the file of a host's network namespace."""
+        """Return the path of a host's network namespace."""
         return Path(f"/proc/{self._holders[name].pid}/ns/net")
 
     def counters(self) -> dict[str, tuple[int, int]]:
-        """Return host -> bytes that it has received and sent so far, all read at the same time."""
+        """Return {host: bytes (received, sent) so far}, all read at the same time."""
         table = Path(f"/proc/{self._holders['switch'].pid}/net/dev").read_text(encoding="utf-8")
         lines = [line.split() for line in table.replace(":", " ").splitlines()]
         # The switch sends what the host receives.
@@ -96,7 +98,7 @@ class Hosts:
                 self._limit("switch", name, self._megabits)
 
     def _limit(self, host: str, device: str, megabits: int) -> None:
-        """Limit what a host sends through a device."""
+        """Limit what `host` sends through `device` to `megabits` Mbit/s."""
         for command in limit_commands(device, megabits):
             self._run(host, *command)
 
@@ -124,7 +126,7 @@ class Hosts:
 
 
 def limit_commands(device: str, megabits: int) -> tuple[list[str], list[str]]:
-    """Return the commands that limit what is sent through a device, in Mbit/s."""
+    """Return the commands that limit what is sent through a device to `megabits` Mbit/s."""
     speed = ["rate", f"{megabits}mbit", "burst", _BUCKET, "latency", _QUEUE]
     return (
         ["ip", "link", "set", "dev", device, "gso_max_size", str(_LARGEST_PACKET)],

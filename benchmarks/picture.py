@@ -18,7 +18,7 @@ _OWN = "psfleet"
 
 
 def write_picture(path: Path, summaries: Medians) -> None:
-    """Write an SVG with two bars for each row of each workload, and their ranges. Raises OSError."""
+    """Write an SVG with two bars, and their ranges, for each row of each workload. Raises OSError."""
     known = [workload for workload in WORKLOADS if workload.name in summaries]
     heights = [_TITLE_HEIGHT + _BAR_HEIGHT * len(summaries[workload.name]) for workload in known]
     with style():
@@ -39,7 +39,7 @@ def write_picture(path: Path, summaries: Medians) -> None:
 
 
 def _bars(axes: Axes, rows: Sequence[Row], of_row: Sequence[Figures], name: str, spread: str) -> None:
-    """Draw a bar for each row; a value that is not finite has none."""
+    """Draw a bar for each row; a value that is not finite has no bar."""
     values = [figures[name] if math.isfinite(figures[name]) else 0.0 for figures in of_row]
     ranges = [figures[spread] if value else [0.0] * 3 for value, figures in zip(values, of_row, strict=True)]
     beyond = [

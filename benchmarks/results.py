@@ -21,7 +21,7 @@ Medians = Mapping[str, Mapping[str, Figures]]
 
 
 def seconds_text(seconds: float) -> str:
-    """Return the seconds to a loss as tables have them."""
+    """Return the seconds to a loss as tables show them; "not reached" for infinity."""
     return f"{seconds:,.1f}" if math.isfinite(seconds) else "not reached"
 
 
@@ -69,10 +69,10 @@ def machine() -> dict[str, object]:
 
 
 def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
-    """Return workload -> row -> each figure's median, and how psfleet compares with it round by round.
+    """Return {workload: {row: figures}} with the median of each figure over the rounds.
 
-    `times_as_fast`, `times_as_soon` and `times_the_cpu` are of psfleet's row with the same replication, each
-    the median, the least and the most of the rounds.
+    The figures `times_as_fast`, `times_as_soon` and `times_the_cpu` compare psfleet's row of the same
+    replication with this row, round by round: [median, least, most].
     """
     bases = {row.name: row.base for row in ROWS}
     return {
@@ -114,13 +114,13 @@ def _range(values: Sequence[float]) -> list[float]:
 
 
 def page(machine: Mapping[str, object], asked: Mapping[str, object], summaries: Medians) -> str:
-    """Return a page with the machine, the settings, and the tables."""
+    """Return a Markdown page with the machine, the settings, and the tables."""
     told = [f"{name} {value}" for name, value in {**machine, **asked}.items()]
     return f"# Results of make bench\n\n{', '.join(told)}\n\n{tables(summaries)}"
 
 
 def tables(summaries: Medians) -> str:
-    """Return tables in Markdown: each workload's figures, what more rows cost, and threads' CPU of a step."""
+    """Return Markdown tables: each workload's figures, what more rows cost, and threads' CPU of a step."""
     known = [(workload, summaries[workload.name]) for workload in WORKLOADS if workload.name in summaries]
     parts = [_figures(*one) for one in known] + [_profile(*one) for one in known]
     if FEW.name in summaries and MANY.name in summaries:
@@ -134,7 +134,7 @@ def _figures(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
 
 
 def _growth(few: Mapping[str, Figures], many: Mapping[str, Figures]) -> str:
-    """Return what a step and the tasks need with more rows in the tables, and the same rows in a batch."""
+    """Return a table: what a step and the tasks need if the tables have more rows, with equal batches."""
     names = {
         CPU: "CPU of a step",
         "memory_of_a_worker": "memory of a worker",
@@ -171,7 +171,7 @@ def _profile(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
 
 
 def table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown, whose first column has texts."""
+    """Return a Markdown table, whose first column has texts and whose others have numbers."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""The benchmark's workloads and rows. A further row is another line in one of the two tables here."""
+"""The benchmark's workloads and rows. To add one, add a line to one of the two tables here."""
 
 import os
 from collections.abc import Mapping
@@ -21,8 +21,14 @@ DENSE = ("mlp", "cnn", "wide")
 class Workload:
     """A model and its batch, as flags of the trainer.
 
-    `parameters` is the number of trained values outside of `tables`, `loss` the training loss until which
-    seconds are counted. No row with ps has fewer than `ps` of them.
+    Attributes:
+        parameters: the number of trained values outside `tables`.
+        batch_size: the examples in a batch.
+        loss: the training loss until which seconds are counted.
+        flags: the trainer's flags.
+        tables: the embedding tables; None without tables.
+        ps: the least number of ps in rows that have ps.
+
     """
 
     name: str
@@ -36,7 +42,7 @@ class Workload:
 
     @property
     def bytes_of_a_batch(self) -> float:
-        """The bytes that a worker must pull and push: parameters and gradients, and the rows of tables."""
+        """The bytes that a worker must pull and push for a batch: parameters, table rows, and gradients."""
         of_rows = self.tables.bytes_of_a_batch(self.batch_size) if self.tables else 0.0
         return 2 * 4 * self.parameters + of_rows
 
@@ -55,10 +61,15 @@ class Workload:
 class Row:
     """A way to train: a module that is started as each task, and its flags.
 
-    Without `workers` it is a single process. With a `coordinator` there is one more task. With `tf_config`
-    the tasks read their places from TF_CONFIG. `batches` is the number of batches in a global step. A
-    `synchronous` step needs one of each worker, backups excepted. With `straggler` the last worker is SLOWER
-    times slower. `workloads` are the names of the row's workloads.
+    Attributes:
+        workers: the number of workers; 0 for a single process.
+        coordinator: whether there is one more task, the coordinator.
+        tf_config: whether the tasks read their places from TF_CONFIG.
+        batches: the number of batches in a global step.
+        synchronous: whether a step needs a batch of each worker, backups excepted.
+        straggler: whether the last worker is SLOWER times slower.
+        workloads: the names of the row's workloads.
+
     """
 
     name: str
@@ -76,15 +87,15 @@ class Row:
 
     @property
     def base(self) -> str:
-        """The name of psfleet's own row with which this one is compared."""
+        """The name of psfleet's own row with which this row is compared."""
         return "psfleet_sync" if self.synchronous else "psfleet"
 
     def with_ps(self, least: int) -> "Row":
-        """Return the same row with so many ps at least, if it has any."""
+        """Return the same row with at least `least` ps, if it has any ps."""
         return replace(self, ps=max(self.ps, least)) if self.ps else self
 
     def with_workers(self, workers: int) -> "Row":
-        """Return the same row with so many workers, and without backups."""
+        """Return the same row with `workers` workers, and without backups."""
         if not self.synchronous:
             return replace(self, workers=workers)
         known = {"replicas_to_aggregate": workers} if "replicas_to_aggregate" in self.flags else {}
@@ -92,7 +103,7 @@ class Row:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks; the last one writes the run's progress."""
+        """The names of the tasks; the last task writes the run's progress."""
         serving = [f"ps{index}" for index in range(self.ps)] if self.workers else []
         workers = [f"worker{index}" for index in reversed(range(self.workers or 1))]
         return (*serving, *workers, *(["chief0"] if self.coordinator else []))
@@ -110,7 +121,7 @@ _tables = partial(
     ps=2,
 )
 _LARGE, _SMALL = (f"{COUNT} tables of {rows} x {WIDTH}" for rows in ("100,000", "1,000"))
-# A batch needs as many rows of these two.
+# A batch needs the same number of rows in both of these.
 FEW = _tables("tables_few", _SMALL, tables=Tables(1_000, 1_000, 1.05))
 MANY = _tables("tables_many", f"{_LARGE}, ids of 1,000 rows", tables=Tables(100_000, 1_000, 1.05))
 WORKLOADS = (

@@ -42,7 +42,8 @@ class Process(Protocol):
     def wait(self) -> object: ...  # noqa: D102
 
 
-# Starts a process, given its command, environment, output file, and network with the name in it.
+# A function that starts a process, given its command, environment, output file, network, and name in the
+# network.
 Start = Callable[[Sequence[str], Mapping[str, str], Path, Hosts, str], Process]
 
 
@@ -50,9 +51,12 @@ Start = Callable[[Sequence[str], Mapping[str, str], Path, Hosts, str], Process]
 class Marks:
     """When a run is measured, in seconds.
 
-    Its first step must come within `to_begin`. The first mark comes `warm_up` after that step, the second
-    `between` after the first. Then the run goes on until its loss is reached, but no longer than `longest`
-    after its first step.
+    Attributes:
+        warm_up: from the first step to the first mark.
+        between: from the first mark to the second.
+        longest: how long after its first step the run may go on, until its loss is reached.
+        to_begin: the time in which the first step must come.
+
     """
 
     warm_up: float
@@ -63,7 +67,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run trains and how, the limits of its tasks, and the seed of their examples and first values."""
+    """What a run trains and how, the limits of its tasks, and the seed of its examples and first values."""
 
     row: Row
     workload: Workload
@@ -78,7 +82,7 @@ class RunFailed(Exception):  # noqa: N818 - not an error of this program
 def start_process(
     command: Sequence[str], environment: Mapping[str, str], output: Path, hosts: Hosts, name: str
 ) -> Process:
-    """Start a task in its network; the task ends with this process."""
+    """Start a task in its network, and return its process; the task ends with this process."""
     with output.open("wb") as file:
         inside = [*hosts.inside(name), sys.executable, *command]
         return subprocess.Popen(inside, cwd=ROOT, env=environment, stdout=file, stderr=file)
@@ -87,7 +91,7 @@ def start_process(
 class Run:
     """The tasks of a setup, each on its own host and in its own folder.
 
-    Leaving the context ends them.
+    Leaving the context ends the tasks.
     """
 
     def __init__(self, setup: Setup, folder: Path, data: Path, start: Start = start_process) -> None:
@@ -98,7 +102,7 @@ class Run:
         self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Run":
-        """Start all tasks."""
+        """Start all tasks; return this object."""
         self._hosts.__enter__()
         try:
             for task in self._row.tasks:
@@ -132,7 +136,10 @@ class Run:
         return {**figures(self._row, self._workload, begin, end), **figures_of_loss(found)}
 
     def _reached(self, deadline: float) -> Reached | None:
-        """Return when the loss was reached, and wait for it until the deadline. Raises RunFailed."""
+        """Wait until the loss is reached, or until the deadline; return when it was reached, or None.
+
+        Raises RunFailed.
+        """
         batch = self._row.batches * self._workload.batch_size
         while True:
             began = time.monotonic()
@@ -140,11 +147,14 @@ class Run:
             if found is not None or time.time() >= deadline:
                 return found
             self._raise_if_ended()
-            # The tasks need the cores more.
+            # Long waits, because the tasks need the cores more.
             time.sleep(max(_SECONDS_BETWEEN_READINGS, 20 * (time.monotonic() - began)))
 
     def _sample(self, since: float, after: int, deadline: float) -> Sample:
-        """Return the sample at the first progress beyond step `after` that is written from `since` on."""
+        """Return the sample at the first progress after step `after` that is written at or after `since`.
+
+        Raises RunFailed after `deadline`. `since` and `deadline` are in Unix seconds.
+        """
         lead = self._folder / self._row.tasks[-1] / "progress.json"
         while time.time() < deadline:
             progress = read_object(lead)
@@ -179,7 +189,7 @@ class Run:
         return [f"--{name}={value_text(value)}" for name, value in flags.items() if value not in (None, "")]
 
     def _environment(self, task: str) -> dict[str, str]:
-        """Return a small environment, without proxies, which TensorFlow would use to reach a ps."""
+        """Return a small environment, without proxies, through which TensorFlow would try to reach a ps."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
         given = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
         if self._row.tf_config:
@@ -204,7 +214,7 @@ class Run:
 
 @contextmanager
 def slowed(process: Process, times: int) -> Iterator[None]:
-    """Let a process run for only 1/`times` of the time, like one on a slower machine."""
+    """Return a context in which a process runs only 1/`times` of the time, as on a slower machine."""
     over = Event()
 
     def stop_and_go() -> None:
@@ -223,7 +233,10 @@ def slowed(process: Process, times: int) -> Iterator[None]:
 
 
 def _cpu_of(pid: int) -> dict[str, tuple[float, float]]:
-    """Return name -> seconds in user mode and in the kernel of its threads; ENDED has those of ended ones."""
+    """Return {name of threads: CPU seconds (in user mode, in the kernel)} of a process.
+
+    ENDED has the seconds of threads that have ended.
+    """
     sums: dict[str, tuple[float, float]] = {}
     rest = _spent(Path(f"/proc/{pid}"))[1]
     for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -242,13 +255,13 @@ def _spent(folder: Path) -> tuple[str, tuple[float, float]]:
 
 
 def _most_memory(pid: int) -> int:
-    """Return the most bytes that a process has held in memory so far."""
+    """Return the most bytes that a process has had in memory so far."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
 
 def _busy_seconds() -> float:
-    """Return the CPU seconds that all processes of this machine have spent."""
+    """Return the CPU seconds that all processes of this machine have used since its start."""
     user, nice, kernel, _idle, _io, interrupts, soft, *_ = map(
         int, Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
     )

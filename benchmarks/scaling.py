@@ -31,7 +31,7 @@ _SCALABLE = {row.name: row for row in ROWS if row.workers and not row.coordinato
 
 
 def main(arguments: Sequence[str], start: Start = start_process) -> int:
-    """Measure and write the results after each run; return 1 if a run has failed twice."""
+    """Measure and write the results after each run; return 1 if a run has failed twice, else 0."""
     options = options_of(arguments)
     setups = list(setups_of(options.models, options.rows, options.workers, options.links, options.share))
     rounds: dict[int, dict[int, Figures]] = {}
@@ -67,11 +67,11 @@ def setups_of(
     links: Sequence[int],
     share: float,
 ) -> Iterator[Setup]:
-    """Yield all runs of a round: for each model one process, then the curves, a ps and more and more workers.
+    """Yield all runs of a round: for each model one process, then the curves with rising numbers of workers.
 
     Raises ValueError if the machine has too few cores for the tasks.
     """
-    # Nothing may wait less for the others than these slow tasks need to start.
+    # Each task must wait for the others at least as long as these slow tasks need to start.
     known = {"threads": 1, "barrier_deadline_seconds": _CPU_SECONDS_TO_BEGIN / share}
     for model in models:
         yield Setup(replace(_ALONE, flags=known), model, Limits(cores={"worker0": share}))
@@ -84,7 +84,7 @@ def setups_of(
 
 
 def cores_of(row: Row, share: float) -> dict[str, float]:
-    """Return task -> its cores: each worker's share, and for a ps what is left, at most a core.
+    """Return {task: its cores}: each worker's share, and for each ps an equal part of the rest, at most 1.
 
     Raises ValueError if too little is left.
     """
@@ -98,7 +98,10 @@ def cores_of(row: Row, share: float) -> dict[str, float]:
 
 
 def curves_of(setups: Sequence[Setup], rounds: Mapping[int, Mapping[int, Figures]]) -> list[Curve]:
-    """Return the curves of medians, as far as they were measured, for models with a measured process."""
+    """Return the curves of medians, as far as they were measured.
+
+    Models whose single process was not measured have no curves.
+    """
     medians = {place: middle(list(of_run.values())) for place, of_run in rounds.items()}
     alone: dict[str, Figures] = {}
     points: dict[tuple[str, str, int], list[Point]] = {}
@@ -150,7 +153,7 @@ def _write(
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; end the program with a message where they make no sense."""
+    """Return the options; end the program with a message if they are not possible."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     add = parser.add_argument
     add("--models", type=partial(_some, _MODELS), default=list(_MODELS.values()), help=_among(_MODELS))

@@ -1,4 +1,4 @@
-"""What the curves of `make bench-scale` say: tables, where they bend and why, and a picture."""
+"""What the curves of `make bench-scale` show: tables, where curves bend and why, and a picture."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from benchmarks.rows import CORES, Workload
 from psfleet.report.drawing import DASHES, PALETTE, SOFT, WIDTH, as_svg, style
 from trainer.host.wording import counted
 
-# A curve bends where a worker brings less than this part of what it brought before the bend.
+# A curve bends where each worker brings less than this share of what each worker brought before.
 _STRAIGHT = 0.8
-# A core or a link that is used so much is used up: neither is ever in use all the time.
+# A core or a link counts as used up from this share on: neither is ever in use all the time.
 _USED_UP = 0.85
 _EXAMPLES = "examples_to_loss"
 _NOTHING_USED_UP = "neither cores nor links are used up, so tasks wait for answers"
@@ -27,7 +27,7 @@ _NOTHING_USED_UP = "neither cores nor links are used up, so tasks wait for answe
 
 @dataclass(frozen=True)
 class Point:
-    """The medians with so many workers, and the cores of each of them and of each ps (0: there is none)."""
+    """The medians with `workers` workers, and the cores of each worker and each ps (0: no ps)."""
 
     workers: int
     worker_cores: float
@@ -59,11 +59,11 @@ class Curve:
         return f"{self.title}, {self.megabits:,} Mbit/s"
 
     def gain(self, point: Point) -> float:
-        """Return how many times the examples per second of one process a point has."""
+        """Return the examples per second at a point, as a multiple of one process's."""
         return float(point.figures[SPEED] / self.alone[SPEED])
 
     def bends(self) -> Iterator[Point]:
-        """Yield the points at which a worker brings much less than before; one process brings 1."""
+        """Yield the points at which each worker brings much less than before; one process brings 1."""
         before = 1.0
         for point in self.points:
             each = self.gain(point) / point.workers
@@ -73,7 +73,7 @@ class Curve:
 
 
 def used_up(curve: Curve, point: Point) -> list[str]:
-    """Return what the tasks had no more of at a point, by what was measured there, in words."""
+    """Return, in words, which resources were used up at a point; empty if none was."""
     figures, alone, megabits = point.figures, curve.alone, curve.megabits
     of_worker, of_ps = figures["cores_of_a_worker"], figures.get("cores_of_a_ps", 0.0)
     both_ways = figures["worker_megabits_in"] + figures["worker_megabits_out"]
@@ -103,7 +103,7 @@ def used_up(curve: Curve, point: Point) -> list[str]:
 
 
 def sentences(curve: Curve) -> str:
-    """Return what workers bring on a curve, where it bends and why, and the seconds to the loss."""
+    """Return sentences: what workers bring on a curve, where it bends and why, and seconds to the loss."""
     first, last = curve.points[0], curve.points[-1]
     gains = " and ".join(
         f"{point.name} {curve.gain(point):.2f} times"
@@ -130,7 +130,7 @@ def _to_the_loss(curve: Curve, point: Point) -> str:
 
 
 def page(machine: Mapping[str, object], asked: Mapping[str, object], curves: Sequence[Curve]) -> str:
-    """Return a page with the machine, the settings, and for each workload a table and what it shows."""
+    """Return a Markdown page: the machine, the settings, and for each workload a table and what it shows."""
     told = [f"{name} {value}" for name, value in {**machine, **asked}.items()]
     parts = [f"# Results of make bench-scale\n\n{', '.join(told)}\n"]
     for workload, group in groupby(curves, key=lambda curve: curve.workload):
@@ -190,7 +190,7 @@ def _cells(curve: Curve, point: Point) -> list[str]:
 
 
 def picture(curves: Sequence[Curve]) -> str:
-    """Return an SVG with a curve for each way and link, for each workload, and the ideal line."""
+    """Return an SVG for each workload: a curve for each way and link, and the ideal line."""
     of_workloads = [list(group) for _, group in groupby(curves, key=lambda curve: curve.workload)]
     names = list(dict.fromkeys(curve.name for curve in curves))
     colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}

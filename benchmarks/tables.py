@@ -1,6 +1,6 @@
-"""The embedding tables of some workloads: what a batch needs of them, and examples that look up their rows.
+"""The embedding tables of some workloads: which rows a batch needs, and examples that look up rows.
 
-An example has 13 numbers, which say nothing, and an id for each of 26 tables. Its label is 1 with a
+An example has 13 numbers, which carry no information, and an id for each of 26 tables. Its label is 1 with a
 probability whose logit is a sum of weights of its ids.
 """
 
@@ -19,10 +19,10 @@ _FLOAT = _POSITION = 4
 
 @dataclass(frozen=True)
 class Tables:
-    """26 tables of so many rows, each of 16 numbers, and which ids are looked up.
+    """26 tables of `rows` rows, each of 16 numbers, and which ids are looked up.
 
-    The ids of a table are `drawn` ones of its rows, at random; the more often one is needed, the lower its
-    rank, by Zipf's law with this exponent.
+    The ids of a table are `drawn` of its rows, chosen at random. How often an id is needed follows Zipf's law
+    with this exponent: the id with rank 1 is needed most.
     """
 
     rows: int
@@ -35,18 +35,18 @@ class Tables:
         return 2 * COUNT * self.rows * WIDTH * _FLOAT
 
     def bytes_of_a_batch(self, examples: int) -> float:
-        """Return the bytes of the rows that a batch needs and of their gradients, with the rows' positions.
+        """Return the bytes of a batch's rows, of their gradients, and of the rows' positions.
 
         A row that several examples need counts once.
         """
         return COUNT * self.different_ids(examples) * (2 * WIDTH * _FLOAT + _POSITION)
 
     def different_ids(self, examples: int) -> float:
-        """Return how many different ids of a table so many examples have, on average."""
+        """Return how many different ids of one table `examples` examples have, on average."""
         return float((1 - (1 - self._shares()) ** examples).sum())
 
     def write(self, folder: Path) -> None:
-        """Write the same examples in every run to a file: features, labels, and the number of rows."""
+        """Write features, labels, and the number of rows to a file; every run has the same examples."""
         generator = np.random.default_rng(20_261)
         count = EXAMPLES + TESTED
         features = np.empty((count, NUMBERS + COUNT), np.int32)
@@ -62,7 +62,7 @@ class Tables:
         np.savez(folder / FILE, features=features, labels=labels, rows=np.array(self.rows))
 
     def _shares(self) -> npt.NDArray[np.float64]:
-        """Return the probability of each rank."""
+        """Return the probability of each rank: float64 [drawn]."""
         shares = np.arange(1, self.drawn + 1) ** -self.exponent
         whole: npt.NDArray[np.float64] = shares / shares.sum()
         return whole

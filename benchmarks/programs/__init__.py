@@ -1,1 +1,1 @@
-"""The programs with which the trainer is compared, each written as its own documentation shows."""
+"""The programs with which the trainer is compared, each written as the documentation of its method shows."""

@@ -1,4 +1,4 @@
-"""A single process with tf.data and a session without hooks or servers, the fastest known way for one."""
+"""A single process with tf.data and a session without hooks or servers: the fastest way known."""
 
 import sys
 

@@ -23,12 +23,13 @@ from trainer.process.flags import Options
 
 v1 = tf.compat.v1
 _SECONDS_BETWEEN_REPORTS = 0.5
-# At which squares the trainer's `adagrad` begins, of rows and of all else.
+# The sums of squares at which the trainer's `adagrad` begins: for rows of tables, and for all other
+# variables.
 _SQUARES_OF_ROWS, _SQUARES = 1e-6, 0.1
 
 
 class _Adagrad(v1.train.AdagradOptimizer):  # type: ignore[name-defined]
-    """TensorFlow's own, with other first squares for the rows of the tables of these names."""
+    """TensorFlow's own Adagrad, which begins with a smaller sum of squares for the named tables."""
 
     def __init__(self, learning_rate: float, tables: Collection[str]) -> None:
         super().__init__(learning_rate)
@@ -42,7 +43,7 @@ class _Adagrad(v1.train.AdagradOptimizer):  # type: ignore[name-defined]
 
 
 class Training:
-    """The training of a trainer's command line: the functions of its model, and its examples."""
+    """The training that a trainer's command line describes: the functions of its model, and its examples."""
 
     def __init__(self, options: Options) -> None:
         settings, cluster = options.settings, options.cluster
@@ -56,11 +57,11 @@ class Training:
         self._tables = self._model.tables(self._context)
 
     def variables(self) -> list[tf.Variable]:
-        """Create the model's variables, which the caller's scopes place."""
+        """Create and return the model's variables, which the caller's scopes place."""
         return list(self._model.create_variables(self._context))
 
     def tables(self, parts: int = 1) -> list[Any]:
-        """Create the model's tables, each in so many parts, which the caller's scopes place."""
+        """Create and return the model's tables, each in `parts` parts, which the caller's scopes place."""
         partitioner = v1.fixed_size_partitioner(parts) if parts > 1 else None
         return [
             v1.get_variable(
@@ -79,7 +80,7 @@ class Training:
         return v1.train.AdamOptimizer(self._learning_rate)
 
     def placeholders(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return what batches of features and labels are fed to."""
+        """Return the placeholders for a batch: features and labels."""
         features, labels = self.examples.features, self.examples.labels
         x = v1.placeholder(self.examples.feature_type, [None, features.shape[1]])
         return x, v1.placeholder(tf.as_dtype(labels.dtype), [None])
@@ -115,7 +116,7 @@ class FedBatches:
         self._next = len(examples)
 
     def next_batch(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.generic]]:
-        """Return features and labels; all examples are shuffled anew in each epoch."""
+        """Return features and labels of the next batch; all examples are shuffled anew in each epoch."""
         if self._next + self._batch_size > len(self._examples):
             order = self._generator.permutation(len(self._examples))
             self._examples = Examples(self._examples.features[order], self._examples.labels[order])
@@ -126,7 +127,7 @@ class FedBatches:
 
 
 class Progress:
-    """Writes `progress.json` and the records of steps as the trainer does, and as often."""
+    """Writes `progress.json` and the records of steps in the same way, and as often, as the trainer."""
 
     def __init__(self, options: Options) -> None:
         self._path: Path | None = None
@@ -134,13 +135,13 @@ class Progress:
             self._path = options.run_directory / "progress.json"
         self._next = 0.0
         self._global_step, self._batch_size = 0, options.settings.batch_size
-        # Like those of a user's program, these records say nothing of staleness.
+        # The records say nothing of staleness, like the records of a user's program.
         identity = replace(options.identity, program="benchmark")
         records = open_records(options.run_directory, identity, say)
         self._windows = StepWindows(records, options.settings.steps, self._batch_size)
 
     def report(self, global_step: int, loss: float, steps: int = 1) -> None:
-        """Count steps of this process with their mean loss; write the last one at most twice a second."""
+        """Count `steps` steps of this process with their mean loss; write progress at most twice a second."""
         examples = steps * self._batch_size
         self._windows.add_unread(loss, self._global_step, global_step, examples, steps)
         self._global_step = global_step
@@ -151,9 +152,10 @@ class Progress:
 
 
 def runtime(threads: int | None, least: int = 1) -> tf.compat.v1.ConfigProto:
-    """Return a configuration with the trainer's --threads, between operations (`least` at least) and within.
+    """Return a configuration with the trainer's --threads, within an operation and between operations.
 
-    It must be called first, because even a dataset creates the thread pool that all operations share.
+    Between operations there are at least `least` threads. Call this first, because even a dataset creates the
+    thread pool that all operations share.
     """
     within, operations = threads or 0, max(threads or 0, least)
     tf.config.threading.set_intra_op_parallelism_threads(within)

@@ -20,7 +20,7 @@ _HIDDEN = (256, 128)
 
 
 def load(settings: TrainingSettings, _workers: int) -> Data:
-    """Return the examples in the folder of the settings."""
+    """Return the examples in the settings' folder."""
     with np.load(Path(settings.data_dir, FILE)) as found:
         features, labels = found["features"], found["labels"]
     train, test = (Examples(features[part], labels[part]) for part in (slice(TESTED, None), slice(TESTED)))
@@ -28,7 +28,7 @@ def load(settings: TrainingSettings, _workers: int) -> Data:
 
 
 def tables(context: ModelContext) -> Sequence[Table]:
-    """Return a table for each id of an example."""
+    """Return the 26 tables, one for each id of an example."""
     with np.load(Path(context.settings.data_dir, FILE)) as found:
         rows = int(found["rows"])
     return [Table(f"table_{number}", rows, WIDTH, partial(_ids, number)) for number in range(COUNT)]
@@ -50,7 +50,7 @@ def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf
 def metrics(
     _context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor
 ) -> Mapping[str, tf.Tensor]:
-    """Return the counts of the logits."""
+    """Return the counts of the logits, int64 [2, bins]."""
     return {"counts": scores.score_counts(_logits(values, features), labels)}
 
 
@@ -76,7 +76,8 @@ def _logits(values: Values, features: tf.Tensor) -> tf.Tensor:
     return of_deep + tf.reduce_sum(embeddings[:, :, 0], axis=1)
 
 
-# It has the name of a model of the trainer, which knows no others; that model is not measured.
+# It has the name of a model of the trainer, because the trainer knows no other names; that model is not
+# measured.
 MODEL = replace(
     REGISTRY["wide_deep"],
     load=load,

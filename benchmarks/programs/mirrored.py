@@ -1,7 +1,7 @@
 """TensorFlow 2's MultiWorkerMirroredStrategy: a copy of the model in each worker, and a ring all-reduce.
 
-TF_CONFIG says which task this is; the flags are those of the trainer with --job_name=local. A call takes up
-to --steps_per_call steps, because a loop within a function is faster than one around it.
+TF_CONFIG says which task this is; the flags are the trainer's flags with --job_name=local. A call takes up to
+--steps_per_call steps, because a loop inside a function is faster than a loop around it.
 """
 
 import sys

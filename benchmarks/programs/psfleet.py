@@ -1,4 +1,4 @@
-"""`python -m trainer`, except that its model `wide_deep` is that of the workloads with tables."""
+"""`python -m trainer`, except that its model `wide_deep` is the model of the workloads with tables."""
 
 import runpy
 

@@ -1,6 +1,6 @@
 """TensorFlow 2's ParameterServerStrategy: a coordinator that sends steps to workers, variables on the ps.
 
-TF_CONFIG says which task this is; the flags are those of the trainer with --job_name=local.
+TF_CONFIG says which task this is; the flags are the trainer's flags with --job_name=local.
 """
 
 import os
@@ -17,9 +17,9 @@ from benchmarks.programs.common import Progress, Training, runtime
 from trainer.process import flags
 
 v1 = tf.compat.v1
-# With a single thread, a worker that waits for its own function has none to run it, and hangs.
+# With a single thread, a worker that waits for its own function has no thread to run the function, and hangs.
 _LEAST_INTER_OP_THREADS = 4
-# A variable of so many bytes stays whole: the weights of models with tables do, and their tables do not.
+# A variable with fewer bytes stays whole: so do the weights of models with tables, but not the tables.
 _WHOLE = 1 << 20
 # The time between the coordinator's waits for all scheduled steps: the longer it is, the less workers wait.
 _SECONDS_BETWEEN_JOINS = 1.5
@@ -50,7 +50,8 @@ def coordinate(
     with strategy.scope():
         variables, tables = training.variables(), training.tables()
         trained = [*variables, *(part for table in tables for part in table.variables)]
-        # This optimizer's update is one operation on the ps; one of Keras 3 would pull its slots, too.
+        # This optimizer's update is one operation on the ps; an optimizer of Keras 3 would pull its slots,
+        # too.
         optimizer = training.optimizer()
         optimizer._create_slots(trained)  # tf.function may make none
         # The steps taken and the sum of their losses: one call to the ps counts both.
@@ -80,7 +81,7 @@ def coordinate(
 
 
 def report_steps(counts: tf.Variable, progress: Progress) -> None:
-    """Report all steps and their mean loss, again and again."""
+    """Report all steps and their mean loss, again and again, until the process ends."""
     began, before, sum_before = time.monotonic(), 0, 0.0
     while True:
         taken, losses = (float(value) for value in counts.numpy())
