@@ -38,7 +38,7 @@ def arguments() -> argparse.Namespace:
 
 
 def batch(seed: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return features [100, 2] and labels [100] of a plane with noise, which are new at every step."""
+    """Return features [100, 2] and labels [100] of a plane with noise; every step has new ones."""
     features = v1.random_uniform([BATCH_SIZE, 2], -1, 1, seed=seed)
     labels = tf.linalg.matvec(features, WEIGHTS) + BIAS
     return features, labels + v1.random_normal([BATCH_SIZE], stddev=NOISE, seed=seed + 1)
@@ -67,7 +67,7 @@ class WorkerSession(tf.compat.v1.train.SessionCreator):
 def open_session(
     scaffold: tf.compat.v1.train.Scaffold, master: str, options: argparse.Namespace
 ) -> tf.compat.v1.train.MonitoredSession:
-    """Return the chief's session, which sets, restores and saves the variables, or another worker's."""
+    """Return this worker's session; the chief's session also sets, restores and saves the variables."""
     hooks = [v1.train.StopAtStepHook(last_step=options.steps)]
     # Without filters a session waits for every task of the cluster, even for a worker that has left.
     config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{options.task_index}"])
@@ -87,7 +87,7 @@ def open_session(
 def train(
     server: tf.compat.v1.train.Server, cluster: tf.train.ClusterSpec, options: argparse.Namespace
 ) -> float:
-    """Take steps until the last global step, and return the mean of the last losses."""
+    """Take steps until the last global step; return the mean of the last 20 losses."""
     task = f"/job:worker/task:{options.task_index}"
     with v1.device(v1.train.replica_device_setter(cluster=cluster, worker_device=task)):
         features, labels = batch(seed=100 * options.task_index + 1)
@@ -97,8 +97,8 @@ def train(
         global_step = v1.train.get_or_create_global_step()
         optimizer = v1.train.GradientDescentOptimizer(options.learning_rate)
         step = optimizer.minimize(loss, global_step)
-        # All begin together: each counts itself on a ps, and waits for the others. A run that goes on from a
-        # checkpoint does not wait, for the count is in it.
+        # All workers begin together: each counts itself on a ps, and waits for the others. A run that goes on
+        # from a checkpoint does not wait, because the count is in the checkpoint.
         present = v1.get_variable("present", [], tf.int32, v1.zeros_initializer(), trainable=False)
         arrive = present.assign_add(1, use_locking=True)
     with v1.device(f"{task}/cpu:0"):
@@ -107,7 +107,7 @@ def train(
     losses: list[float] = []
     workers = len(options.worker_hosts)
     with open_session(v1.train.Scaffold(saver=saver), server.target, options) as session:
-        # Not session.run, whose hooks would count these as steps.
+        # Not session.run: its hooks would count these calls as steps.
         session.run_step_fn(lambda step_context: step_context.session.run(arrive))
         while session.run_step_fn(lambda step_context: step_context.session.run(present)) < workers:
             time.sleep(0.1)

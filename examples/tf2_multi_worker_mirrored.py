@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
 
 
 def examples(count: int, seed: tuple[int, int]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return features [count, 3] and labels [count] of a plane with noise; the same seed gives the same."""
+    """Return features [count, 3] and labels [count] of a plane with noise; equal seeds give equal ones."""
     features = tf.random.stateless_uniform([count, len(WEIGHTS)], seed, -1.0, 1.0)
     noise = tf.random.stateless_normal([count], (seed[0] + 1, seed[1]), stddev=NOISE)
     return features, tf.linalg.matvec(features, WEIGHTS) + BIAS + noise
@@ -59,7 +59,7 @@ class Plane(tf.Module):
 def train(
     strategy: tf.distribute.MultiWorkerMirroredStrategy, worker: int, options: argparse.Namespace
 ) -> tuple[Plane, list[tuple[int, float]]]:
-    """Take all steps; return the model, and for some steps (step, loss of this worker's examples)."""
+    """Take all steps; return the model, and (step, loss of this worker's examples) of every 50th step."""
     with strategy.scope():
         model = Plane()
 

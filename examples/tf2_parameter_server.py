@@ -22,9 +22,11 @@ import tensorflow as tf
 
 BATCH_SIZE = 64
 HIDDEN_UNITS = 16
-# The chief reads the losses of so many steps at once, because waiting for each costs more than the step.
+# The chief reads the losses of this many steps at once, because waiting for each step costs more than the
+# step.
 STEPS_AT_ONCE = 20
-# A worker that waits for its own function needs another thread to run it; with few cores there would be none.
+# A worker that waits for its own function needs another thread to run it. With few cores there would be no
+# other thread.
 INTER_OP_THREADS = 4
 # The metadata that tf.summary.scalar writes; that function needs TensorBoard to be installed.
 SCALAR = tf.compat.v1.SummaryMetadata(plugin_data={"plugin_name": "scalars"})
@@ -46,12 +48,12 @@ def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
 
 
 def examples() -> tf.data.Dataset:
-    """Return batches of points, which are different for each worker."""
+    """Return endless batches of points; each worker gets different points."""
     return tf.data.Dataset.random().map(lambda seed: points(BATCH_SIZE, seed))
 
 
 def points(count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return points x and y [count, 1] of a sine curve with noise; the same seed (int64) gives the same."""
+    """Return points x and y, each [count, 1], of a sine curve with noise; equal seeds give equal points."""
     place = tf.stack([seed, 0])
     x = tf.random.stateless_uniform([count, 1], place, -1.0, 1.0)
     return x, tf.sin(3 * x) + tf.random.stateless_normal([count, 1], place + 1, stddev=0.1)
@@ -74,7 +76,7 @@ class Network(tf.Module):
 
 
 def train(strategy: tf.distribute.ParameterServerStrategy, options: argparse.Namespace) -> float:
-    """Train, save checkpoints and summaries now and then, and return the loss of test points."""
+    """Train, save checkpoints and summaries now and then; return the loss of 1000 test points."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         network = Network()
