@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs ansible-lint, but makes it check the syntax of all playbooks in one process, and of each only once.
+"""Runs ansible-lint, but makes it check the syntax of all playbooks in one process, and each only once.
 
-ansible-lint starts `ansible-playbook --syntax-check` for each playbook that it is given, which includes
-imported ones, and again for each imported playbook, only to learn whether it can be linted. Two thirds of its
-time go into these starts. Where the one process finds an error, ansible-lint starts them all, to name it.
+ansible-lint starts `ansible-playbook --syntax-check` for each playbook that it is given, imported playbooks
+included, and again for each imported playbook, only to learn whether the playbook can be linted. Two thirds
+of the time go into these starts. If the one process finds an error, ansible-lint starts them all, to name it.
 
 usage: as ansible-lint
 """
@@ -22,12 +22,12 @@ check_one_by_one = Runner._run_syntax_check_phase
 
 
 def has_playbook(_runtime: Runtime, playbook: str, *, basedir: Path | None = None) -> bool:
-    """Return whether an imported playbook exists; its content was checked with the importing one."""
+    """Return whether an imported playbook exists; its content was checked with the importing playbook."""
     return ((basedir or Path()) / playbook).exists()
 
 
 def check_syntax(runner: Runner, matches: list[MatchError]) -> list[Lintable]:
-    """Return the files whose syntax was checked; add a match for each error."""
+    """Return the files whose syntax was checked; add an entry to `matches` for each error."""
     files = [file for file in runner.lintables if file.kind == "playbook" and not file.stop_processing]
     others = [file for file in runner.lintables if file.kind in {"role", "pattern"}]
     if others or not have_good_syntax(files):
@@ -36,7 +36,10 @@ def check_syntax(runner: Runner, matches: list[MatchError]) -> list[Lintable]:
 
 
 def have_good_syntax(playbooks: list[Lintable]) -> bool:
-    """Return whether ansible-playbook finds no error in any of these playbooks, nor in what they import."""
+    """Return whether ansible-playbook finds no error in these playbooks, nor in what they import.
+
+    The result is False without playbooks.
+    """
     command = ["ansible-playbook", "--syntax-check", *(str(playbook.path) for playbook in playbooks)]
     return bool(playbooks) and subprocess.run(command, capture_output=True, check=False).returncode == 0
 

@@ -1,4 +1,4 @@
-"""What hosts answer as JSON Schema, made of the tables by which the controller checks it.
+"""The answers of hosts as JSON Schema, made from the tables with which the controller checks answers.
 
 https://json-schema.org/draft/2020-12. `make docs` writes it to docs/schema/, for tools that are not ours.
 """
@@ -82,7 +82,7 @@ KINDS: Mapping[str, Schema] = {
 
 
 def schema() -> dict[str, Any]:
-    """Return the schemas of what steps answer, one in `$defs` for each step that may be run on a host."""
+    """Return one schema; its `$defs` has the answer to each step that may be run on a host."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What a host answers to each step of psfleet",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Deploy and train with each ansible-core that the preflight accepts.
+"""Deploys and trains with each ansible-core that the preflight accepts.
 
-The controller is a container of Debian 13, since ansible-core 2.20 and newer need Python 3.12. Its hosts are
-three practice hosts, which each version finds as the one before it has left them: without psfleet.
+The controller is a container of Debian 13, because ansible-core 2.20 and newer need Python 3.12. Its hosts
+are three practice hosts, which each version finds as the version before has left them: without psfleet.
 
 usage: tools/matrix.py [VERSION ..]
 
@@ -28,9 +28,9 @@ from tools.run_tests import say  # noqa: E402
 STATE = ROOT / ".state" / "matrix"
 BIN = ROOT / ".venv" / "bin"
 INVENTORY = STATE / "inventory"
-# The newest of each minor version that playbooks/preflight_inventory.yml accepts.
+# The newest release of each minor version that playbooks/preflight_inventory.yml accepts.
 VERSIONS = ("2.19.14", "2.20.10", "2.21.5")
-# The host with the system that the controller has, and its Python.
+# The practice host that has the controller's system, and the Python of that system.
 SYSTEM, PYTHON = "node3", "3.13"
 WARNS = r"\[WARNING\]|\[DEPRECATION|\[ERROR\]"
 PODMAN = ["podman"] if os.geteuid() == 0 else ["sudo", "podman"]
@@ -44,7 +44,7 @@ HOSTS = {
         {"name": "node3", "groups": ["worker"], "suite": "trixie"},
     ],
 }
-# Name -> the words of a command, and what its output must hold.
+# Name -> (the words of a command, what its output must contain).
 PLAYS = {
     "deploy": (["deploy.yml"], r"node1 .*failed=0"),
     "deploy again": (["deploy.yml"], r"node1 .*changed=0 .*failed=0"),
@@ -61,7 +61,7 @@ PLAYS = {
 
 
 def main(versions: Sequence[str]) -> int:
-    """Try each version; returns the exit status."""
+    """Try each version; return the exit status."""
     STATE.mkdir(parents=True, exist_ok=True)
     hosts = STATE / "hosts.yml"
     hosts.write_text(yaml.safe_dump(HOSTS))
@@ -81,14 +81,17 @@ def main(versions: Sequence[str]) -> int:
 
 
 def tried(version: str, controller: Sequence[str]) -> Iterator[bool]:
-    """Yield for each play whether it went well with this version."""
+    """Yield, for each play, whether it went well with this version."""
     for name, (words, expected) in PLAYS.items():
         play = ["python3", "-m", "ansible", "playbook", "-i", str(INVENTORY), *words]
         yield passed(f"{version} {name}", [*controller, *play], expected)
 
 
 def passed(name: str, command: Sequence[str], expected: str) -> bool:
-    """Whether a command ends well, prints what is expected, and no warning; shows what it printed if not."""
+    """Return whether a command ends well and prints what is expected, without a warning.
+
+    If not, print its output.
+    """
     log, begin = STATE / f"{name}.log", time.monotonic()
     with log.open("w") as output:
         status = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
@@ -102,7 +105,7 @@ def passed(name: str, command: Sequence[str], expected: str) -> bool:
 
 
 def installed(version: str) -> Path:
-    """Install what the controller needs beside this ansible-core, as locked; return the folder."""
+    """Install the controller's packages beside this ansible-core, with locked versions; return the folder."""
     locked = (ROOT / "requirements" / "dev.txt").read_text()
     pins = re.findall(r"^([\w.-]+==[\w.]+)( ; .*?)? \\$", locked, re.MULTILINE)
     constraints = STATE / "constraints.txt"
@@ -126,7 +129,10 @@ def installed(version: str) -> Path:
 
 
 def in_container() -> list[str]:
-    """Return the command that runs another beside the practice hosts, less its packages and its image."""
+    """Return the beginning of a command that runs another command in a container beside the practice hosts.
+
+    The caller adds the packages' folder, the image and the other command.
+    """
     find = [str(ROOT / "roles" / "practice_hosts" / "files" / "find_runtime.sh"), ""]
     runtime = subprocess.run(find, check=True, capture_output=True, text=True).stdout.strip()
     cache = Path(os.environ.get("PSFLEET_CACHE") or Path.home() / ".cache" / "psfleet")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Breaks functions in many small ways, one at a time, and counts how many of these mutants tests notice.
 
-usage: tools/mutants.py [ROOM | FILE]...        such as psfleet/carry or psfleet/evidence/sharing.py
+usage: tools/mutants.py [ROOM | FILE]...    such as psfleet/carry or psfleet/evidence/sharing.py
 
-A room's mutants are tested by its own tests and those of plugins that import it, except tests that start
-Ansible, or Python without packages (marked `slow`). The mutants stay in `.state/mutants/` while no file
-changes, so that an interrupted run continues there, and `mutmut show MUTANT` in the folder there shows what a
-mutant is.
+The mutants of a room are tested by the room's own tests and by tests of plugins that import the room, except
+tests that start Ansible, or Python without packages (marked `slow`). The mutants stay in `.state/mutants/`
+while no file changes, so that an interrupted run continues there. `mutmut show MUTANT` in that folder shows a
+mutant.
 """
 
 import hashlib
@@ -19,7 +19,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# mutmut signals processes by ids that another process may have got since, so it sees only its own.
+# mutmut signals processes by ids that another process may have by then. So it runs where it sees only its own
+# processes.
 APART = ("/usr/bin/env", "unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 ROOMS = (
     "psfleet/evidence",
@@ -29,13 +30,16 @@ ROOMS = (
     "trainer/host",
     "trainer/contract",
 )
-# These start forty runs of TensorFlow.
+# These tests start forty runs of TensorFlow.
 LEFT_OUT = "tests/psfleet/evidence/adversaries"
 NOTICED, UNNOTICED = {"killed", "timeout", "segfault"}, {"survived", "no tests", "suspicious"}
 
 
 def main(named: list[str]) -> int:
-    """Test the mutants of rooms or files, by default of all rooms, and print the rate of each."""
+    """Test the mutants of rooms or files, by default of all rooms, and print the rate of each.
+
+    Return 0, or the exit code of a failure; the rates have no effect on it.
+    """
     for name in named or ROOMS:
         room = next((room for room in ROOMS if Path(name).is_relative_to(room)), None)
         if room is None or not (ROOT / name).exists():
@@ -54,7 +58,7 @@ def main(named: list[str]) -> int:
 
 
 def copy_for(name: str, room: str) -> Path:
-    """Return a copy of git's files in which mutmut breaks a room or a file; reuse an equal one."""
+    """Return a copy of git's files in which mutmut breaks a room or a file; reuse an equal copy."""
     listed = subprocess.run(
         ["/usr/bin/env", "git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -92,7 +96,10 @@ def copy_for(name: str, room: str) -> Path:
 
 
 def mutmut(copy: Path, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run mutmut in a copy, where runs of TensorFlow are trained only once rather than for every mutant."""
+    """Run mutmut in a copy, where runs of TensorFlow are trained once, and not for every mutant.
+
+    Return the ended process; its output is captured only if `quiet`.
+    """
     environment = os.environ | {"PSFLEET_REAL_RUNS": str(copy / "runs")}
     user = () if os.geteuid() == 0 else ("--map-current-user",)
     command = [*APART, *user, "--", sys.executable, "-m", "mutmut", *arguments]

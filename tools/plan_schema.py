@@ -1,4 +1,4 @@
-"""The cluster plan as JSON Schema, made of the classes that read it.
+"""The cluster plan as JSON Schema, made from the classes that read it.
 
 https://json-schema.org/draft/2020-12. `make docs` writes it to docs/schema/, for tools that are not ours.
 """

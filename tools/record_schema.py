@@ -1,7 +1,7 @@
-"""The event records as JSON Schema, made of the code that reads them.
+"""The event records as JSON Schema, made from the code that reads them.
 
-https://json-schema.org/draft/2020-12. `make docs` writes it to docs/schema/, for tools that are not ours. An
-integer is one without a fraction: where a reader takes 1.0 for one, the code does not.
+https://json-schema.org/draft/2020-12. `make docs` writes it to docs/schema/, for tools that are not ours. In
+our code an integer has no fraction; a reader that accepts 1.0 as an integer accepts more than our code.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def schema() -> dict[str, Any]:
 
 
 def _rules(event: str) -> Iterator[dict[str, Any]]:
-    """Yield the fields that this event requires, and those that it requires of some tasks."""
+    """Yield the fields that an event requires, and the fields that it requires of some tasks only."""
     least = records.required_fields(event, "ps", 0, program=True)
     optional = records.OPTIONAL.get(event, {})
     yield _rule({"event": event}, {}, least, optional)

@@ -4,7 +4,7 @@
 usage: tools/run_tests.py [lint] [unit] [molecule] [cuda]
 
 It counts each check of lint, each test of pytest and each Molecule scenario. `molecule` leaves out the slow
-scenarios; each of those is a stage of its own name, which `make test` does not run. The last line is `N
+scenarios; each slow scenario is a stage of its own name, which `make test` does not run. The last line is `N
 passed, N failed`; the exit status is 0 only if nothing failed.
 """
 
@@ -32,17 +32,18 @@ from tools.things_to_know import counted, excess  # noqa: E402
 
 BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
-# The first one starts with bare hosts; the others start with what it installed and kept, now or in an earlier
-# run (molecule/shared/create.yml).
+# The first scenario starts with bare hosts. The others start with what the first scenario installed and kept,
+# now or in an earlier run (molecule/shared/create.yml).
 SCENARIOS = ("mixed", "default", "inventories")
 KEPT = ("side_effect] Executed: Successful", "What other scenarios start with is kept already.")
-# These train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
+# These scenarios train more programs, attack, carry gigabytes, or need the disk of 24 hosts.
 SLOW_SCENARIOS = ("upkeep", "replication", "kinds", "cuda", "security", "scale")
-# Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Those that wait
-# longest come first, one beside the scenarios and one more for each scenario that has ended: three scenarios
-# have work for two cores, and with more beside them everything takes more of the processor. "unit" does
-# without TensorFlow: in a process that has loaded it, the system's libzstd reads no archive any more. The
-# engine's tests have their own process: each server of TensorFlow leaves a hundred threads in it.
+# Parts of pytest run side by side, because their tests often wait for tasks and deadlines. Parts that wait
+# longest come first. One part runs beside the scenarios, and one more for each scenario that has ended: three
+# scenarios have work for two cores, and with more work beside them everything takes more of the processor.
+# "unit" has no test with TensorFlow: in a process that has loaded TensorFlow, the system's libzstd can no
+# longer read archives. The engine's tests have a process of their own: each server of TensorFlow leaves a
+# hundred threads in it.
 BESIDE_SCENARIOS = 1
 UNIT = {
     "unit of tasks": ["tests/trainer/task"],
@@ -62,8 +63,8 @@ UNIT = {
     ],
 }
 LINES_SHOWN = 150
-# How nice lint and pytest are: the playbooks of a scenario wait for each other, so Molecule goes first. At 5
-# Linux gives them a third of that.
+# The niceness of lint and pytest: the playbooks of a scenario wait for each other, so Molecule goes first.
+# With 5 Linux gives lint and pytest a third of the time that it gives Molecule.
 NICENESS = 5
 PRODUCT = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -76,15 +77,15 @@ PERCENT = re.compile(r"\[ *(\d+%)\]$")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 # How many parts of pytest may begin now.
 PARTS = threading.Semaphore(BESIDE_SCENARIOS)
-# The name of a log -> the CPU seconds of what wrote it. Those of container hosts are not among them.
+# The name of a log -> the CPU seconds of the process that wrote it, without those of container hosts.
 SPENT: dict[str, float] = {}
-# The running processes, and whether all of them are to end.
+# The running processes; an event that says that all of them are to end.
 STREAMS: set[subprocess.Popen[str]] = set()
 ENDING = threading.Event()
 
 
 class Count(NamedTuple):
-    """The number of checks of a stage that passed, failed and were skipped."""
+    """How many checks of a stage passed, failed and were skipped."""
 
     passed: int = 0
     failed: int = 0
@@ -98,8 +99,8 @@ def say(text: str) -> None:
 
 
 def lint_commands() -> dict[str, list[str]]:
-    """Return the checks of lint by name, each with its command line."""
-    # Each listed playbook is run with --syntax-check; those that another imports are found and linted anyway.
+    """Return {name of a check of lint: its command line}."""
+    # Each listed playbook is run with --syntax-check; imported playbooks are found and linted anyway.
     imported = (":(exclude,glob)molecule/*/behaviours/*", ":!playbooks")
     plays = files_of("*.yml", "*.j2", ":!tests", *imported) + files_of("playbooks/practice_*.yml")
     return {
@@ -115,21 +116,21 @@ def lint_commands() -> dict[str, list[str]]:
 
 
 def files_of(*patterns: str) -> list[str]:
-    """Return the files that git has or would add, by patterns in which * also matches across folders."""
+    """Return the files that git has or would add and that match a pattern; * also matches across folders."""
     command = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
 
 
 def run_lint() -> Count:
-    """Run all checks of lint, two at a time; print the output of those that fail."""
+    """Run all checks of lint, two at a time; print the output of failed checks; return the counts."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = [*pool.map(lambda check: run_check(*check), lint_commands().items()), few_to_know()]
     return Count(passed=results.count(True), failed=results.count(False))
 
 
 def run_check(name: str, command: list[str]) -> bool:
-    """Run one check of lint, print its result, or its output if it fails, and return whether it passed."""
+    """Run one check of lint, print its result, or its output if it fails; return whether it passed."""
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
     passed = stream(command, log, niceness=NICENESS) == 0
     ended(log, begin, None if passed else log.read_text())
@@ -159,14 +160,14 @@ def lines_by_room(folders: Sequence[str]) -> str:
 
 
 def run_unit() -> Count:
-    """Run all parts of pytest and count their tests; each real run is trained once."""
+    """Run all parts of pytest; return the counts of their tests. Each real run is trained once."""
     with TemporaryDirectory() as runs, ThreadPoolExecutor() as pool:
         run_part = partial(run_pytest, variables={"PSFLEET_REAL_RUNS": runs})
         return Count(*map(sum, zip(*pool.map(run_part, UNIT, UNIT.values()), strict=True)))
 
 
 def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
-    """Run one part of pytest and count its tests; print the end of its output if one fails."""
+    """Run one part of pytest; return the counts of its tests. Print the end of its output if one fails."""
     log = LOGS / f"{name}.log"
     with PARTS:
         begin = time.monotonic()
@@ -178,7 +179,7 @@ def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str]
 
 
 def count_tests(output: str, returncode: int) -> Count:
-    """Return the counts in pytest's last line; a run that broke otherwise counts as one failure."""
+    """Return the counts in pytest's last line; a run that broke in another way counts as one failure."""
     line = output.rstrip().rpartition("\n")[2]
     counts = Counter({kind: int(number) for number, kind in COUNTED.findall(line)})
     failed = counts["failed"] + counts["error"]
@@ -186,7 +187,10 @@ def count_tests(output: str, returncode: int) -> Count:
 
 
 def run_scenarios(scenarios: Sequence[str]) -> Count:
-    """Run Molecule scenarios: the first one, and the others side by side once its packages are kept."""
+    """Run Molecule scenarios; return how many passed and failed.
+
+    The first scenario runs alone until its packages are kept; then the others run side by side.
+    """
     log = LOGS / f"molecule {scenarios[0]}.log"
     log.unlink(missing_ok=True)
     with ThreadPoolExecutor() as pool:
@@ -198,7 +202,7 @@ def run_scenarios(scenarios: Sequence[str]) -> Count:
 
 
 def run_scenario(scenario: str) -> bool:
-    """Run `molecule test` of a scenario, leave no hosts, and return whether all actions were successful."""
+    """Run `molecule test` of a scenario, leave no hosts; return whether all actions were successful."""
     if ENDING.is_set():
         return False
     log, begin = LOGS / f"molecule {scenario}.log", time.monotonic()
@@ -228,9 +232,10 @@ def stream(
     *,
     niceness: int = 0,
 ) -> int:
-    """Run a command with its output in a log, and print a line for each match of `shown`; return its status.
+    """Run a command with its output in a log; return its exit status.
 
-    The command has a session of its own, so that it can be ended with all that it started.
+    A line is printed for each match of `shown`. The command has a session of its own, so that it can be ended
+    together with all processes that it started.
     """
     begin = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -272,7 +277,7 @@ def stream(
 def be_nice(session: int, niceness: int) -> None:
     """Give a session of processes a niceness, as far as this system allows it.
 
-    Linux weighs whole sessions against each other where it groups processes by them (autogroups); then the
+    If Linux groups processes by session (autogroups), it weighs whole sessions against each other; then the
     niceness of a process counts only within its own session.
     """
     with suppress(OSError):
@@ -282,7 +287,10 @@ def be_nice(session: int, niceness: int) -> None:
 
 
 def ended(log: Path, begin: float, failure: str | None) -> None:
-    """Print that something ended, its seconds, and the end of its output if it failed."""
+    """Print that the writer of `log` ended, its seconds, and the end of its output if it failed.
+
+    `failure` is the output to print, or None if it passed.
+    """
     seconds = f"({time.monotonic() - begin:.0f} s, {SPENT.get(log.stem, 0.0):.0f} s of the CPU)"
     if failure is not None:
         last_lines = "\n".join(f"      {line}" for line in failure.splitlines()[-LINES_SHOWN:])
@@ -292,7 +300,10 @@ def ended(log: Path, begin: float, failure: str | None) -> None:
 
 
 def end_streams() -> None:
-    """End running processes, and those about to start; scenarios are then destroyed as if they had failed."""
+    """End running processes, and processes about to start.
+
+    Scenarios are then destroyed as if they had failed.
+    """
     ENDING.set()
     for process in list(STREAMS):
         with suppress(ProcessLookupError):
@@ -320,7 +331,7 @@ STAGES: dict[str, Callable[[], Count]] = {
 
 
 def main(names: list[str]) -> int:
-    """Run the named stages side by side; return 0 if nothing failed and something passed."""
+    """Run the named stages side by side; return 0 if nothing failed and something passed, else 1 or 2."""
     unknown = [name for name in names if name not in STAGES]
     if unknown or not names:
         say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
@@ -340,7 +351,7 @@ def main(names: list[str]) -> int:
 
 
 def run_stage(name: str) -> tuple[Count, str]:
-    """Run a stage; return its counts, and a text about them."""
+    """Run a stage; return its counts, and a line about them."""
     begin = time.monotonic()
     count = STAGES[name]()
     outcome = f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped"

@@ -3,7 +3,8 @@
 
 usage: tools/sanity.py [OPTION OF ANSIBLE-TEST..]
 
-tests/sanity/ignore-*.txt says what is not held, and why. ruff and mypy check what pep8 and pylint would.
+tests/sanity/ignore-*.txt says which tests do not pass, and why. ruff and mypy check what pep8 and pylint
+would.
 """
 
 import os
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PLACE = ROOT / ".state" / "sanity"
 SKIPPED = ("pep8", "pylint")
-# ansible-test installs pip into its environments by a script that it downloads. Python has it, too.
+# ansible-test downloads a script that installs pip into its environments. Python itself can install pip, too.
 BOOTSTRAP = "import ensurepip\n\nensurepip.bootstrap(upgrade=True)\n"
 
 
@@ -32,7 +33,7 @@ def main(options: list[str]) -> int:
     with tarfile.open(archive) as stream:
         stream.extractall(collection)  # noqa: S202 - it was built just now
     shutil.copytree(ROOT / "tests" / "sanity", collection / "tests" / "sanity")
-    # It takes the files of a collection from git.
+    # ansible-test takes the list of a collection's files from git.
     for command in (["init", "--quiet"], ["add", "--all"]):
         subprocess.run(["/usr/bin/env", "git", *command], cwd=collection, check=True)
     home = PLACE / "home"

@@ -1,7 +1,7 @@
 """Counts the things that a developer of psfleet has to know, and compares them with bounds.
 
 Lines have no bound: code should be as long as it is plain. What costs is each name that people have to learn.
-When you remove some, lower the bound.
+If you remove a name, lower the bound.
 """
 
 import ast
@@ -20,22 +20,22 @@ MOST = {
     "filters": 17,
     "lookups": 1,
     "roles": 14,
-    # Each is a command of its own that a person types; the last one is export.yml.
+    # Each playbook is a command of its own that a person types; the newest is export.yml.
     "playbooks": 16,
-    # The last one, cluster_systems, has what YAML says of each operating system, and no longer Python.
+    # The newest, cluster_systems, has what the YAML files say about each operating system.
     "variables cluster_*": 13,
-    # AnsibleModule._diff, by which Ansible's guide tells modules whether to show differences;
-    # HostVars._inventory, because no variable has the child groups of a group; and the tag Origin, by which a
-    # message names the file and line of a variable.
+    # AnsibleModule._diff, which modules read to know whether to show differences, as Ansible's guide says;
+    # HostVars._inventory, because no variable has the child groups of a group; and the tag Origin, with which
+    # a message names the file and line of a variable.
     "private names of Ansible": 3,
     "words of the glossary": 24,
 }
-# os._exit, and methods of named tuples.
+# These belong to Python: os._exit, and methods of named tuples.
 OF_PYTHON = {"_exit", "_fields", "_replace", "_asdict"}
 
 
 def counted(root: Path) -> dict[str, set[str]]:
-    """Return the names of each kind in a working copy of the project."""
+    """Return {kind: the names of this kind} in a working copy of the project."""
     plugins = root / "plugins"
     in_roles = text(root, "roles/**/*.yml", "playbooks/*.yml")
     filters = ast.parse((plugins / "filter" / "filters.py").read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def counted(root: Path) -> dict[str, set[str]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List)
     ]
     return {
-        # The others have only the documentation of an action.
+        # The other files have only the documentation of an action.
         "modules that Ansible ships": {
             name
             for name in names(plugins / "modules")
@@ -63,7 +63,7 @@ def counted(root: Path) -> dict[str, set[str]]:
 
 
 def names(folder: Path, pattern: str = "*.py") -> set[str]:
-    """Return the names of the files in a folder, without their suffix."""
+    """Return the names of the files in a folder, without suffixes and without `__init__`."""
     return {path.stem for path in folder.glob(pattern)} - {"__init__"}
 
 
@@ -73,16 +73,17 @@ def shipped_modules(folder: Path) -> set[str]:
 
 
 def text(root: Path, *patterns: str) -> str:
-    """Return the text of all files that match these patterns."""
+    """Return the joined text of all files below `root` that match one of the patterns."""
     paths = (path for pattern in patterns for path in root.glob(pattern))
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def private_names(root: Path) -> set[str]:
-    """Return the private names of Ansible in all code that may import it: modules, and attributes.
+    """Return the private names of Ansible that code uses: modules, and attributes.
 
-    A plugin is a subclass, to which Ansible's base classes offer their methods and attributes: on `self`
-    these are not private. What the same room defines is not Ansible's. `trainer/` must not import Ansible.
+    All code that may import Ansible is searched. A plugin is a subclass, to which Ansible's base classes
+    offer their methods and attributes: on `self` these are not private. What the same room defines is not
+    Ansible's. `trainer/` must not import Ansible.
     """
     rooms = [root / "plugins", *(path for path in (root / "psfleet").glob("*") if path.is_dir())]
     return {name for room in rooms for name in _private_names_in(text(room, "**/*.py"))}
@@ -114,19 +115,19 @@ def _private_names_in(code: str) -> set[str]:
 
 
 def offered(base: type[object]) -> set[str]:
-    """Return the names that a base class defines for its subclasses."""
+    """Return the names that a base class defines for its subclasses: methods, and attributes of `self`."""
     stored = re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(base))
     return {*vars(base), *stored}
 
 
 def glossary(page: str) -> set[str]:
-    """Return the words in the glossary of docs/architecture.md."""
+    """Return the words in the glossary of docs/architecture.md, given the page's text."""
     part = page.partition("## Glossary\n")[2].partition("\n## ")[0]
     return set(re.findall(r"^\| (?!word|---)([^|]+) \|", part, re.MULTILINE)) - {"word"}
 
 
 def excess(found: Mapping[str, set[str]]) -> list[str]:
-    """Return a sentence for each kind that exceeds its bound."""
+    """Return a sentence for each kind that exceeds its bound; [] if none does."""
     return [
         f"{len(found[kind])} {kind}; at most {most} are allowed: remove one, or say in MOST why it must "
         "allow more"

@@ -1,7 +1,7 @@
 """`make docs` (`python -m tools.written_docs`): write what follows from the code into pages and roles.
 
-What it writes stands between two lines that say so; the rest of those files is people's. It imports no
-TensorFlow, so what it says of a model is read from the text of its file.
+What it writes stands between two lines that say so; people write the rest of those files. It imports no
+TensorFlow, so it reads what it says about a model from the text of the model's file.
 """
 
 import ast
@@ -45,9 +45,9 @@ LONGEST_CELL = 200
 
 
 def written(root: Path) -> dict[Path, str]:
-    """Return each file that has something of the code in it, as it should be.
+    """Return {file: its text as it should be} for each file with parts that follow from the code.
 
-    Raises ValueError where a file has no such place.
+    Raises ValueError if a file has no place for such a part.
     """
     parts: dict[str, dict[str, str]] = {
         "docs/contracts.md": {
@@ -80,7 +80,11 @@ def written(root: Path) -> dict[Path, str]:
 
 
 def _with_parts(path: Path, parts: Mapping[str, str]) -> str:
-    """Return a file's text with each part anew. In Markdown a part begins with an empty line."""
+    """Return the text of a file with each of its parts replaced.
+
+    In Markdown a part begins with an empty line. Raises ValueError if the file does not have exactly one
+    place for a part.
+    """
     text = path.read_text(encoding="utf-8")
     for name, part in parts.items():
         marks = rf"^[^\n]*made by `make docs`: {name}\b[^\n]*\n(.*?)^[^\n]*\bend of {name}\b"
@@ -108,7 +112,7 @@ def _named(settings: Iterable[str]) -> str:
 
 
 def _checks() -> str:
-    """Return what the answers of each check mean, one group of checks after the other, by name."""
+    """Return Markdown: what the answers of each check mean, by group, then by name."""
     return "\n".join(
         f"**{group.value.capitalize()}**\n\n"
         + "".join(_check(name, CARDS[name]) for name in sorted(checks_of(group)))
@@ -171,7 +175,7 @@ def _option(name: str) -> Iterator[str]:
     yield f"      trainer_{name}:\n        description: >-\n"
     indent = " " * 10
     yield textwrap.fill(description, _WIDTH, initial_indent=indent, subsequent_indent=indent) + "\n"
-    # Where null is allowed: Ansible does not take the text "null" for it, as -e gives it.
+    # `raw` where null is allowed: with another type Ansible would refuse the text "null", which -e gives.
     yield f"        type: {_TYPES.get(kind, 'raw')}\n"
     if RULES[name].choices:
         yield f"        choices: [{', '.join(RULES[name].choices)}]\n"
@@ -179,7 +183,7 @@ def _option(name: str) -> Iterator[str]:
 
 
 def _whole_meaning(name: str) -> str:
-    """Return what a setting means and what is expected of it, as a role tells it."""
+    """Return what a setting means and what is expected of it, in the words of the role's documentation."""
     expected = RULES[name].expected
     sentences = [meaning(name)]
     sentences += [] if RULES[name] is BOOLEAN else [f"{expected[0].upper()}{expected[1:]}."]
@@ -193,7 +197,7 @@ def _models_with(setting: str) -> list[str]:
 
 
 def _yaml(name: str) -> str:
-    """Return the default of a setting as YAML has it; what it would read as something else is quoted."""
+    """Return the default of a setting as YAML; a text that YAML would read as something else is quoted."""
     text = default_text(name)
     is_text = isinstance(TrainingSettings.__dataclass_fields__[name].default, str)
     return json.dumps(text) if is_text and yaml.safe_load(text) != text else text
@@ -275,7 +279,7 @@ def _code(name: str) -> str:
 
 
 def main() -> None:
-    """Write the files that are not as they should be, and name them."""
+    """Write the files that are not as they should be, and print their names."""
     for path, text in written(ROOT).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
