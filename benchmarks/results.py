@@ -50,7 +50,7 @@ _COMPARED = {
 
 
 def machine() -> dict[str, object]:
-    """Return the facts of the machine on which the figures were measured."""
+    """Return {name: value}: facts of this machine, and the versions with which figures are measured."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     package = packages_distributions()["tensorflow"][0]

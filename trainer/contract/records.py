@@ -183,7 +183,7 @@ class Record:
 
 
 def events_file(run_directory: Path, job: str, index: int) -> Path:
-    """Return the file with a task's records."""
+    """Return the path of the file with a task's records, `run_directory`/events/worker0.jsonl for example."""
     return run_directory / "events" / f"{job}{index}.jsonl"
 
 

@@ -183,7 +183,7 @@ BOOLEAN = Rule("true or false", _to_boolean)
 
 
 def choice(*names: str) -> Rule:
-    """Return the rule for one of these texts."""
+    """Return the rule for a text that must be one of `names`."""
     rule = checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
     return replace(rule, choices=names)
 

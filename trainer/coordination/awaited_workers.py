@@ -33,7 +33,7 @@ class AwaitedWorkers:
         """Notify the watchdog; once the wait has lasted 2 s, report the workers with indices `awaited`.
 
         Raises StopRequested, and TaskFailure (`peers_missing`) once the wait exceeds both
-        `recovery_deadline_seconds` and the time of ten steps.
+        `recovery_deadline_seconds` and the time of ten steps; on other workers than the chief, 30 s later.
         """
         self._task.raise_if_stopping()
         now = time.monotonic()

@@ -10,12 +10,15 @@ from trainer.process.failure import TaskFailure
 
 
 def worker_note(task: RunningTask, last_step: int) -> dict[str, object]:
-    """Return the note that a client leaves on ps 0."""
+    """Return the note that a client leaves on ps 0: nonce, cluster, settings, and the run's last step."""
     return {**serving_note(task), "settings": _shared_settings(task), "last_step": last_step}
 
 
 def serving_note(task: RunningTask) -> dict[str, object]:
-    """Return the note that a task which serves leaves in its own part of the ledger."""
+    """Return the note that a serving task leaves in its own part of the ledger: nonce and cluster.
+
+    The note of a worker also has its settings and its batch size.
+    """
     note: dict[str, object] = {"nonce": task.nonce, "cluster": task.cluster.description}
     if task.cluster.job == "worker":
         note |= {"settings": _shared_settings(task), "batch_size": task.settings.batch_size}

@@ -124,7 +124,7 @@ class Optimizers:
 
     @property
     def marks(self) -> list[RowMarks]:
-        """The marks of changed rows, one for each part of a table that has been applied gradients."""
+        """The marks of changed rows, one object for each part of a table to which gradients are applied."""
         return [marks for each in self._of_rows.values() for marks in each.marks.values()]
 
     def apply(self, gradients: AnyGradients) -> list[tf.Operation]:

@@ -156,7 +156,7 @@ class SynchronousSession(TrainingSession):
     ) -> Standing:
         """Wait for a round after `round_`, a stop code, or the last step; return the standing at that time.
 
-        `standing` is what was read last, or None; if it is already beyond, there is no wait.
+        `standing` is what was read last, or None; if it shows one of these already, there is no wait.
         """
         while True:
             if standing is not None:

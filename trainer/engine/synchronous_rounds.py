@@ -73,17 +73,17 @@ class Standing:
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """The workers whose gradients are in every accumulator of the open round."""
+        """The indices of the workers whose gradients are in every accumulator of the open round."""
         return tuple(worker for worker, last in enumerate(self.delivered) if last == self.round)
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The workers whose gradients are not yet in every accumulator of the open round."""
+        """The indices of the workers whose gradients are not yet in every accumulator of the open round."""
         return tuple(worker for worker, last in enumerate(self.delivered) if last != self.round)
 
     @property
     def half_delivered(self) -> tuple[int, ...]:
-        """The workers that are admitted to the open round but have not added all their gradients yet."""
+        """The indices of the workers that were admitted to the open round but still have gradients to add."""
         return tuple(worker for worker in self.awaited if self.admitted[worker] == self.round)
 
 
@@ -245,10 +245,11 @@ class RoundOperations:
             return locked(self._mutex, admit)
 
     def _delivery(self, local_step: tf.Tensor) -> tf.Tensor:
-        """Note that this worker's gradients are added; return the round that it has to complete, or _NONE.
+        """Note that this worker's gradients are added; return the round to complete, or _NONE.
 
-        The worker that is the last to add its gradients completes the round. At most `replicas` workers are
-        admitted to a round, so one of them is the last.
+        The result is an int64 scalar. It is the round if this worker was the last to add its gradients, so
+        that it has to complete the round. At most `replicas` workers are admitted to a round, so one of them
+        is the last.
         """
 
         def deliver() -> tf.Tensor:

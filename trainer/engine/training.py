@@ -288,8 +288,9 @@ class TrainingGraph(ABC):
 def sizes_of_calls(most: int, of_a_pull: int = 1) -> Sequence[int]:
     """Return the numbers of steps that one call may take, in rising order; the last is `most`.
 
-    TensorFlow prepares a graph for each size, which costs as much as many steps. So there are only `most`, a
-    third of it, a third of that, and so on: first in whole pulls of `of_a_pull` steps, then within one pull.
+    `most` must be a multiple of `of_a_pull`, the number of steps of one pull. TensorFlow prepares a graph for
+    each size, which costs as much as many steps. So there are only `most`, a third of it, a third of that,
+    and so on: first in whole pulls, then within one pull.
 
     Examples: sizes_of_calls(10) -> [1, 3, 10]; sizes_of_calls(12, 4) -> [1, 4, 12]
     """
@@ -423,7 +424,10 @@ class TrainingSession:
         return self._graph.tables.places
 
     def ids_of(self, batch: Examples) -> list[npt.NDArray[np.int64]]:
-        """Return for each table the rows that a batch needs, without reading the tables."""
+        """Return, for each table, the ids that a batch needs: int64 [batch, ids of an example].
+
+        The tables are not read.
+        """
         return self._graph.evaluation.ids(self.session, batch.features)
 
     def watched(self) -> dict[str, float]:

@@ -25,7 +25,7 @@ class SystemdError(OSError):
 
 
 def unit_name(job: str, index: int) -> str:
-    """Return the systemd unit of a task."""
+    """Return the name of a task's systemd unit, such as "psfleet-ps@0.service"."""
     return f"psfleet-{job}@{index}.service"
 
 

@@ -356,7 +356,7 @@ def link(file: Path, path: Path) -> None:
 
 
 def step_in(path: Path) -> int:
-    """Return the global step in a checkpoint's name."""
+    """Return the global step in a checkpoint's name, such as 1500 for "model.ckpt-1500"."""
     return int(path.name.rpartition("-")[2])
 
 

@@ -75,7 +75,10 @@ class Evaluation:
     def ids(
         self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
     ) -> list[npt.NDArray[np.int64]]:
-        """Return for each table the rows that these features need; the tables are not read."""
+        """Return, for each table, the ids that these features need: int64 [batch, ids of an example].
+
+        The tables are not read.
+        """
         found: list[npt.NDArray[np.int64]] = session.run(self._ids, {self._features: features})
         return found
 
@@ -118,7 +121,7 @@ class FinalModel:
         self.restore(checkpoint)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set the values to those of another checkpoint of the run. Raises TaskFailure (`configuration`)."""
+        """Set the variables from another checkpoint of the run. Raises TaskFailure (`configuration`)."""
         _require_no_others(checkpoint, self.model, self._learned)
         self._restore_operation.run(self._session, checkpoint)
         names = {table.name for table in self._tables.variables}
@@ -160,7 +163,10 @@ class FinalModel:
         return self._evaluation.outputs(self._session, features)
 
     def sample(self) -> dict[str, float]:
-        """Return some numbers of the outputs for the first test examples, as each client of a run does."""
+        """Return some numbers of the outputs for the first test examples, such as {"logits[0]": 0.5}.
+
+        Each client of a run records the same numbers.
+        """
         return self._evaluation.sample(self._session, self.context.data.test)
 
     def _dense_values(self) -> Mapping[str, npt.NDArray[np.generic]]:

@@ -1,7 +1,7 @@
 """Exports what a user's program saved: the part of a checkpoint's graph from inputs to outputs.
 
-The graph is that of the checkpoint's `.meta` file, as `tf.compat.v1.train.Saver` writes it. Only what leads
-from the inputs to the outputs is exported, with variables of its own, so that neither devices nor the
+The graph comes from the checkpoint's `.meta` file, as `tf.compat.v1.train.Saver` writes it. Only what leads
+from the inputs to the outputs is exported, with new variables, so that neither the program's devices nor its
 training matter.
 """
 

@@ -54,7 +54,7 @@ AnyVariable: TypeAlias = tf.Variable | InPieces
 
 
 def name_of(variable: AnyVariable) -> str:
-    """Return a variable's name in checkpoints."""
+    """Return the name of the whole variable, under which checkpoints have it."""
     return variable.name if isinstance(variable, InPieces) else str(variable.op.name)
 
 

@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def workers(self) -> int:
-        """The number of workers that train."""
+        """The number of workers that train; 1 in a local run."""
         return 1 if self.is_local else len(self.worker_hosts)
 
     @property
@@ -83,7 +83,7 @@ class Cluster:
         return {**tasks, **workers}
 
     def listener_of(self, worker: int) -> str:
-        """Return the task that listens at a worker's address: the worker itself, or its server."""
+        """Return the task that listens at the address of worker number `worker`: "worker1", or "server1"."""
         has_server = self.existing_servers and worker in self.clients
         return f"{'server' if has_server else 'worker'}{worker}"
 

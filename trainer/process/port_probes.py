@@ -72,7 +72,7 @@ def require_own(task: str, address: str) -> None:
 
 
 def stranger_at(port: int) -> str:
-    """Return, in words, which other user holds a port; "" if the port is free, or root's or this user's.
+    """Return, in words, which other user holds a port; "" if none does, or only root or this user.
 
     If another user holds the port for only one address or address family, TensorFlow itself would still
     listen.

@@ -79,7 +79,7 @@ class Chief:
             holds = {"fingerprint": fingerprint} if fingerprint else {}
             fields["contributions"] = contributions_in(checkpoint)
             self._task.records.write("restored", {**read, **holds, **fields})
-            # The last checkpoint of a run that has ended early says so: such a run is over.
+            # If a run ended early, its last checkpoint says so; then the run is over.
             if self._task.settings.stop_when and is_of_the_end(checkpoint):
                 ledger.take_no_more_steps()
         step = checkpoint.global_step if checkpoint else 0

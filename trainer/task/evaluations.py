@@ -144,7 +144,8 @@ class Evaluations:
 
     def _take(self, answer: Mapping[str, object]) -> None:
         step, metrics = self._show(answer)
-        # The child evaluates the newest checkpoint, which may be later than the one saved for the evaluation.
+        # The child evaluates the newest checkpoint, which may be later than the checkpoint saved for the
+        # evaluation.
         self._steps_from = max(self._steps_from, step)
         condition = self._condition
         if condition is None:

@@ -155,7 +155,7 @@ class TableFiles:
     def _do_hold(self, asked: Asked) -> Answer:
         """Block pushes until `release`.
 
-        Answer whether all rows that changed after checkpoint `since` are marked.
+        Answer "follows": whether all rows that changed after checkpoint `since` are marked.
         """
         self._stop_writing()
         self._parts(asked)  # they are ready before pushes stand still
@@ -163,7 +163,7 @@ class TableFiles:
         return {"follows": bool(self._since) and self._since == asked["since"]}
 
     def _do_cut(self, asked: Asked) -> Answer:
-        """Begin to write the rows as they are now, into unfinished files: all rows, or those of a delta."""
+        """Begin to write the rows as they are now, into unfinished files: all rows, or a delta's rows."""
         self._folder(CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         parts = [
             PartOfCut(
@@ -177,7 +177,7 @@ class TableFiles:
         return {}
 
     def _do_release(self, _asked: Asked) -> Answer:
-        """Let pushes go on; answer whether they were blocked until now."""
+        """Let pushes go on; answer "held": whether they were blocked until now."""
         return {"held": self._hold.end()}
 
     def _do_finish(self, asked: Asked) -> Answer:
@@ -242,7 +242,7 @@ class TableFiles:
             cut.stop()
 
     def _do_check(self, asked: Asked) -> Answer:
-        """Answer {suffix: what is wrong} for each bad file.
+        """Answer "problems": {suffix: what is wrong} for each bad file.
 
         A file that was brought here and is good now counts.
         """
@@ -260,7 +260,7 @@ class TableFiles:
         return {"problems": problems}
 
     def _do_folder(self, asked: Asked) -> Answer:
-        """Create a folder if it is missing; answer its path."""
+        """Create a folder if it is missing; answer its "path"."""
         folder = self._folder(asked["folder"])
         folder.mkdir(parents=True, exist_ok=True)
         return {"path": str(folder)}

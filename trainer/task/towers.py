@@ -56,7 +56,7 @@ class Towers(CountedSteps):
             self._windows.flush()
 
     def print_summary(self) -> None:
-        """Print the last lines, like those of a worker that takes steps of its own."""
+        """Print the last lines, as a worker does that takes its own steps; nothing without towers."""
         if self.local_step:
             self.print_totals()
             say(f"Steps of this worker: {self.local_step}, global step: {self.global_step}")

@@ -189,7 +189,7 @@ class Observer:
         return where | ({"doubts": " ".join(sorted(doubts.union(earlier)))} if doubts or earlier else {})
 
     def enter(self) -> int:
-        """Note that a step begins; return the number of readings so far."""
+        """Note that a step begins; return how often the global step was read so far."""
         with self._lock:
             self._running["since the last reading"] += 1
             return self.readings

@@ -62,7 +62,7 @@ def filter_sessions(module: ModuleType) -> None:
 
 
 def _uses_others(graph: Any, own: str) -> bool:
-    """Return whether a graph has operations on another task than the ps and the own task."""
+    """Return whether a graph has operations on a task other than the ps and this process's own task."""
     from tensorflow.python.framework.device_spec import DeviceSpecV2
 
     mine = DeviceSpecV2.from_string(own)
