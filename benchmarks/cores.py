@@ -107,7 +107,8 @@ class CoreShares:
         self._top = hierarchy.folder / f"{_TOP}-{os.getpid()}"
         groups = [self._top / name for name in self._cores]
         try:
-            # Removed even if this process is killed in the next line.
+            # Started before the first group is made, so that the groups are removed even if this process is
+            # killed then.
             self._keeper = subprocess.Popen(
                 ["/bin/sh", "-c", _KEEPER, "sh", *map(str, groups), str(self._top)],
                 stdin=subprocess.PIPE,
@@ -115,7 +116,7 @@ class CoreShares:
             )
             self._top.mkdir()
             if hierarchy.version == 2:
-                with suppress(OSError):  # it may be there already; if it is not, cpu.max is missing below
+                with suppress(OSError):  # "cpu" may be there already; if not, cpu.max is missing below
                     _write(hierarchy.folder / "cgroup.subtree_control", "+cpu")
                 _write(self._top / "cgroup.subtree_control", "+cpu")
             for group, cores in zip(groups, self._cores.values(), strict=True):

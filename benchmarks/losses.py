@@ -22,9 +22,9 @@ from trainer.contract.run_tasks import RunTask
 
 # Losses are averaged over the examples between two successive powers of this number.
 _BIN = 1.15
-_WIDEST = 0.3  # share of the examples before it; a longer window is too vague about where the loss fell
+_WIDEST = 0.3  # share of the examples before a window; wider windows do not say where the loss fell
 
-Curve = Sequence[tuple[float, float]]  # (examples, mean loss), by examples
+Curve = Sequence[tuple[float, float]]  # pairs (examples, mean loss), sorted by examples
 
 
 @dataclass(frozen=True)

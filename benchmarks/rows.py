@@ -109,7 +109,7 @@ class Row:
         return (*serving, *workers, *(["chief0"] if self.coordinator else []))
 
 
-# All have the rates of the trainer's models.
+# All rows have the learning rates of the trainer's models.
 _ADAM = {"optimizer": "adam"}
 _MLP = {"model": "mnist_mlp", **_ADAM}
 _tables = partial(

@@ -240,7 +240,7 @@ def _cpu_of(pid: int) -> dict[str, tuple[float, float]]:
     sums: dict[str, tuple[float, float]] = {}
     rest = _spent(Path(f"/proc/{pid}"))[1]
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the thread has just ended
             name, (user, kernel) = _spent(thread)
             before = sums.get(name, (0.0, 0.0))
             sums[name] = (before[0] + user, before[1] + kernel)

@@ -17,7 +17,7 @@ fail() {
   exit 1
 }
 
-# Run a command quietly, in one line with its seconds; show what it said only when it fails.
+# Run a command and print one line with its seconds; show the command's output only if it fails.
 step() {
   local what=$1 begin=$SECONDS
   shift
@@ -32,7 +32,7 @@ python_is_suitable() {
   "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null
 }
 
-# Debian's own first: it makes environments that live as long as the machine.
+# Debian's own Python first: an environment made with it lives as long as the machine.
 find_python() {
   local candidate
   for candidate in ${PSFLEET_PYTHON:-/usr/bin/python3.11 /usr/bin/python3.12 python3.11 python3.12 python3}; do
@@ -91,8 +91,8 @@ make_environment() {
   fi
 }
 
-# Wheels alone: a source distribution would run its own program here to be built.
-# `dev` holds all of `controller`: what is there for `dev` serves `controller` too and is not taken away.
+# Only wheels: a source distribution would run its own program here to be built. An environment for `dev` has
+# all packages of `controller`, so it serves `controller`, too, and stays.
 install_lock() {
   local begin=$SECONDS
   if "$environment/bin/uv" pip install --quiet --python "$environment/bin/python" --require-hashes --no-build \

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The other Pythons take this one's versions, wherever those have a wheel for them.
+# The other Pythons get the same versions as this Python, if these versions have a wheel for them.
 LEADING=3.11
 
 compile() {
@@ -15,7 +15,8 @@ compile() {
     --no-emit-index-url --no-emit-find-links "$@"
 }
 
-# compile_for PYTHON MACHINE REQUIREMENT OPTION...: for hosts, which compile nothing; their glibc is 2.28 or newer.
+# compile_for PYTHON MACHINE REQUIREMENT OPTION...: lock for hosts, which compile nothing and have glibc 2.28
+# or newer.
 compile_for() {
   local python=$1 machine=$2 requirement=$3
   shift 3
@@ -37,12 +38,12 @@ lock_controller() {
 # lock_python PYTHON FOLDER TENSORFLOW: what TensorFlow and TensorBoard need beside TensorFlow's own wheels.
 lock_python() {
   local python=$1 lock=$2/python$1.txt board=$2/tensorboard-python$1.txt tensorflow=$3
-  # What stands in the output file is preferred to newer versions.
+  # The compiler prefers the versions in the output file to newer versions.
   [[ $python == "$LEADING" ]] || cp "$2/python$LEADING.txt" "$lock"
   compile_for "$python" x86_64 "tensorflow-cpu==$tensorflow" --no-emit-package tensorflow-cpu --output-file "$lock"
   compile_for "$python" x86_64 "tensorboard>=${tensorflow%.*},<=$tensorflow" --constraints "$lock" \
     --output-file "$board"
-  # One lock serves both machines: it fails here where a version has no wheel for the other.
+  # One lock serves both kinds of machines: this fails if a version has no wheel for the other kind.
   compile_for "$python" aarch64 "tensorflow==$tensorflow" --constraints "$lock" --output-file "$2/aarch64"
   compile_for "$python" aarch64 "tensorboard" --constraints "$board" --output-file "$2/aarch64"
   rm "$2/aarch64"

@@ -21,7 +21,7 @@ import tomllib
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # a script begins with its own folder there
+sys.path.insert(0, str(ROOT))  # a script's sys.path begins with its own folder
 
 from tools.run_tests import say  # noqa: E402
 

@@ -73,7 +73,7 @@ def copy_for(name: str, room: str) -> Path:
     shutil.rmtree(copy, ignore_errors=True)
     packages = ["psfleet", "trainer", "plugins"]
     for file in files:
-        # mutmut copies these itself into the folder where it breaks and tests them.
+        # mutmut itself copies these files into the folder where it breaks and tests them.
         broken = file.split("/")[0] in {*packages, "tests", "pyproject.toml"}
         place = copy / file if broken else copy / "mutants" / file
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # a script begins with its own folder there
+sys.path.insert(0, str(ROOT))  # a script's sys.path begins with its own folder
 
 from tools.things_to_know import counted, excess  # noqa: E402
 
@@ -68,7 +68,8 @@ LINES_SHOWN = 150
 NICENESS = 5
 PRODUCT = ("trainer", "psfleet", "plugins", "roles", "examples", "tools", "benchmarks")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# The line by which Molecule reports the end of an action. It exits with 0 even if a playbook is missing.
+# The line by which Molecule reports the end of an action. Molecule exits with 0 even if a playbook is
+# missing.
 ACTION_ENDED = re.compile(r"\[\S+ > (\w+)\] Executed: (\w+).*")
 MISSING_PLAYBOOK = "Missing playbook"
 # pytest's last line, and the progress at the end of its other lines.
@@ -254,7 +255,7 @@ def stream(
     ):
         if "destroy" not in command:
             STREAMS.add(process)
-            if ENDING.is_set():  # perhaps end_streams ran before it was in STREAMS
+            if ENDING.is_set():  # perhaps end_streams ran before the process was in STREAMS
                 end_streams()
         if niceness:
             be_nice(process.pid, niceness)

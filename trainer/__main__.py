@@ -35,7 +35,7 @@ _GRPC_OPTIONS = (
 def main(arguments: Sequence[str]) -> int:
     """Run the task that the arguments describe; return its exit code."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    faulthandler.enable()  # for the watchdog's SIGABRT
+    faulthandler.enable()  # prints stacks on the watchdog's SIGABRT
     try:
         options = flags.parse(arguments)
     except flags.UsageError as error:

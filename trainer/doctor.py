@@ -22,7 +22,7 @@ from trainer.process import gpu_libraries, gpus
 NO_GPU = "no GPU was given to this task"
 NAMES = ("tensorflow", "libraries", "devices", "product")
 SECONDS = 120.0
-# TensorFlow's log goes to standard error; the unit of doctor.yml writes it and the answer to one file.
+# TensorFlow's log goes to standard error; the unit of doctor.yml writes the log and the answer to one file.
 _LOG = (
     "its log says more, above or in /var/log/psfleet/doctor-<job>-<index>.out; for GPUs, see also "
     "`nvidia-smi`"
@@ -123,7 +123,7 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
         how = f"ended with exit code {code}" if code else ""
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else how
     except subprocess.TimeoutExpired as error:
-        # This does not wait for its end, because a process that hangs in the kernel cannot be killed.
+        # Do not wait for the end of the process: a process that hangs in the kernel cannot be killed.
         process.kill()
         printed, log, how = error.stdout or b"", error.stderr or b"", f"did not answer within {seconds:g} s"
     ended = Ended(printed.decode(errors="replace"), log.decode(errors="replace"), how)

@@ -139,4 +139,4 @@ def main(arguments: Sequence[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)  # skips CUDA's work at the end of a process, which is no part of the checks
+    os._exit(code)  # skips CUDA's work at the end of a process, which the checks do not need

@@ -138,7 +138,7 @@ def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], reco
     # What this process prints for people goes to standard error, which is the chief's.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with suppress(OSError):  # a sandbox may forbid it
+    with suppress(OSError):  # a sandbox may forbid to change the priority
         os.nice(_LOWEST_PRIORITY)
     settings = replace(_settings(directory, *chief), threads=1)
     with loading_tensorflow():

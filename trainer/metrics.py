@@ -75,7 +75,7 @@ def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
     """
 
     def labels(task: HostTask) -> dict[str, str]:
-        # Prometheus uses the labels "job" and "instance" itself, and would rename ours.
+        # Prometheus itself uses the labels "job" and "instance", and would rename ours.
         return {"cluster": cluster, "task": task.name, "task_job": task.job}
 
     for name, text, value in _OF_TASKS:

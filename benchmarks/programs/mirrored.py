@@ -50,7 +50,7 @@ def main(options: flags.Options) -> None:
     )
     progress, taken = Progress(options), 0
     while True:
-        # All workers must agree on the number, and a call may not be longer than a record of steps.
+        # All workers must take the same number, and a call may not be longer than a record of steps.
         count = max(1, min(options.settings.steps_per_call, taken // _SHARE_OF_THE_PAST))
         loss = float(steps(iterator, tf.constant(count)))
         taken += count

@@ -21,9 +21,10 @@ v1 = tf.compat.v1
 _LEAST_INTER_OP_THREADS = 4
 # A variable with fewer bytes stays whole: so do the weights of models with tables, but not the tables.
 _WHOLE = 1 << 20
-# The time between the coordinator's waits for all scheduled steps: the longer it is, the less workers wait.
+# The time between the coordinator's waits for all scheduled steps: the longer this time, the less workers
+# wait.
 _SECONDS_BETWEEN_JOINS = 1.5
-# Progress is read as often as the trainer records steps: after this part of the time since the start.
+# Progress is read as often as the trainer records steps: after this share of the time since the start.
 _SHARE_OF_THE_PAST, _LEAST_SECONDS, _MOST_SECONDS = 0.04, 0.05, 0.5
 
 
@@ -53,7 +54,7 @@ def coordinate(
         # This optimizer's update is one operation on the ps; an optimizer of Keras 3 would pull its slots,
         # too.
         optimizer = training.optimizer()
-        optimizer._create_slots(trained)  # tf.function may make none
+        optimizer._create_slots(trained)  # tf.function may not create variables
         # The steps taken and the sum of their losses: one call to the ps counts both.
         counts = tf.Variable([0.0, 0.0], dtype=tf.float64, trainable=False)
 

@@ -32,7 +32,7 @@ def main(options: flags.Options) -> None:
             train = optimizer.minimize(loss, global_step=global_step)
             start, start_tokens = v1.global_variables_initializer(), optimizer.get_init_tokens_op()
             queue_runner = optimizer.get_chief_queue_runner()
-        # By default a worker that finds the variables not set yet tries again only after 30 s.
+        # By default a worker that finds that the variables are not set yet tries again only after 30 s.
         supervisor = v1.train.Supervisor(
             is_chief=cluster.is_chief,
             init_op=start,

@@ -29,7 +29,7 @@ def main(options: flags.Options) -> None:
             loss = training.loss(training.variables(), tables, x, y)
             train = training.optimizer().minimize(loss, global_step=global_step)
             start = v1.global_variables_initializer()
-        # By default a worker that finds the variables not set yet tries again only after 30 s.
+        # By default a worker that finds that the variables are not set yet tries again only after 30 s.
         supervisor = v1.train.Supervisor(
             is_chief=cluster.is_chief, init_op=start, global_step=global_step, recovery_wait_secs=1
         )

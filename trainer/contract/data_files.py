@@ -203,7 +203,7 @@ def _first_of_images(folder: Path) -> None:
 def _first_of(path: Path, magic: int) -> "_Beginning":
     content = read_plain(path, _BYTES_READ)
     header, shape = idx_header(path, content, magic)
-    if len(content) < _BYTES_READ:  # all of it
+    if len(content) < _BYTES_READ:  # the whole file was read
         require_bytes(path, len(content), header, shape)
     elif not is_compressed(path):
         with _reading(path):

@@ -22,7 +22,7 @@ from .json_files import finite
 
 VERSION = 1
 MOST_COMPLAINTS = 100
-# Some 10,000 records: hours of a worker's steps.
+# Room for some 10,000 records, which are hours of a worker's steps.
 _MOST_WAITING_BYTES = 4 << 20
 # The values of `reason` in a `finished` record that say that the task was stopped, and why.
 STOPPED_BY_HAND, STOPPED_BY_HOST = "stopped", "host went down"

@@ -33,7 +33,7 @@ class RunProgram(JsonObject):
     arguments: tuple[str, ...] = setting(MISSING, _TEXTS, "`trainer_program_arguments`.")
     flags: bool = setting(MISSING, BOOLEAN, "`trainer_program_flags`.")
     observed: bool = setting(MISSING, BOOLEAN, "`trainer_program_observed`.")
-    # Runs of older releases lack these.
+    # Runs of older releases lack the following fields.
     name: str = setting("", _TEXT, "Its name in `trainer_programs`, empty for `trainer_program`.")
     environment: Mapping[str, str] = field(
         default_factory=dict, metadata={"rule": _NAMED_TEXTS, "meaning": "`trainer_program_environment`."}

@@ -172,7 +172,7 @@ class StepWindows:
             if self._staleness:
                 fields["staleness_mean"] = round(sum(self._staleness) / len(self._staleness), 4)
                 fields["staleness_max"] = max(self._staleness)
-                # The numbers of steps with a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
+                # How many steps have a staleness of 0, of 1, of 2 to 3, of 4 to 7, and so on.
                 buckets = [step.bit_length() for step in self._staleness]
                 fields["staleness_histogram"] = [buckets.count(bucket) for bucket in range(max(buckets) + 1)]
             if self._unplaced:

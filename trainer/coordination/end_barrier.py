@@ -19,7 +19,7 @@ SECONDS_TO_READ = 60.0
 # Another worker may take this many times longer than this one, for a step or for reading the model.
 _SLOWER = 10
 _POLL_SECONDS = 0.1
-# The limit for all clients together, because ps 0 answers them all.
+# The limit for all clients together, because ps 0 answers all of them.
 _POLLS_A_SECOND = 300
 
 

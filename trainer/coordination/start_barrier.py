@@ -179,7 +179,7 @@ class Barrier:
             if prepare is None:
                 self._extend_while_chief_works(statuses)
             if absent and (prepare is None or time.monotonic() < waits_until):
-                # Either nothing listens at their addresses, or they have not reported.
+                # Either nothing listens at the addresses of the absent workers, or these have not reported.
                 listeners = [self._cluster.listener_of(worker) for worker in absent]
                 silent_ports = self._unreachable(listeners)
                 raise _NotThere(

@@ -35,7 +35,7 @@ def ring(bells: Sequence[tf.queue.QueueBase], condition: bool | tf.Tensor = True
     """
     places, nowhere = tf.range(len(bells)), len(bells)
     is_silent = tf.equal(tf.stack([bell.size() for bell in bells]), 0)
-    # One token or none for each bell, without a branch in the graph.
+    # For each bell an int32 tensor with one token or none; this needs no branch in the graph.
     *tokens, _ = tf.dynamic_partition(
         places, tf.where(is_silent & condition, places, nowhere), num_partitions=len(bells) + 1
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-# If each ps would hold fewer bytes than this, no variable is cut.
+# No variable is cut if each ps would hold fewer bytes than this.
 WHOLE_BELOW = 4096
 # No cut is nearer than this to the end of a variable: in bytes, and as a share of the bytes of a ps. The
 # larger of both counts.

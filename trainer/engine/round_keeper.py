@@ -43,7 +43,7 @@ class RoundKeeper:
         """Close the rounds between two global steps; this takes 5 s at most if a ps does not answer."""
         if self._last_step is not None:
             self._last_step = None
-            with suppress(*NO_ANSWER):  # its session is lost, and with it the rounds
+            with suppress(*NO_ANSWER):  # then the session is lost, and with it the rounds
                 call_within(_SECONDS_TO_END, self._close)
 
     @contextmanager

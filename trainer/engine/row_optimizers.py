@@ -32,7 +32,7 @@ _ACCUMULATED_AT_FIRST = 1e-6
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8
 
 OfParts = Sequence[tuple[RowGradients, tf.Variable]]
-# Variables, each with the new values of some of its rows.
+# Pairs (variable, new values of some of its rows).
 NewRows = Sequence[tuple[tf.Variable, tf.Tensor]]
 
 

@@ -50,7 +50,7 @@ def _to_place(model: Model, variable: tf.Variable) -> ToPlace:
     numbers, width = variable.shape.num_elements() or 0, variable.dtype.size
     if (place.job, place.task) != ("ps", None):
         return ToPlace(numbers if place.job == "ps" else 0, width, ps=place.task or 0)
-    # Only floats are trained, and a constraint may apply to the whole variable.
+    # Variables that are not floats are not trained, and a constraint may need the whole variable.
     whole = not variable.dtype.is_floating or variable.constraint is not None or model.travels_alone(variable)
     return ToPlace(numbers, width, whole=whole)
 

@@ -214,7 +214,7 @@ class TrainingGraph(ABC):
         with tf.control_dependencies(pulled_after), tf.device(self.counters.device):
             before = self.counters.read_value()[GLOBAL_STEP : GLOBAL_STEP + 1]
         with tf.control_dependencies(after), tf.device(self.counters.device):
-            # An optimizer's own numbers, such as the powers of beta, must be those of this step, too.
+            # An optimizer's own numbers, such as the powers of beta, must also be read only after `after`.
             applied = self.optimizers.apply(gradients)
             with tf.control_dependencies([*applied, before]):
                 counters = self.counters.assign_add(one_step, read_value=True)

@@ -130,7 +130,7 @@ def _own_words(lines: Iterable[str]) -> Iterator[str]:
     known: set[str] = set()
     before = ""
     for line in _without_dumps(lines):
-        # A host may print lines of any length, so the patterns only see a part of a very long one.
+        # A host may print lines of any length, so the patterns see only a part of a very long line.
         cleaned = _ASIDE.sub("", _cut(line.rstrip(), 4000))
         if named := _CLASS.match(cleaned):
             before = f"{named[1]}: "

@@ -105,7 +105,7 @@ def write(
             stream.write(content)
             stream.flush()
             os.fchown(handle, *owner)
-            os.fchmod(handle, mode)  # after the owner, because a change of that clears set-id bits
+            os.fchmod(handle, mode)  # after fchown, which clears set-id bits
             os.fsync(handle)
         os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:

@@ -22,14 +22,14 @@ MOST_BYTES = 64 * 1024
 # How many bytes of a log's end are read for its last line.
 LOG_END_BYTES = 4096
 _ENOUGH_TO_COMPARE = 60
-MOST = 2.0**63  # a larger number is taken for damage
+MOST = 2.0**63  # a larger number counts as damage
 # O_NONBLOCK opens a FIFO without waiting for a writer.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 # The line that trainer/program/launcher.py prints.
 _PROGRAM_FAILURE = r"^{task}: the program failed: ((?:.*\n){{0,5}}?.*?) \(exit code [0-9]+\)$"
 # The line that trainer/task/worker.py and trainer/process/failure.py print, even if no record can be written.
 _OWN_FAILURE = re.compile(r"\w+ failed \([\w ]+\): ")
-# systemd's results for ends of which the process itself could not report the reason.
+# systemd's `Result` -> the reason in words, for ends whose reason the process itself could not report.
 _RESULTS = {
     "oom-kill": "out_of_memory: the kernel killed it, because its host ran out of memory: "
     "a smaller batch or model, fewer tasks on this host, or more memory helps",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 # This directory is missing if the host was not booted with systemd.
 BOOTED = Path("/run/systemd/system")
-# The jobs of a run, in the order in which they are shown; and all jobs with units.
+# The jobs of a run, in the order in which people see them; then all jobs that have units.
 RUN_JOBS = ("ps", "chief", "worker", "server")
 UNIT_JOBS = (*RUN_JOBS, "evaluator")
 ALIVE = {"active", "activating", "reloading", "deactivating"}

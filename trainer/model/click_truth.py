@@ -40,7 +40,7 @@ _LEAST = np.array((0, -3, *[0] * 11))
 _MISSING_ADDS = np.array((2**17, *[0] * 12))
 # Features whose ids act together.
 _PAIRS = np.array(((0, 5), (1, 13), (4, 16), (7, 22), (12, 21), (18, 24))).T
-# Every third feature has the exponent 1 + 1/5 of Zipf's law, as users may; the others have 1 + 1/20.
+# The exponent of Zipf's law is 1 + 1/5 for every third feature, as for ids of users; 1 + 1/20 for the others.
 _POWERS = [5 if feature % 3 == 2 else 20 for feature in range(CATEGORIES)]
 # The shares of first order, pairs and numbers in the variance of the logit.
 _SHARES = (0.6, 0.2, 0.2)
@@ -189,7 +189,7 @@ class Truth:
         scale = LOGIT_DEVIATION / _deviation(self.logits(terms))
         self._scales = (first * scale, pairs * scale, numbers * scale)
         logits = self.logits(terms)
-        # In units of 2^-20, so that the last bit of the sigmoid decides nothing.
+        # The bias is a multiple of 2^-20, so that the last bit of the sigmoid does not change it.
         units = range(-(2**24), 2**24)
         place = bisect_left(units, CLICK_SHARE, key=lambda unit: _sigmoid(logits + unit / 2**20).mean())
         self._bias = units[place] / 2**20

@@ -69,7 +69,7 @@ class Opened:
 
 
 LIBRARIES = (
-    # TensorFlow opens these before it looks for GPUs. Without NVML this version sees none.
+    # TensorFlow opens these before it looks for GPUs. Without NVML this version sees no GPU.
     Library("libcuda.so.1", DRIVER),
     Library("libnvidia-ml.so.1", DRIVER),
     # TensorFlow opens these once it has found a GPU. If one of these fails, TensorFlow uses no GPU.
@@ -88,7 +88,7 @@ LIBRARIES = (
     Library("libcudnn_adv.so.9", "cudnn"),
     Library("libcudnn_heuristic.so.9", "cudnn"),
     Library("libcudnn_engines_precompiled.so.9", "cudnn"),
-    Library("libcudnn_engines_runtime_compiled.so.9", "cudnn"),  # itself needs libcuda.so.1
+    Library("libcudnn_engines_runtime_compiled.so.9", "cudnn"),  # this library needs libcuda.so.1
     Library("libnvrtc.so.12", "cuda_nvrtc"),
     Library("libnccl.so.2", "nccl", needed=False),
     Library("libcupti.so.12", "cuda_cupti", needed=False),

@@ -1,7 +1,7 @@
 """Recognises TensorFlow's errors for the loss of another task by name and text, without TensorFlow."""
 
 _LOST = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PSUnavailableError"}
-# Phrases in the messages of TensorFlow's other errors.
+# Phrases by which TensorFlow's other errors show a lost task.
 _PHRASES = ("Connection reset", "Socket closed", "Stream removed", "RST_STREAM", "failed to connect")
 
 

@@ -94,7 +94,7 @@ class ProgressWriter:
             "reason": self.reason,
         }
         try:
-            with self._writing:  # the thread that takes steps reports, and so does the one that watches it
+            with self._writing:  # two threads report: one takes steps, one watches it
                 write_json(self.path, content)
         except OSError as error:
             if not self._complained:

@@ -82,7 +82,7 @@ def _waits_for_a_core() -> dict[str, int]:
             with suppress(OSError, ValueError):  # the thread has ended meanwhile
                 on_core, waited, _ = map(int, (thread / "schedstat").read_bytes().split())
                 waits[thread.name], ran = waited, ran + on_core
-    return waits if ran else {}  # a kernel that does not measure it writes zeros
+    return waits if ran else {}  # a kernel that does not measure waits writes zeros
 
 
 def _has_ready_thread() -> bool:

@@ -27,7 +27,7 @@ from trainer.program.usage_errors import usage_alone_in, usage_error_in
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_STOP = 20.0
-_KILLED = 128  # plus the signal's number: the exit code that shells give to a killed process
+_KILLED = 128  # shells add the signal's number: the exit code of a killed process
 
 _PYTHON_RAISED = 1  # Python's exit code after an uncaught exception
 _ERRORS = Path("/proc/self/fd/2")
@@ -123,7 +123,7 @@ class ProgramProcess:
         if self._killed:
             return Ending(STOPPED, stopped=True)
         if exit_code == FINISHED and not (stopped or self.served):
-            # Many scripts print their usage and call exit(), which looks like a good end.
+            # Many scripts print their usage and call exit(): exit code 0, which looks like a good end.
             usage = usage_alone_in(self._printed(), self._script)
             return Ending(USAGE, usage) if usage else Ending(FINISHED)
         if stopped or exit_code in {FINISHED, STOPPED}:

@@ -54,7 +54,7 @@ _PAUSE_SECONDS = 0.5
 # A worker's host counts as gone after this many probes in a row without an answer.
 _PROBES_UNTIL_GONE = 5
 _STILL_THERE = "its port still answers"
-# The hint that is added after this time.
+# The hint, and the time after which it is added.
 _HINT_SECONDS = 60.0
 _HINT = "it trains, sleeps, hangs or waits for a task that has ended"
 _PAGE = "docs/programs.md, When the run is over"

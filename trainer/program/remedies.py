@@ -54,7 +54,7 @@ _REMEDIES = (
     _Remedy(
         # Only what tf_keras 2.21 has: older names, such as tf.keras.utils.multi_gpu_model, are in neither.
         r"\bKeras 3\b|Attempt to convert a value \(PerReplica"
-        r"|you need to pass this dataset to ClusterCoordinator"  # of model.fit with ParameterServerStrategy
+        r"|you need to pass this dataset to ClusterCoordinator"  # from model.fit with ParameterServerStrategy
         r"|A KerasTensor cannot be used as input to a TensorFlow"
         r"|Invalid filepath extension for saving|Argument\(s\) not recognized: \{'"
         r"|Could not interpret optimizer identifier: <tensorflow\.python\.training"

@@ -23,7 +23,7 @@ def only_serves(note: Path, pid: int) -> bool:
 def _others_in_session(leader: int) -> bool:
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and int(entry.name) != leader:
-            with suppress(OSError):  # it has just ended
+            with suppress(OSError):  # the process has just ended
                 if os.getsid(int(entry.name)) == leader:
                     return True
     return False

@@ -82,7 +82,7 @@ class Keeper:
         }
         self._bytes, self._parts = bytes_of(variables), parts_of(variables)
         with tf.Graph().as_default() as self._graph:
-            with tf.device(f"{cluster.device}/device:CPU:0"):  # where TensorFlow's fast path begins
+            with tf.device(f"{cluster.device}/device:CPU:0"):  # TensorFlow's fast path begins there
                 self._fed = [
                     [v1.placeholder(tensors[piece.name].dtype, piece.dimensions) for piece in part]
                     for part in self._parts
@@ -263,7 +263,7 @@ class CheckpointCopies:
                     return
             values, path, fingerprint, manifest = work
             step = step_in(path)
-            # A copy of a checkpoint counts once its index is there, so its tables come first.
+            # A copy of a checkpoint counts once its index exists, so the tables are copied first.
             if manifest:
                 checkpoint = Checkpoint(path, step, values, tables_in(manifest, step))
                 steps = [step_in(kept) for kept in checkpoint_paths(path.parent)]

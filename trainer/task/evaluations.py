@@ -35,7 +35,7 @@ class Evaluations:
         self._every = task.settings.evaluate_every_steps if self._directory else 0
         self._condition = condition_in(task.settings.as_dict())
         self._process: subprocess.Popen[str] | None = None
-        self._reader = Thread()  # of the child's lines
+        self._reader = Thread()  # reads the child's lines
         # The lines that the child printed; an empty line means that the child has ended.
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._failures = 0
@@ -118,7 +118,7 @@ class Evaluations:
 
     def _read(self, child: subprocess.Popen[str]) -> None:
         for line in child.stdout or ():
-            if line.endswith("\n"):  # one that was killed may leave half a line
+            if line.endswith("\n"):  # a killed child may leave half a line
                 self._answers.put(line)
         self._answers.put("")
 
@@ -138,7 +138,7 @@ class Evaluations:
         if self._process is None:
             return
         self._evaluates = True
-        with suppress(OSError):  # its end is among the answers
+        with suppress(OSError):  # the empty line among the answers shows the child's end
             self._input_of(self._process).write("newest\n")
             self._input_of(self._process).flush()
 

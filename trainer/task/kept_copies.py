@@ -38,7 +38,7 @@ def accept_sent(folder: CheckpointFolder) -> None:
     for file in folder.directory.glob(f"*{SENT}"):
         match, sent = _SENT.fullmatch(file.name), file.read_text(encoding="utf-8", errors="replace")
         if match is None or not _FINGERPRINT.fullmatch(sent):
-            continue  # it is still being written
+            continue  # the file is still being written
         try:
             folder.accept(int(match[1]), sent)
         except (DamagedError, OSError) as error:

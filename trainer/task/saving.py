@@ -234,7 +234,7 @@ class CheckpointSaver:
             if self._task.settings.ps_recovery == "partial":
                 fields["ps_fingerprints"] = fingerprints_of_ps(self._variables, values, self.tables.sums)
             self._task.records.write("checkpointed", {"global_step": self.saved_step, **fields})
-            # A checkpoint counts also if a ps was lost since it wrote its part.
+            # A checkpoint counts even if a ps was lost after the ps wrote its part.
             with suppress(tf.errors.OpError):
                 self.tables.keep(kept)
                 if manifest:

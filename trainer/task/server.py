@@ -95,7 +95,8 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
                 beat, chief_seen = status.beat, time.monotonic()
             stop_seen = (stop_seen or time.monotonic()) if status.stop else None
             if status.end:
-                # The task that wrote the end code still waits for the answer; without one, for some seconds.
+                # The task that wrote the end code still waits for the answer; without an answer, it waits
+                # some seconds.
                 time.sleep(_SECONDS_TO_ANSWER)
                 return status.end, _reason(status.end, status)
             patience = _SECONDS_AFTER_STOP if status.stop == STOPPED else _SECONDS_AFTER_FAILURE

@@ -130,7 +130,7 @@ class TableFiles:
                     asked = json.loads(text)
                     answer["id"] = asked["id"]
                     if asked["do"] not in {"cut", "release"}:
-                        self._hold.end()  # that of a chief that is gone
+                        self._hold.end()  # the hold of a chief that is gone
                     answer |= known[asked["do"]](asked)
                 except Exception as error:
                     answer["error"] = error_in_short(error)
@@ -158,7 +158,7 @@ class TableFiles:
         Answer "follows": whether all rows that changed after checkpoint `since` are marked.
         """
         self._stop_writing()
-        self._parts(asked)  # they are ready before pushes stand still
+        self._parts(asked)  # so that the parts are ready before pushes are blocked
         self._hold.begin()
         return {"follows": bool(self._since) and self._since == asked["since"]}
 

@@ -106,7 +106,7 @@ class TableSaves:
         self._brought: tuple[Path, Mapping[RowFile, str]] = (Path(), {})
         # How many rows the last save wrote, and how many deltas its checkpoint has.
         self.written: dict[str, int] = {}
-        # One thread at a time asks, so that nothing makes a pause longer.
+        # One thread at a time asks, so that no other question makes a pause of the pushes longer.
         self._lock, self._lock_of_others = RLock(), RLock()
 
     @property
@@ -163,7 +163,7 @@ class TableSaves:
         if not_finite := [name for answer in answers for name in answer["not_finite"]]:
             raise NotFinite(f"{not_finite[0]} is not finite")
         of_ps = dict(zip(self._ps, (answer["sums"] for answer in answers), strict=True))
-        # A delta has how the sums changed.
+        # With a delta, the answers have the changes of the sums.
         before = self.sums if former else {}
         self.sums = {
             ps: {name: (before.get(ps, {}).get(name, 0) + int(its)) % 2**64 for name, its in sums.items()}
@@ -240,10 +240,10 @@ class TableSaves:
             for file, sha256 in files.items():
                 path = Path(f"{checkpoint.path}.{file.suffix}")
                 if brought.get(file) == sha256:
-                    with suppress(OSError):  # it was removed
+                    with suppress(OSError):  # the former file was removed
                         link(Path(f"{former}.{file.suffix}"), path)
                 if not file_problem(path, file.size, sha256):
-                    continue  # it is there, or the ps is on this host
+                    continue  # the file is here already, or the ps is on this host
                 aside = Path(f"{checkpoint.path}{UNFINISHED}.{file.suffix}")
                 self._own_line.copy(ps, f"{folders[ps]}/{path.name}", CHIEF, str(aside))
                 bring_to_disk(aside)
@@ -309,7 +309,7 @@ class TableSaves:
         name, aside = (f"model.ckpt-{asked['step']}{mark}.{file.suffix}" for mark in ("", UNFINISHED))
         place = self._folders()[ps]
         for line, task, folder in self._sources():
-            with suppress(tf.errors.NotFoundError):  # it may be elsewhere
+            with suppress(tf.errors.NotFoundError):  # another task may have the file
                 line.copy(task, f"{folder}/{name}", ps, f"{place}/{aside}")
                 if not self._asked(line, ps, "check", asked)["problems"]:
                     return True
@@ -333,7 +333,7 @@ class TableSaves:
     @property
     def _own_line(self) -> TaskLine:
         with self._lock:
-            # A chief that was started again may find ps that hold the run, and nothing to restore.
+            # Opened only when needed: a restarted chief whose ps still hold the run restores nothing.
             if self._line is None:
                 self._line = TaskLine(self._cluster, self._target, self._ps)
             return self._line

@@ -49,7 +49,7 @@ class TaskLine:
         self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})
         while True:
             answer: Asked = json.loads(self._run(question.take_answer))
-            if answer.get("id") == identity:  # else it is for an earlier chief
+            if answer.get("id") == identity:  # else the answer is for an earlier chief
                 break
         if problem := answer.get("error"):
             raise DamagedError(f"{task}: {problem}")

@@ -169,7 +169,7 @@ class _Worker:
         else:
             say("The final model is not read: not all have taken their last step, or the run is over.")
         if self.chief is None or steps.session is None:
-            quietly(lambda: ledger.mark(LEAVING))  # this client needs the ps no more
+            quietly(lambda: ledger.mark(LEAVING))  # this client no longer needs the ps
             return
         seconds_to_read = time.monotonic() - began
         steps.read_counters()
@@ -191,7 +191,7 @@ class _Worker:
         If the host goes down, the run goes on without this task, which joins the run again after the boot.
         """
         if host_goes_down():
-            with suppress(TaskFailure):  # the checkpoint before is kept
+            with suppress(TaskFailure):  # the checkpoint before this one is kept
                 self._save_present_step()
             self._record_finished(STOPPED_BY_HOST)
             self._print_summary(STOPPED_BY_HOST)

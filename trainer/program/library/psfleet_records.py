@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 
-# Read at the import, because a program may change it in the environment to build a cluster of its own.
+# Read at the import, because a program may change the variable to build a cluster of its own.
 _TF_CONFIG = os.environ.get("TF_CONFIG", "")
 
 # At most this many steps may have been observed when the program writes its first own record.
@@ -217,7 +217,7 @@ class Task:
 
 
 _tasks: dict[int, Task] = {}
-# The pids in which the program itself called this module.
+# The pids of processes in which the program itself called this module.
 _recording: set[int] = set()
 _creating = threading.Lock()
 

@@ -149,7 +149,7 @@ def _see(value: Any, found: Any) -> None:
 
     loss: _Loss | None = getattr(value, _LOSS, None)
     if loss is not None and loss.step and _handed:
-        setattr(value, _LOSS, None)  # it may be fetched again
+        setattr(value, _LOSS, None)  # a loss that is fetched again does not count again
         _handed[0].see(loss.step, float(tf.nest.flatten(found)[loss.place]))
 
 

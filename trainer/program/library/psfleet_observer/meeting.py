@@ -183,7 +183,7 @@ def _read_alike(variable: tf.Variable) -> tf.Tensor:
 
     node = tf.compat.v1.NodeDef()
     node.CopyFrom(variable.op.node_def)
-    node.attr.pop("_class", None)  # it names operations that this graph lacks
+    node.attr.pop("_class", None)  # this attribute names operations that this graph lacks
     (copy,) = tf.import_graph_def(
         tf.compat.v1.GraphDef(node=[node]), return_elements=[f"{node.name}:0"], name=""
     )

@@ -126,7 +126,7 @@ def _place(text: str, kind: str) -> str:
     if not text or "://" in text:
         return text
     run = os.path.realpath(os.environ["PSFLEET_RUN_DIRECTORY"])
-    # Links are resolved here, because none is followed when the place is collected.
+    # Links are resolved here, because no link is followed when the place is collected.
     place = os.path.realpath(_NUMBER.sub("", text) if kind == "checkpoint" else text)
     folder = place.rpartition("/")[0]
     common = {*_COMMON, run}

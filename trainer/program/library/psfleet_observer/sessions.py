@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RUNS_KEPT = 1000
 
-_OWN = "_psfleet_observed"  # the attribute of a session with its observed_steps.Session
+_OWN = "_psfleet_observed"  # the attribute of a TensorFlow session that holds its observed_steps.Session
 _meeting = threading.Lock()
 
 
@@ -204,7 +204,7 @@ def _meet(session: tf.compat.v1.Session) -> Session | None:
     The first call for a session makes the state.
     """
     if not graphs.trains(session.graph) or not training_runs.counters_of(session.graph):
-        return None  # so it is for the observer's own sessions, too
+        return None  # this is also the case for the observer's own sessions
     with _meeting:
         observer = observer_of_process() if _OWN not in session.__dict__ else None
         if observer is not None:

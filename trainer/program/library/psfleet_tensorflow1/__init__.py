@@ -28,7 +28,7 @@ _WRAPPED = {
 def begin() -> None:
     """If psfleet runs the program, have TensorFlow wrapped when the program loads it."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
-        if importlib.util.find_spec("tf_keras"):  # which implements `tf.layers`
+        if importlib.util.find_spec("tf_keras"):  # tf_keras implements `tf.layers`
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
         sys.meta_path.insert(0, AfterLoading(functions | {"tensorflow": _give_tensorflow1}))

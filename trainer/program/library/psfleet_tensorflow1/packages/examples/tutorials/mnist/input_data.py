@@ -87,7 +87,7 @@ def _folder(train_dir: str) -> Path:
     if any(Path(train_dir).glob("train-images*")):
         return Path(train_dir)
     carried = os.environ.get("PSFLEET_DATA_DIR")
-    if carried and os.environ.get("PSFLEET_JOB") != "ps":  # to which nothing is carried, for it reads nothing
+    if carried and os.environ.get("PSFLEET_JOB") != "ps":  # a ps reads no data, so no data are carried to it
         return Path(carried)
     sys.stderr.write(f"psfleet: no MNIST in {train_dir!r}: using the bundled digits\n")
     return _BUNDLED
