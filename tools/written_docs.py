@@ -121,13 +121,16 @@ def _checks() -> str:
 
 
 def _check(name: str, card: Card) -> str:
-    """Return a check as an item of a list: when it is true, and below it when it is false or unknown."""
+    """Return a check as an item of a Markdown list: when it is true, and below it false and unknown."""
     lines = [f"- `{name}` ({_asked(card)}): {card.holds}", f"  - false: {card.fails}"]
     return "\n".join([*lines, f"  - unknown: {card.unknown}"]) + "\n"
 
 
 def _asked(card: Card) -> str:
-    """Return of which runs a check is asked, such as "models; programs if psfleet observed its sessions"."""
+    """Return the kinds of runs to which a check applies.
+
+    Example: "models; programs if psfleet observed its sessions"
+    """
     if card.models == card.programs:
         return f"models and programs {card.models}"
     runs = {"models": card.models, "programs": card.programs}
@@ -148,7 +151,7 @@ def _json_default(of: Field[Any]) -> str:
 
 
 def _variables_table() -> str:
-    """Return the table of the settings. What does not fit into a cell is in a list below it."""
+    """Return the table of the settings. What does not fit into a cell is in a list below the table."""
     cells = {name: _whole_meaning(name) for name in RULES}
     more = []
     for name, text in cells.items():

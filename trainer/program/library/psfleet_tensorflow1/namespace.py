@@ -13,7 +13,7 @@ _PACKAGES = Path(__file__).with_name("packages")
 def give_tensorflow1(module: ModuleType) -> None:
     """Replace `module` by its `compat.v1`, with the behaviour of version 2 switched off.
 
-    Submodules are found as before, and also in version 1's own folder.
+    Submodules are looked for in version 1's own folder, then where they were before, then in `packages`.
     """
     from absl import flags
 
