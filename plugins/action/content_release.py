@@ -44,7 +44,10 @@ class ActionModule(CarryingAction):
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:
-    """Write a tar archive of the content of `source`, owned by root, readable by all users, without times."""
+    """Write a tar archive of the files in `content_files(source)`, under the folder `package` if it is given.
+
+    They are owned by root, readable by all users, and without times. Links to files are followed.
+    """
     with tarfile.open(archive, "w", dereference=True) as stream:
         for name, path in content_files(source).items():
             stream.add(path, str(Path(package, name)), recursive=False, filter=plain)

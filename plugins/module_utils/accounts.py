@@ -21,7 +21,10 @@ def is_ours(comment: str) -> bool:
 
 
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
-    """Return {name: account} for those `names` that this host, or its directory service, knows."""
+    """Return {name: account} for those accounts that this host, or its directory service, knows.
+
+    `names` is {name of an account: variable that contains it}, as for `account_finding`.
+    """
     found = {}
     for name in names:
         with suppress(KeyError):

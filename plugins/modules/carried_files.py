@@ -222,9 +222,9 @@ class CarriedFiles(CarriedRecord):
                     self._place(root, name, manifest[name])
 
     def finish(self, manifest: Mapping[str, Wanted]) -> None:
-        """Write the record atomically, after the files are on the disk.
+        """Bring all files to the disk, then write the record atomically.
 
-        If every file of the manifest is there, the record also says that the manifest is fulfilled.
+        If the record has exactly the names of the manifest, it also says that the manifest is fulfilled.
         """
         os.sync()
         digest = self.digest if self.files.keys() == manifest.keys() else ""

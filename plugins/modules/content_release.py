@@ -170,7 +170,11 @@ def put(module: AnsibleModule) -> None:
 
 
 def prune(module: AnsibleModule) -> None:
-    """Remove releases and environments that nothing needs any more, and exit with the answer."""
+    """Remove releases, programs and environments that nothing needs any more, and exit with the answer.
+
+    Those in use, those in `wanted`, and those of the newest `keep` deployments stay. In check mode, only
+    return what would be removed.
+    """
     values = module.params
     paths = {name: Path(path) for name, path in values["paths"].items()}
     content = Content(paths["install_directory"], paths["configuration_directory"] / "run")

@@ -173,7 +173,11 @@ def end_of(user: str, running: Sequence[str]) -> list[str]:
 
 
 def run(module: AnsibleModule) -> None:
-    """Prove the login if something has changed, and exit with the answer."""
+    """Reload sshd and log in, unless nothing has changed since the last proof; exit with the answer.
+
+    If the list of keys that may log in has changed, everything that the account runs is ended. Fails if the
+    login fails. In check mode, nothing is done.
+    """
     values = module.params
     service, proven = values["service"], Path(values["proven"])
     try:

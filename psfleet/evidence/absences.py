@@ -39,7 +39,10 @@ def joined_late(run: Run, worker: TaskRecords) -> bool:
 
 
 def has_left(worker: TaskRecords) -> bool:
-    """Return whether the last process of a worker was stopped, by its records."""
+    """Return whether people stopped the last process of a worker, by its records.
+
+    False if its host went down, or if its end is unknown.
+    """
     return stopped_by_hand(worker.ending)
 
 

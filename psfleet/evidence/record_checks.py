@@ -77,7 +77,10 @@ def records_complete(findings: Findings, run: Run) -> Good:
     )
 )
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
-    """Check that every record names the plan of plan.json, and that all tasks ended with the same release."""
+    """Check that every record names the plan of plan.json, and that all tasks ended with the same release.
+
+    A program's records must also name the program in settings.json.
+    """
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
     for task in (*run.all_tasks, *run.recorded_lost, *([run.evaluator] if run.evaluator.records else [])):

@@ -77,7 +77,10 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
 
 
 def state_of(run: Run, name: str) -> tuple[str, str]:
-    """Return (`kind`, `state`) of a task's box, by the task's records and its ending."""
+    """Return (`kind`, `state`) of a task's box, by the task's records and its ending.
+
+    `kind` is "good", "bad" or "open"; `state` says in words how the task ended, and how often it restarted.
+    """
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)
     if ending is None and run.is_lost(name) and not records.ending:

@@ -31,9 +31,10 @@ Rows = Sequence[tuple[str, HostRow]]
 def doctor_table(
     findings: Findings, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what people see; with `verbose`, each check's finding, too.
+    """Yield the tables of hosts and checks, then problems with their remedies, notes, and the summary.
 
-    A table that is wider than the console is divided into several, one below the other.
+    With `verbose`, the finding of every check follows the tables. A table that is wider than the console is
+    divided into several, one below the other. The summary is left out if `findings.failure` repeats it.
     """
     rows = _folded(findings.rows, findings.names)
     for names in _parts(rows, findings.names, console):

@@ -50,7 +50,10 @@ NO_ANSWER = (tf.errors.OpError, CallTookTooLong)
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Return whether `error` shows that another task is gone, or was restarted empty."""
+    """Return whether `error` shows that another task is gone, or was restarted empty.
+
+    CallTookTooLong counts, too: a task that does not answer in time is taken as gone.
+    """
     if not isinstance(error, tf.errors.OpError):
         return isinstance(error, CallTookTooLong)
     text = str(error)

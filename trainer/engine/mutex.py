@@ -14,10 +14,11 @@ def rows_mutex() -> tf.Tensor:
 
 
 def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Build `change` under the mutex, on the mutex's device, and return the result of `change`.
+    """Call `change` under the mutex, and return its result, a tensor that exists once the mutex is released.
 
-    No other change under this mutex runs in between. The value of the result must exist only once the change
-    is done, because the mutex is released then.
+    No other change under this mutex runs in between. The caller places `change` on the mutex's device, with
+    tf.device around the call. The value of its result must exist only once the change is done, because the
+    mutex is released then.
     """
     lock = tf.raw_ops.MutexLock(mutex=mutex)
     with tf.control_dependencies([lock]):

@@ -31,9 +31,10 @@ class RowLoading:
     def run_all(
         self, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
     ) -> None:
-        """Load `files` of the checkpoint with the path `checkpoint` on its host.
+        """Set the rows on all ps to those in `files`, in this order: whole parts first, then the deltas.
 
-        Files of variables that are not in the graph are skipped. Raises tf.errors.OpError.
+        `checkpoint` is the checkpoint's path without a suffix, on the host that has the files. Files of
+        variables that are not in the graph are skipped. Raises tf.errors.OpError.
         """
         for file in files:
             if load := self._loads.get(file.table):

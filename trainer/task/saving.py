@@ -171,9 +171,9 @@ class CheckpointSaver:
     def save(self, session: TrainingSession, global_step: int, *, whole: bool = False) -> None:
         """Read the values and let a thread write them, unless this global step is saved already.
 
-        With `whole`, the thread then brings the tables' files beside the checkpoint, so that it can be read
-        without the ps. If another save is going on, wait for it first. Raises tf.errors.OpError if a ps is
-        lost.
+        If another save is going on, wait for it first. With `whole`, the thread then brings the tables' files
+        beside the checkpoint, so that it can be read without the ps. Raises tf.errors.OpError if a ps is
+        lost; any other failure is printed and recorded, and `finish` returns it.
         """
         self.finish()
         if self._folder is None or global_step == self.saved_step:

@@ -83,7 +83,11 @@ def table(context: ModelContext, name: str, width: int, scale: float = 0.05) -> 
 
 
 def inputs_of(features: tf.Tensor) -> tf.Tensor:
-    """Return the logarithms of the numbers, and which are negative, as those that are missing."""
+    """Return the inputs that a model makes of the numbers of clicks: [batch, 2 * NUMBERS].
+
+    The first half is the scaled logarithm of 1 + number, 0 for negative numbers. The second half is 1 for
+    numbers that are negative, as missing numbers are, else 0.
+    """
     numbers = features[:, :NUMBERS]
     logarithms = _OF_LOGARITHMS * tf.math.log1p(tf.cast(tf.maximum(numbers, 0), tf.float32))
     return tf.concat([logarithms, tf.cast(numbers < 0, tf.float32)], axis=1)
