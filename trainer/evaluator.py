@@ -328,7 +328,7 @@ def _whole(path: Path) -> tuple[Checkpoint | None, str]:
     """
     from trainer.model.checkpoints import read_checkpoint
     from trainer.model.fingerprint import summed_again
-    from trainer.model.saved_tables import problems_beside
+    from trainer.model.tables.checkpoint_files import problems_beside
 
     checkpoint, problem = read_checkpoint(path)
     if checkpoint is None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from psfleet.carry.carried_manifest import CarriedFile, batches, manifest_bytes, pack, read_index
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
-from psfleet.carry.manifest import CarriedFile, batches, manifest_bytes, pack, read_index
 from psfleet.watch.terminal import escaping_display
 from trainer.host.wording import readable
 

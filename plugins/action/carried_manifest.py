@@ -5,7 +5,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from psfleet.carry.manifest import index_path, write_index
+from psfleet.carry.carried_manifest import index_path, write_index
 from psfleet.carry.own_cache import own_cache
 from psfleet.watch.terminal import escaping_display
 

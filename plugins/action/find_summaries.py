@@ -5,7 +5,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from psfleet.run.summaries import runs_going_on, runs_of, sources_of
+from psfleet.run.tensorboard_folders import runs_going_on, runs_of, sources_of
 
 from ..plugin_utils.actions import ControllerAction
 

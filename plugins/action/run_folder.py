@@ -7,7 +7,7 @@ from typing import Any
 
 from psfleet.carry.collected_files import INCOMING
 from psfleet.evidence.exported_model import README, Exported, NotWholeError
-from psfleet.evidence.manifest import FILE_NAME, Manifest
+from psfleet.evidence.run_manifest import FILE_NAME, Manifest
 from psfleet.evidence.untrusted_files import write_whole
 from psfleet.inventory.problems import shown
 from psfleet.report.devices import render

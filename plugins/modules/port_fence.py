@@ -96,6 +96,7 @@ from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import RUN_JOBS, show_units, systemctl
 from ..module_utils.host_places import remove_tree
 from ..module_utils.module import made
+from ..module_utils.network.fence_rules import Endpoint, Fence, ruleset, unit_drop_in
 from ..module_utils.network.fence_state import (
     RECORD,
     RULES,
@@ -108,7 +109,6 @@ from ..module_utils.network.fence_state import (
     take_down,
 )
 from ..module_utils.network.mesh import CONFIGURATION, INTERFACE
-from ..module_utils.network.port_fence import Endpoint, Fence, ruleset, unit_drop_in
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"choices": ["present", "absent"], "default": "present"},

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
-from psfleet.evidence.manifest import FILE_NAME as MANIFEST
-from psfleet.evidence.manifest import pack
 from psfleet.evidence.packed_run import unpacked
 from psfleet.evidence.reading import read_run, read_settings
+from psfleet.evidence.run_manifest import FILE_NAME as MANIFEST
+from psfleet.evidence.run_manifest import pack
 from psfleet.evidence.verdict import CANNOT_TELL, EXIT_CODES, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from trainer.contract.progress import printable

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.evidence.answer import listed
-from psfleet.evidence.manifest import Manifest, is_entry, is_plain
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.run_manifest import Manifest, is_entry, is_plain
 from psfleet.evidence.untrusted_files import read_json
 from trainer.contract.export import CARD, FILES, SIGNATURE, VERSION
 from trainer.host.task_traces import RUN_ID

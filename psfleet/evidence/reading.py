@@ -11,10 +11,10 @@ from pathlib import Path
 from psfleet.carry.earlier_files import lives
 from psfleet.evidence.endings import read_endings
 from psfleet.evidence.lost_workers import excuse_lost
-from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.parts import PartPlan, in_parts
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import ReplicationRules, rules_of
+from psfleet.evidence.run_manifest import Manifest
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.task_records import TaskRecords
 from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole

@@ -18,14 +18,14 @@ from psfleet.evidence.figures import figures_of
 from psfleet.evidence.gradients import gradients_fit_loss
 from psfleet.evidence.log_patterns import log_patterns
 from psfleet.evidence.lost_workers import in_words, lost_workers
-from psfleet.evidence.manifest import FILE_NAME as MANIFEST
-from psfleet.evidence.manifest import files_unchanged
 from psfleet.evidence.older_releases import GRADIENTS, could_record, not_recorded, release_of
 from psfleet.evidence.parts import judged_in_parts
 from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program, sentences
 from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
 from psfleet.evidence.reasons import reasons_without_a_step
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.run_manifest import FILE_NAME as MANIFEST
+from psfleet.evidence.run_manifest import files_unchanged
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.steps_accounted import steps_accounted
 from psfleet.evidence.untrusted_files import write_whole

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any
 
-from plugins.module_utils.network.port_fence import IP, to_ip
+from plugins.module_utils.network.fence_rules import IP, to_ip
 from psfleet.inventory.problems import InventoryProblem, named, value_in_words
 from psfleet.inventory.variables import ADDRESS, bracketed
 from trainer.host.wording import grouped

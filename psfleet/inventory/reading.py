@@ -13,9 +13,9 @@ from psfleet.inventory.groups import group_problems
 from psfleet.inventory.named_programs import FLAGS, VARIABLE, Programs, choice_problems, programs_of
 from psfleet.inventory.own_models import VARIABLE as MODEL
 from psfleet.inventory.own_models import OwnModel
-from psfleet.inventory.placement import Placement, place
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
+from psfleet.inventory.task_placement import Placement, place
 from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
 from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import CLICKS, Card

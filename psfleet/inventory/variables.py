@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 
-from plugins.module_utils.network.port_fence import to_reach
+from plugins.module_utils.network.fence_rules import to_reach
 from psfleet.inventory.controller_files import controller_path
 from psfleet.inventory.named_programs import FLAGS, OPTION, VARIABLE, named_programs_rule
 from psfleet.inventory.requested_tasks import tasks_rule

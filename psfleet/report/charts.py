@@ -10,9 +10,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from psfleet.evidence.answer import size
 from psfleet.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure, new_figures
+from psfleet.report.number_format import number, thinned
 from psfleet.report.series import Curves, Line
 from psfleet.report.timeline import Lane
-from psfleet.report.wording import number, thinned
 
 _LINE_CHART_HEIGHT, _METRIC_HEIGHT = 3.4, 2.2
 # If the highest loss is at least this many times the lowest, the scale is logarithmic.

@@ -11,7 +11,7 @@ from psfleet.evidence.endings import HOST
 from psfleet.evidence.lost_workers import NOT_THERE, was_there
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
-from psfleet.report.wording import shortened, span
+from psfleet.report.number_format import shortened, span
 from trainer.contract.records import EVALUATOR
 from trainer.host.wording import grouped
 

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from psfleet.evidence.untrusted_files import write_whole
-from psfleet.report.wording import shortened
+from psfleet.report.number_format import shortened
 from trainer.contract.progress import printable
 
 # Otherwise matplotlib logs messages about its font cache.

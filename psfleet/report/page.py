@@ -4,17 +4,17 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.recorded_run import Run
+from psfleet.evidence.run_manifest import Manifest
 from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.untrusted_files import write_whole
 from psfleet.evidence.verdict import Verdict
-from psfleet.report import REPORT, table_use, tables, timeline
+from psfleet.report import REPORT, model_tables, tables, timeline
 from psfleet.report.advice import next_steps
 from psfleet.report.cluster_map import host_boxes
+from psfleet.report.number_format import counted_rows, number, shortened
 from psfleet.report.pictures import pictures, timeline_picture, write_loss_picture
 from psfleet.report.series import notable_workers
-from psfleet.report.wording import counted_rows, number, shortened
 from trainer.contract.progress import printable
 
 _MARKS = {False: ("✗", "failed", "bad"), None: ("?", "unknown", "open"), True: ("✓", "holds", "good")}
@@ -59,11 +59,11 @@ def render(run: Run, verdict: Verdict) -> str:
         hosts=host_boxes(run),
         worker_columns=columns,
         workers=workers,
-        table_columns=table_use.COLUMNS,
-        tables=table_use.tables_in_use(verdict.figures),
+        table_columns=model_tables.COLUMNS,
+        tables=model_tables.tables_in_use(verdict.figures),
         sampling_worker=next((of["worker"] for of in verdict.figures["tables"].values()), ""),
-        ps_columns=table_use.PS_COLUMNS,
-        tables_by_ps=table_use.tables_by_ps(verdict.figures),
+        ps_columns=model_tables.PS_COLUMNS,
+        tables_by_ps=model_tables.tables_by_ps(verdict.figures),
         versions=tables.versions(run),
         settings=tables.training_settings(run),
         thresholds=tables.as_pairs(verdict.settings.as_dict()),

@@ -13,7 +13,7 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.report import LOSS_PICTURE, charts, series, timeline
 from psfleet.report.drawing import as_svg, save_png, style
-from psfleet.report.wording import number, shortened
+from psfleet.report.number_format import number, shortened
 from trainer.contract.progress import printable
 from trainer.contract.stop_condition import condition_in
 

@@ -11,8 +11,8 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.evidence.verdict_lines import figure_lines
 from psfleet.report.cluster_map import state_of
+from psfleet.report.number_format import number, seconds, shortened, span
 from psfleet.report.timeline import tasks_with_records
-from psfleet.report.wording import number, seconds, shortened, span
 from trainer.host.wording import counted, first_of, grouped
 
 _LOG_LINES = 15

@@ -13,7 +13,7 @@ from psfleet.evidence.price_of_faults import Restore, restores_in
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
-from psfleet.report.wording import number, shortened, span, thinned
+from psfleet.report.number_format import number, shortened, span, thinned
 from trainer.contract.records import Record
 
 MOST_ROWS = 120

@@ -3,7 +3,7 @@
 from typing import Any
 
 from psfleet.inventory.controller_files import data_source, program_fact
-from psfleet.inventory.mesh import meshed
+from psfleet.inventory.mesh_addresses import meshed
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.proof import proof_settings, require_provable
 from psfleet.inventory.reading import Inventory, data_directories, read_inventory

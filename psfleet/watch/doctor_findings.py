@@ -10,7 +10,7 @@ from typing import Any
 from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from psfleet.watch.hints import remedies
 from psfleet.watch.peer_findings import PEERS, peer_checks
-from psfleet.watch.wording import in_a_line
+from psfleet.watch.screen_text import in_a_line
 from trainer.host.check import Check, State
 from trainer.host.wording import counted, first_of, grouped
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from psfleet.watch.notices import Notice
-from psfleet.watch.wording import clock, in_a_line
+from psfleet.watch.screen_text import clock, in_a_line
 
 # After this time without an answer, the lead's host is reported as silent, even if no reason is known.
 SILENT_SECONDS = 20.0

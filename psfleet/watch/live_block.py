@@ -8,8 +8,8 @@ from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.pace import Pace, Trend
+from psfleet.watch.screen_text import clock, rate_of
 from psfleet.watch.task_states import WAITED_FOR, TaskState, serving_pieces, worker_pieces
-from psfleet.watch.wording import clock, rate_of
 from trainer.contract.progress import Progress, printable
 
 BAR_COLUMNS = 60

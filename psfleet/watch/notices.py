@@ -8,7 +8,7 @@ from statistics import median
 
 from plugins.module_utils.disk_space import LEAST_ROOM
 from psfleet.watch.pace import Pace
-from psfleet.watch.wording import clock, in_a_line, rate_of
+from psfleet.watch.screen_text import clock, in_a_line, rate_of
 from trainer.contract.progress import Progress
 from trainer.host.error_lines import in_short
 from trainer.host.wording import counted

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from plugins.module_utils.network.fence_rules import to_ip
 from plugins.module_utils.network.peer_probes import (
     ANSWERED,
     OPEN,
@@ -17,7 +18,6 @@ from plugins.module_utils.network.peer_probes import (
     UNKNOWN,
     Reached,
 )
-from plugins.module_utils.network.port_fence import to_ip
 from trainer.host.check import Check
 from trainer.host.wording import counted, cut, first_of, grouped
 

@@ -9,8 +9,8 @@ from plugins.module_utils.disk_space import taken
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.run.folder import state_of, was_left_out
+from psfleet.watch.screen_text import in_a_line
 from psfleet.watch.status import NO_ANSWER, NO_RUN, has_answered, silent_hosts
-from psfleet.watch.wording import in_a_line
 from trainer.contract.json_files import read_object
 from trainer.contract.model_files import model_name
 from trainer.host.task_traces import number

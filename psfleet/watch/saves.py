@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from plugins.module_utils.saved_places import COLLECTED, SavedPlace
 from psfleet.watch.notices import Notice
-from psfleet.watch.wording import in_a_line
+from psfleet.watch.screen_text import in_a_line
 
 # The most places of one task that are reported, because a host names them.
 _MOST_REPORTED = 5

@@ -17,8 +17,8 @@ from rich.table import Table
 from psfleet.watch.console import INDENT, console_for, open_terminal, print_lines, size_of
 from psfleet.watch.live_block import Snapshot, block, full_tasks, line
 from psfleet.watch.notices import Notice
+from psfleet.watch.screen_text import clock
 from psfleet.watch.terminal import escaping_display
-from psfleet.watch.wording import clock
 
 display = escaping_display()
 

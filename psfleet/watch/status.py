@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psfleet.watch.hints import MEND_CONNECTION, remedies
+from psfleet.watch.screen_text import duration, in_a_line
 from psfleet.watch.unit_states import HUNG, HUNG_SECONDS
-from psfleet.watch.wording import duration, in_a_line
 from trainer.contract.exit_codes import FAILURE_CLASSES, STOPPED
 from trainer.contract.progress import Progress, last_line_of, printable
 from trainer.contract.task_names import LEADS, split_name

@@ -7,8 +7,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from psfleet.watch.console import ANY_WIDTH, GAP, PlaybookConsole, empty_table
+from psfleet.watch.screen_text import duration
 from psfleet.watch.status import ClusterStatus, TaskRow
-from psfleet.watch.wording import duration
 from trainer.host.wording import first_of, grouped, readable
 
 SHORTEST_MESSAGE = 8

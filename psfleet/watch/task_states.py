@@ -8,7 +8,7 @@ from statistics import median
 from rich.text import Text
 
 from psfleet.watch.notices import SLOW_SHARE
-from psfleet.watch.wording import rate_of
+from psfleet.watch.screen_text import rate_of
 from trainer.contract.task_names import split_name
 from trainer.host.wording import counted
 

@@ -11,7 +11,7 @@ from plugins.module_utils.saved_places import NOTES, SavedPlace, noted_places
 from plugins.module_utils.tasks.boots import boot_file, rebooted_command, unless_going_down
 from psfleet.watch.lead_reading import SEPARATOR, as_daemon, bytes_of
 from psfleet.watch.notices import Notice, Reasons
-from psfleet.watch.wording import clock, duration, in_a_line
+from psfleet.watch.screen_text import clock, duration, in_a_line
 from trainer.contract.exit_codes import STOPPED
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
 from trainer.host.task_units import ONLY_SERVES, counted, is_alive, parse_show, unit_name

@@ -25,10 +25,10 @@ from psfleet.watch.lead_reading import Reading, age_of
 from psfleet.watch.live_block import block, line
 from psfleet.watch.runs import RunList, RunRow
 from psfleet.watch.runs_table import runs_table
+from psfleet.watch.screen_text import clock
 from psfleet.watch.status import ClusterStatus
 from psfleet.watch.status_table import status_table
 from psfleet.watch.watched_run import WatchedRun
-from psfleet.watch.wording import clock
 from tests.fuzz.damage import damaged, with_fitting_hashes
 from tests.fuzz.search import Reader
 from tests.plugins.module_utils.described import DESCRIBED

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plugins.module_utils.tasks.trainer_tasks import Tasks
 from psfleet.evidence.checkpoint_steps import global_step_in
-from psfleet.evidence.manifest import Manifest
 from psfleet.evidence.reading import read_run, read_settings
+from psfleet.evidence.run_manifest import Manifest
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import judge_run
 from psfleet.evidence.verdict_lines import as_lines

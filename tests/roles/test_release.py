@@ -57,7 +57,7 @@ def test_only_a_change_in_trainer_makes_another_release(clone: Path) -> None:
             if not file.is_symlink():  # the links to files of trainer/host
                 file.write_text("changed\n", encoding="utf-8")
     (clone / "psfleet/another.py").write_text("more\n", encoding="utf-8")
-    assert (clone / "plugins/module_utils/network/port_fence.py").read_text() == "changed\n"
+    assert (clone / "plugins/module_utils/network/fence_rules.py").read_text() == "changed\n"
     assert shipped(clone) == before
     for name in ("trainer/contract/exit_codes.py", "trainer/another.py"):
         with (clone / name).open("a", encoding="utf-8") as changed:

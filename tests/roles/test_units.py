@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
-from plugins.module_utils.network.port_fence import Endpoint, Fence, unit_drop_in
+from plugins.module_utils.network.fence_rules import Endpoint, Fence, unit_drop_in
 from plugins.module_utils.tasks.boots import SHUTDOWN
 from plugins.module_utils.tasks.reloaded_units import departed
 from plugins.modules.port_fence import PortFence

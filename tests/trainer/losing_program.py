@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainer import __main__ as program
 from trainer.contract.records import events_file, read_records
-from trainer.task.table_saves import TableSaves
+from trainer.task.tables.chief import TableSaves
 
 _RUN_DIRECTORY = "--run_directory="
 _finish = TableSaves.finish

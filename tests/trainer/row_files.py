@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trainer.model.checkpoints import Checkpoint
 from trainer.model.fingerprint import sum_of_rows
-from trainer.model.saved_tables import Rows, SavedTable, rows_in
+from trainer.model.tables.checkpoint_files import Rows, SavedTable, rows_in
 
 Numbers = npt.NDArray[Any]
 

@@ -16,8 +16,8 @@ from trainer.model.checkpoints import CheckpointFolder
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext
 from trainer.model.pieces import name_of
-from trainer.model.saved_tables import SavedTable, manifest_of
-from trainer.model.tables import Tables
+from trainer.model.tables.checkpoint_files import SavedTable, manifest_of
+from trainer.model.tables.lookup import Tables
 
 PS, WORKERS, STEP = 2, 3, 40
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from trainer.engine.optimizers import AnyGradients
 from trainer.engine.wire import Sent
-from trainer.model.tables import RowGradients
+from trainer.model.tables.lookup import RowGradients
 
 v1 = tf.compat.v1
 

@@ -21,7 +21,7 @@ from trainer.engine.optimizers import AnyGradient, AnyGradients
 from trainer.model.data import Examples
 from trainer.model.models.model import ModelContext, Values
 from trainer.model.pieces import AnyVariable, TableVariable, join_values, pieces_of
-from trainer.model.tables import RowGradients
+from trainer.model.tables.lookup import RowGradients
 
 # Both relative to the loss: the change of the loss to aim at, and how far two computations at the same point
 # may differ. If they differ more, the loss draws random numbers.

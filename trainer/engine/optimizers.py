@@ -16,10 +16,10 @@ import tensorflow as tf
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.engine.mutex import locked, rows_mutex
-from trainer.engine.row_marks import RowMarks
-from trainer.engine.row_optimizers import Rates, RowOptimizer, row_optimizer
+from trainer.engine.tables.changed_rows import RowMarks
+from trainer.engine.tables.optimizers import Rates, RowOptimizer, row_optimizer
 from trainer.model.models.model import Values
-from trainer.model.tables import RowGradients
+from trainer.model.tables.lookup import RowGradients
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -102,7 +102,7 @@ class Optimizers:
     A slot is named after its variable, as in "hidden/weights/Adam". A number that belongs to no variable,
     such as Adam's power of beta, exists once on each device ("beta1_power", "beta1_power_1"), with equal
     values. With damped steps, the second optimizer's slots and numbers are named after the first optimizer's.
-    The parts of tables have optimizers of their own (row_optimizers.py).
+    The parts of tables have optimizers of their own (tables/optimizers.py).
     """
 
     def __init__(self, name: str, rates: Rates, batches: int = 1, *, damped: bool = False) -> None:

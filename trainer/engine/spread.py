@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.engine.placement import Piece, ToPlace, place
+from trainer.engine.variable_placement import Piece, ToPlace, place
 from trainer.model.models.model import Model, ModelContext
 from trainer.model.pieces import AnyVariable, CutVariable
 

@@ -23,8 +23,8 @@ from trainer.engine.accumulators import AnySent, SentRows
 from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss
 from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
 from trainer.engine.optimizers import AnyGradients, Gradient, Optimizers
-from trainer.engine.row_optimizers import Rates, require_fitting_settings
 from trainer.engine.spread import create_on_ps
+from trainer.engine.tables.optimizers import Rates, require_fitting_settings
 from trainer.engine.wire import Wire
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.data import Data, Examples, Source, batches, seed_and_shard
@@ -32,7 +32,7 @@ from trainer.model.evaluation import Evaluation
 from trainer.model.fingerprint import FingerprintOperations
 from trainer.model.models.model import Devices, Model, ModelContext, Table, Values
 from trainer.model.pieces import InPieces, TableVariable, holder_of, join_pieces
-from trainer.model.tables import LookUp, Tables
+from trainer.model.tables.lookup import LookUp, Tables
 from trainer.process.cluster import Cluster
 
 v1 = tf.compat.v1

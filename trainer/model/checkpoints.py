@@ -4,7 +4,7 @@ No shared file system is needed. The chief fetches the values from every ps and 
 training; to restore, it reads that file and assigns the values. File names are TensorFlow's:
 `model.ckpt-<global step>.*` and the state file `checkpoint`. A checkpoint is first written under another
 name. It gets its own name once it is on disk and reads back as it was written. The rows of tables are in
-files of their own (saved_tables.py).
+files of their own (tables/checkpoint_files.py).
 """
 
 import os
@@ -30,7 +30,14 @@ from trainer.model.pieces import (
     split_array,
     value_of,
 )
-from trainer.model.saved_tables import MANIFEST, TABLES, SavedTable, sha256_of_text, tables_in, whole_files_of
+from trainer.model.tables.checkpoint_files import (
+    MANIFEST,
+    TABLES,
+    SavedTable,
+    sha256_of_text,
+    tables_in,
+    whole_files_of,
+)
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -98,7 +105,7 @@ def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dic
 
 
 class RestoreOperation:
-    """The operations that set variables to their values in a checkpoint; row_loading.py sets tables."""
+    """The operations that set variables to their values in a checkpoint; tables/restoring.py sets tables."""
 
     def __init__(self, variables: Sequence[AnyVariable]) -> None:
         self._tables = [variable for variable in variables if isinstance(variable, TableVariable)]

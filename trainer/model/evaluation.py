@@ -18,8 +18,8 @@ from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import find_model
 from trainer.model.models.model import Devices, Model, ModelContext, Values
 from trainer.model.pieces import AnyVariable, TableVariable, name_of
-from trainer.model.saved_rows import PartOfRows, SavedRows
-from trainer.model.tables import Tables
+from trainer.model.tables.checkpoint_rows import PartOfRows, SavedRows
+from trainer.model.tables.lookup import Tables
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1

@@ -29,9 +29,9 @@ from trainer.model.pieces import (
     pieces_of,
     split_array,
 )
-from trainer.model.saved_rows import SavedRows
-from trainer.model.saved_tables import RowFile, SavedTable, positions_in, rows_in
 from trainer.model.scrambling import scrambled
+from trainer.model.tables.checkpoint_files import RowFile, SavedTable, positions_in, rows_in
+from trainer.model.tables.checkpoint_rows import SavedRows
 
 v1 = tf.compat.v1
 

@@ -29,8 +29,8 @@ from trainer.host.wording import first_of, readable
 from trainer.model import served
 from trainer.model.checkpoint_parts import MOST_BYTES, bytes_of, parts_of
 from trainer.model.evaluation import EVALUATION_BATCH, FinalModel, values_for
-from trainer.model.saved_rows import PartOfRows
-from trainer.model.tables import Tables
+from trainer.model.tables.checkpoint_rows import PartOfRows
+from trainer.model.tables.lookup import Tables
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1

@@ -19,7 +19,7 @@ from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
 from trainer.contract.json_files import write_json
 from trainer.contract.plan import JOBS
 from trainer.contract.program_arguments import filled, placeholders
-from trainer.contract.program_run import cluster_of, lead_task, update_progress
+from trainer.contract.program_progress import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
 from trainer.host.port_holders import read_holders
 from trainer.host.task_units import ONLY_SERVES

@@ -4,7 +4,7 @@ import time
 
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.training import TrainingSession
-from trainer.task.table_samples import TableSamples
+from trainer.task.tables.samples import TableSamples
 
 # The number of samples before the first step.
 FIRST_SAMPLES = 3

@@ -30,11 +30,11 @@ from trainer.model.checkpoints import (
     tensors_to_save,
 )
 from trainer.model.fingerprint import fingerprints_of_ps
-from trainer.model.saved_tables import SHA256_BYTES, TABLES, tables_in
+from trainer.model.tables.checkpoint_files import SHA256_BYTES, TABLES, tables_in
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
-from trainer.task.copies import CheckpointCopies
-from trainer.task.table_saves import TableSaves
+from trainer.task.checkpoint_copies import CheckpointCopies
+from trainer.task.tables.chief import TableSaves
 
 _FIRST_INTERVAL_SECONDS = 5.0
 # The share of the time for which saves may stop training: if saves are slow, the interval grows, up to its

@@ -18,8 +18,8 @@ from trainer.process.failure import StopRequested, TaskFailure
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.process.watchdog import SERVING, TRAINING
-from trainer.task.kept_copies import keep_copies
-from trainer.task.table_files import serve_table_files
+from trainer.task.kept_checkpoint_copies import keep_copies
+from trainer.task.tables.local_files import serve_table_files
 from trainer.task.towers import Towers
 
 _POLL_SECONDS = 0.5

@@ -12,13 +12,13 @@ from trainer.contract.task_names import CHIEF
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.model.checkpoints import DamagedError
 from trainer.process.cluster import Cluster
-from trainer.task.table_files import Asked, Question
+from trainer.task.tables.local_files import Asked, Question
 
 v1 = tf.compat.v1
 
 
 class TaskLine:
-    """A session to some tasks; the chief asks them questions (table_files.py) and copies files among them.
+    """A session to some tasks, by which the chief asks them questions and copies files among them.
 
     All these tasks must answer: TensorFlow waits for ever for a task that does not.
     """

@@ -28,10 +28,10 @@ from trainer.process.failure import RunEnding, StopRequested, TaskFailure, failu
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.task.chief import Chief
-from trainer.task.kept_copies import keep_copies
+from trainer.task.kept_checkpoint_copies import keep_copies
 from trainer.task.steps import Steps
 from trainer.task.summaries import test_scalars
-from trainer.task.table_files import serve_table_files
+from trainer.task.tables.local_files import serve_table_files
 
 # The task gives up after more than this many losses of a ps without a step in between.
 _LOSSES_WITHOUT_A_STEP = 5

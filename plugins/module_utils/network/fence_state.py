@@ -16,9 +16,9 @@ from ..host.check import Finding, failed, ok, skipped
 from ..host.task_traces import object_in, read_object
 from ..host.whole_files import text_of
 from ..host.wording import first_of
+from .fence_rules import IP, REFUSED_AT, Fence, ruleset, to_ip
 from .mesh import CONFIGURATION, dump, mesh_problem
 from .peer_probes import source_address
-from .port_fence import IP, REFUSED_AT, Fence, ruleset, to_ip
 
 RULES, RECORD = "fence.nft", "fence.json"
 DEPLOY = "ansible-playbook deploy.yml"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plugins.action import run_folder
-from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.run_manifest import Manifest
 from tests.plugins.modules.module_run import action_of
 from trainer.contract.json_files import read_object
 

@@ -12,7 +12,7 @@ import pytest
 from plugins.module_utils.carried_record import PARTIAL
 from plugins.module_utils.host.safe_directory import opened
 from plugins.modules import carried_files as module
-from psfleet.carry.manifest import (
+from psfleet.carry.carried_manifest import (
     batches,
     find_files,
     index_path,
@@ -295,7 +295,7 @@ def test_only_files_with_a_changed_size_or_time_are_read_again(
         read.append(path.name)
         return "0" * 64
 
-    monkeypatch.setattr("psfleet.carry.manifest.file_sha256", file_sha256)
+    monkeypatch.setattr("psfleet.carry.carried_manifest.file_sha256", file_sha256)
     (setup.source / "labels.txt").write_text("another size")
     write_index({"": setup.source}, setup.index, lambda _: None)
     assert read == ["labels.txt"]
@@ -303,8 +303,8 @@ def test_only_files_with_a_changed_size_or_time_are_read_again(
 
 def test_the_amount_of_data_read_is_reported(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr("psfleet.carry.manifest.report_progress", report_at_the_end)
-    monkeypatch.setattr("psfleet.carry.manifest.MEGABYTE", 1)
+    monkeypatch.setattr("psfleet.carry.carried_manifest.report_progress", report_at_the_end)
+    monkeypatch.setattr("psfleet.carry.carried_manifest.MEGABYTE", 1)
     write_index({"": setup.source}, setup.index, said.append)
     assert said == ["2508 MB read each 5 s"]
 

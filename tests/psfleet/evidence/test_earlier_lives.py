@@ -9,7 +9,7 @@ import pytest
 from psfleet.carry.collected_archive import unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.run_manifest import Manifest
 from tests.psfleet.carry.brought_files import packed
 from tests.psfleet.evidence.run_folders import detail, events, records, verdict_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from psfleet.evidence import packed_run
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.manifest import Manifest, pack
+from psfleet.evidence.run_manifest import Manifest, pack
 from tests.psfleet.evidence.run_folders import verdict_of
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.manifest import Manifest, pack
+from psfleet.evidence.run_manifest import Manifest, pack
 from psfleet.evidence.untrusted_files import write_whole
 from tests.repository import ROOT
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.report.table_use import tables_in_use
+from psfleet.report.model_tables import tables_in_use
 from tests.psfleet.evidence.run_folders import drop, edit, records, verdict_of
 
 GOOD = {

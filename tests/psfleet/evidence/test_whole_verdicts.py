@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.run_manifest import Manifest
 from tests.psfleet.evidence.program_folders import BYTES, ending
 from tests.psfleet.evidence.run_folders import edit, events, records, rewrite
 from tests.psfleet.report.made_runs import make_plan, make_run, started

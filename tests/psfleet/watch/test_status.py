@@ -4,9 +4,9 @@ import pytest
 from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
+from psfleet.watch.screen_text import duration
 from psfleet.watch.status import ClusterStatus, TaskRow
 from psfleet.watch.status_table import status_table
-from psfleet.watch.wording import duration
 from trainer.contract.exit_codes import DIVERGED
 
 PLAN: dict[str, Any] = {

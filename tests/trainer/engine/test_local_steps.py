@@ -20,7 +20,7 @@ from trainer.coordination.ledger_parts import FIRST_WORKER
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.local_steps import take_local_steps
 from trainer.engine.optimizers import Optimizers
-from trainer.engine.row_optimizers import Rates
+from trainer.engine.tables.optimizers import Rates
 from trainer.engine.training import StepResult, TrainingSession
 from trainer.model.data import batches
 from trainer.model.models import REGISTRY

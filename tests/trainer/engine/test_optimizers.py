@@ -11,13 +11,13 @@ from tests.few import few
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.model_card import OPTIMIZERS
 from trainer.contract.settings import TrainingSettings
-from trainer.engine.row_optimizers import Rates, row_optimizer
+from trainer.engine.tables.optimizers import Rates, row_optimizer
 from trainer.engine.training import StepResult, TrainingGraph
 from trainer.model.data import batches
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext
 from trainer.model.pieces import CutVariable, name_of, value_of
-from trainer.model.tables import RowGradients
+from trainer.model.tables.lookup import RowGradients
 
 v1 = tf.compat.v1
 

@@ -27,7 +27,7 @@ from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Model
 from trainer.model.saved_model import BOUND, check_served, export_model
-from trainer.model.saved_tables import Rows, SavedTable
+from trainer.model.tables.checkpoint_files import Rows, SavedTable
 from trainer.process.failure import TaskFailure
 
 

@@ -14,7 +14,7 @@ from trainer.model.data import Data, Examples
 from trainer.model.evaluation import Evaluation
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, Metrics, Model, ModelContext, Scalars, Values
-from trainer.model.tables import Tables
+from trainer.model.tables.lookup import Tables
 
 v1 = tf.compat.v1
 

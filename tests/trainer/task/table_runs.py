@@ -16,9 +16,9 @@ from trainer.model.checkpoints import (
     step_in,
     tensors_to_save,
 )
-from trainer.model.saved_tables import tables_in
-from trainer.task.table_files import TableFiles
-from trainer.task.table_saves import TableSaves
+from trainer.model.tables.checkpoint_files import tables_in
+from trainer.task.tables.chief import TableSaves
+from trainer.task.tables.local_files import TableFiles
 
 
 class SavingTasks:

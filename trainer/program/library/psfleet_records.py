@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer.contract import program_run, records, step_windows
+    from trainer.contract import program_progress, records, step_windows
 
 __all__ = ["checkpointed", "evaluated", "failed", "finished", "started", "step"]
 
@@ -56,7 +56,7 @@ def _contract(module: str) -> ModuleType:
 
 
 if not TYPE_CHECKING:
-    records, step_windows, program_run = map(_contract, ("records", "step_windows", "program_run"))
+    records, step_windows, program_progress = map(_contract, ("records", "step_windows", "program_progress"))
 
 
 class Task:
@@ -68,7 +68,7 @@ class Task:
         run_id, plan_hash, release, program = (os.environ.get(name, "") for name in names)
         identity = records.TaskIdentity(run_id, job, index, plan_hash, release, program or "unknown")
         self.name, self.records_file = identity.task, records.events_file(run_directory, job, index)
-        cluster = program_run.cluster_of(_TF_CONFIG) if _TF_CONFIG else {}
+        cluster = program_progress.cluster_of(_TF_CONFIG) if _TF_CONFIG else {}
         members = cluster.get(job, [])
         self.address = members[index] if index < len(members) else ""
         self.workers = [
@@ -76,7 +76,7 @@ class Task:
         ]
         self.addresses = frozenset(address for hosts in cluster.values() for address in hosts)
         self.observed = False  # whether psfleet's observer has begun to record its steps
-        self.is_lead = bool(cluster) and identity.task == program_run.lead_task(cluster)
+        self.is_lead = bool(cluster) and identity.task == program_progress.lead_task(cluster)
         self.records = records.open_records(
             run_directory, identity, lambda problem: sys.stderr.write(f"{problem}\n")
         )
@@ -185,12 +185,12 @@ class Task:
         """If this task is the lead, write `progress.json`: at most twice a second, or `at_once`."""
         if not self.is_lead or (time.monotonic() < self._next_report and not at_once):
             return
-        self._next_report = time.monotonic() + program_run.SECONDS_BETWEEN_REPORTS
+        self._next_report = time.monotonic() + program_progress.SECONDS_BETWEEN_REPORTS
         fields: dict[str, object] = {"global_step": self.global_step, "last_step": self.last_step}
         fields |= {"loss": self.loss, "contributions": self.contributions}
         changes = {name: value for name, value in fields.items() if value is not None}
         with contextlib.suppress(OSError):  # a full disk must not stop the program
-            program_run.update_progress(self.run_directory, changes)
+            program_progress.update_progress(self.run_directory, changes)
 
     def flush(self) -> None:
         """Write the counted steps that are not written yet."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from plugins.module_utils.network.port_fence import Endpoint, Fence, ruleset
+from plugins.module_utils.network.fence_rules import Endpoint, Fence, ruleset
 from tests.networks import Networks
 
 ROOT, TASKS, SOMEBODY = 0, 61001, 61002

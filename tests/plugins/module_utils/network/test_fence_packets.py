@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils.network import fence_state
-from plugins.module_utils.network.port_fence import Endpoint
+from plugins.module_utils.network.fence_rules import Endpoint
 from tests.networks import SECONDS, Networks
 from tests.plugins.module_utils.network.fenced_networks import (
     FENCE,

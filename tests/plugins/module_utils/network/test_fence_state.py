@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils.host.check import Finding
+from plugins.module_utils.network.fence_rules import Endpoint, Fence, ruleset
 from plugins.module_utils.network.fence_state import (
     RECORD,
     RULES,
@@ -21,7 +22,6 @@ from plugins.module_utils.network.fence_state import (
     read_resolvers,
     survey,
 )
-from plugins.module_utils.network.port_fence import Endpoint, Fence, ruleset
 from tests.networks import Networks
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")

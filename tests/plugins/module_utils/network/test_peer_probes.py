@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.network import peer_probes
+from plugins.module_utils.network.fence_rules import Endpoint, Fence, ruleset
 from plugins.module_utils.network.peer_probes import ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN, Peer, Reached
-from plugins.module_utils.network.port_fence import Endpoint, Fence, ruleset
 from tests.networks import Networks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from psfleet.evidence.manifest import Manifest
+from psfleet.evidence.run_manifest import Manifest
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.psfleet.evidence.run_folders import (
     edit,

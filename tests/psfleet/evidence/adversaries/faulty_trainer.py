@@ -9,17 +9,17 @@ from pathlib import Path
 import tensorflow as tf
 
 from trainer import __main__ as program
-from trainer.engine import row_optimizers
 from trainer.engine.optimizers import Gradients
+from trainer.engine.tables import optimizers
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.model import tables
 from trainer.model.checkpoints import Checkpoint, RestoreOperation
 from trainer.model.pieces import AnyVariable, TableVariable, pieces_of
-from trainer.model.row_loading import RowLoading
-from trainer.model.saved_tables import RowFile
-from trainer.model.tables import LookUp, RowGradients
-from trainer.task.table_files import Answer, Asked, TableFiles
-from trainer.task.table_saves import TableSaves
+from trainer.model.tables import lookup
+from trainer.model.tables.checkpoint_files import RowFile
+from trainer.model.tables.lookup import LookUp, RowGradients
+from trainer.model.tables.restoring import RowLoading
+from trainer.task.tables.chief import TableSaves
+from trainer.task.tables.local_files import Answer, Asked, TableFiles
 
 # What is made of each gradient.
 FAULTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
@@ -53,17 +53,17 @@ def drop_rows() -> None:
 
 def shift_rows() -> None:
     """Let this process pull and push for each id the row of the next one."""
-    needed = tables._needed
+    needed = lookup._needed
 
-    def need_next(fused: tables._Fused, ids: Sequence[tf.Tensor]) -> tables._Needed:
+    def need_next(fused: lookup._Fused, ids: Sequence[tf.Tensor]) -> lookup._Needed:
         return needed(fused, [(its + 1) % of.rows for its, (_, of) in zip(ids, fused.tables, strict=True)])
 
-    tables._needed = need_next
+    lookup._needed = need_next
 
 
 def own_tables() -> None:
     """Let this process train tables of its own, which lie on the ps beside the others'."""
-    create, begin = tables.create_filled, TrainingSession.__init__
+    create, begin = lookup.create_filled, TrainingSession.__init__
 
     def create_own(name: str, *asked: object, **by_name: object) -> tf.Variable:
         return create(name if name.startswith(_OWN) else _OWN + name, *asked, **by_name)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def own_tables() -> None:
         session.session.run([its.initializer for its in graph.rows])
         session.set_first_values()
 
-    tables.create_filled = row_optimizers.create_filled = create_own  # type: ignore[attr-defined]
+    lookup.create_filled = optimizers.create_filled = create_own  # type: ignore[attr-defined]
     TrainingSession.__init__ = begin_with_own  # type: ignore[method-assign, assignment]
 
 

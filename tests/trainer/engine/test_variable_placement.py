@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from trainer.engine.placement import WHOLE_BELOW, Piece, ToPlace, place
+from trainer.engine.variable_placement import WHOLE_BELOW, Piece, ToPlace, place
 
 # The same sizes every time, so that nothing depends on chance.
 CHOSEN = settings(derandomize=True, max_examples=500, deadline=None, database=None)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.inventory.mesh import mesh_address
+from psfleet.inventory.mesh_addresses import mesh_address
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.reading import read_inventory
 from psfleet.run.cluster_facts import cluster_facts

@@ -7,8 +7,8 @@ import pytest
 
 from trainer.coordination.ledger_parts import COUNTERS
 from trainer.model.checkpoints import CheckpointFolder, checkpoint_paths, step_in
-from trainer.task.copies import SENT
-from trainer.task.kept_copies import accept_sent
+from trainer.task.checkpoint_copies import SENT
+from trainer.task.kept_checkpoint_copies import accept_sent
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainer.contract.json_files import read_object, write_json
-from trainer.contract.program_run import cluster_of, lead_task, update_progress
+from trainer.contract.program_progress import cluster_of, lead_task, update_progress
 
 
 def test_a_json_file_is_replaced_atomically_and_non_finite_numbers_become_null(tmp_path: Path) -> None:

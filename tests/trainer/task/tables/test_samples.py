@@ -14,7 +14,7 @@ from trainer.contract.table_models import rows_of
 from trainer.model import click_files
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext, Table
-from trainer.task.table_samples import MOST_SAMPLES, TableSamples, colliding_part
+from trainer.task.tables.samples import MOST_SAMPLES, TableSamples, colliding_part
 
 TABLES = [
     (Table("users", 100, 4, lambda _context, ids: ids), 0),

@@ -5,7 +5,7 @@ from typing import Any
 
 from psfleet.evidence.answer import size
 from psfleet.report.charts import MOST_BARS
-from psfleet.report.wording import number, shortened
+from psfleet.report.number_format import number, shortened
 
 Rows = tuple[tuple[str, ...], ...]
 COLUMNS = (

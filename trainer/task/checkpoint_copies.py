@@ -1,8 +1,8 @@
 """The copies of the chief's checkpoints on other hosts: how they are sent, and how they are fetched.
 
 Copies travel in TensorFlow's own session to a task on the other host, so they need no port, account or
-program of their own. The process of that task writes the copies; kept_copies.py decides there which copies
-count.
+program of their own. The process of that task writes the copies; kept_checkpoint_copies.py decides there
+which copies count.
 """
 
 import re
@@ -41,11 +41,11 @@ from trainer.model.checkpoints import (
     step_in,
     with_manifest,
 )
-from trainer.model.saved_tables import MANIFEST, tables_in
+from trainer.model.tables.checkpoint_files import MANIFEST, tables_in
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.port_probes import probe
-from trainer.task.table_saves import TableSaves
+from trainer.task.tables.chief import TableSaves
 
 v1 = tf.compat.v1
 Result = TypeVar("Result")

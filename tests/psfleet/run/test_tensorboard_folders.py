@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from plugins.filter.filters import tunnel_command
-from psfleet.carry.manifest import find_files
-from psfleet.run.summaries import EVENTS, runs_going_on, runs_of, sources_of
+from psfleet.carry.carried_manifest import find_files
+from psfleet.run.tensorboard_folders import EVENTS, runs_going_on, runs_of, sources_of
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
 TASKS = (

@@ -22,8 +22,8 @@ import tensorflow as tf
 from trainer.contract.contradictions import recovery_problem, table_problems
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.contract.settings import TrainingSettings
-from trainer.engine.row_marks import RowMarks
-from trainer.model.tables import RowGradients, create_filled
+from trainer.engine.tables.changed_rows import RowMarks
+from trainer.model.tables.lookup import RowGradients, create_filled
 from trainer.process.failure import TaskFailure
 
 # If few examples of a batch need a row, its gradients are 0.001 or less. With 0.1, which TensorFlow's

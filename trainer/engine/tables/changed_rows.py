@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from trainer.coordination.bounded_calls import run_once_more
 from trainer.engine.mutex import rows_mutex
-from trainer.model.tables import create_filled
+from trainer.model.tables.lookup import create_filled
 
 v1 = tf.compat.v1
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plugins.module_utils.network.port_fence import Endpoint, Fence, ruleset, to_ip, to_reach, unit_drop_in
+from plugins.module_utils.network.fence_rules import Endpoint, Fence, ruleset, to_ip, to_reach, unit_drop_in
 
 PLAN = (
     Endpoint("a", "10.0.0.1", 2222),

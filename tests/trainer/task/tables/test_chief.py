@@ -16,8 +16,8 @@ from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
 from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.model.checkpoints import Checkpoint, DamagedError, read_checkpoint
 from trainer.model.fingerprint import fingerprint_of, fingerprints_of_ps, summed_again
-from trainer.model.saved_tables import MANIFEST, tables_in
-from trainer.task import table_files
+from trainer.model.tables.checkpoint_files import MANIFEST, tables_in
+from trainer.task.tables import local_files
 
 OF_EACH_PS = ("beta1_power", "beta2_power", "adam_steps")
 
@@ -139,7 +139,7 @@ def test_a_save_is_one_cut_while_another_worker_pushes(
 def test_pushes_go_on_if_the_chief_is_gone(
     tmp_path: Path, cluster_of: Callable[[int], SavingTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_files, "_SECONDS_TO_HOLD", 0.5)
+    monkeypatch.setattr(local_files, "_SECONDS_TO_HOLD", 0.5)
     run, ended = SavingRun(cluster_of(2), tmp_path), Event()
     pushes = Thread(target=run.push, args=[ended], daemon=True)
     pushes.start()

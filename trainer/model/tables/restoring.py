@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.model.pieces import TableVariable
-from trainer.model.saved_tables import RowFile, positions_dtype
+from trainer.model.tables.checkpoint_files import RowFile, positions_dtype
 
 v1 = tf.compat.v1
 

@@ -8,7 +8,7 @@ from trainer.coordination.running_task import RunningTask
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import COPIES, CheckpointFolder, DamagedError
 from trainer.process.console import say
-from trainer.task.copies import SENT
+from trainer.task.checkpoint_copies import SENT
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SENT = re.compile(rf"model\.ckpt-([0-9]{{1,18}}){re.escape(SENT)}")

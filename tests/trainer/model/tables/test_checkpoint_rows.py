@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tests.trainer.row_files import Numbers, write_delta, write_tables
-from trainer.model import saved_rows, saved_tables
 from trainer.model.fingerprint import fingerprint_of, summed_again
-from trainer.model.saved_rows import SavedRows
-from trainer.model.saved_tables import SavedTable
+from trainer.model.tables import checkpoint_files, checkpoint_rows
+from trainer.model.tables.checkpoint_files import SavedTable
+from trainer.model.tables.checkpoint_rows import SavedRows
 
 ROWS, PARTS = 103, 3
 
@@ -20,8 +20,8 @@ def saved(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Path, SavedTable, Numbers]:
     """A table of width 5, or one number for each row, in several files of each part and of each delta."""
-    monkeypatch.setattr(saved_tables, "MOST_BYTES", 100)
-    monkeypatch.setattr(saved_tables, "ROWS_OF_DELTA", 4)
+    monkeypatch.setattr(checkpoint_files, "MOST_BYTES", 100)
+    monkeypatch.setattr(checkpoint_files, "ROWS_OF_DELTA", 4)
     generator = np.random.default_rng(3)
     whole = generator.integers(0, 2**40, ROWS)
     if request.param != "slot":
@@ -51,7 +51,7 @@ def test_a_part_of_any_number_of_parts_is_read_like_an_array(
     saved: tuple[Path, SavedTable, Numbers], parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, table, whole = saved
-    monkeypatch.setattr(saved_rows, "_AT_ONCE", 4)
+    monkeypatch.setattr(checkpoint_rows, "_AT_ONCE", 4)
     for number in range(parts):
         part, expected = SavedRows(path, table).part(number, parts), whole[number::parts]
         assert (part.shape, part.dtype) == (expected.shape, expected.dtype)
@@ -63,7 +63,7 @@ def test_the_chunks_have_each_row_once_and_add_up_to_the_fingerprint(
     saved: tuple[Path, SavedTable, Numbers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, table, whole = saved
-    monkeypatch.setattr(saved_rows, "_AT_ONCE", 2)
+    monkeypatch.setattr(checkpoint_rows, "_AT_ONCE", 2)
     found = np.zeros_like(whole)
     places = []
     for place, values in SavedRows(path, table).chunks():

@@ -1,7 +1,7 @@
 """The files of table rows on a task's own disk: what the task does with them when the chief asks.
 
 A thread waits for a question in a queue of the task's server, does what the question says in this process,
-and puts the answer into another queue (table_saves.py has the chief's side). So rows go from the variables of
+and puts the answer into another queue (chief.py has the chief's side). So rows go from the variables of
 a ps into the ps's own files, and no other process ever holds all rows. A worker whose model has no tables has
 no such thread. A task that only serves does not know the model, so it always has the thread.
 """
@@ -19,11 +19,11 @@ import tensorflow as tf
 from trainer.coordination.bounded_calls import open_session, run_once_more
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.mutex import rows_mutex
-from trainer.engine.row_marks import HeldVariable, MarkedPart
+from trainer.engine.tables.changed_rows import HeldVariable, MarkedPart
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import CHECKPOINTS, COPIES, UNFINISHED, bring_to_disk, link
-from trainer.model.saved_tables import Rows, file_problem, tables_in
-from trainer.task.cut_writing import CutWriting, PartOfCut
+from trainer.model.tables.checkpoint_files import Rows, file_problem, tables_in
+from trainer.task.tables.writer import CutWriting, PartOfCut
 
 v1 = tf.compat.v1
 

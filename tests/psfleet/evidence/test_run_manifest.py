@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.manifest import Manifest, pack
 from psfleet.evidence.reading import record_settings
+from psfleet.evidence.run_manifest import Manifest, pack
 from psfleet.evidence.settings import EvidenceSettings
 from tests.psfleet.evidence.cases import Case, cases
 from tests.psfleet.evidence.run_folders import RELEASE, RUN_ID, detail, edit, events, verdict_of

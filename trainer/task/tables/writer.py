@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer.engine.row_marks import ALL, CHANGED, MarkedPart
+from trainer.engine.tables.changed_rows import ALL, CHANGED, MarkedPart
 from trainer.model.checkpoints import bring_to_disk
 from trainer.model.fingerprint import sum_before, sum_of_rows
-from trainer.model.saved_tables import (
+from trainer.model.tables.checkpoint_files import (
     RowFile,
     Rows,
     SavedTable,

@@ -16,7 +16,7 @@ from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
 from trainer.contract.exit_codes import STOPPED
 from trainer.contract.model_files import built_in_card
 from trainer.coordination.ledger_parts import GLOBAL_STEP
-from trainer.engine import row_marks
+from trainer.engine.tables import changed_rows
 from trainer.model.checkpoints import (
     UNFINISHED,
     Checkpoint,
@@ -26,8 +26,8 @@ from trainer.model.checkpoints import (
     step_in,
 )
 from trainer.model.fingerprint import summed_again
-from trainer.model.saved_tables import Rows
-from trainer.task import table_saves
+from trainer.model.tables.checkpoint_files import Rows
+from trainer.task.tables import chief
 
 # Bytes of a position; of the numbers that a row of each width has with its slot of adagrad.
 POSITION, OF_ROW = 4, {"tables_4": 2 * 4 * 4, "tables_1": 2 * 4}
@@ -38,14 +38,14 @@ OPTIMIZERS = ("sgd", "adagrad", "adam", "ftrl")
 def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], SavingTasks]]:
     """So many ps, which read few rows at once, so that pushes come between."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_marks, "_BYTES_AT_ONCE", 100)
+        patch.setattr(changed_rows, "_BYTES_AT_ONCE", 100)
         yield cache(lambda ps: SavingTasks(ps, tmp_path_factory.mktemp("disks")))
 
 
 @pytest.fixture(autouse=True)
 def _deltas_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables of the model are so small that a few steps need half of their rows."""
-    monkeypatch.setattr(table_saves, "_SHARE_OF_DELTAS", 100)
+    monkeypatch.setattr(chief, "_SHARE_OF_DELTAS", 100)
 
 
 def deltas_of(checkpoint: Checkpoint) -> int:
@@ -227,7 +227,7 @@ def test_a_missing_or_damaged_delta_is_refused_with_its_name(
 def test_a_checkpoint_keeps_what_it_needs_of_those_that_are_removed(
     tmp_path: Path, cluster_of: Callable[[int], SavingTasks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_saves, "MOST_DELTAS", 3)
+    monkeypatch.setattr(chief, "MOST_DELTAS", 3)
     run = SavingRun(cluster_of(2), tmp_path)
     # If the newest two have files in common, the last one that does not have them stays.
     for deltas, kept in (

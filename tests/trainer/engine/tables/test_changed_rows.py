@@ -10,8 +10,8 @@ from tests.few import few
 from tests.trainer.engine.table_model import MODEL, Numbers, settings_of, values_of
 from tests.trainer.engine.transfers import Tasks
 from trainer.coordination.bounded_calls import open_session
-from trainer.engine import row_marks
-from trainer.engine.row_marks import ALL, CHANGED, HeldVariable, MarkedPart
+from trainer.engine.tables import changed_rows
+from trainer.engine.tables.changed_rows import ALL, CHANGED, HeldVariable, MarkedPart
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.pieces import TableVariable
 
@@ -46,7 +46,7 @@ class _Part:
         for positions, *values in self.marked.read(self.session):
             for position in positions:
                 times[position] += 1
-                assert position > last or row_marks._BYTES_WAITING == 0
+                assert position > last or changed_rows._BYTES_WAITING == 0
                 last = position
             for variable, rows in zip(self.marked.variables, values, strict=True):
                 found[self.tables[variable.name].name][positions] = rows
@@ -70,8 +70,8 @@ class _Part:
 def test_rows_are_saved_as_they_were_at_the_cut(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch, optimizer: str, replication: str, waiting: int
 ) -> None:
-    monkeypatch.setattr(row_marks, "_BYTES_AT_ONCE", 200)
-    monkeypatch.setattr(row_marks, "_BYTES_WAITING", waiting)
+    monkeypatch.setattr(changed_rows, "_BYTES_AT_ONCE", 200)
+    monkeypatch.setattr(changed_rows, "_BYTES_WAITING", waiting)
     others: dict[str, Any] = (
         {"replication": replication, "replicas_to_aggregate": 1} if replication == "sync" else {}
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainer.model.saved_tables import RowFile, SavedTable, delta_rows
+from trainer.model.tables.checkpoint_files import RowFile, SavedTable, delta_rows
 
 # How many rows are read at once at most, so that their indices take little memory.
 _AT_ONCE = 1 << 14

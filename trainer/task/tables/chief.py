@@ -1,6 +1,6 @@
 """The chief's part in saving and restoring tables: each ps writes and reads the rows that it holds.
 
-The chief asks all ps at once (table_files.py), and makes the manifest from their answers. If a ps needs a
+The chief asks all ps at once (local_files.py), and makes the manifest from their answers. If a ps needs a
 file that it does not have, the file comes straight from a task that has it, one file after the other.
 """
 
@@ -29,10 +29,10 @@ from trainer.model.checkpoints import (
     link,
 )
 from trainer.model.pieces import TableVariable
-from trainer.model.row_loading import RowLoading
-from trainer.model.saved_tables import RowFile, Rows, SavedTable, file_problem, manifest_of
+from trainer.model.tables.checkpoint_files import RowFile, Rows, SavedTable, file_problem, manifest_of
+from trainer.model.tables.restoring import RowLoading
 from trainer.process.port_probes import probe
-from trainer.task.table_files import Asked
+from trainer.task.tables.local_files import Asked
 from trainer.task.task_line import TaskLine
 
 # How long it may take to send one file, or to read it back.

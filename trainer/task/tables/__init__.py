@@ -1,0 +1,1 @@
+"""What tasks do to save and restore embedding tables, and what they record about them."""
