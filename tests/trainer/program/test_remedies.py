@@ -95,7 +95,7 @@ def test_each_place_that_a_remedy_names_exists() -> None:
         headings = {
             re.sub(r"[^\w -]", "", line.strip("# ")).lower().replace(" ", "-") for line in text.splitlines()
         }
-        assert not part or part in headings or f"\n{part}: " in text, place
+        assert not part or part in headings or f"\n- **{part}.** " in text, place
 
 
 @pytest.mark.chaos
