@@ -53,12 +53,18 @@ def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
     return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
+def is_whole(environment: Path) -> bool:
+    """Return whether an installation was completed: it has a marker that root wrote, not a package."""
+    marker = environment / MARKER
+    return marker.is_file() and marker.lstat().st_uid == 0
+
+
 def is_installed(install_directory: Path, lock: str) -> bool:
     """Return whether the environment of a lock is complete; False for "".
 
     A program's own environment builds on it.
     """
-    return bool(lock) and (install_directory / "environments" / lock / MARKER).is_file()
+    return bool(lock) and is_whole(install_directory / "environments" / lock)
 
 
 def read_deployment(install_directory: Path, configuration_directory: Path) -> Deployment:

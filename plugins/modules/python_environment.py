@@ -88,7 +88,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.content_directory import locked, point, points_to, sync_directory, unpack
-from ..module_utils.deployment import MARKER
+from ..module_utils.deployment import MARKER, is_whole
 from ..module_utils.disk_space import lacking_space, login_home
 from ..module_utils.environments.builder import BUILDER, TRIER, lend, run_step, take_over
 from ..module_utils.environments.installation import (
@@ -99,7 +99,6 @@ from ..module_utils.environments.installation import (
     unpack_filled,
 )
 from ..module_utils.environments.passed_archive import Archive, NoNeighbourError, by_login, take
-from ..module_utils.facts.content import is_whole
 from ..module_utils.host.whole_files import file_sha256
 from ..module_utils.module import made
 

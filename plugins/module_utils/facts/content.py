@@ -6,17 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..deployment import MARKER, in_use
+from ..deployment import in_use, is_whole
 from ..private_files import group_number
 from ..releases import Release
 
 TRAINER = "trainer"
-
-
-def is_whole(environment: Path) -> bool:
-    """Return whether an installation was completed: it has a marker that root wrote, not a package."""
-    marker = environment / MARKER
-    return marker.is_file() and marker.lstat().st_uid == 0
 
 
 def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
