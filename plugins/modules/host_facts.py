@@ -272,14 +272,6 @@ ansible_facts:
           type: list
           description: The hashes of all Python environments that are complete.
           elements: str
-        release:
-          returned: always
-          type: str
-          description: The release of the trainer that is in use; empty if there is none.
-        environment:
-          returned: always
-          type: str
-          description: The environment that is in use; empty if there is none.
     psfleet_identity:
       description: The accounts and the keys of SSH.
       returned: with O(identity)

@@ -102,7 +102,7 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "trainer_tasks reloaded": {"texts": "departed"},
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
-    "content": {"hashes": "releases programs environments", "hash": "release environment"},
+    "content": {"hashes": "releases programs environments"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
     "content_release pruned": {"texts": "removed", "count": "freed_bytes"},
     "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},

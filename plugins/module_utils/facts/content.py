@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..deployment import in_use, is_whole
+from ..deployment import is_whole
 from ..private_files import group_number
 from ..releases import Release
 
@@ -18,7 +18,6 @@ def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict
 
     `releases` and `programs` are the requested names whose files match the name; a program's files must also
     be readable by the tasks' user alone. `environments` are the hashes of all complete environments, sorted.
-    `release` and `environment` are the hashes in use, "" for none.
     """
     directory = Path(values["install_directory"])
     # Before the first deployment there is no such group, as in check mode.
@@ -30,6 +29,4 @@ def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict
         "releases": [release.name for release in releases if release.is_present()],
         "programs": [program.name for program in programs if program.is_present() and not program.public()],
         "environments": sorted(path.name for path in environments if is_whole(path)),
-        "release": in_use(directory, "current"),
-        "environment": in_use(directory, "environment"),
     }

@@ -66,8 +66,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "releases": ["a" * 12],
         "programs": [],
         "environments": [],
-        "release": "a" * 12,
-        "environment": "",
     },
     "ssh_identity": {
         **{"user_key": "", "host_key": "x", "prepared": False, "proven": False, "addresses": []},
