@@ -76,9 +76,9 @@ class Chief:
             fingerprint = self._restore(session, checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
             read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
-            holds = {"fingerprint": fingerprint} if fingerprint else {}
-            fields["contributions"] = contributions_in(checkpoint)
-            self._task.records.write("restored", {**read, **holds, **fields})
+            fields |= {"contributions": contributions_in(checkpoint)}
+            fields |= {"fingerprint": fingerprint} if fingerprint else {}
+            self._task.records.write("restored", read | fields)
             # If a run ended early, its last checkpoint says so; then the run is over.
             if self._task.settings.stop_when and is_of_the_end(checkpoint):
                 ledger.take_no_more_steps()
