@@ -1,4 +1,4 @@
-"""The benchmark's workloads and rows. To add one, add a line to one of the two tables here."""
+"""The workloads and the rows of the benchmark. To add one of them, add a line to WORKLOADS or to ROWS."""
 
 import os
 from collections.abc import Mapping

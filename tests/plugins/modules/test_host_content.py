@@ -32,7 +32,7 @@ def found(directory: Path, *names: str) -> dict[str, Any]:
 
 
 def test_a_host_without_a_deployment_has_nothing(tmp_path: Path) -> None:
-    nothing = {"releases": [], "programs": [], "environments": []}
+    nothing: dict[str, list[str]] = {"releases": [], "programs": [], "environments": []}
     assert found(tmp_path / "opt", "0" * 12) == nothing
     assert (
         fact_of("content", install_directory=str(tmp_path), programs=["0" * 12], group="no-such") == nothing

@@ -1,4 +1,4 @@
-"""DLRM, a model of clicks: a row of 16 numbers for each id, and the products of all pairs of these rows.
+"""DLRM, a model of clicks: a row of 16 numbers for each id; all rows of an example are multiplied in pairs.
 
 The *bottom* layers make a row of an example's numbers. The *top* layers take this row, and its products with
 the rows of the example's ids and of these with each other, to the logit (Naumov et al., arXiv:1906.00091).
