@@ -67,11 +67,6 @@ def names(folder: Path, pattern: str = "*.py") -> set[str]:
     return {path.stem for path in folder.glob(pattern)} - {"__init__"}
 
 
-def shipped_modules(folder: Path) -> set[str]:
-    """Return the names of the modules that run on hosts; the other files there document actions."""
-    return {path.stem for path in folder.glob("*.py") if "\ndef main(" in path.read_text(encoding="utf-8")}
-
-
 def text(root: Path, *patterns: str) -> str:
     """Return the joined text of all files below `root` that match one of the patterns."""
     paths = (path for pattern in patterns for path in root.glob(pattern))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.things_to_know import private_names, shipped_modules
+from tools.things_to_know import private_names
 
 ACTION = """
 from ansible.plugins.action import ActionBase
@@ -46,9 +46,3 @@ def test_a_plugin_uses_only_what_its_base_class_offers(tmp_path: Path) -> None:
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/some.py").write_text(ACTION.replace("self._task.args", "self._load_name"))
     assert private_names(tmp_path) == {"_load_name"}
-
-
-def test_documentation_of_an_action_is_no_module(tmp_path: Path) -> None:
-    (tmp_path / "ships.py").write_text('DOCUMENTATION = ""\n\n\ndef main() -> None:\n    pass\n')
-    (tmp_path / "documents.py").write_text('DOCUMENTATION = ""\n')
-    assert shipped_modules(tmp_path) == {"ships"}
