@@ -23,7 +23,7 @@ def is_ours(comment: str) -> bool:
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
     """Return {name: account} for those accounts that this host, or its directory service, knows.
 
-    `names` is {name of an account: variable that contains it}, as for `account_finding`.
+    `names` is {name of an account: variable that contains it}, as for `accounts_finding`.
     """
     found = {}
     for name in names:
@@ -32,7 +32,7 @@ def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
     return found
 
 
-def account_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
+def accounts_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
     """Return the finding whether the accounts are free or psfleet's own.
 
     `names` is {name of an account: variable that contains it}; `found` is the result of `read_accounts`.

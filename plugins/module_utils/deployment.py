@@ -104,7 +104,7 @@ def _target(link: Path) -> Path:
         return Path()
 
 
-def deployment_check(deployment: Deployment, today: Today, *, installed: bool) -> Finding:
+def environment_finding(deployment: Deployment, today: Today, *, installed: bool) -> Finding:
     """Return the finding of the check `environment`.
 
     `installed` says whether the environment of today's lock is complete on the host.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from plugins.module_utils.checks.clock_checks import clock_check, clock_offset
+from plugins.module_utils.checks.clock_checks import clock_finding, clock_offset
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.evidence.packed_run import unpacked as unpacked_packed_run
@@ -191,7 +191,7 @@ def shown_findings(answers: Mapping[str, Any]) -> None:
     found = taken("host_doctor", answers)
     for told in found.values():
         if "checks" in told:
-            clock_check(*clock_offset(1.8e9, told["began"], told["ended"], 1.8e9 + 3))
+            clock_finding(*clock_offset(1.8e9, told["began"], told["ended"], 1.8e9 + 3))
     shown_doctor(Findings.of(PLAN.to_json(), found))
 
 

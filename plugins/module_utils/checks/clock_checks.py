@@ -22,7 +22,7 @@ def clock_offset(asked: float, began: float, ended: float, answered: float) -> t
     return ((began - asked) + (ended - answered)) / 2, on_the_way / 2
 
 
-def clock_check(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
+def clock_finding(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
     """Return the finding about the clock; the arguments are the result of `clock_offset`."""
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"

@@ -15,7 +15,7 @@ BYTES_OF_RUNS = 1_000_000_000
 FEWEST_BYTES_OF_RUNS = BYTES_OF_RUNS // 10
 
 
-def disk_check(
+def disk_finding(
     install: Path, run_directories: Sequence[Path], archive_bytes: int, environment_bytes: int
 ) -> Finding:
     """Return the finding of the check `disk`.

@@ -11,23 +11,23 @@ from ..deployment import (
     NOT_DEPLOYED,
     Deployment,
     Today,
-    deployment_check,
+    environment_finding,
     is_installed,
     read_deployment,
 )
 from ..facts.host_facts import HostFacts, read_host_facts
 from ..facts.nvidia import read_gpu_facts
 from ..host.check import Check, checks_of
-from ..network.fence_state import fence_check
+from ..network.fence_state import fence_finding
 from ..network.peer_probes import end_listener
 from ..systems import read_systems
-from .disk_check import disk_check
+from .disk_check import disk_finding
 from .doctor_units import ask_tensorflow, skipped
-from .gpu_checks import gpu_chain
-from .host_checks import HostNeeds, data_check, host_chain, host_environment
-from .name_checks import name_check, names_in, resolve_names
-from .port_checks import port_check, read_port_facts, running_units, task_ports
-from .ssh_checks import ssh_check
+from .gpu_checks import gpu_checks
+from .host_checks import HostNeeds, data_finding, host_checks, host_environment
+from .name_checks import names_finding, names_in, resolve_names
+from .port_checks import ports_finding, read_port_facts, running_units, task_ports
+from .ssh_checks import ssh_finding
 
 
 def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
@@ -47,10 +47,10 @@ def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)
     running = running_units(ports)
-    checks = host_chain(facts, required, systems)
+    checks = host_checks(facts, required, systems)
     checks += own_checks(values, environment_today(values, required, facts), paths, deployment, running)
     system = systems.of(facts.distribution)
-    checks += gpu_chain(read_gpu_facts(), tasks, facts.machine, system) if gpus else []
+    checks += gpu_checks(read_gpu_facts(), tasks, facts.machine, system) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=check_mode)
     return {
         "checks": [check.to_json() for check in checks],
@@ -93,13 +93,13 @@ def own_checks(
     ports, addresses = task_ports(values["tasks"]), values["addresses"]
     plan = Today(values["plan"], values["release"], today["lock_hash"])
     findings = {
-        "disk": disk_check(paths["install_directory"], runs, archive_bytes, environment_bytes),
-        "data": data_check(values["data_directories"]),
-        "names": name_check(values["host"], addresses, resolve_names(names_in(addresses))),
-        "ssh": ssh_check(values["host"], addresses[values["host"]], values["sshd_port"]),
-        "ports": port_check(ports, read_port_facts([task.port for task in ports]), running),
-        "environment": deployment_check(deployment, plan, installed=installed),
-        "fence": fence_check(
+        "disk": disk_finding(paths["install_directory"], runs, archive_bytes, environment_bytes),
+        "data": data_finding(values["data_directories"]),
+        "names": names_finding(values["host"], addresses, resolve_names(names_in(addresses))),
+        "ssh": ssh_finding(values["host"], addresses[values["host"]], values["sshd_port"]),
+        "ports": ports_finding(ports, read_port_facts([task.port for task in ports]), running),
+        "environment": environment_finding(deployment, plan, installed=installed),
+        "fence": fence_finding(
             paths["configuration_directory"], wanted=values["fence"], deployed=bool(deployment.plan)
         ),
     }

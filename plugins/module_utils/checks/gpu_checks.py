@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
     Task = Mapping[str, Any]
 
 
-def gpu_chain(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
+def gpu_checks(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
     """Return the checks of a host's GPUs, in order; [] if no task has GPUs.
 
     `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is the processor as uname

@@ -55,7 +55,7 @@ class HostNeeds:
         return "cpu" if not self.gpus else "gpu-system" if self.cuda_source == "system" else "gpu"
 
 
-def host_chain(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Check]:
+def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Check]:
     """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
     return checks_of(
         {
@@ -63,12 +63,12 @@ def host_chain(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Che
             "processor": _processor(facts, needs.device),
             "libc": _libc(facts, systems),
             "python": _python(facts, needs.python_version, systems),
-            "memory": memory_check(facts.memory_bytes, facts.memory_limit_bytes, needs.tasks, needs.tables),
+            "memory": memory_finding(facts.memory_bytes, facts.memory_limit_bytes, needs.tasks, needs.tables),
         }
     )
 
 
-def data_check(directories: Sequence[str], *, carried: bool = False) -> Finding:
+def data_finding(directories: Sequence[str], *, carried: bool = False) -> Finding:
     """Return the finding of the check `data`: whether the folders that tasks read exist and have content.
 
     `carried` says whether deploy.yml brings the data to the host.
@@ -227,7 +227,7 @@ def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
     return failed(found, remedy)
 
 
-def memory_check(
+def memory_finding(
     memory_bytes: int | None, limit_bytes: int | None, tasks: int, tables: Mapping[str, Any]
 ) -> Finding:
     """Return the finding of the check `memory`: whether a host's tasks fit into it, with room to train.

@@ -58,7 +58,7 @@ def _resolve(name: str, sources: str) -> Resolution:
     return Resolution(found, "" if found else complaint.strip() or "not known")
 
 
-def name_check(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
+def names_finding(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
     """Return the finding of the check `names` of `host`.
 
     `addresses` is {host: address in the plan}, `resolved` are this host's resolutions. The host's own name

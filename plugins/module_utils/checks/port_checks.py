@@ -62,7 +62,7 @@ def parse_range(text: str) -> tuple[int, int]:
     return (int(values[0]), int(values[1])) if len(values) == 2 else USUAL_EPHEMERAL
 
 
-def port_check(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
+def ports_finding(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
     """Return the finding of the check `ports` for the tasks of a host.
 
     `running` is {running unit of a task: its uid}. If the process of a holder cannot be seen, the holder

@@ -10,7 +10,7 @@ SECONDS_TO_ANSWER = 10.0
 _GREETING = b"SSH-"
 
 
-def ssh_check(host: str, address: str, port: int) -> Finding:
+def ssh_finding(host: str, address: str, port: int) -> Finding:
     """Return the finding of the check `ssh`: whether sshd answers at the host's own address in the plan.
 
     The check connects and does not log in.

@@ -10,8 +10,8 @@ from ..host.check import Check
 from ..host.memory import parse_memory, read_memory_limit
 from ..host.whole_files import text_of
 from ..tasks.metrics_timer import MEND_DIRECTORY, directory_problem
-from .host_checks import data_check, memory_check
-from .port_checks import port_check, read_port_facts, running_units, task_ports
+from .host_checks import data_finding, memory_finding
+from .port_checks import ports_finding, read_port_facts, running_units, task_ports
 
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -31,9 +31,9 @@ def _of_start(parameters: Mapping[str, Any]) -> Iterator[Check]:
     ports = task_ports(parameters["starting"])
     facts, running = read_port_facts([port.port for port in ports]), running_units(ports)
     for port in ports:
-        yield Check("ports", *port_check([port], facts, running), task=port.name)
-    yield Check("data", *data_check(parameters["data_directories"], carried=parameters["data_carried"]))
+        yield Check("ports", *ports_finding([port], facts, running), task=port.name)
+    yield Check("data", *data_finding(parameters["data_directories"], carried=parameters["data_carried"]))
     # deploy.yml and doctor.yml check what any model needs.
     if tables := parameters["tables"]:
         memory, limit = parse_memory(text_of(Path("/proc/meminfo"))), read_memory_limit(Path("/"))
-        yield Check("memory", *memory_check(memory, limit, len(parameters["starting"]), tables))
+        yield Check("memory", *memory_finding(memory, limit, len(parameters["starting"]), tables))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..checks.gpu_checks import gpu_chain
+from ..checks.gpu_checks import gpu_checks
 from ..host.check import Check, reasons_of
 from .driver_packages import plan_installation
 from .host_facts import read_distribution
@@ -54,7 +54,7 @@ def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict
         return {"gpu_facts": {}, "checks": [], "installation": {}, "broken": []}
     facts, found = read_gpu_facts(), read_distribution()
     system = values["systems"].of(found)
-    checks = gpu_chain(facts, tasks, os.uname().machine, system)
+    checks = gpu_checks(facts, tasks, os.uname().machine, system)
     failed = [check for check in checks if check.state == "failed"]
     broken = [check.name for check in failed if check.name in OF_THE_DRIVER]
     installation = {}

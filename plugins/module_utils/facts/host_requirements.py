@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..accounts import account_finding, read_accounts
-from ..checks.clock_checks import clock_check
-from ..checks.host_checks import PLATFORMS, HostNeeds, data_check, host_chain, host_environment
+from ..accounts import accounts_finding, read_accounts
+from ..checks.clock_checks import clock_finding
+from ..checks.host_checks import PLATFORMS, HostNeeds, data_finding, host_checks, host_environment
 from ..host.check import Check, checks_of, reasons_of
 from ..systems import Systems
 from .host_facts import read_host_facts
@@ -40,10 +40,10 @@ def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None])
     facts = read_host_facts()
     accounts = values["accounts"]
     systems: Systems = values["systems"]
-    checks = host_chain(facts, required, systems)
-    clock = clock_check(time.time() - values["now"], 60.0)  # the time that the module may take to get here
-    found = {"accounts": account_finding(accounts, read_accounts(accounts)), "clock": clock}
-    checks += checks_of({**found, "data": data_check(values["data_directories"])})
+    checks = host_checks(facts, required, systems)
+    clock = clock_finding(time.time() - values["now"], 60.0)  # the time that the module may take to get here
+    found = {"accounts": accounts_finding(accounts, read_accounts(accounts)), "clock": clock}
+    checks += checks_of({**found, "data": data_finding(values["data_directories"])})
     if reason := refusal(host, facts.distribution.name, checks, systems):
         raise ValueError(reason)
     for check in checks:

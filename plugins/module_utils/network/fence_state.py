@@ -9,7 +9,7 @@ from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 
-from ..checks.name_checks import name_check, names_in, resolve_names
+from ..checks.name_checks import names_finding, names_in, resolve_names
 from ..deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
 from ..facts.host_facts import SECONDS_TO_ANSWER, ask
 from ..host.check import Finding, failed, ok, skipped
@@ -48,7 +48,7 @@ def survey(fence: Fence, *, strict: bool = True) -> Fence:
     beside = [name for _, name, _ in fence.entries if name]
     resolved = resolve_names(names_in({place: place for place in (*fence.addresses.values(), *beside)}))
     if strict:
-        finding = name_check(fence.host, fence.addresses, resolved)
+        finding = names_finding(fence.host, fence.addresses, resolved)
         unknown = [name for name in beside if not resolved[name].addresses]
         if finding.state == "failed":
             raise FenceError(f"{finding.found}: {finding.remedy}")
@@ -206,7 +206,7 @@ def difference(wanted: str, live: str) -> str:
     return f"the table inet psfleet {' and '.join(words)}" if words else ""
 
 
-def fence_check(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
+def fence_finding(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
     """Return the finding of the check `fence`.
 
     `wanted` is port_fence_enabled; `deployed` says whether the host has a plan.

@@ -14,7 +14,7 @@ from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
 from trainer.host.check import Check
 
-from ...module_utils.checks.clock_checks import clock_check, clock_offset
+from ...module_utils.checks.clock_checks import clock_finding, clock_offset
 from ...module_utils.environments.environment import every_environment
 from ..actions import HostAction
 from ..asked_hosts import Asked, ask_hosts
@@ -134,7 +134,7 @@ def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]
     if problem:
         return {}, problem
     ahead, uncertainty = clock_offset(started, answer["began"], answer["ended"], answered)
-    clock = Check("clock", *clock_check(ahead, uncertainty)).to_json()
+    clock = Check("clock", *clock_finding(ahead, uncertainty)).to_json()
     return {**answer, "checks": [*answer["checks"], clock]}, ""
 
 

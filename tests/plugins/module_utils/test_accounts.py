@@ -1,6 +1,6 @@
 import pwd
 
-from plugins.module_utils.accounts import account_finding, read_accounts
+from plugins.module_utils.accounts import accounts_finding, read_accounts
 
 NAMES = {"psfleet": "trainer_user", "daemon": "ssh_mesh_user", "nobody": "trainer_user"}
 
@@ -12,7 +12,7 @@ def account(name: str, comment: str) -> pwd.struct_passwd:
 def test_an_account_that_psfleet_did_not_create_is_refused_with_the_variable_that_names_it() -> None:
     found = read_accounts(NAMES)
     assert found == {"daemon": pwd.getpwnam("daemon"), "nobody": pwd.getpwnam("nobody")}
-    finding = account_finding(NAMES, found)
+    finding = accounts_finding(NAMES, found)
     assert finding.state == "failed"
     assert finding.found.startswith(
         "ssh_mesh_user is daemon, an account that psfleet did not create (uid 1, home"
@@ -23,6 +23,6 @@ def test_an_account_that_psfleet_did_not_create_is_refused_with_the_variable_tha
 
 def test_an_account_that_psfleet_created_and_a_missing_account_pass() -> None:
     names = {"lab": "trainer_user", "lab-ssh": "ssh_mesh_user"}
-    assert account_finding(names, {"lab": account("lab", "psfleet trainer")}) == ("ok", "lab, lab-ssh", "")
+    assert accounts_finding(names, {"lab": account("lab", "psfleet trainer")}) == ("ok", "lab, lab-ssh", "")
     for comment in ("", "Alice,,,", "psfleeting", "psfleet", "x psfleet trainer"):
-        assert account_finding(names, {"lab": account("lab", comment)}).state == "failed", comment
+        assert accounts_finding(names, {"lab": account("lab", comment)}).state == "failed", comment

@@ -7,7 +7,7 @@ import pytest
 from plugins.module_utils.deployment import (
     Deployment,
     Today,
-    deployment_check,
+    environment_finding,
     is_installed,
     lacks_cuda,
     read_deployment,
@@ -37,7 +37,7 @@ def test_the_state_of_a_deployment_is_read_and_a_bare_host_counts_as_not_deploye
     assert read_deployment(*deploy(tmp_path)) == WHOLE
     found = read_deployment(tmp_path / "other", tmp_path / "etc" / "other")
     assert found == Deployment()
-    assert deployment_check(found, TODAY, installed=False) == skipped("not deployed")
+    assert environment_finding(found, TODAY, installed=False) == skipped("not deployed")
 
 
 MARKER = f"opt/environments/{WHOLE.environment}/.complete"
@@ -60,7 +60,7 @@ def test_an_interrupted_deployment_fails_the_check(
     (tmp_path / lost).unlink()
     if other:
         (tmp_path / lost).write_bytes(other)
-    assert deployment_check(read_deployment(*directories), TODAY, installed=True) == failed(
+    assert environment_finding(read_deployment(*directories), TODAY, installed=True) == failed(
         f"it has a plan, but no {lacking} that is complete: a deployment was interrupted",
         "`ansible-playbook deploy.yml` finishes it",
     )
@@ -89,7 +89,7 @@ def test_a_deployment_that_differs_from_the_current_plan_or_release_gets_a_warni
     found: dict[str, str], today: dict[str, str], installed: bool, other: str
 ) -> None:
     there = replace(WHOLE, **found)
-    check = deployment_check(there, replace(TODAY, **today), installed=installed)
+    check = environment_finding(there, replace(TODAY, **today), installed=installed)
     told = f"TensorFlow {there.tensorflow}, lock {there.environment}, release {there.release}"
     remedy = "run `ansible-playbook deploy.yml` between runs"
     assert check == (warning(f"{told}{other}", remedy) if other else ok(told))

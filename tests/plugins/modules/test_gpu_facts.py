@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.checks.gpu_checks import gpu_chain
+from plugins.module_utils.checks.gpu_checks import gpu_checks
 from plugins.module_utils.facts.gpu_look import refusal
 from plugins.module_utils.facts.nvidia import GpuFacts
 from tests.plugins.module_utils.made_gpu_hosts import KERNEL
@@ -33,7 +33,7 @@ def test_a_missing_gpu_is_refused_except_when_only_looking(driver: str) -> None:
 
 def test_installed_packages_without_a_module_give_no_advice_to_install_the_driver() -> None:
     bare = GpuFacts(bus=("0000:83:00.0",), bus_drivers=("",), secure_boot=False, kernel=KERNEL)
-    checks = gpu_chain(bare, [TASK | {"gpus": [0]}], "x86_64", None)
+    checks = gpu_checks(bare, [TASK | {"gpus": [0]}], "x86_64", None)
     assert "set nvidia_cuda_driver to present" in refusal("node3", bare, checks, [])
     said = refusal("node3", bare, checks, ["nvidia-smi"])
     assert "nvidia-smi are installed, and no kernel has a module" in said

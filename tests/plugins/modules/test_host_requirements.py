@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils.checks.host_checks import HostNeeds, host_chain
+from plugins.module_utils.checks.host_checks import HostNeeds, host_checks
 from plugins.module_utils.facts import host_requirements
 from plugins.module_utils.facts.host_facts import Interpreter, read_host_facts
 from plugins.module_utils.facts.host_requirements import refusal
@@ -20,7 +20,7 @@ KNOWN = read_systems(DESCRIBED)
 
 def test_a_refused_host_gets_all_reasons_and_the_supported_systems(tmp_path: Path) -> None:
     facts = read_host_facts(ROCKY_9.lay_out(tmp_path), "x86_64")
-    message = refusal("node3", facts.distribution.name, host_chain(facts, HostNeeds(tasks=79), KNOWN), KNOWN)
+    message = refusal("node3", facts.distribution.name, host_checks(facts, HostNeeds(tasks=79), KNOWN), KNOWN)
     assert message.startswith(
         "node3 runs Rocky Linux 9.5 (Blue Onyx) and cannot be part of the cluster:\n1. Rocky Linux 9.5"
     )
@@ -32,7 +32,7 @@ def test_a_refused_host_gets_all_reasons_and_the_supported_systems(tmp_path: Pat
 
 def test_a_supported_host_is_not_refused(tmp_path: Path) -> None:
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
-    assert refusal("node1", facts.distribution.name, host_chain(facts, HostNeeds(), KNOWN), KNOWN) == ""
+    assert refusal("node1", facts.distribution.name, host_checks(facts, HostNeeds(), KNOWN), KNOWN) == ""
 
 
 def test_a_supported_host_answers_its_environment_unless_its_clock_or_account_is_wrong(

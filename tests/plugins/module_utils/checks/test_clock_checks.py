@@ -1,6 +1,6 @@
 import pytest
 
-from plugins.module_utils.checks.clock_checks import REMEDY, clock_check, clock_offset
+from plugins.module_utils.checks.clock_checks import REMEDY, clock_finding, clock_offset
 from plugins.module_utils.host.check import Finding, State
 
 
@@ -49,4 +49,4 @@ REFUSED = ": SSH certificates are signed for clocks that are at most an hour apa
 def test_a_clock_difference_is_judged_with_its_uncertainty(
     ahead: float, uncertainty: float, state: State, words: str
 ) -> None:
-    assert clock_check(ahead, uncertainty) == Finding(state, words, REMEDY if state != "ok" else "")
+    assert clock_finding(ahead, uncertainty) == Finding(state, words, REMEDY if state != "ok" else "")

@@ -29,7 +29,7 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[Path, int]:
 
 
 def check(folder: Path, archive: int = 0, environment: int = 0) -> tuple[str, str, str]:
-    found = checked.disk_check(folder / "opt", [folder / "var" / "runs"], archive, environment)
+    found = checked.disk_finding(folder / "opt", [folder / "var" / "runs"], archive, environment)
     return found.state, found.found, found.remedy
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from plugins.module_utils.checks.gpu_checks import gpu_chain
+from plugins.module_utils.checks.gpu_checks import gpu_checks
 from plugins.module_utils.facts.nvidia import Gpu, GpuFacts
 from plugins.module_utils.host.check import Check
 from tests.plugins.module_utils.described import SYSTEMS
@@ -40,7 +40,7 @@ def chain_of(case: dict[str, Any]) -> list[Check]:
     ]
     host = replace(HOSTS[case.get("host", "well")], **facts)
     system = SYSTEMS.get(case.get("system", "debian"))
-    return gpu_chain(host, tasks, case.get("machine", "x86_64"), system)
+    return gpu_checks(host, tasks, case.get("machine", "x86_64"), system)
 
 
 @cases("gpus")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.checks.host_checks import HostNeeds, data_check, host_chain, host_environment
+from plugins.module_utils.checks.host_checks import HostNeeds, data_finding, host_checks, host_environment
 from plugins.module_utils.facts.host_facts import HostFacts, read_host_facts
 from plugins.module_utils.host.check import Check
 from tests.plugins.module_utils import recorded_hosts
@@ -41,7 +41,7 @@ def facts_of(host: RecordedHost, root: Path) -> HostFacts:
 def chain_of(case: dict[str, Any], root: Path) -> list[Check]:
     """Return the checks of a recorded host that was changed."""
     host: RecordedHost = replace(getattr(recorded_hosts, case["host"]), **case.get("change", {}))
-    return host_chain(facts_of(host, root), HostNeeds(**case.get("asked", {})), KNOWN)
+    return host_checks(facts_of(host, root), HostNeeds(**case.get("asked", {})), KNOWN)
 
 
 @cases("hosts")
@@ -79,7 +79,7 @@ def test_the_environment_matches_the_hosts_python_processor_and_gpus(
     assert found.name == environment
     assert python.path == f"{tmp_path}/usr/bin/python{found.python}"
     if host in (DEBIAN_13, UBUNTU_2204, UBUNTU_2404):
-        assert {check.state for check in host_chain(facts, asked, KNOWN)} == {"ok"}
+        assert {check.state for check in host_checks(facts, asked, KNOWN)} == {"ok"}
     with pytest.raises(ValueError, match=r"^package_store_python_version is 3.9; it has Python "):
         host_environment(facts, replace(asked, python_version="3.9"))
 
@@ -87,13 +87,13 @@ def test_the_environment_matches_the_hosts_python_processor_and_gpus(
 def test_a_systemd_that_the_host_was_not_booted_with_does_not_count(tmp_path: Path) -> None:
     root = DEBIAN_12.lay_out(tmp_path)
     (root / "run/systemd/system").rmdir()
-    check = host_chain(read_host_facts(root, "x86_64"), HostNeeds(), KNOWN)[NAMES.index("system")]
+    check = host_checks(read_host_facts(root, "x86_64"), HostNeeds(), KNOWN)[NAMES.index("system")]
     assert (check.state, check.found) == ("failed", "it was not booted with systemd")
 
 
 def test_all_problems_of_a_host_are_reported_at_once(tmp_path: Path) -> None:
     host = replace(ROCKY_9, cpuinfo="pentium", glibc="2.17", mem_total_kb=1000)
-    assert {check.state for check in host_chain(facts_of(host, tmp_path), HostNeeds(), KNOWN)} == {"failed"}
+    assert {check.state for check in host_checks(facts_of(host, tmp_path), HostNeeds(), KNOWN)} == {"failed"}
 
 
 @pytest.mark.parametrize("name", [*FILES, *SYSTEM_FILES])
@@ -107,17 +107,17 @@ def test_the_code_of_host_checks_parses_with_python_3_8(name: str) -> None:
 
 
 def test_a_data_folder_that_is_missing_or_empty_fails_the_check(tmp_path: Path) -> None:
-    assert data_check([]).state == "skipped"
+    assert data_finding([]).state == "skipped"
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
-    assert data_check([str(tmp_path)]).state == "ok"
+    assert data_finding([str(tmp_path)]).state == "ok"
     for lacking, what in (("nowhere", "no"), ("file", "no"), ("empty", "an empty")):
         place = tmp_path / lacking
-        found = data_check([str(tmp_path), str(place)])
+        found = data_finding([str(tmp_path), str(place)])
         assert (found.state, found.found) == (
             "failed",
             f"trainer_data_dir is {place}, which is {what} folder here",
         )
         assert "trainer_data_source" in found.remedy
-    carried = data_check([str(tmp_path / "empty")], carried=True)
+    carried = data_finding([str(tmp_path / "empty")], carried=True)
     assert carried.found.startswith(f"there is nothing in {tmp_path}/empty, where deploy.yml brings")

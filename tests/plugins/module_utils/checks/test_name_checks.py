@@ -4,7 +4,7 @@ import pytest
 
 from plugins.module_utils.checks.name_checks import (
     Resolution,
-    name_check,
+    names_finding,
     names_in,
     resolve_names,
     sources_of_tasks,
@@ -18,8 +18,8 @@ FOUND = {"node1": Resolution(("10.0.0.1",)), "node2.example": Resolution(("10.0.
 def test_only_names_are_resolved_and_counted() -> None:
     assert names_in(ADDRESSES) == ["node1", "node2.example"]
     addresses = {"node3": "10.0.0.3", "node4": "[fd00::4]"}
-    assert name_check("node3", addresses, {}) == ok("addresses are used, no names")
-    assert name_check("node1", ADDRESSES, FOUND) == ok("2 names found")
+    assert names_finding("node3", addresses, {}) == ok("addresses are used, no names")
+    assert names_finding("node1", ADDRESSES, FOUND) == ok("2 names found")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_unresolved_and_misleading_names_are_reported_with_both_remedies(
     loopback: str,
 ) -> None:
     resolved = {"node1": Resolution((), "not known"), "node2.example": Resolution((loopback,))}
-    assert name_check("node1", {**ADDRESSES, "node0": "node0"}, resolved) == failed(
+    assert names_finding("node1", {**ADDRESSES, "node0": "node0"}, resolved) == failed(
         "node1 does not resolve (not known); "
         f"node2.example (of node2) is {loopback.partition('%')[0]}, which is node1 itself",
         "correct /etc/hosts of this host, or give an IP address: trainer_address of that host; "
@@ -62,15 +62,15 @@ def test_unresolved_and_misleading_names_are_reported_with_both_remedies(
 def test_the_loopback_name_that_debian_gives_a_host_gets_a_warning() -> None:
     """The tasks listen on every address, so tasks on that host reach each other by the name."""
     itself = {**FOUND, "node1": Resolution(("127.0.1.1",))}
-    assert name_check("node1", {"node1": "node1", "node3": "10.0.0.3"}, itself) == warning(
+    assert names_finding("node1", {"node1": "node1", "node3": "10.0.0.3"}, itself) == warning(
         "node1 is 127.0.1.1 here, which no other host reaches: psfleet's tasks listen on every address, a "
         "user's program may listen there alone",
         "remove that line from /etc/hosts of this host, or set trainer_address to its IP address",
     )
-    assert name_check("node1", {"node1": "node1"}, itself) == ok("1 name found")
+    assert names_finding("node1", {"node1": "node1"}, itself) == ok("1 name found")
 
 
 def test_only_the_first_of_many_unresolved_names_are_reported() -> None:
     addresses = {f"node{number}": f"node{number}" for number in range(1, 31)}
-    check = name_check("other", addresses, {name: Resolution((), "not known") for name in addresses})
+    check = names_finding("other", addresses, {name: Resolution((), "not known") for name in addresses})
     assert check.found.endswith("; node13 does not resolve (not known) and 25 more")

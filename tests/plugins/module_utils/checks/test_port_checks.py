@@ -8,7 +8,7 @@ from plugins.module_utils.checks.port_checks import (
     PortFacts,
     TaskPort,
     parse_range,
-    port_check,
+    ports_finding,
     read_port_facts,
     task_ports,
 )
@@ -34,7 +34,7 @@ def test_the_ephemeral_and_the_reserved_ports_of_a_host_are_read(tmp_path: Path)
 
 def test_a_free_port_and_a_port_of_its_own_task_pass() -> None:
     own = Holder(2222, 998, 77, "python", "psfleet-ps@0.service")
-    check = port_check([PS, WORKER], PortFacts((own,)), {})
+    check = ports_finding([PS, WORKER], PortFacts((own,)), {})
     assert check == ok("2222 is ps0's, 2223 (worker1) is free")
     told = [
         {"job": "ps", "index": 0, "port": "2222", "gpus": []},
@@ -45,13 +45,13 @@ def test_a_free_port_and_a_port_of_its_own_task_pass() -> None:
 
 @pytest.mark.parametrize("unit", ["psfleet-worker@1.service", "psfleet-server@1.service"])
 def test_a_server_may_listen_in_place_of_its_worker(unit: str) -> None:
-    assert port_check([WORKER], PortFacts((Holder(2223, 998, 77, "python", unit),)), {}).state == "ok"
+    assert ports_finding([WORKER], PortFacts((Holder(2223, 998, 77, "python", unit),)), {}).state == "ok"
 
 
 def test_a_port_held_by_another_doctor_of_root_counts_as_free() -> None:
     doctor = Holder(2222, 0, 7, "psfleet-doctor", "session-1.scope")
-    assert port_check([PS], PortFacts((doctor,)), {}) == ok("2222 (ps0) is free")
-    assert port_check([PS], PortFacts((replace(doctor, uid=33),)), {}).state == "failed", (
+    assert ports_finding([PS], PortFacts((doctor,)), {}) == ok("2222 (ps0) is free")
+    assert ports_finding([PS], PortFacts((replace(doctor, uid=33),)), {}).state == "failed", (
         "so called by anybody"
     )
 
@@ -59,11 +59,11 @@ def test_a_port_held_by_another_doctor_of_root_counts_as_free() -> None:
 def test_an_invisible_process_counts_as_the_task_if_it_has_the_user_of_the_unit() -> None:
     """Without CAP_SYS_PTRACE, root in a container does not see the open files of other users."""
     facts = PortFacts((Holder(2222, 998),))
-    assert port_check([PS], facts, {"psfleet-ps@0.service": 998}).state == "ok"
-    assert port_check([PS], facts, {"psfleet-ps@0.service": 997}).state == "failed"
-    assert port_check([PS], facts, {"psfleet-worker@0.service": 998}).state == "failed"
+    assert ports_finding([PS], facts, {"psfleet-ps@0.service": 998}).state == "ok"
+    assert ports_finding([PS], facts, {"psfleet-ps@0.service": 997}).state == "failed"
+    assert ports_finding([PS], facts, {"psfleet-worker@0.service": 998}).state == "failed"
     seen = PortFacts((Holder(2222, 998, 7, "python", "other.service"),))
-    assert port_check([PS], seen, {"psfleet-ps@0.service": 998}).state == "failed"
+    assert ports_finding([PS], seen, {"psfleet-ps@0.service": 998}).state == "failed"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_invisible_process_counts_as_the_task_if_it_has_the_user_of_the_unit(
 def test_the_holder_of_a_tasks_port_is_named(holder: Holder, words: str) -> None:
     other = "port 2222 of ps0 is held by nc (pid 9) of user root: nc -lk 2222"
     nc = Holder(2222, 0, 9, "nc", command="nc -lk 2222")
-    assert port_check([PS, WORKER], PortFacts((holder, nc)), {}) == failed(
+    assert ports_finding([PS, WORKER], PortFacts((holder, nc)), {}) == failed(
         f"{other}; port 2223 of worker1 is held by {words}",
         "stop that program, or give the host's tasks other ports: trainer_base_port, or trainer_ps_port, "
         "trainer_worker_port, in host_vars of this host",
@@ -89,12 +89,12 @@ def test_the_holder_of_a_tasks_port_is_named(holder: Holder, words: str) -> None
 
 def test_a_port_in_the_ephemeral_range_gets_a_warning() -> None:
     task, last = TaskPort("ps", 0, 32768), TaskPort("ps", 1, 60999)
-    assert port_check([task, WORKER, last], PortFacts(()), {}) == warning(
+    assert ports_finding([task, WORKER, last], PortFacts(()), {}) == warning(
         "port 32768 of ps0, port 60999 of ps1: any connection may take a port from 32768 to 60999 on this "
         "host",
         "set trainer_base_port below 32768, or keep the ports with sysctl "
         "net.ipv4.ip_local_reserved_ports=32768,60999",
     )
     for reserved in ("32768", "8080,32760-32768", "32768-32770"):
-        assert port_check([task], PortFacts((), reserved=reserved), {}).state == "ok"
-    assert port_check([task], PortFacts((), reserved="32769-40010,9"), {}).state == "warning"
+        assert ports_finding([task], PortFacts((), reserved=reserved), {}).state == "ok"
+    assert ports_finding([task], PortFacts((), reserved="32769-40010,9"), {}).state == "warning"

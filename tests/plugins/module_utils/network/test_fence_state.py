@@ -17,7 +17,7 @@ from plugins.module_utils.network.fence_state import (
     FenceError,
     UnknownUserError,
     changes,
-    fence_check,
+    fence_finding,
     fence_problem,
     read_resolvers,
     survey,
@@ -139,7 +139,7 @@ def test_the_doctors_check_depends_on_the_wanted_and_deployed_fence(
 
     def check(*, wanted: bool = True, deployed: bool = True) -> Finding:
         with networks.inside("here"):
-            return fence_check(tmp_path, wanted=wanted, deployed=deployed)
+            return fence_finding(tmp_path, wanted=wanted, deployed=deployed)
 
     assert check(deployed=False) == ("skipped", "not deployed", "")
     assert check(wanted=False) == ("skipped", "port_fence_enabled is false", "")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plugins.module_utils.checks.gpu_checks import gpu_chain
-from plugins.module_utils.checks.host_checks import HostNeeds, host_chain
+from plugins.module_utils.checks.gpu_checks import gpu_checks
+from plugins.module_utils.checks.host_checks import HostNeeds, host_checks
 from plugins.module_utils.facts.driver_packages import plan_installation
 from plugins.module_utils.facts.host_facts import PROGRAMS, Distribution, read_host_facts
 from plugins.module_utils.facts.nvidia import GpuFacts
@@ -80,11 +80,11 @@ def test_a_file_alone_adds_a_system(tmp_path: Path) -> None:
     others = re.sub(r"(?m)^(ID|VERSION_ID|PRETTY_NAME)=.*\n", "", text)
     (host / "etc/os-release").write_text(f"{others}ID=foo\nVERSION_ID=9.5\nPRETTY_NAME=Foo\n")
     facts = read_host_facts(host, "x86_64")
-    check = host_chain(facts, HostNeeds(), systems)[0]
+    check = host_checks(facts, HostNeeds(), systems)[0]
     assert (check.state, check.remedy) == ("failed", "on the host: sudo apt-get install openssh-server")
     found = replace(facts, missing_programs=())
-    assert host_chain(found, HostNeeds(), systems)[0].found == "Foo (supported, but not tested)"
-    assert host_chain(found, HostNeeds(), KNOWN)[0].state == "failed"
+    assert host_checks(found, HostNeeds(), systems)[0].found == "Foo (supported, but not tested)"
+    assert host_checks(found, HostNeeds(), KNOWN)[0].state == "failed"
     system = systems.of(facts.distribution)
     assert system
     plan = plan_installation(GpuFacts(kernel="5.14.0"), facts.distribution, system, [])
@@ -93,8 +93,8 @@ def test_a_file_alone_adds_a_system(tmp_path: Path) -> None:
     )
     bare = GpuFacts(bus=("0",), bus_drivers=("",), kernel="5.14.0", module_kernels=("5.0",))
     task = {"job": "worker", "index": 0, "host": "node1", "gpus": [0]}
-    assert gpu_chain(bare, [task], "x86_64", system)[1].remedy.startswith("install its headers and")
-    assert gpu_chain(bare, [task], "x86_64", system)[2].state == "skipped"
+    assert gpu_checks(bare, [task], "x86_64", system)[1].remedy.startswith("install its headers and")
+    assert gpu_checks(bare, [task], "x86_64", system)[2].state == "skipped"
 
 
 def test_a_host_may_only_answer_what_a_described_system_says(tmp_path: Path) -> None:
