@@ -21,21 +21,21 @@ def is_ours(comment: str) -> bool:
 
 
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
-    """Return {name: account} for those accounts that this host, or its directory service, knows.
+    """Return {name: account} for the accounts that this host, or its directory service, knows.
 
     `names` is {name of an account: variable that contains it}, as for `accounts_finding`.
     """
-    found = {}
+    accounts = {}
     for name in names:
         with suppress(KeyError):
-            found[name] = pwd.getpwnam(name)
-    return found
+            accounts[name] = pwd.getpwnam(name)
+    return accounts
 
 
-def accounts_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_passwd]) -> Finding:
-    """Return the finding whether the accounts are free or psfleet's own.
+def accounts_finding(names: Mapping[str, str], accounts: Mapping[str, pwd.struct_passwd]) -> Finding:
+    """Return the finding of the check `accounts`: failed if psfleet did not create an account, else ok.
 
-    `names` is {name of an account: variable that contains it}; `found` is the result of `read_accounts`.
+    `names` is {name of an account: variable that contains it}; `accounts` is the result of `read_accounts`.
     """
     failures = [
         failed(
@@ -43,7 +43,7 @@ def accounts_finding(names: Mapping[str, str], found: Mapping[str, pwd.struct_pa
             f"{entry.pw_dir}); a deployment would disable its login",
             f"give {names[name]} a name that no account of the host has",
         )
-        for name, entry in found.items()
+        for name, entry in accounts.items()
         if not is_ours(entry.pw_gecos)
     ]
     return joined(failures) if failures else ok(", ".join(names))

@@ -18,30 +18,34 @@ PARTIAL = ".psfleet-partial"
 
 
 class RecordedFile(NamedTuple):
-    """A file in the record. If it was not `carried`, it was there before."""
+    """A file in the record: its size in bytes, its time in nanoseconds, its SHA-256 in hexadecimal.
+
+    `carried` says whether psfleet copied it to the host; if not, it was there before.
+    """
 
     size: int
     mtime_ns: int
     sha256: str
     carried: bool
 
-    def is_still(self, found: os.stat_result | None) -> bool:
-        """Return whether a file is as it was when its SHA-256 was computed.
+    def is_unchanged(self, status: os.stat_result | None) -> bool:
+        """Return whether the file is still a regular file with the recorded size and time.
 
-        `found` is None if there is no file.
+        `status` is the file's present status, None if there is no file.
         """
         return (
-            found is not None
-            and stat.S_ISREG(found.st_mode)
-            and (found.st_size, found.st_mtime_ns) == (self.size, self.mtime_ns)
+            status is not None
+            and stat.S_ISREG(status.st_mode)
+            and (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
         )
 
 
 class CarriedRecord:
-    """A directory of this host, and the record of its `files`, {name: file}, in `records`.
+    """The record of the files that were carried into a `directory` of this host.
 
-    The record's name is a hash of the directory's path. `fulfilled` is the digest of the manifest that the
-    directory fulfilled last, "" for none.
+    The record is a JSON file in the folder `records`; its name is a hash of the directory's path. `files` is
+    {path below the directory: file}. `fulfilled` is the SHA-256 of the manifest that the directory fulfilled
+    last, "" for none.
     """
 
     def __init__(self, directory: Path, records: Path) -> None:
@@ -53,16 +57,16 @@ class CarriedRecord:
         self.fulfilled = content["digest"]
         self.files = {name: RecordedFile(*known) for name, known in content["files"].items()}
 
-    def leave(self, names: Iterable[str]) -> list[str]:
-        """Remove the named files that were carried and are unchanged; return the names of the removed files.
+    def remove_carried(self, names: Iterable[str]) -> list[str]:
+        """Remove those of the named files that were carried and are unchanged; return their names.
 
-        The record forgets all `names`.
+        The record forgets all `names`, which must be in it; `CarriedFiles.finish` writes the record.
         """
         removed = []
         with self._root() as root:
             for name in names:
                 known = self.files.pop(name)
-                if root is not None and known.carried and known.is_still(find(root, name)):
+                if root is not None and known.carried and known.is_unchanged(find(root, name)):
                     remove(root, name)
                     removed.append(name)
         return removed

@@ -66,12 +66,15 @@ def _utf8(name: str) -> str:
 
 
 def content_files(root: Path) -> dict[str, Path]:
-    """Return {relative path: path} of the files of a program's content; `root` is a file or a folder."""
+    """Return {path relative to `root`: path} of the files of a program's content, sorted, as `files_below`.
+
+    `root` is a file or a folder. Byte code, psfleet's locks and names that begin with a dot are left out.
+    """
     return files_below(root, hidden=False)
 
 
 def content_hash(root: Path) -> str:
-    """Return 12 hex digits of the SHA-256 of the relative paths and the bytes of a file or folder.
+    """Return 12 hex digits of the SHA-256 over the paths and bytes of `content_files(root)`.
 
     A file has the same hash as a folder with only this file.
     """

@@ -20,10 +20,12 @@ MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Deployment:
-    """The deployment in use; `plan` is the plan's hash, "" if nothing is deployed.
+    """What a host uses.
 
-    `environment` and `release` are the hashes in the links `environment` and `current`, "" without the link.
-    `tensorflow` is the version in the environment, "" if the environment is not complete.
+    - `plan`: the hash of the plan, "" if nothing is deployed.
+    - `environment`, `release`: the hashes to which the links `environment` and `current` point, "" without
+      the link.
+    - `tensorflow`: the version of TensorFlow in this environment, "" if the environment is not complete.
     """
 
     plan: str = ""
@@ -33,8 +35,8 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Today:
-    """The hashes that deploy.yml would deploy today: of the plan, the trainer's release, and the host's lock.
+class TodaysHashes:
+    """What deploy.yml would deploy today: the hashes of the plan, the trainer's release, and the host's lock.
 
     `lock` is "" if the host is not supported.
     """
@@ -45,54 +47,54 @@ class Today:
 
 
 def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
-    """Return the plan in `file`.
+    """Return the plan in `file` as its JSON object, or only {"hash": plan_hash} if the plan has this hash.
 
-    Return only {"hash": ..} if it is `plan_hash`, and {} if `plan_hash` is "".
+    Return {} if `plan_hash` is "", or if the file has no plan.
     """
     plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
     return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
-def is_whole(environment: Path) -> bool:
-    """Return whether an installation was completed: it has a marker that root wrote, not a package."""
+def is_complete(environment: Path) -> bool:
+    """Return whether an environment was installed completely; `environment` is its directory.
+
+    It is complete if it has a marker that root wrote. A package cannot write as root.
+    """
     marker = environment / MARKER
     return marker.is_file() and marker.lstat().st_uid == 0
 
 
 def is_installed(install_directory: Path, lock: str) -> bool:
-    """Return whether the environment of a lock is complete; False for "".
-
-    A program's own environment builds on it.
-    """
-    return bool(lock) and is_whole(install_directory / "environments" / lock)
+    """Return whether the environment of the lock with this hash is complete; False for the hash ""."""
+    return bool(lock) and is_complete(install_directory / "environments" / lock)
 
 
 def read_deployment(install_directory: Path, configuration_directory: Path) -> Deployment:
-    """Return the deployment of this host."""
+    """Return the deployment of this host; its fields are "" where nothing is deployed."""
     plan = read_object(configuration_directory / "plan.json", most=MOST_BYTES_OF_PLAN)
     return Deployment(
         plan=str(plan.get("hash") or ""),
-        environment=in_use(install_directory, "environment"),
+        environment=linked_hash(install_directory, "environment"),
         tensorflow=installed_tensorflow(install_directory),
-        release=in_use(install_directory, "current"),
+        release=linked_hash(install_directory, "current"),
     )
 
 
 def installed_tensorflow(install_directory: Path) -> str:
-    """Return the version of TensorFlow in the environment in use; "" if none is complete."""
+    """Return the version of TensorFlow in the environment that tasks use, such as "2.21.0"; "" for none."""
     marker = bytes_of(_target(install_directory / "environment") / MARKER).decode("utf-8", "replace")
     words = marker.split()
     return words[1] if len(words) == 2 and words[0] == "tensorflow" else ""
 
 
 def lacks_cuda(install_directory: Path) -> bool:
-    """Return whether the environment in use has TensorFlow built without CUDA."""
+    """Return whether tasks use a TensorFlow that was built without CUDA; False without an environment."""
     packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
     return any(packages)
 
 
-def in_use(install_directory: Path, link: str) -> str:
-    """Return the hash in a link (`environment` or `current`); "" if there is no such link."""
+def linked_hash(install_directory: Path, link: str) -> str:
+    """Return the hash to which a link (`environment` or `current`) points; "" if there is no such link."""
     return _target(install_directory / link).name
 
 
@@ -104,14 +106,16 @@ def _target(link: Path) -> Path:
         return Path()
 
 
-def environment_finding(deployment: Deployment, today: Today, *, installed: bool) -> Finding:
+def environment_finding(deployment: Deployment, today: TodaysHashes, *, installed: bool) -> Finding:
     """Return the finding of the check `environment`.
 
-    `installed` says whether the environment of today's lock is complete on the host.
+    It is skipped if nothing is deployed, failed if the deployment is incomplete, a warning if deploy.yml
+    would deploy something else today, else ok. `installed` says whether the environment of today's lock is
+    complete on the host.
     """
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)
-    found = (
+    in_use = (
         f"TensorFlow {deployment.tensorflow}, lock {deployment.environment[:HASH_DIGITS]}, "
         f"release {deployment.release}"
     )
@@ -131,5 +135,5 @@ def environment_finding(deployment: Deployment, today: Today, *, installed: bool
     if deployment.plan != today.plan:
         other.append("the inventory has another plan today")
     if other:
-        return warning(f"{found}; {', '.join(other)}", "run `ansible-playbook deploy.yml` between runs")
-    return ok(found)
+        return warning(f"{in_use}; {', '.join(other)}", "run `ansible-playbook deploy.yml` between runs")
+    return ok(in_use)

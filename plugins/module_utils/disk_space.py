@@ -47,10 +47,12 @@ def login_user() -> int:
 
 
 def lacking_space(*needed: tuple[Path, int]) -> str:
-    """Return in words where fewer bytes are free than needed; "" if there are enough everywhere.
+    """Return, in words, the paths with fewer free bytes than are needed there; "" if no path has.
 
     `needed` are (path, bytes). The paths need not exist yet. Paths on the same file system share its free
     space.
+
+    Example of a result: "/opt has 1.0 GB free, 2.0 GB are needed"
     """
     together: dict[int, tuple[Path, int]] = {}
     for path, size in ((path, size) for path, size in needed if size):
@@ -64,24 +66,24 @@ def lacking_space(*needed: tuple[Path, int]) -> str:
     )
 
 
-def taken(*folders: Path) -> int:
-    """Return the bytes of disk space that removing these folders would free.
+def freeable_bytes(*folders: Path) -> int:
+    """Return the bytes of disk space that removing all these folders together would free.
 
     A file with a hard link elsewhere frees nothing; environments may share files.
     """
     names: Counter[tuple[int, int]] = Counter()
-    found = {}
-    for its in _below(*folders):
-        names[its.st_dev, its.st_ino] += 1
-        found[its.st_dev, its.st_ino] = its
+    statuses = {}
+    for status in _statuses_below(*folders):
+        names[status.st_dev, status.st_ino] += 1
+        statuses[status.st_dev, status.st_ino] = status
     return sum(
-        its.st_blocks * 512
-        for key, its in found.items()
-        if stat.S_ISDIR(its.st_mode) or names[key] >= its.st_nlink
+        status.st_blocks * 512
+        for key, status in statuses.items()
+        if stat.S_ISDIR(status.st_mode) or names[key] >= status.st_nlink
     )
 
 
-def _below(*folders: Path) -> Iterator[os.stat_result]:
+def _statuses_below(*folders: Path) -> Iterator[os.stat_result]:
     for folder in folders:
         for parent, _, files in os.walk(folder):
             for name in (".", *files):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from .facts.host_facts import ask
+from .facts.host_facts import run_program
 
 # The folders with a file of cron for each account, and with a file for each job of `at`: of Debian, Red Hat,
 # SUSE.
@@ -25,30 +25,31 @@ SECONDS_TO_ANSWER = 10
 class Process(NamedTuple):
     """A process with an account's uid.
 
-    If it `is_contained` in a container, the uid is another account there.
+    If it `is_contained` in a container, the uid belongs to another account there.
     """
 
-    number: int
+    pid: int
     name: str
     is_contained: bool
 
 
 def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
-    """End everything of an account; return in words what was ended.
+    """Kill all processes of an account, and remove the files that would start processes of it again.
 
-    Raises ValueError if something does not end.
+    Return what was ended, each once: the paths of removed files, and processes as `in_words` names them.
+    `user` is the account's uid. Raises ValueError if this is root's, or if a process does not end.
     """
     if not user:
         raise ValueError(f"{name} has the user id of root, and processes of root are not ended")
     ended: dict[str, None] = {}
     for _ in range(TRIES):
-        found = list(processes_of(user))
-        theirs = [process for process in found if not process.is_contained]
-        running = in_words(theirs)
+        processes = list(processes_of(user))
+        own = [process for process in processes if not process.is_contained]
+        running = in_words(own)
         # Kill even if no process was seen: one that starts another and ends may always escape notice.
-        kill_all(theirs, user, at_once=len(theirs) == len(found))
+        kill_all(own, user, at_once=len(own) == len(processes))
         # Repeat until neither is found: processes may schedule again, and schedules start processes.
-        starts = list(remove_starts(name, user, root))
+        starts = list(remove_schedules(name, user, root))
         ended |= dict.fromkeys([*starts, *running])
         if not (starts or running):
             forget_manager(user)
@@ -58,12 +59,12 @@ def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
 
 
 def in_words(processes: Iterable[Process]) -> list[str]:
-    """Return words for each process of an account; processes in containers are left out."""
-    return [f"process {each.number} ({each.name})" for each in processes if not each.is_contained]
+    """Return a text such as "process 812 (python3)" for each process that is not in a container."""
+    return [f"process {each.pid} ({each.name})" for each in processes if not each.is_contained]
 
 
-def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
-    """Remove everything that would start an account's processes again; yield the path of each removed file.
+def remove_schedules(name: str, user: int, root: Path) -> Iterator[str]:
+    """Remove an account's cron and `at` jobs, and its lingering; yield the path of each removed file.
 
     These folders belong to root, or to the programs that use them, so no account can place a link in their
     paths.
@@ -81,7 +82,7 @@ def remove_starts(name: str, user: int, root: Path) -> Iterator[str]:
 def forget_manager(user: int) -> None:
     """Make systemd end the manager, the sessions and the runtime folder of an account without processes."""
     for verb in ("stop", "reset-failed"):
-        ask(["systemctl", verb, f"user@{user}.service", f"user-{user}.slice"], SECONDS_TO_ANSWER)
+        run_program(["systemctl", verb, f"user@{user}.service", f"user-{user}.slice"], SECONDS_TO_ANSWER)
 
 
 def processes_of(user: int) -> Iterator[Process]:
@@ -103,10 +104,7 @@ def processes_of(user: int) -> Iterator[Process]:
 
 
 def kill_all(processes: list[Process], user: int, *, at_once: bool) -> None:
-    """Kill processes.
-
-    With `at_once`, the kernel kills all processes of the user, so that none can start meanwhile.
-    """
+    """Kill the processes; with `at_once`, first all processes of the user by one call of the kernel."""
     if at_once:
         child = os.fork()  # fork starts no program, so it works at the user's limit of processes
         if not child:
@@ -119,4 +117,4 @@ def kill_all(processes: list[Process], user: int, *, at_once: bool) -> None:
         os.waitpid(child, 0)
     for process in processes:
         with suppress(ProcessLookupError):
-            os.kill(process.number, signal.SIGKILL)
+            os.kill(process.pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ from .content_directory import HASH_DIGITS
 from .host.safe_directory import opened
 from .host.task_units import UNIT_JOBS
 from .host.wording import grouped
-from .saved_places import KEPT
+from .saved_places import TASKS_TMP
 
 _HASH = "[0-9a-f]" * HASH_DIGITS
 # {directory of the fact cluster_paths: patterns of psfleet's files in it}; anything else there is foreign.
@@ -67,65 +67,68 @@ def is_our_unit(name: str) -> bool:
 
 @dataclass
 class Removal:
-    """What to remove: `gone` with everything in it, then `folders`, deepest first, if they are empty.
+    """What to remove: first the `trees`, with their content; then the `empty_folders`, deepest first.
 
     `foreign` paths stay: psfleet did not make them, or they are mounts or an administrator's links.
     """
 
-    gone: list[Path] = field(default_factory=list)
-    folders: list[Path] = field(default_factory=list)
+    trees: list[Path] = field(default_factory=list)
+    empty_folders: list[Path] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
 
     def add(self, other: Removal) -> None:
         """Add everything from `other`."""
-        self.gone += other.gone
-        self.folders += other.folders
+        self.trees += other.trees
+        self.empty_folders += other.empty_folders
         self.foreign += other.foreign
 
     @property
     def outermost(self) -> list[Path]:
-        """The removed paths; paths inside a removed folder are left out."""
-        return [path for path in (*self.gone, *self.folders) if not {*path.parents} & {*self.folders}]
+        """The paths to remove, except those inside another path to remove."""
+        folders = {*self.empty_folders}
+        return [path for path in (*self.trees, *self.empty_folders) if not folders.intersection(path.parents)]
 
     def remove(self) -> None:
-        """Remove all of it. Raises ValueError and OSError."""
-        for path in self.gone:
+        """Remove the trees, and the folders that are empty then. Raises ValueError and OSError."""
+        for path in self.trees:
             remove_tree(path)
-        for path in self.folders:
+        for path in self.empty_folders:
             with suppress(OSError), opened(path.parent) as folder:  # something was added to the folder
                 os.rmdir(path.name, dir_fd=folder)
 
 
-def sort_out(directory: Path, patterns: Collection[str], settled: Mapping[Path, bool]) -> Removal:
+def removal_from(directory: Path, patterns: Collection[str], handled: Mapping[Path, bool]) -> Removal:
     """Return what to remove from a directory: the paths that match a pattern.
 
-    If nothing else is in the directory, it is removed, too. `patterns` are relative to the directory; they
-    also match temporary files (".name.x"). `settled` is {path that is handled elsewhere: whether it will be
-    removed}. Raises OSError, and ValueError for a link that a user other than root could have put there.
+    If nothing else is in the directory, it is removed, too; else the other paths in it are foreign. The
+    result is empty if there is no such directory. `patterns` are relative to the directory; they also
+    match temporary files (".name.x"). `handled` is {path that somebody else decides about: whether it
+    will be removed}; the result leaves these paths out. Raises OSError, and ValueError for a link that a
+    user other than root could have put there.
     """
-    found = Removal()
+    removal = Removal()
     try:
         with opened(directory) as folder:
             names = sorted(os.listdir(folder))  # noqa: PTH208 - no path
     except FileNotFoundError:
-        return found
+        return removal
     parts = [pattern.partition("/") for pattern in patterns]
     for name in names:
         path = directory / name
         below = [rest for first, _, rest in parts if rest and fnmatchcase(name, first)]
-        if path in settled:
+        if path in handled:
             continue
         if any(_is_named(name, first) for first, _, rest in parts if not rest):
-            found.gone.append(path)
+            removal.trees.append(path)
         elif below and path.is_dir():
-            found.add(sort_out(path, below, settled))
+            removal.add(removal_from(path, below, handled))
         else:
-            found.foreign.append(path)
-    going = {*found.gone, *found.folders, *(path for path, goes in settled.items() if goes)}
+            removal.foreign.append(path)
+    going = {*removal.trees, *removal.empty_folders, *(path for path, goes in handled.items() if goes)}
     if {directory / name for name in names} <= going:
         stays = directory.is_symlink() or str(directory) in _mounts()
-        (found.foreign if stays else found.folders).append(directory)
-    return found
+        (removal.foreign if stays else removal.empty_folders).append(directory)
+    return removal
 
 
 def _mounts() -> set[str]:
@@ -174,60 +177,67 @@ def run_in(folder: int, *command: str) -> None:
 
 @dataclass
 class HostPlaces:
-    """The places on a host: those of the fact cluster_paths, and `data_directory`, which has carried data.
+    """The directories on a host where psfleet writes.
 
-    `runs` and `data` say whether these are removed, too. sshd may read psfleet's file in `sshd_directories`,
-    which all known systems name. `root` is the root of the host's file system.
+    - `paths`: the fact cluster_paths. `data_directory`: where deploy.yml carries data.
+    - `removes_runs`, `removes_data`: whether `removal` has the files of runs, and whether the caller removes
+      the carried data.
+    - `root`: the root of the host's file system.
+    - `sshd_directories`: where psfleet's file for sshd may be, one directory for each known system.
     """
 
     paths: Mapping[str, str]
     data_directory: Path
-    runs: bool = False
-    data: bool = False
+    removes_runs: bool = False
+    removes_data: bool = False
     root: Path = Path("/")
     sshd_directories: Collection[str] = ()
 
-    def own(self, name: str, *parts: str) -> Path:
-        """Return the path `parts` below the directory `name` of cluster_paths."""
+    def path(self, name: str, *parts: str) -> Path:
+        """Return the path of `parts` below the directory `name` of cluster_paths."""
         return Path(self.paths[name], *parts)
 
     @property
     def staying_runs(self) -> Path | None:
         """The directory of the runs, if runs stay in it; else None."""
-        folder = self.own("state_directory", "runs")
-        stays = not self.runs and folder.is_dir() and any(path.name != KEPT for path in folder.iterdir())
+        folder = self.path("state_directory", "runs")
+        stays = (
+            not self.removes_runs
+            and folder.is_dir()
+            and any(path.name != TASKS_TMP for path in folder.iterdir())
+        )
         return folder if stays else None
 
     @property
-    def carried(self) -> list[CarriedRecord]:
-        """The records of carried data, one for each directory that has such data."""
-        directories = {self.own("install_directory", "data"), self.data_directory}
-        records = self.own("install_directory", "carried")
+    def carried_records(self) -> list[CarriedRecord]:
+        """The records that have files: of the present data directory, and of the default one."""
+        directories = {self.path("install_directory", "data"), self.data_directory}
+        records = self.path("install_directory", "carried")
         found = [CarriedRecord(directory, records) for directory in sorted(directories)]
         return [record for record in found if record.files]
 
     def removal(self) -> Removal:
         """Return what to remove, except carried data. Raises ValueError and OSError."""
         found = Removal()
-        of_sshd = {directory.lstrip("/"): (SSHD_FILE,) for directory in self.sshd_directories}
-        for name, patterns in {**of_sshd, **SHARED}.items():
-            found.gone += sort_out(self.root / name, patterns, {}).gone
-        if self.data_directory != self.own("install_directory", "data"):
-            found.gone += sort_out(self.data_directory, [PARTIAL], {}).gone
+        sshd_files = {directory.lstrip("/"): (SSHD_FILE,) for directory in self.sshd_directories}
+        for name, patterns in {**sshd_files, **SHARED}.items():
+            found.trees += removal_from(self.root / name, patterns, {}).trees
+        if self.data_directory != self.path("install_directory", "data"):
+            found.trees += removal_from(self.data_directory, [PARTIAL], {}).trees
         patterns_of = grouped((Path(self.paths[name]), each) for name in OWN for each in OWN[name])
-        settled = self._settled()
+        handled = self._handled()
         for directory in sorted(patterns_of, key=lambda path: len(path.parts), reverse=True):
-            below = sort_out(directory, patterns_of[directory], settled)
-            settled[directory] = directory in below.folders  # this directory may lie in another one
+            below = removal_from(directory, patterns_of[directory], handled)
+            handled[directory] = directory in below.empty_folders  # this directory may lie in another one
             found.add(below)
         return found
 
-    def _settled(self) -> dict[Path, bool]:
-        settled = {record.directory: self.data for record in self.carried}
+    def _handled(self) -> dict[Path, bool]:
+        handled = {record.directory: self.removes_data for record in self.carried_records}
         if self.staying_runs:
-            settled[self.staying_runs] = False
-        records = self.own("install_directory", "carried")
+            handled[self.staying_runs] = False
+        records = self.path("install_directory", "carried")
         # With these records, deploy.yml recognises its own files among data that stay.
-        if not self.data and any(records.glob("*.json")):
-            settled |= dict.fromkeys([*records.glob("*.json"), records / ".lock"], False)
-        return settled
+        if not self.removes_data and any(records.glob("*.json")):
+            handled |= dict.fromkeys([*records.glob("*.json"), records / ".lock"], False)
+        return handled

@@ -31,7 +31,7 @@ def seconds_up() -> float:
 class Lease:
     """The last lease of this host; `token` is "" after it was given back.
 
-    Times are as `seconds_up` returns them.
+    Times are as `seconds_up` returns them. The file of the lease has these fields as JSON.
     """
 
     token: str = ""
@@ -41,10 +41,10 @@ class Lease:
     made: float = 0.0  # when the file was made; a reset removes it
     acted: float = 0.0  # when the last holder that may have changed the host lost the lease
 
-    def hinders(self, token: str, now: float) -> str:
-        """Return, in words, why the holder of another token must not act; "" if it may.
+    def hindrance(self, token: str, now: float) -> str:
+        """Return, in words, why whoever has `token` must not act at the time `now`; "" if it may.
 
-        `token` is the other token, `now` the present time.
+        It may act if the lease has this token, was given back, or has ended.
         """
         if not self.token or self.token == token or now >= self.ends:
             return ""
@@ -53,8 +53,12 @@ class Lease:
             f"{self.ends - now:.0f} s, or until it ends"
         )
 
-    def outdates(self, token: str, seen_at: float, now: float) -> str:
-        """Return, in words, why the host's state at `seen_at` may have changed since; "" if it has not."""
+    def change_since(self, token: str, seen_at: float, now: float) -> str:
+        """Return, in words, who may have changed the host between `seen_at` and `now`; "" if nobody has.
+
+        Changes by the holder of `token` do not count. A `seen_at` below 0 means that the holder of `token`
+        did not look at the host, so there is no such change.
+        """
         if seen_at < 0 or self.token == token:
             return ""
         if self.acted <= seen_at <= now and not 0 < seen_at < self.made:
@@ -64,14 +68,14 @@ class Lease:
 
 
 def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
-    """Return the time of a reading of this host's state; 0 if there was no lease since the boot or a reset.
+    """Return the present time, for a caller that now reads the host's state; 0 without a file of the lease.
 
-    If there is a current lease, wait for its end, up to `patience` seconds, because its holder may still
-    change the state. If anything is `deployed`, make the lease's file; if it is gone later, there was a
-    reset.
+    If there is a current lease, first wait for its end, up to `patience` seconds, because its holder may
+    still change the state. If anything is `deployed` on the host, make a missing file; if the file is gone
+    later, there was a reset or a reboot.
     """
     end = seconds_up() + patience
-    while read(file).hinders("", seconds_up()) and seconds_up() < end:
+    while read(file).hindrance("", seconds_up()) and seconds_up() < end:
         time.sleep(_POLL_SECONDS)
     if deployed and read(file) == Lease():
         with _opened(file) as descriptor:
@@ -81,7 +85,7 @@ def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> flo
 
 
 def read(file: Path) -> Lease:
-    """Return the last lease of this host; an empty Lease if there is none."""
+    """Return the last lease of this host; Lease() if there is no valid file."""
     try:
         with _opened(file, os.O_RDONLY) as descriptor:
             return _lease_of(descriptor)
@@ -90,9 +94,10 @@ def read(file: Path) -> Lease:
 
 
 def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
-    """Take the lease and return ""; if it cannot be taken within `patience` seconds, return why.
+    """Take the lease and return ""; if it cannot be taken within `patience` seconds, return why, in words.
 
-    `mine` has the token and the holder. `seen_at` is when the holder read the host's state, -1 for never.
+    `mine` has the token and the holder. `seen_at` is when the holder read the host's state, as
+    `time_of_reading` returned it, -1 for never; the lease is refused if the state may have changed since.
     """
     begin = seconds_up()
     while True:
@@ -101,9 +106,9 @@ def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
             last = replace(last, made=last.made or now)
             if last.token == mine.token or (last.token and now >= last.ends):
                 last = replace(last, acted=min(last.ends, now))
-            problem = last.hinders(mine.token, now)
+            problem = last.hindrance(mine.token, now)
             if not problem:
-                if outdated := last.outdates(mine.token, seen_at, now):
+                if outdated := last.change_since(mine.token, seen_at, now):
                     return outdated
                 mine = replace(mine, began=now, ends=now + SECONDS, made=last.made, acted=last.acted)
                 _write(descriptor, mine)
@@ -114,7 +119,7 @@ def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
 
 
 def renew(file: Path, token: str) -> bool:
-    """Extend the lease; return whether it still has this token."""
+    """Extend the lease by SECONDS from now if it still has this token; return whether it has."""
     return _change(file, token, lambda last, now: replace(last, ends=now + SECONDS))
 
 

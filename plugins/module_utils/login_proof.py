@@ -16,34 +16,45 @@ from .host.task_traces import bytes_of
 from .host.task_units import systemctl
 
 
-def proof_of(decides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object that changes if anything changes on which a proof of the login depends.
+def proof_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object that changes if anything changes on which a proof of the login depends.
 
-    It has the state of files, hashes of some, and the process of sshd. `decides` has sshd's systemd
-    `service`, the `directory` of further files beside sshd_config, the `files` that were written for the
-    login, and the files that say whom it `admits`. Raises OSError.
+    Args:
+        arguments: of the module `ssh_login`: sshd's systemd `service`, the `directory` of further files
+            beside sshd_config, the `files` that were written for the login, and the files that say whom it
+            `admits`.
+
+    Returns:
+        `decides` (these four arguments), `process` (sshd's pid), `files` ({path: [inode, time of change]} of
+        all files that sshd reads) and `admitted` ({path: SHA-256} of the files in `admits`).
+
+    Raises OSError.
+
     """
-    directory = Path(decides["directory"])
-    read = [*decides["files"], directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]
-    found = {str(path): path.stat() for path in map(Path, read) if path.exists()}
-    admits = [path for path in map(Path, decides["admits"]) if path.exists()]
+    directory = Path(arguments["directory"])
+    read = [*arguments["files"], directory.parent / "sshd_config", *sorted(directory.glob("*.conf"))]
+    statuses = {str(path): path.stat() for path in map(Path, read) if path.exists()}
+    admits = [path for path in map(Path, arguments["admits"]) if path.exists()]
     return {
-        "decides": {name: decides[name] for name in ("service", "directory", "files", "admits")},
-        "process": systemctl("show", "--property=MainPID", "--value", decides["service"]).strip(),
-        "files": {path: [each.st_ino, each.st_ctime_ns] for path, each in found.items()},
+        "decides": {name: arguments[name] for name in ("service", "directory", "files", "admits")},
+        "process": systemctl("show", "--property=MainPID", "--value", arguments["service"]).strip(),
+        "files": {path: [status.st_ino, status.st_ctime_ns] for path, status in statuses.items()},
         "admitted": {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in admits},
     }
 
 
 def last_proof(file: Path) -> dict[str, Any]:
-    """Return the last proof, from the file in which `ssh_login` keeps it; {} if there is none."""
+    """Return the last result of `proof_of` that `ssh_login` wrote to `file`; {} if there is none."""
     with suppress(ValueError):
         proof = json.loads(bytes_of(file))
         return proof if isinstance(proof, dict) else {}
     return {}
 
 
-def still_holds(file: Path) -> bool:
-    """Return whether nothing has changed since the last proof; False without a proof. Raises OSError."""
+def proof_holds(file: Path) -> bool:
+    """Return whether the last proof, in `file`, still holds: nothing has changed since. Raises OSError.
+
+    Return False if there is no proof.
+    """
     proof = last_proof(file)
     return "decides" in proof and proof_of(proof["decides"]) == proof

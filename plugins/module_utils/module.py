@@ -17,15 +17,20 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
     States = Mapping[str, Collection[str]]  # state of a module -> names of arguments
 
 
-def made(arguments: Mapping[str, Any]) -> AnsibleModule:
-    """Return a module with these arguments (its `argument_spec`); it fails on a host with an old Python."""
+def make_module(arguments: Mapping[str, Any]) -> AnsibleModule:
+    """Return a module with these arguments (its `argument_spec`), which supports check mode.
+
+    On a host with a Python below OLDEST_PYTHON, the module fails here.
+    """
     return _on_new_python(AnsibleModule(dict(arguments), supports_check_mode=True))
 
 
-def made_with_states(arguments: Mapping[str, Any], required: States, optional: States) -> AnsibleModule:
+def make_module_with_states(
+    arguments: Mapping[str, Any], required: States, optional: States
+) -> AnsibleModule:
     """Return a module whose argument `state` decides which other arguments it takes.
 
-    It fails if an argument is missing, or belongs to another state.
+    The module fails here if an argument is missing, or belongs to another state.
 
     Args:
         arguments: the `argument_spec`. Arguments that neither table below names belong to all states.
@@ -37,10 +42,10 @@ def made_with_states(arguments: Mapping[str, Any], required: States, optional: S
     module = _on_new_python(AnsibleModule(dict(arguments), supports_check_mode=True, required_if=rules))
     state = module.params["state"]
     own = {*required.get(state, ()), *optional.get(state, ())}
-    of_others = {name for table in (required, optional) for names in table.values() for name in names} - own
-    given = [name for name in of_others if module.params[name] != arguments[name].get("default")]
-    if given:
-        module.fail_json(msg=f"state is {state}, which takes no {' and no '.join(sorted(given))}")
+    other = {name for table in (required, optional) for names in table.values() for name in names} - own
+    wrong = [name for name in other if module.params[name] != arguments[name].get("default")]
+    if wrong:
+        module.fail_json(msg=f"state is {state}, which takes no {' and no '.join(sorted(wrong))}")
     return module
 
 
@@ -51,5 +56,5 @@ def _on_new_python(module: AnsibleModule) -> AnsibleModule:
 
 
 def python_problem(version: tuple[int, ...]) -> str:
-    """Return why a host's Python cannot run the modules; "" if it can."""
+    """Return, in words, why a version of Python, such as (3, 9, 2), cannot run the modules; "" if it can."""
     return f"{TOO_OLD}, and its Python is {'.'.join(map(str, version))}" if version < OLDEST_PYTHON else ""

@@ -16,13 +16,19 @@ DEPLOYED_BY = "deployed_by"
 
 
 def deployed_by(configuration: Path) -> str:
-    """Return the person who deployed here last; "" if unknown."""
+    """Return the person who deployed here last, such as "ada@laptop"; "" if unknown.
+
+    `configuration` is the configuration directory of the host.
+    """
     person = bytes_of(configuration / DEPLOYED_BY).decode("utf-8", "replace").strip()
     return person if PERSON.fullmatch(person) else ""
 
 
 def begun_by(run_file: Path, run_id: str) -> str:
-    """Return who began a run and when, from a task's environment file; "" if the file is of another run."""
+    """Return who began a run and when, such as "ada@laptop, 2026-03-01 12:00 UTC"; "" if unknown.
+
+    It stands in `run_file`, a task's environment file, which may belong to another run; then it is unknown.
+    """
     settings = run_settings(run_file)
     begun = settings.get("PSFLEET_RUN_BEGUN", "")
     return begun if settings.get("PSFLEET_RUN_ID") == run_id and BEGUN.fullmatch(begun) else ""

@@ -12,9 +12,9 @@ FILE_MODE, FOLDER_MODE = 0o640, 0o750
 
 
 def group_number(name: str, *, check_mode: bool) -> int:
-    """Return the number of a group; -1 in check mode if it does not exist: a deployment would create it.
+    """Return the gid of a group. Raises ValueError if there is no such group.
 
-    Raises ValueError for an unknown group.
+    In check mode, return -1 instead, because a deployment would create the group.
     """
     try:
         return grp.getgrnam(name).gr_gid
@@ -24,21 +24,24 @@ def group_number(name: str, *, check_mode: bool) -> int:
         raise ValueError(f"this host has no group {name}; expected the group of the tasks' user") from None
 
 
-def is_private(found: os.stat_result, group: int) -> bool:
-    """Return whether only root and this group may read a file or folder, and only root may change it."""
-    ours = (found.st_uid, found.st_gid) == (os.geteuid(), group)
-    return ours and not found.st_mode & 0o7777 & ~FOLDER_MODE
+def is_private(status: os.stat_result, group: int) -> bool:
+    """Return whether only root and the group may read a file or folder, and only root may change it.
+
+    `status` is its status; `group` is a gid.
+    """
+    ours = (status.st_uid, status.st_gid) == (os.geteuid(), group)
+    return ours and not status.st_mode & 0o7777 & ~FOLDER_MODE
 
 
 def make_private(descriptor: int, group: int) -> None:
-    """Give an open file or folder to root and the group. A file that was executable stays executable."""
+    """Make an open file or folder private (`is_private`). A file that was executable stays executable."""
     mode = os.fstat(descriptor).st_mode
     os.fchown(descriptor, os.geteuid(), group)
     os.fchmod(descriptor, FOLDER_MODE if mode & 0o100 else FILE_MODE)
 
 
-def hide(paths: Iterable[Path], group: int) -> None:
-    """Make files and folders private to the group, in this order; they lie in folders that root owns."""
+def make_paths_private(paths: Iterable[Path], group: int) -> None:
+    """Make files and folders private (`is_private`), in this order; they lie in folders that root owns."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
@@ -48,8 +51,11 @@ def hide(paths: Iterable[Path], group: int) -> None:
 
 
 @contextmanager
-def made_for(group: int) -> Iterator[None]:
-    """Give all files and folders that are made in the block to the group; nobody else may read them."""
+def private_to(group: int) -> Iterator[None]:
+    """Return a context in which new files and folders belong to the group; nobody else may read them.
+
+    With the gid -1 they belong to the process's own group.
+    """
     mask, own = os.umask(0o027), os.getegid()
     try:
         if group != -1:

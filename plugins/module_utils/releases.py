@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .content_directory import content_hash, locked, point, points_to, unpack
-from .private_files import hide, is_private
+from .private_files import is_private, make_paths_private
 
 LOCK_TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release among the others in `folder`; without a `link`, several releases are in use side by side.
+    """One release: the directory `name` in `folder`, which has the releases of a program or of the trainer.
 
-    Only root and the group with the number `group` may read it; everybody may if `group` is None.
+    - `name`: the hash of the release's content. `package`: the folder inside the release that has the
+      content, "" for the release itself.
+    - `link`: the link that points to the release in use; None if several are in use side by side.
+    - `group`: the gid of the group that alone may read the release; None if everybody may.
     """
 
     folder: Path
@@ -29,7 +32,7 @@ class Release:
 
     @property
     def place(self) -> Path:
-        """The path of the release."""
+        """The path of the release's directory."""
         return self.folder / self.name
 
     @property
@@ -42,8 +45,11 @@ class Release:
         content = self.place / self.package
         return content.is_dir() and content_hash(content) == self.name
 
-    def public(self) -> list[Path]:
-        """Return the paths that others may read; earlier versions of psfleet left them so."""
+    def public_paths(self) -> list[Path]:
+        """Return the paths of the release, and its folder, that not only root and the group may read.
+
+        Earlier versions of psfleet left them so. Return [] if everybody may read the release.
+        """
         if self.group is None or not self.place.exists():
             return []
         paths = (self.folder, self.place, *self.place.rglob("*"))
@@ -54,9 +60,10 @@ class Release:
         return self.link is None or bool(points_to(self.link, self.target))
 
     def unpack(self, archive: Path) -> None:
-        """Unpack the archive into a folder beside the release's place, check it, and rename it to its place.
+        """Unpack the archive beside the release's place, check its content, and rename it to its place.
 
-        Raises ValueError if the archive contains anything but the release.
+        It replaces a release whose content is damaged. Raises ValueError if the archive contains anything but
+        the release.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._set_modes([self.folder])
@@ -65,10 +72,10 @@ class Release:
                 shutil.rmtree(leftover)
             partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=self.folder))
             unpack(archive, partial)
-            found = content_hash(partial / self.package)
-            if found != self.name:
+            actual = content_hash(partial / self.package)
+            if actual != self.name:
                 shutil.rmtree(partial)
-                raise ValueError(f"{archive} holds the release {found}; expected {self.name}")
+                raise ValueError(f"{archive} holds the release {actual}; expected {self.name}")
             self._set_modes([*partial.rglob("*"), partial])
             if self.place.exists():
                 self.place.rename(self.folder / f".partial-damaged-{self.name}")
@@ -77,13 +84,13 @@ class Release:
 
     def _set_modes(self, paths: Sequence[Path]) -> None:
         if self.group is not None:
-            hide(paths, self.group)
+            make_paths_private(paths, self.group)
             return
         for path in paths:
             if path.is_dir():
                 path.chmod(0o755)  # regardless of the host's umask
 
     def use(self) -> None:
-        """Make the link point to the release."""
+        """Make the link, if there is one, point to the release."""
         if self.link is not None and not self.is_current():
             point(self.link, self.target)

@@ -17,7 +17,7 @@ NOTES, SAVED = "saves", "saved"
 COLLECTED = ("checkpoints", "summaries", "output")
 # A task's /tmp and /var/tmp are one folder, which is kept in a folder that root owns, beside the run's
 # directory.
-TEMPORARY, KEPT = ("tmp", "var/tmp"), ".tmp"
+TEMPORARY, TASKS_TMP = ("tmp", "var/tmp"), ".tmp"
 # The parts of a SavedModel. If a model is saved directly into the task's /tmp or the run's directory, only
 # these are collected.
 SAVED_MODEL = "SavedModel"
@@ -29,7 +29,10 @@ LONGEST = 1000
 
 @dataclass(frozen=True)
 class SavedPlace:
-    """A path to which a program saves, and the `kind` of the saved files; "" if it is unknown."""
+    """A path to which a program saves, and the `kind` of the saved files, such as "SavedModel".
+
+    The `kind` is "" if it is unknown.
+    """
 
     path: str
     kind: str = ""
@@ -40,8 +43,11 @@ class SavedPlace:
         return "://" in self.path
 
     @property
-    def below_tmp(self) -> tuple[str, ...] | None:
-        """The parts of the path below the task's /tmp; None if the path is not below it."""
+    def parts_below_tmp(self) -> tuple[str, ...] | None:
+        """The parts of the path below the task's /tmp or /var/tmp; None if the path is not below them.
+
+        () stands for that folder itself, if a SavedModel was saved directly into it.
+        """
         for folder in TEMPORARY:
             if self.path == f"/{folder}":
                 return self._root
@@ -50,8 +56,11 @@ class SavedPlace:
         return None
 
     @property
-    def below_run(self) -> tuple[str, ...] | None:
-        """The parts of the path below the run's directory; None if the path is not below it."""
+    def parts_below_run(self) -> tuple[str, ...] | None:
+        """The parts of the path below the run's directory; None if the path is not below it.
+
+        () stands for the run's directory itself, if a SavedModel was saved directly into it.
+        """
         if self.path == ".":
             return self._root
         return None if self.path.startswith("/") or self.is_elsewhere else _plain(self.path)
@@ -66,26 +75,34 @@ class SavedPlace:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names in the folder that are collected; () if all are."""
-        return (*SAVED_MODEL_FILES, *SAVED_MODEL_FOLDERS) if () in (self.below_tmp, self.below_run) else ()
+        """The names in the folder that are collected; () means all."""
+        is_whole_folder = () in (self.parts_below_tmp, self.parts_below_run)
+        return (*SAVED_MODEL_FILES, *SAVED_MODEL_FOLDERS) if is_whole_folder else ()
 
     def parts_on_host(self, run_id: str, task: str) -> tuple[str, ...]:
-        """Return the parts of the path below the host's directory of all runs; () if it is not kept there."""
-        if self.below_run is not None:
-            return (run_id, *self.below_run)
-        return () if self.below_tmp is None else (KEPT, run_id, task, *self.below_tmp)
+        """Return the parts of the path below the directory of all runs on the host; () if it is not below it.
 
-    def brought_to(self, task: str) -> str:
-        """Return the path in the run's folder on the controller; "" if the place is not collected."""
-        if (parts := self.below_run) is not None:
+        Example: SavedPlace("/tmp/logs").parts_on_host("r1", "worker0") -> (".tmp", "r1", "worker0", "logs")
+        """
+        if self.parts_below_run is not None:
+            return (run_id, *self.parts_below_run)
+        return () if self.parts_below_tmp is None else (TASKS_TMP, run_id, task, *self.parts_below_tmp)
+
+    def path_on_controller(self, task: str) -> str:
+        """Return the path, relative to the run's folder on the controller; "" if the place is not collected.
+
+        Example: SavedPlace("/tmp/logs").path_on_controller("worker0") -> "saved/worker0/tmp/logs"
+        """
+        if (parts := self.parts_below_run) is not None:
             return "/".join(parts if parts[:1] and parts[0] in COLLECTED else (SAVED, task, *parts))
-        return "" if (parts := self.below_tmp) is None else "/".join((SAVED, task, "tmp", *parts))
+        return "" if (parts := self.parts_below_tmp) is None else "/".join((SAVED, task, "tmp", *parts))
 
 
 def noted_places(text: str | bytes) -> list[SavedPlace]:
-    """Return the places in notes (JSON Lines), each once; invalid lines are ignored.
+    """Return the places in a task's file of notes, `saves/<task>.jsonl`: each once, at most MOST_PLACES.
 
-    The notes may be wrong: the program need not have saved there, and the place may be empty.
+    Invalid lines are ignored. The notes may be wrong: the program need not have saved there, and the place
+    may be empty.
     """
     found: dict[SavedPlace, None] = {}
     for line in text.splitlines():

@@ -23,38 +23,44 @@ PARTIAL = ".partial-"
 LOCK_TIMEOUT_SECONDS = 900
 
 
-def older(found: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
-    """Return the names that are older than the newest `keep` deployments, the present one included.
+def older_names(last_wanted: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
+    """Return, sorted, the names that none of the newest `keep` deployments wanted, the present one included.
 
-    `found` is {name: when a deployment last wanted it}; `wanted` are the names that this deployment wants.
-    Names with the same time stay or go together, because one deployment wanted them.
+    `last_wanted` is {name: time when a deployment last wanted it}; `wanted` are the names that the present
+    deployment wants. Names with the same time stay or go together, because one deployment wanted them.
     """
-    others = {name: moment for name, moment in found.items() if name not in wanted}
+    others = {name: moment for name, moment in last_wanted.items() if name not in wanted}
     kept = sorted(set(others.values()), reverse=True)[: keep - 1]
     return sorted(name for name, moment in others.items() if moment not in kept)
 
 
 @dataclass(frozen=True)
 class Content:
-    """The content of `install_directory`; `run_directory` has the files of the tasks' last runs."""
+    """The releases, programs and environments in `install_directory`, each in the folder of its kind.
+
+    `run_directory` has the environment and settings files of the tasks' last runs. `processes` is /proc.
+    """
 
     install_directory: Path
     run_directory: Path
     processes: Path = Path("/proc")
 
     def unneeded(self, wanted: Collection[str], keep: int) -> list[Path]:
-        """Return the paths to remove. Raises OSError and ValueError."""
+        """Return the paths to remove: of each kind, what `older_names` returns, if nothing uses it.
+
+        Remainders of interrupted deployments are among them. Raises OSError and ValueError.
+        """
         going = []
         for kind in KINDS:
-            folder, found = self.install_directory / kind, self._own_directories(kind)
-            going += [folder / name for name in found if name.startswith(PARTIAL)]
-            found = {name: moment for name, moment in found.items() if HASH.fullmatch(name)}
-            candidates = older(found, wanted, keep)
+            folder, times = self.install_directory / kind, self._own_directories(kind)
+            going += [folder / name for name in times if name.startswith(PARTIAL)]
+            times = {name: moment for name, moment in times.items() if HASH.fullmatch(name)}
+            candidates = older_names(times, wanted, keep)
             going += [folder / name for name in candidates if not self._is_in_use(kind, name)]
         return going
 
     def mark_wanted(self, wanted: Collection[str]) -> None:
-        """Give the directories in `wanted` the present time. Raises OSError and ValueError."""
+        """Set the modification time of the directories in `wanted` to now. Raises OSError and ValueError."""
         now = time.time_ns()
         for kind in KINDS:
             for name in {*self._own_directories(kind)} & {*wanted}:
@@ -62,17 +68,17 @@ class Content:
                     os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
 
     def _own_directories(self, kind: str) -> dict[str, int]:
-        """Return {name: time in nanoseconds} of the directories of a kind that psfleet made."""
-        found = {}
+        """Return {name: modification time in nanoseconds} of the directories of a kind that psfleet made."""
+        statuses = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
             if not is_ours_alone(folder):
                 raise ValueError(f"{self.install_directory / kind} can be changed by others than root")
-            found = directories_in(folder)
+            statuses = directories_in(folder)
         ours = (0, os.geteuid())
         return {
-            name: its.st_mtime_ns
-            for name, its in found.items()
-            if HASH.fullmatch(name.removeprefix(PARTIAL)) and its.st_uid in ours
+            name: status.st_mtime_ns
+            for name, status in statuses.items()
+            if HASH.fullmatch(name.removeprefix(PARTIAL)) and status.st_uid in ours
         }
 
     def _is_in_use(self, kind: str, name: str) -> bool:

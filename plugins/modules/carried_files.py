@@ -97,8 +97,8 @@ from ..module_utils.disk_space import lacking_space, login_home
 from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, write
 from ..module_utils.host.task_traces import NO_LINK
 from ..module_utils.host.whole_files import BLOCK_BYTES
-from ..module_utils.module import made
-from ..module_utils.private_files import FILE_MODE, group_number, is_private, made_for, make_private
+from ..module_utils.module import make_module
+from ..module_utils.private_files import FILE_MODE, group_number, is_private, make_private, private_to
 
 ARGUMENTS: dict[str, Any] = {
     "directory": {"type": "path", "required": True},
@@ -138,13 +138,13 @@ class CarriedFiles(CarriedRecord):
             return False
         try:
             with opened(self.directory) as root:
-                return all(known.is_still(find(root, name)) for name, known in self.files.items()) and not (
-                    self.public()
-                )
+                return all(
+                    known.is_unchanged(find(root, name)) for name, known in self.files.items()
+                ) and not (self.public_files())
         except OSError:
             return False
 
-    def public(self) -> list[str]:
+    def public_files(self) -> list[str]:
         """Return the names of carried files that others may read.
 
         Earlier versions of psfleet left them so.
@@ -154,10 +154,10 @@ class CarriedFiles(CarriedRecord):
                 name
                 for name, known in self.files.items()
                 if root is not None and known.carried and (found := find(root, name))
-                if known.is_still(found) and not is_private(found, self.group)
+                if known.is_unchanged(found) and not is_private(found, self.group)
             ]
 
-    def hide(self, names: Iterable[str]) -> None:
+    def make_files_private(self, names: Iterable[str]) -> None:
         """Let only root and the group read these files, and enter the folders that contain nothing else."""
         with self._root() as root:
             if root is None:
@@ -187,7 +187,7 @@ class CarriedFiles(CarriedRecord):
             for name, wanted in manifest.items():
                 found = find(root, name) if root is not None else None
                 known = self.files.get(name)
-                if known and known.is_still(found) and known.sha256 == wanted.sha256:
+                if known and known.is_unchanged(found) and known.sha256 == wanted.sha256:
                     continue
                 if root is not None and found and self._has(root, name, wanted, found):
                     self._record(name, wanted, found, carried=bool(known and known.carried))
@@ -211,7 +211,11 @@ class CarriedFiles(CarriedRecord):
         names = list(manifest)
         with opened(self.directory.parent, make=True):  # others may need the folders above
             pass
-        with made_for(self.group), opened(self.directory, make=True) as root, tarfile.open(archive) as stream:
+        with (
+            private_to(self.group),
+            opened(self.directory, make=True) as root,
+            tarfile.open(archive) as stream,
+        ):
             for member in stream:
                 number, _, offset = member.name.partition(".")
                 name = names[int(number)]
@@ -333,16 +337,16 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
         "before": listing({name: ours[name] for name in (*lacking, *leaving) if name in ours}),
         "after": listing({name: manifest[name] for name in lacking}),
     }
-    public = carried.public()
+    public_files = carried.public_files()
     if module.check_mode:
         removed = [name for name in leaving if name in ours]
     else:
-        removed = carried.leave(leaving)
-        carried.hide(public)
+        removed = carried.remove_carried(leaving)
+        carried.make_files_private(public_files)
         carried.finish(manifest)
     places = {name: place for place, name in enumerate(manifest)}
     return {
-        "changed": bool(lacking or removed or public),
+        "changed": bool(lacking or removed or public_files),
         "lacking": [places[name] for name in lacking],
         "diff": difference if module._diff else {},
     }
@@ -375,7 +379,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

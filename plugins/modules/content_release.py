@@ -107,9 +107,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.content_directory import locked
-from ..module_utils.disk_space import taken
-from ..module_utils.module import made_with_states
-from ..module_utils.private_files import group_number, hide
+from ..module_utils.disk_space import freeable_bytes
+from ..module_utils.module import make_module_with_states
+from ..module_utils.private_files import group_number, make_paths_private
 from ..module_utils.releases import Release
 from ..module_utils.unneeded_content import KINDS, LOCK_TIMEOUT_SECONDS, Content, remove
 
@@ -143,7 +143,7 @@ def put(module: AnsibleModule) -> None:
         link=Path(values["link"]) if values["link"] else None,
         group=group,
     )
-    present, current, public = release.is_present(), release.is_current(), release.public()
+    present, current, public = release.is_present(), release.is_current(), release.public_paths()
     needs_archive = not present and not values["archive"]
     difference = {} if present else {"before": "", "after": f"{release.place}\n"}
     if release.link and not current:
@@ -157,7 +157,7 @@ def put(module: AnsibleModule) -> None:
             if not present:
                 release.unpack(Path(values["archive"]))
             elif group is not None:
-                hide(public, group)
+                make_paths_private(public, group)
             release.use()
     except (OSError, ValueError, tarfile.TarError) as error:
         module.fail_json(msg=f"release {release.place}: {error}")
@@ -185,7 +185,7 @@ def prune(module: AnsibleModule) -> None:
                     lock = content.install_directory / kind / ".lock"
                     stack.enter_context(locked(lock, LOCK_TIMEOUT_SECONDS))
             going = content.unneeded(values["wanted"], values["keep"])
-            freed = taken(*going)
+            freed = freeable_bytes(*going)
             if not module.check_mode:
                 content.mark_wanted(values["wanted"])
                 for path in going:
@@ -201,7 +201,7 @@ def prune(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    module = made_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
+    module = make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
     (put if module.params["state"] == "present" else prune)(module)
 
 

@@ -172,9 +172,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.checks.doctor import checked
-from ..module_utils.module import made_with_states
-from ..module_utils.network.peers import listening, probed
+from ..module_utils.checks.doctor import check_host
+from ..module_utils.module import make_module_with_states
+from ..module_utils.network.peers import listen, probe_peers
 
 ARGUMENTS: dict[str, Any] = {
     "host": {"required": True},
@@ -209,15 +209,15 @@ def run(module: AnsibleModule) -> None:
     """Do what the state asks for, and exit with the answer."""
     values, state = module.params, module.params["state"]
     if state == "checked":
-        answer = checked(values, check_mode=module.check_mode)
+        answer = check_host(values, check_mode=module.check_mode)
     else:
-        answer = listening(values) if state == "listening" else probed(values)
+        answer = listen(values) if state == "listening" else probe_peers(values)
     module.exit_json(changed=False, **answer)
 
 
 def main() -> None:
     """Run the module."""
-    run(made_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
+    run(make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
 
 
 if __name__ == "__main__":

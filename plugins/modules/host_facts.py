@@ -327,7 +327,7 @@ from ..module_utils.facts.gpu_look import look_at_gpus
 from ..module_utils.facts.host_requirements import look_at_requirements
 from ..module_utils.facts.ssh_identity import look_at_identity
 from ..module_utils.host.task_units import SystemdError
-from ..module_utils.module import NOT_ROOT, made
+from ..module_utils.module import NOT_ROOT, make_module
 from ..module_utils.systems import read_systems
 from ..module_utils.tasks.trainer_tasks import LOOK, described
 
@@ -408,7 +408,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.lease import LOST, Lease, give_back, read, renew, seconds_up, take, undo
-from ..module_utils.module import made
+from ..module_utils.module import make_module
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"choices": ["queried", "taken", "renewed", "released", "undone"], "required": True},
@@ -86,7 +86,7 @@ def run(module: AnsibleModule) -> None:
     state, token, file = module.params["state"], module.params["token"], Path(module.params["file"])
     problem = ""
     if state == "queried" or module.check_mode:
-        problem = read(file).hinders(token, seconds_up())
+        problem = read(file).hindrance(token, seconds_up())
     elif state == "taken":
         mine = Lease(token, module.params["holder"])
         problem = take(file, mine, module.params["patience"], module.params["looked"])
@@ -101,7 +101,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -80,13 +80,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.accounts import is_ours
 from ..module_utils.carried_record import CarriedRecord
 from ..module_utils.ended_account import end_all
-from ..module_utils.facts.host_facts import ask, read_distribution
+from ..module_utils.facts.host_facts import read_distribution, run_program
 from ..module_utils.host.task_traces import run_file, run_id_of
 from ..module_utils.host.task_units import is_alive, parse_list, show_units, systemctl, task_of
 from ..module_utils.host.wording import first_of, grouped
 from ..module_utils.host_places import SSHD_FILE, HostPlaces, Removal, give_to_root, is_our_unit
-from ..module_utils.module import made
-from ..module_utils.network.fence_state import listed, take_down
+from ..module_utils.module import make_module
+from ..module_utils.network.fence_state import live_table, remove_table
 from ..module_utils.people import begun_by
 from ..module_utils.systems import Systems, read_systems
 from ..module_utils.tasks.metrics_timer import WANTED, MetricsTimer
@@ -146,11 +146,11 @@ class HostReset:
     def __init__(self, places: HostPlaces, systems: Systems) -> None:
         self.places = places
         self.removal: Removal = places.removal()
-        self.carried: list[CarriedRecord] = places.carried
+        self.carried: list[CarriedRecord] = places.carried_records
         self.units = self._loaded()
         self.accounts = read_accounts(places.root / "etc/passwd")
-        self.fenced = bool(listed())
-        record = places.own("configuration_directory", "metrics_directory")
+        self.fenced = bool(live_table())
+        record = places.path("configuration_directory", "metrics_directory")
         self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
         # Runs belong to the tasks' user and group. The user's number may be someone else's one day.
         runs = places.staying_runs
@@ -182,7 +182,7 @@ class HostReset:
             *(["table inet psfleet of nftables"] if self.fenced else []),
             *([] if self.metrics.is_fulfilled() else [metrics]),
             *map(str, self.removal.outermost),
-            *(f"data in {record.directory}" for record in self.carried if self.places.data),
+            *(f"data in {record.directory}" for record in self.carried if self.places.removes_data),
             *([f"the tasks' rights in {self.places.staying_runs}"] if self.owner else []),
             *(f"{unit}, which runs or has failed" for unit in self.running_or_failed),
         ]
@@ -192,41 +192,41 @@ class HostReset:
         """What stays and why, in words."""
         runs = self.places.staying_runs
         staying = [f"{runs} (host_reset_runs: true removes them)"] if runs else []
-        if not self.places.data:
+        if not self.places.removes_data:
             staying += [f"{record.directory} (host_reset_data: true removes them)" for record in self.carried]
         return [*staying, *(f"{path} (not psfleet's)" for path in self.removal.foreign)]
 
-    def take_off(self) -> None:
+    def remove(self) -> None:
         """Remove everything; steps that may be refused come first."""
         if self.system:  # without one nothing was deployed
             directory = self.places.root / self.system.sshd_directory.lstrip("/")
-            leave_sshd(directory / SSHD_FILE, self.system.sshd_service)
+            remove_sshd_file(directory / SSHD_FILE, self.system.sshd_service)
         if not self.metrics.is_fulfilled():
             self.metrics.apply()
         if beside := [unit for unit in self.units if unit != FENCE]:
             systemctl("stop", *beside)
         self._remove_accounts()
-        self._settle_files()
+        self._remove_files()
         systemctl("stop", FENCE)
         systemctl("daemon-reload")
         if self.units:  # without names, this would reset all units
             systemctl("reset-failed", *self.units)
-        take_down()
+        remove_table()
 
     def _remove_accounts(self) -> None:
         groups = {account.group for account in self.accounts}
-        for folder in map(self.places.own, ("state_directory", "log_directory")):
+        for folder in map(self.places.path, ("state_directory", "log_directory")):
             if folder.is_dir() and folder.stat().st_gid in groups:
                 os.chown(folder, 0, 0)
         for account in self.accounts:
             remove_account(account)
 
-    def _settle_files(self) -> None:
+    def _remove_files(self) -> None:
         runs = self.places.staying_runs
         if runs and self.owner:  # this user has no processes any more
             give_to_root(runs, self.owner)
-        for record in self.carried if self.places.data else []:
-            record.leave(list(record.files))
+        for record in self.carried if self.places.removes_data else []:
+            record.remove_carried(list(record.files))
         self.removal.remove()
         self.places.removal().remove()  # the folders where data were
 
@@ -245,7 +245,7 @@ def in_short(removed: Sequence[str]) -> list[str]:
     ]
 
 
-def leave_sshd(file: Path, service: str) -> None:
+def remove_sshd_file(file: Path, service: str) -> None:
     """Make sshd read its configuration without this file, and remove the file.
 
     Raises ValueError if sshd refuses.
@@ -259,7 +259,7 @@ def leave_sshd(file: Path, service: str) -> None:
     if not aside.exists():
         return
     if systemctl("show", "--property=ActiveState", "--value", service).strip() == "active":
-        status, _, complaint = ask(["sshd", "-t"], SECONDS_TO_ANSWER)
+        status, _, complaint = run_program(["sshd", "-t"], SECONDS_TO_ANSWER)
         if status:
             aside.rename(file)
             what = f"sshd rejects its configuration without {file}: {complaint.strip()}"
@@ -280,7 +280,7 @@ def remove_account(account: Account) -> None:
 
 def call(*command: str) -> None:
     """Run a command. Raises ValueError with its output if it fails."""
-    status, _, complaint = ask(command, SECONDS_TO_ANSWER)
+    status, _, complaint = run_program(command, SECONDS_TO_ANSWER)
     if status:
         raise ValueError(f"{' '.join(command)}: {complaint.strip()}")
 
@@ -293,13 +293,13 @@ def run(module: AnsibleModule) -> None:
         systems = read_systems(values["systems"])
         places.sshd_directories = {system.sshd_directory for system in systems.known.values()}
         before = after = HostReset(places, systems)
-        if alive := alive_tasks(before.units, places.own("configuration_directory")):
+        if alive := alive_tasks(before.units, places.path("configuration_directory")):
             module.fail_json(
                 msg=f"{alive}: alive on {values['host']}. Nothing was removed. Wait for the run's end, or "
                 "end it first: `ansible-playbook stop.yml`"
             )
         if before.removed and not module.check_mode:
-            before.take_off()
+            before.remove()
             after = HostReset(places, systems)
             if after.removed:
                 module.fail_json(msg=f"{values['host']} still has {', '.join(after.removed)}: try again")
@@ -316,7 +316,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.module import made_with_states
+from ..module_utils.module import make_module_with_states
 from ..module_utils.tasks.kept_runs import Runs
 from ..module_utils.tasks.run_archive import packed
 
@@ -181,7 +181,7 @@ def list_or_remove(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    module = made_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
+    module = make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
     (pack if module.params["state"] == "packed" else list_or_remove)(module)
 
 

@@ -95,7 +95,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import RUN_JOBS, show_units, systemctl
 from ..module_utils.host_places import remove_tree
-from ..module_utils.module import made
+from ..module_utils.module import make_module
 from ..module_utils.network.fence_rules import Endpoint, Fence, ruleset, unit_drop_in
 from ..module_utils.network.fence_state import (
     RECORD,
@@ -103,9 +103,9 @@ from ..module_utils.network.fence_state import (
     FenceError,
     UnknownUserError,
     difference,
-    listed,
-    listed_apart,
+    live_table,
     survey,
+    table_in_file,
     take_down,
 )
 from ..module_utils.network.mesh import CONFIGURATION, INTERFACE
@@ -137,9 +137,9 @@ class PortFence:
 
     def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
         self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
-        self.of_nftables = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
+        self.nftables_drop_in = units / f"{NFTABLES}.d" / "psfleet-fence.conf"
         self.mesh = [units / "psfleet-mesh.service", (configuration / CONFIGURATION).parent]
-        self.of_tasks = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
+        self.task_drop_ins = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
 
     def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
         """Return {path: content} of all files of the fence."""
@@ -147,8 +147,8 @@ class PortFence:
             self.rules: ruleset(fence),
             self.record: json.dumps(fence.to_json(), indent=4) + "\n",
             self.unit: values["unit"],
-            self.of_nftables: values["nftables_drop_in"],
-            **dict.fromkeys(self.of_tasks, unit_drop_in(fence)),
+            self.nftables_drop_in: values["nftables_drop_in"],
+            **dict.fromkeys(self.task_drop_ins, unit_drop_in(fence)),
         }
 
     def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
@@ -159,12 +159,12 @@ class PortFence:
         with tempfile.TemporaryDirectory() as folder:
             rules = Path(folder) / RULES
             rules.write_text(contents[self.rules], encoding="utf-8")
-            wanted = listed_apart(rules)
+            wanted = table_in_file(rules)
         stale = [path for path, content in contents.items() if content_of(path) != content]
         shown = show_units([UNIT, NFTABLES], PROPERTIES)
         stands = (shown[0]["ActiveState"], shown[0]["UnitFileState"]) == ("active", "enabled")
         unread = any(unit["NeedDaemonReload"] == "yes" for unit in shown)
-        if stands and not (stale or unread or difference(wanted, listed())):
+        if stands and not (stale or unread or difference(wanted, live_table())):
             return None
         if not check_mode:
             for path in stale:
@@ -173,11 +173,11 @@ class PortFence:
             systemctl("daemon-reload")
             systemctl("enable", "--quiet", UNIT)
             systemctl("reload-or-restart", UNIT)
-            if problem := difference(wanted, listed()):
+            if problem := difference(wanted, live_table()):
                 raise FenceError(f"{problem}; `systemctl status {UNIT}` there says more")
         return stale
 
-    def leave_mesh(self, *, check_mode: bool) -> list[Path]:
+    def remove_mesh(self, *, check_mode: bool) -> list[Path]:
         """Remove a WireGuard mesh that the tasks used before; return the removed paths."""
         there = [path for path in self.mesh if path.exists()]
         if there and not check_mode:
@@ -189,9 +189,9 @@ class PortFence:
 
     def take_down(self, *, check_mode: bool) -> list[Path] | None:
         """Remove the fence; return the removed files, None if there was no fence."""
-        drop_ins = [path for path in (*self.of_tasks, self.of_nftables) if path.exists()]
+        drop_ins = [path for path in (*self.task_drop_ins, self.nftables_drop_in) if path.exists()]
         own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
-        if not (drop_ins or own or listed()):
+        if not (drop_ins or own or live_table()):
             return None
         if not check_mode:
             # Remove the tasks' drop-ins first: tasks would stop together with a unit that they require.
@@ -232,7 +232,7 @@ def run(module: AnsibleModule) -> None:
             mesh = INTERFACE if values["mesh"] else ""
             wanted = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
             paths = place.put_up(place.contents(survey(wanted), values), check_mode=module.check_mode)
-        left = [] if values["mesh"] else place.leave_mesh(check_mode=module.check_mode)
+        left = [] if values["mesh"] else place.remove_mesh(check_mode=module.check_mode)
     except (OSError, ValueError) as error:
         if module.check_mode and isinstance(error, UnknownUserError):  # a deployment creates this user
             module.exit_json(changed=True, changed_paths=[])
@@ -243,7 +243,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.content_directory import locked, point, points_to, sync_directory, unpack
-from ..module_utils.deployment import MARKER, is_whole
+from ..module_utils.deployment import MARKER, is_complete
 from ..module_utils.disk_space import lacking_space, login_home
 from ..module_utils.environments.builder import BUILDER, TRIER, lend, run_step, take_over
 from ..module_utils.environments.installation import (
@@ -100,7 +100,7 @@ from ..module_utils.environments.installation import (
 )
 from ..module_utils.environments.passed_archive import Archive, NoNeighbourError, by_login, take
 from ..module_utils.host.whole_files import file_sha256
-from ..module_utils.module import made
+from ..module_utils.module import make_module
 
 ARGUMENTS: dict[str, Any] = {
     "wheels": {"type": "dict", "required": True},
@@ -134,7 +134,7 @@ class Environment:
 
     def is_complete(self) -> bool:
         """Return whether the installation was completed."""
-        return is_whole(self.place)
+        return is_complete(self.place)
 
     def is_in_use(self) -> bool:
         """Return whether the link points to the environment; True if there is no link."""
@@ -246,7 +246,7 @@ class Environment:
 
     def _begin_with(self, base: Path) -> None:
         """Create the environment as hard links to a complete environment, with its own scripts."""
-        if not is_whole(base):
+        if not is_complete(base):
             raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
         ignored = shutil.ignore_patterns(MARKER, ".lock")
         shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
@@ -298,7 +298,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ from ..module_utils.host.safe_directory import opened, write
 from ..module_utils.host.task_units import systemctl
 from ..module_utils.host.wording import first_of
 from ..module_utils.login_proof import last_proof, proof_of
-from ..module_utils.module import made
+from ..module_utils.module import make_module
 
 ARGUMENTS: dict[str, Any] = {
     "service": {"required": True},
@@ -208,7 +208,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.task_units import SystemdError
-from ..module_utils.module import made_with_states
+from ..module_utils.module import make_module_with_states
 from ..module_utils.tasks.reloaded_units import reloaded
 from ..module_utils.tasks.trainer_tasks import ARGUMENTS as OF_TASKS
 from ..module_utils.tasks.trainer_tasks import described
@@ -233,7 +233,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
+    run(make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
 
 
 if __name__ == "__main__":

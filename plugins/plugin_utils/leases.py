@@ -22,7 +22,7 @@ RENEW_SECONDS = SECONDS / 4
 MOST_CHARACTERS = 300
 
 
-def leave_descriptors(*kept: int) -> None:
+def close_descriptors(*kept: int) -> None:
     """Close all inherited file descriptors except `kept`, so that the readers of their pipes see the end.
 
     Each number stays in use and leads to /dev/null, for code that still writes there.
@@ -77,7 +77,7 @@ class Leases:
             return
         with suppress(BaseException):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            leave_descriptors(playbook)
+            close_descriptors(playbook)
             while not select.select([playbook], [], [], RENEW_SECONDS)[0]:
                 problems = self._each("renewed", [*self._on])
                 if len(problems) == len(self._on) and LOST in problems.values():

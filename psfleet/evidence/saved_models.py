@@ -115,7 +115,7 @@ def _absent(folder: Path) -> Iterator[tuple[str, bool]]:
             if place.is_elsewhere:
                 elsewhere.append(saved)
             elif place.kind != "summaries":
-                came = place.brought_to(notes.stem)
+                came = place.path_on_controller(notes.stem)
                 why = (
                     "none of it was collected: see what was left out"
                     if came

@@ -20,7 +20,7 @@ class Saves:
     def update(self, task: str, places: Sequence[SavedPlace]) -> Iterator[Notice]:
         """Yield a notice for each new place where the task saves, except for usual places."""
         for place in places:
-            reported, brought = self._reported.setdefault(task, set()), place.brought_to(task)
+            reported, brought = self._reported.setdefault(task, set()), place.path_on_controller(task)
             usual = place.is_elsewhere or brought.partition("/")[0] in COLLECTED
             if usual or place.path in reported or len(reported) >= _MOST_REPORTED:
                 continue

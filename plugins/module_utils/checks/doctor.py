@@ -10,7 +10,7 @@ from typing import Any
 from ..deployment import (
     NOT_DEPLOYED,
     Deployment,
-    Today,
+    TodaysHashes,
     environment_finding,
     is_installed,
     read_deployment,
@@ -30,7 +30,7 @@ from .port_checks import ports_finding, read_port_facts, running_units, task_por
 from .ssh_checks import ssh_finding
 
 
-def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
+def check_host(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """End the listener, check the host, and return the answer of the module `host_doctor`.
 
     `values` are the module's arguments. The answer has the `checks`, the version of TensorFlow that is
@@ -48,7 +48,9 @@ def checked(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     ports = task_ports(tasks)
     running = running_units(ports)
     checks = host_checks(facts, required, systems)
-    checks += own_checks(values, environment_today(values, required, facts), paths, deployment, running)
+    checks += deployment_checks(
+        values, environment_today(values, required, facts), paths, deployment, running
+    )
     system = systems.of(facts.distribution)
     checks += gpu_checks(read_gpu_facts(), tasks, facts.machine, system) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=check_mode)
@@ -73,7 +75,7 @@ def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list
     return [name for name in deployed if names[name]] or deployed[:1]
 
 
-def own_checks(
+def deployment_checks(
     values: Mapping[str, Any],
     today: Mapping[str, Any],
     paths: Mapping[str, Path],
@@ -91,7 +93,7 @@ def own_checks(
     )
     runs = [paths["state_directory"], paths["log_directory"]]
     ports, addresses = task_ports(values["tasks"]), values["addresses"]
-    plan = Today(values["plan"], values["release"], today["lock_hash"])
+    plan = TodaysHashes(values["plan"], values["release"], today["lock_hash"])
     findings = {
         "disk": disk_finding(paths["install_directory"], runs, archive_bytes, environment_bytes),
         "data": data_finding(values["data_directories"]),

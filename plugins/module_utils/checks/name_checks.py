@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..facts.host_facts import ask
+from ..facts.host_facts import run_program
 from ..host.check import Finding, failed, ok, warning
 from ..host.whole_files import text_of
 from ..host.wording import counted, first_of
@@ -53,7 +53,7 @@ def sources_of_tasks(nsswitch: str) -> list[str]:
 
 
 def _resolve(name: str, sources: str) -> Resolution:
-    _, printed, complaint = ask(["getent", "-s", f"hosts:{sources}", "ahosts", name], 10.0)
+    _, printed, complaint = run_program(["getent", "-s", f"hosts:{sources}", "ahosts", name], 10.0)
     found = tuple(sorted({line.split()[0] for line in printed.splitlines() if line.strip()}))
     return Resolution(found, "" if found else complaint.strip() or "not known")
 

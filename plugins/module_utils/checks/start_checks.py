@@ -16,18 +16,18 @@ from .port_checks import ports_finding, read_port_facts, running_units, task_por
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the failed checks that the arguments of C(trainer_tasks) ask for, as JSON objects."""
-    checks = [*_of_metrics(parameters["metrics_directory"])]
+    checks = [*_metrics_checks(parameters["metrics_directory"])]
     if parameters["starting"]:
-        checks += _of_start(parameters)
+        checks += _start_checks(parameters)
     return [check.to_json() for check in checks if check.state == "failed"]
 
 
-def _of_metrics(directory: str) -> Iterator[Check]:
+def _metrics_checks(directory: str) -> Iterator[Check]:
     if problem := directory_problem(directory):
         yield Check("metrics", "failed", problem, MEND_DIRECTORY)
 
 
-def _of_start(parameters: Mapping[str, Any]) -> Iterator[Check]:
+def _start_checks(parameters: Mapping[str, Any]) -> Iterator[Check]:
     ports = task_ports(parameters["starting"])
     facts, running = read_port_facts([port.port for port in ports]), running_units(ports)
     for port in ports:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..deployment import is_whole
+from ..deployment import is_complete
 from ..private_files import group_number
 from ..releases import Release
 
@@ -16,8 +16,9 @@ TRAINER = "trainer"
 def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
     """Return what a host has already, for the part `content` of `host_facts`.
 
-    `releases` and `programs` are the requested names whose files match the name; a program's files must also
-    be readable by the tasks' user alone. `environments` are the hashes of all complete environments, sorted.
+    `values` are the arguments of this part. The answer has `releases` and `programs`, those of the requested
+    names whose files have the hash in the name (a program's files must also be readable by root and the group
+    alone), and `environments`, the hashes of all complete environments, sorted.
     """
     directory = Path(values["install_directory"])
     # Before the first deployment there is no such group, as in check mode.
@@ -27,6 +28,8 @@ def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict
     environments = (directory / "environments").glob("[0-9a-f]*")
     return {
         "releases": [release.name for release in releases if release.is_present()],
-        "programs": [program.name for program in programs if program.is_present() and not program.public()],
-        "environments": sorted(path.name for path in environments if is_whole(path)),
+        "programs": [
+            program.name for program in programs if program.is_present() and not program.public_paths()
+        ],
+        "environments": sorted(path.name for path in environments if is_complete(path)),
     }

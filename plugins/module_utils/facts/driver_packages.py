@@ -13,7 +13,7 @@ from .nvidia import GpuFacts
 # The flavour of a kernel follows its version: 6.1.0-56-cloud-amd64, 6.12.117+deb13-amd64, 6.8.0-1020-aws.
 _VERSION = re.compile(r"[0-9][^-]*(?:-[0-9]+)?-")
 # Words of nvidia-smi if a GPU is broken or hangs, although its driver is installed and loaded.
-_OF_THE_DEVICE = ("GPU is lost", "requires reset", "did not answer")
+_DEVICE_ERRORS = ("GPU is lost", "requires reset", "did not answer")
 
 # For a system whose driver packages psfleet does not know; the user has named some.
 UNKNOWN = Driver((), "", "add a source that has them", "")
@@ -21,7 +21,11 @@ UNKNOWN = Driver((), "", "add a source that has them", "")
 
 @dataclass(frozen=True)
 class DriverPackages:
-    """The packages to install, sentences that say what that does, and the reason to refuse it, or ""."""
+    """The `packages` to install, sentences for people that say what that does, and the `refusal`.
+
+    The `refusal` is the reason, in words, why they cannot be installed or would not help; "" if there is
+    none.
+    """
 
     packages: tuple[str, ...]
     says: tuple[str, ...]
@@ -29,18 +33,19 @@ class DriverPackages:
 
 
 def plan_installation(
-    facts: GpuFacts, found: Distribution, system: System, chosen: Sequence[str]
+    facts: GpuFacts, distribution: Distribution, system: System, chosen: Sequence[str]
 ) -> DriverPackages:
     """Return what installing the driver on this host would do.
 
     The packages are those that the user has `chosen`; without them, the system's own; none for a distribution
-    that is only like a known system. Raises OSError if the host has no program that knows its packages.
+    that is only like a known system. Packages may have {flavour} in their names, as for `name_packages`.
+    Raises OSError if the host has no program that knows its packages.
     """
     driver = system.driver or UNKNOWN
-    own = driver.packages if system.is_release(found) else ()
+    own = driver.packages if system.is_release(distribution) else ()
     packages = name_packages(facts.kernel, chosen or own)
     if not packages:
-        return DriverPackages((), (), _of_no_use(facts) or _unknown_packages(found))
+        return DriverPackages((), (), _why_useless(facts) or _unknown_packages(distribution))
     headers = f"{driver.headers}{facts.kernel}"
     if not chosen and not system.packages.lacking([headers]):
         packages += (headers,)
@@ -49,7 +54,11 @@ def plan_installation(
 
 
 def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the packages, with the kernel's kind, such as "cloud-amd64", for {flavour}."""
+    """Return the names of the packages, in which {flavour} is replaced by the kind of the kernel.
+
+    Example: name_packages("6.1.0-56-cloud-amd64", ["linux-headers-{flavour}"]) ->
+    ("linux-headers-cloud-amd64",)
+    """
     flavour = _VERSION.sub("", kernel, count=1)
     return tuple(package.format(flavour=flavour) for package in packages)
 
@@ -57,14 +66,15 @@ def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
 def describe_installation(
     facts: GpuFacts, system: System, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
 ) -> DriverPackages:
-    """Return what an installation would do. `unknown` are the packages that no source of the host has.
+    """Return what installing the `packages` would do. `unknown` are those that no source of the host has.
 
-    `chosen` says whether the user named the packages; if so, their signatures are the user's responsibility.
+    `chosen` says whether the user named the packages; if so, Secure Boot is no reason to refuse them, because
+    the user answers for their signatures.
     """
     return DriverPackages(
         packages=tuple(packages),
         says=tuple(_sentences(facts, system, packages)),
-        refusal=_of_no_use(facts) or _refusal(facts, system, packages, unknown, chosen),
+        refusal=_why_useless(facts) or _refusal(facts, system, packages, unknown, chosen),
     )
 
 
@@ -92,21 +102,22 @@ def _sentences(facts: GpuFacts, system: System, packages: Sequence[str]) -> list
     return says
 
 
-def _of_no_use(facts: GpuFacts) -> str:
-    """Return why no package can make the GPUs usable; "" if one may."""
+def _why_useless(facts: GpuFacts) -> str:
+    """Return, in words, why no package can make the GPUs usable; "" if one may."""
     if set(facts.bus_drivers) == {"vfio-pci"}:
         return (
             "vfio-pci passes the device on to a virtual machine: put that one into the inventory in place of "
             "its host, or release the device"
         )
-    if facts.driver and any(words in facts.smi for words in _OF_THE_DEVICE):
+    if facts.driver and any(words in facts.smi for words in _DEVICE_ERRORS):
         return "it is loaded, and no package mends that: `dmesg | grep Xid` says what happened; reboot"
     return ""
 
 
-def _unknown_packages(found: Distribution) -> str:
+def _unknown_packages(distribution: Distribution) -> str:
+    name = f"{distribution.identity}-{distribution.version}"
     return (
-        f"psfleet knows no packages of the driver for {found.identity}-{found.version}: name them in "
+        f"psfleet knows no packages of the driver for {name}: name them in "
         "nvidia_cuda_driver_packages, or install the driver yourself and set nvidia_cuda_driver to check"
     )
 

@@ -17,14 +17,15 @@ from .host_facts import read_distribution
 from .nvidia import GpuFacts, read_gpu_facts
 
 # The checks that an installed and loaded driver fixes.
-OF_THE_DRIVER = ("driver", "nvidia-smi", "uvm")
+DRIVER_CHECKS = ("driver", "nvidia-smi", "uvm")
 UNTOUCHED = "Nothing was changed there."
 
 
 def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
-    """Return the message why a host's tasks cannot compute on their GPUs; "" if they can.
+    """Return the message for people why a host's tasks cannot compute on their GPUs; "" if no check failed.
 
-    `installed` are the driver's packages that were just installed, () if none were.
+    `checks` are the checks of the GPUs; `installed` are the driver's packages that were just installed, () if
+    none were.
     """
     if installed and not (facts.driver or facts.module_kernels):
         return (
@@ -44,25 +45,34 @@ def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequ
 def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
     """Return what is known of a host's GPUs, for the part `gpus` of `host_facts`.
 
-    `gpu_facts` has the fields of GpuFacts; `checks` are all checks of the GPUs; `broken` are the names of the
-    failed checks that concern the driver. `installation` says how the driver would be installed; {} if
-    nothing is to be installed. All are empty if no task has GPUs. Raises ValueError with what the host lacks.
+    Args:
+        values: the arguments of this part, and `systems`, the described systems.
+        warn: is called with a text for each check that is a warning.
+
+    Returns:
+        `gpu_facts` (the fields of GpuFacts), `checks` (all checks of the GPUs), `broken` (the names of the
+        failed checks that a working driver fixes) and `installation` (the fields of DriverPackages if the
+        driver is to be installed, else {}). All are empty if no task has GPUs.
+
+    Raises ValueError with a message for people if the tasks cannot have their GPUs, except with the driver
+    `look`; and, with the driver `present`, only if installing the driver would not help.
+
     """
     host, driver = values["host"], values["driver"]
     tasks = [task for task in values["tasks"] if task["gpus"]]
     if not tasks:
         return {"gpu_facts": {}, "checks": [], "installation": {}, "broken": []}
-    facts, found = read_gpu_facts(), read_distribution()
-    system = values["systems"].of(found)
+    facts, distribution = read_gpu_facts(), read_distribution()
+    system = values["systems"].of(distribution)
     checks = gpu_checks(facts, tasks, os.uname().machine, system)
     failed = [check for check in checks if check.state == "failed"]
-    broken = [check.name for check in failed if check.name in OF_THE_DRIVER]
+    broken = [check.name for check in failed if check.name in DRIVER_CHECKS]
     installation = {}
     if driver == "present" and broken:
         if system is None:
-            raise ValueError(f"{host}: psfleet does not know {found.name}. {UNTOUCHED}")
+            raise ValueError(f"{host}: psfleet does not know {distribution.name}. {UNTOUCHED}")
         try:
-            planned = plan_installation(facts, found, system, values["packages"])
+            planned = plan_installation(facts, distribution, system, values["packages"])
         except OSError as error:
             raise ValueError(f"{host}: its packages cannot be looked at: {error}. {UNTOUCHED}") from error
         if planned.refusal:

@@ -55,13 +55,17 @@ class Interpreter:
 class HostFacts:
     """The facts of a host.
 
-    - `machine`: the kernel's name of the processor ("x86_64"). `avx`: None if unknown.
-    - `libc`: "glibc", "musl" or "". `libc_version`: like (2, 36).
-    - `pythons`: the system's, the oldest first. `default_python`: the version of python3, "" without it.
-    - `systemd`: its version, None without it. `booted`: whether the host was booted with systemd.
-    - `missing_programs`: their names. `missing_for_mesh`: the names of those that only WireGuard needs.
-    - `memory_bytes`: the kernel's memory. `memory_limit_bytes`: the limit of the control group. None if
-      unknown, or without a limit.
+    - `machine`: the processor as `uname -m` prints it, such as "x86_64". `processor`: the name of its model,
+      "" if unknown. `avx`: whether it has AVX, None if unknown.
+    - `libc`: "glibc", "musl" or "" (unknown). `libc_version`: like (2, 36), () if it is not glibc.
+    - `pythons`: the system's, the oldest first. `default_python`: the version of python3, such as "3.11", ""
+      without it.
+    - `systemd`: its version, such as 252, None without it. `booted`: whether the host was booted with
+      systemd.
+    - `missing_programs`: the names of lacking programs. `missing_for_mesh`: the names of those that only
+      WireGuard needs.
+    - `memory_bytes`: the host's memory, None if unknown. `memory_limit_bytes`: the limit of the control
+      group, None without a limit.
     """
 
     distribution: Distribution
@@ -83,11 +87,14 @@ class HostFacts:
 def read_host_facts(
     root: Path = Path("/"), machine: str = "", programs: Sequence[str] = PROGRAMS
 ) -> HostFacts:
-    """Return the facts of this host, or of a copy below `root`; for a copy, `machine` must be given."""
+    """Return the facts of this host, or of a copy of a host's files below `root`.
+
+    For a copy, `machine` must be given. `programs` are the names of the programs that must be there.
+    """
     cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
-    libc_version = parse_version("glibc", _printed(find_program(root, "getconf"), "GNU_LIBC_VERSION"))
-    systemctl = _printed(find_program(root, "systemctl"), "--version")
+    libc_version = parse_version("glibc", _output_of(find_program(root, "getconf"), "GNU_LIBC_VERSION"))
+    systemctl = _output_of(find_program(root, "systemctl"), "--version")
     musl = "musl" if any(root.glob("lib/ld-musl-*")) else ""
     return HostFacts(
         distribution=read_distribution(root),
@@ -138,7 +145,7 @@ def _unquoted(value: str) -> str:
 
 
 def first_value(text: str, key: str) -> str:
-    """Return the value of the first line "key : value" in a text from /proc; "" if there is none."""
+    """Return the value of the first line "key : value" with this key, in a text from /proc; "" for none."""
     match = re.search(rf"^{key}[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
     return match[1] if match else ""
 
@@ -156,7 +163,10 @@ def parse_version(program: str, words: str) -> tuple[int, ...]:
 
 
 def read_pythons(root: Path) -> tuple[Interpreter, ...]:
-    """Return the system's Pythons that start and have their versions in their names, the oldest first."""
+    """Return each version of Python in the system's directories that starts, the oldest first.
+
+    Only programs such as python3.11 count; of several programs of one version, the first in the PATH.
+    """
     found: dict[str, Interpreter] = {}
     for directory in SYSTEM_DIRECTORIES:
         for path in sorted((root / directory).glob("python3.*")):
@@ -168,19 +178,22 @@ def read_pythons(root: Path) -> tuple[Interpreter, ...]:
 
 def _version_of(interpreter: str | None) -> str:
     """Return the version that an interpreter prints, such as "3.11"; "" if it does not start."""
-    return _printed(interpreter, "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    return _output_of(interpreter, "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
 
 
-def _printed(program: str | None, *arguments: str) -> str:
+def _output_of(program: str | None, *arguments: str) -> str:
     """Return a program's output; "" if it fails, or if `program` is None."""
-    status, printed, _ = (1, "", "") if program is None else ask([program, *arguments], SECONDS_TO_ANSWER)
+    status, printed, _ = (
+        (1, "", "") if program is None else run_program([program, *arguments], SECONDS_TO_ANSWER)
+    )
     return printed.strip() if status == 0 else ""
 
 
-def ask(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
+def run_program(command: Sequence[str], seconds: float) -> tuple[int, str, str]:
     """Run a program; return (exit status, standard output, standard error).
 
-    If it cannot be run, or does not end within `seconds`, the last text says so.
+    Return (127, "", why) if it cannot be run, and (124, "", why) if it does not end within `seconds`; it is
+    killed then.
     """
     name, streams = Path(command[0]).name, subprocess.PIPE
     try:

@@ -18,7 +18,10 @@ from .host_facts import read_host_facts
 
 
 def refusal(host: str, system: str, checks: list[Check], systems: Systems) -> str:
-    """Return the message why a host cannot be part of the cluster; "" if it can."""
+    """Return the message for people why a host cannot be part of the cluster; "" if no check failed.
+
+    `system` is the name of the host's distribution.
+    """
     reasons = reasons_of(checks)
     return reasons and (
         f"{host} runs {system} and cannot be part of the cluster:\n{reasons}\n"
@@ -30,20 +33,27 @@ def refusal(host: str, system: str, checks: list[Check], systems: Systems) -> st
 def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
     """Return what a supported host gets, for the part `requirements` of `host_facts`.
 
-    `environment` is the name of its environment, `python` is the path of the Python from which that is made,
-    and `system` is what `System.for_roles` returns. Raises ValueError with all problems of an unsuitable
-    host.
+    Args:
+        values: the arguments of this part, and `systems`, the described systems.
+        warn: is called with a text for each check that is a warning.
+
+    Returns:
+        `environment` (the name of the host's environment), `python` (the path of the Python from which the
+        environment is made) and `system` (what `System.for_roles` returns).
+
+    Raises ValueError with all problems of an unsuitable host.
+
     """
     host = values["host"]
-    of_inventory = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
-    required = HostNeeds(**{name: values[name] for name in of_inventory})
+    names = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
+    required = HostNeeds(**{name: values[name] for name in names})
     facts = read_host_facts()
     accounts = values["accounts"]
     systems: Systems = values["systems"]
     checks = host_checks(facts, required, systems)
     clock = clock_finding(time.time() - values["now"], 60.0)  # the time that the module may take to get here
-    found = {"accounts": accounts_finding(accounts, read_accounts(accounts)), "clock": clock}
-    checks += checks_of({**found, "data": data_finding(values["data_directories"])})
+    findings = {"accounts": accounts_finding(accounts, read_accounts(accounts)), "clock": clock}
+    checks += checks_of({**findings, "data": data_finding(values["data_directories"])})
     if reason := refusal(host, facts.distribution.name, checks, systems):
         raise ValueError(reason)
     for check in checks:

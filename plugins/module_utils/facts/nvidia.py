@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..host.whole_files import text_of
-from .host_facts import ask, find_program
+from .host_facts import find_program, run_program
 
 VENDOR = "0x10de"
 DISPLAY_CLASS = "0x03"  # PCI's class of VGA, 3D and other display controllers
@@ -35,10 +35,10 @@ _SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 class Gpu:
     """A GPU as nvidia-smi lists it.
 
-    - `index`: nvidia-smi's number. `driver`: the driver's version, such as "550.54.15".
+    - `index`: its number as nvidia-smi counts. `driver`: the driver's version, such as "550.54.15".
     - `compute_capability`: like (9, 0), None if the driver does not report it.
     - `mig`: whether the GPU is split into MIG devices, which CUDA numbers differently than nvidia-smi.
-    - `fabric`: its state in a fabric of NVSwitches, such as "Completed", or "" if it is in none.
+    - `fabric`: its state in a fabric of NVSwitches, such as "Completed"; "" if it is in none, or if unknown.
     """
 
     index: int
@@ -56,10 +56,12 @@ class GpuFacts:
     - `bus`: PCI addresses of NVIDIA's display and 3D controllers. `bus_drivers`: the driver of each, "" for
       none.
     - `driver`: version of the loaded kernel module, "" if none is loaded.
-    - `smi`: why nvidia-smi failed, "" if it did not. `gpus`: the GPUs that it listed.
-    - `nodes`: paths below /dev. `nvidia_modprobe`: whether the program that makes the nodes is installed.
-    - `secure_boot`: None if unknown.
-    - `kernel`: the running kernel. `module_kernels`: the kernels with an NVIDIA module.
+    - `smi`: why nvidia-smi failed, "" if it did not. `gpus`: the GPUs that it listed, () if it failed.
+    - `nodes`: paths of NVIDIA's device nodes, such as "/dev/nvidia0". `nvidia_modprobe`: whether the program
+      that makes the nodes is installed.
+    - `secure_boot`: whether Secure Boot is on, None if unknown.
+    - `kernel`: the release of the running kernel. `module_kernels`: the releases of the kernels that have a
+      module of NVIDIA's driver.
     """
 
     bus: tuple[str, ...] = ()
@@ -75,7 +77,7 @@ class GpuFacts:
 
 
 def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
-    """Return the facts of this host, or of a copy of a host below `root`.
+    """Return the facts of this host, or of a copy of a host's files below `root`.
 
     nvidia-smi runs first, because it loads an installed driver and makes its device nodes.
     """
@@ -102,7 +104,7 @@ def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
 def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
     """Return the GPUs in the output of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits`.
 
-    Raises ValueError with nvidia-smi's words if the output is no such list, or if a GPU does not answer.
+    Raises ValueError with nvidia-smi's words if the output lists no GPU, or if a GPU does not answer.
     """
     printed = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in printed if not line.startswith(WARNING)]
@@ -133,8 +135,8 @@ def _gpu(line: str, fields: Sequence[str]) -> Gpu:
 
 def parse_driver_version(text: str) -> str:
     """Return the driver's version in the text of /proc/driver/nvidia/version; "" if there is none."""
-    found = _VERSION.search(text)
-    return found["version"] if found else ""
+    match = _VERSION.search(text)
+    return match["version"] if match else ""
 
 
 def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
@@ -145,7 +147,7 @@ def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
     fields = [*FIELDS, MIG_FIELD, FABRIC_FIELD]
     while True:
         command = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-        status, *printed = ask(command, SMI_SECONDS)
+        status, *printed = run_program(command, SMI_SECONDS)
         text = "\n".join(printed)  # nvidia-smi may print errors to either stream
         unknown = _UNKNOWN_FIELD.search(text)
         if unknown is None or unknown["field"] not in set(fields) & set(OPTIONAL_FIELDS):

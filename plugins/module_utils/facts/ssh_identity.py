@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..login_proof import still_holds
+from ..login_proof import proof_holds
 from ..people import deployed_by
 
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
@@ -17,25 +17,25 @@ KEY = "id_ed25519"
 
 
 def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Return whether the accounts are as wanted, and whether the user's group can read the key.
+    """Return whether the accounts are as wanted, and only root and the user's group may read the key.
 
-    `accounts` is {name: wanted `home` and `shell`}.
+    `key` is the file of the private key; `accounts` is {name: wanted `home` and `shell`}.
     """
     try:
         entries = {name: pwd.getpwnam(name) for name in accounts}
-        found, group = key.stat(), grp.getgrnam(user).gr_gid
+        status, group = key.stat(), grp.getgrnam(user).gr_gid
     except (OSError, KeyError):
         return False
     as_wanted = all(
         {"home": entry.pw_dir, "shell": entry.pw_shell} == accounts[name] for name, entry in entries.items()
     )
-    return as_wanted and (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (0, group, 0o640)
+    return as_wanted and (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (0, group, 0o640)
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses of a name, sorted.
+    """Return the IP addresses of a name, sorted; [] if it does not resolve.
 
-    Loopback, which Debian assigns to a host's own name, is left out.
+    Loopback addresses, one of which Debian assigns to a host's own name, are left out.
     """
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
@@ -45,17 +45,24 @@ def addresses_of(name: str) -> list[str]:
 
 
 def text_of(file: Path) -> str:
-    """Return the content of a file that root owns; "" if there is no file."""
+    """Return the content of a file that root owns, stripped of white space; "" if there is no file."""
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
 def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
     """Return what a host has for logins by SSH, for the part `identity` of `host_facts`.
 
-    `host_key` and `user_key` are public keys. `prepared` is whether accounts and key are as wanted, and
-    `proven` whether the last proof of the login still holds. `authority`, `cluster` and `certificate` are
-    what deploy.yml wrote, `deployed_by` is the person who did it, and `addresses` are the host's own. A text
-    that does not exist yet is "". Raises ValueError if sshd has no key.
+    `values` are the arguments of this part. The answer has:
+
+    - `host_key`, `user_key`: the public keys of sshd and of the account.
+    - `prepared`: whether the accounts and the key are as wanted.
+    - `proven`: whether the last proof of the login still holds.
+    - `authority`, `cluster`, `certificate`: the authority's public key, the cluster's name and the account's
+      certificate, as the last deployment wrote them.
+    - `deployed_by`: the person of the last deployment.
+    - `addresses`: the IP addresses that the host's `name` has here.
+
+    A text that does not exist yet is "". Raises ValueError if sshd has no key.
     """
     home, user = Path(values["home"]), values["user"]
     key = home / ".ssh" / KEY
@@ -67,7 +74,7 @@ def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dic
         "user_key": text_of(key.with_suffix(".pub")),
         "host_key": host_key,
         "prepared": key.with_suffix(".pub").exists() and is_prepared(key, user, values["accounts"]),
-        "proven": still_holds(home / "proven"),
+        "proven": proof_holds(home / "proven"),
         "authority": text_of(home / "user_ca.pub"),
         "cluster": text_of(home / "principals"),
         "certificate": text_of(home / ".ssh" / f"{KEY}-cert.pub"),

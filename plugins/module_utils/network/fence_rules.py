@@ -133,7 +133,7 @@ class Fence:
         return sorted(set(found), key=lambda each: (each[0].version, str(each[0]), each[1]))
 
     @property
-    def places(self) -> set[tuple[IP, int]]:
+    def task_endpoints(self) -> set[tuple[IP, int]]:
         """The (IP, port) of each task of the plan. A task has several if its host has several IPs."""
         own = [ip for text in self.own if (ip := to_ip(text))]
         return {
@@ -248,7 +248,7 @@ $all_ports
 
 def ruleset(fence: Fence) -> str:
     """Return the rules for nftables, as text. They replace the earlier rules in one transaction."""
-    tasks = fence.places
+    tasks = fence.task_endpoints
     hosts = {ip for ip, _ in tasks}
     resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
     reach = fence.reach + (resolvers if fence.names else [])
@@ -296,7 +296,7 @@ def unit_drop_in(fence: Fence) -> str:
     It also sets up a second fence: systemd's own IP filter, which knows no ports or users. If the kernel
     supports it, it works even while the nftables rules are flushed.
     """
-    allowed = {str(ip) for ip, _ in fence.places}
+    allowed = {str(ip) for ip, _ in fence.task_endpoints}
     allowed |= {str(network) for network, _ in fence.reach}
     if fence.names:
         allowed |= {str(ip) for text in fence.resolvers if (ip := to_ip(text))}

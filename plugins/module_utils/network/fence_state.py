@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ..checks.name_checks import names_finding, names_in, resolve_names
 from ..deployment import MOST_BYTES_OF_PLAN, NOT_DEPLOYED
-from ..facts.host_facts import SECONDS_TO_ANSWER, ask
+from ..facts.host_facts import SECONDS_TO_ANSWER, run_program
 from ..host.check import Finding, failed, ok, skipped
 from ..host.task_traces import object_in, read_object
 from ..host.whole_files import text_of
 from ..host.wording import first_of
 from .fence_rules import IP, REFUSED_AT, Fence, ruleset, to_ip
-from .mesh import CONFIGURATION, dump, mesh_problem
+from .mesh import CONFIGURATION, mesh_problem, read_dump
 from .peer_probes import source_address
 
 RULES, RECORD = "fence.nft", "fence.json"
@@ -111,28 +111,28 @@ def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
     return tuple(sorted(map(_plain, found))) or ("127.0.0.1",)  # as resolv.conf(5) has it
 
 
-def listed_apart(rules: Path) -> str:
+def table_in_file(rules: Path) -> str:
     """Return nft's listing of the table that the file `rules` makes, without loading it on the host.
 
     Raises FenceError with nft's words if nft rejects the file.
     """
-    status, printed, complaint = ask([*_APART, str(rules)], SECONDS_TO_ANSWER)
+    status, printed, complaint = run_program([*_APART, str(rules)], SECONDS_TO_ANSWER)
     if status:
         raise FenceError(f"nft rejects {rules}: {complaint.strip()}")
     return printed
 
 
-def listed() -> str:
+def live_table() -> str:
     """Return nft's listing of the live table; "" if there is no table."""
-    return ask(["nft", "--stateless", "list", *_TABLE], SECONDS_TO_ANSWER)[1]
+    return run_program(["nft", "--stateless", "list", *_TABLE], SECONDS_TO_ANSWER)[1]
 
 
 def refused_connections() -> dict[int, int]:
     """Return {port: connections to this host's task there that the live table refused}; {} if unknown.
 
-    They are counted since the last `forget_refused`, or since the table was loaded.
+    They are counted since the last `reset_refused_counters`, or since the table was loaded.
     """
-    printed = ask(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
+    printed = run_program(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
     listed_objects = object_in(printed).get("nftables", [])
     counters = [each["counter"] for each in listed_objects if "counter" in each]
     return {
@@ -142,15 +142,15 @@ def refused_connections() -> dict[int, int]:
     }
 
 
-def forget_refused() -> None:
+def reset_refused_counters() -> None:
     """Set the counters of refused connections to 0."""
-    ask(["nft", "reset", "counters", *_TABLE], SECONDS_TO_ANSWER)
+    run_program(["nft", "reset", "counters", *_TABLE], SECONDS_TO_ANSWER)
 
 
-def take_down() -> None:
+def remove_table() -> None:
     """Remove the live table, if there is one."""
-    if listed():
-        ask(["nft", "delete", *_TABLE], SECONDS_TO_ANSWER)
+    if live_table():
+        run_program(["nft", "delete", *_TABLE], SECONDS_TO_ANSWER)
 
 
 def fence_problem(configuration: Path) -> str:
@@ -164,8 +164,10 @@ def fence_problem(configuration: Path) -> str:
     if text_of(rules) != then:
         return f"{rules} is not what deploy.yml wrote"
     try:
-        found = changes(fence, survey(fence, strict=False)) or difference(listed_apart(rules), listed())
-        return found or (mesh_problem(text_of(configuration / CONFIGURATION), dump()) if fence.mesh else "")
+        found = changes(fence, survey(fence, strict=False)) or difference(table_in_file(rules), live_table())
+        return found or (
+            mesh_problem(text_of(configuration / CONFIGURATION), read_dump()) if fence.mesh else ""
+        )
     except FenceError as error:
         return str(error)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..facts.host_facts import SECONDS_TO_ANSWER, ask
+from ..facts.host_facts import SECONDS_TO_ANSWER, run_program
 from ..host.wording import first_of
 
 INTERFACE = "psfleet"
@@ -15,37 +15,40 @@ KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw480]=")
 
 
 class Mesh(NamedTuple):
-    """What is compared of a mesh: `key` and `port` of the interface, {key: address} of its peers."""
+    """A host's WireGuard interface: its public `key`, its UDP `port`, and `peers`, {public key: address}."""
 
     key: str
     port: str
     peers: Mapping[str, str]
 
     @classmethod
-    def configured(cls, text: str) -> Mesh:
+    def from_configuration(cls, text: str) -> Mesh:
         """Return the mesh in the text of a configuration that deploy.yml wrote; missing parts are empty."""
-        of_interface = dict(re.findall(r"^(# PublicKey|ListenPort) = (.+)$", text, re.MULTILINE))
+        values = dict(re.findall(r"^(# PublicKey|ListenPort) = (.+)$", text, re.MULTILINE))
         peers = re.findall(r"^PublicKey = (.+)\nAllowedIPs = (.+)$", text, re.MULTILINE)
-        return cls(of_interface.get("# PublicKey", ""), of_interface.get("ListenPort", ""), dict(peers))
+        return cls(values.get("# PublicKey", ""), values.get("ListenPort", ""), dict(peers))
 
     @classmethod
-    def dumped(cls, text: str) -> Mesh:
-        """Return the mesh in the output of `wg show INTERFACE dump`; wg(8) describes its fields."""
+    def from_dump(cls, text: str) -> Mesh:
+        """Return the mesh in the output of `wg show INTERFACE dump`, which must not be empty (see wg(8))."""
         first, *others = (line.split("\t") for line in text.splitlines())
         return cls(first[1], first[2], {fields[0]: fields[3] for fields in others})
 
 
-def dump() -> str:
+def read_dump() -> str:
     """Return the output of `wg show INTERFACE dump`; "" if there is no interface."""
-    return ask(["wg", "show", INTERFACE, "dump"], SECONDS_TO_ANSWER)[1]
+    return run_program(["wg", "show", INTERFACE, "dump"], SECONDS_TO_ANSWER)[1]
 
 
-def mesh_problem(configured: str, dumped: str) -> str:
-    """Return how the dumped mesh differs from the configuration that deploy.yml wrote; "" if they agree."""
-    if not dumped:
+def mesh_problem(configuration: str, dump: str) -> str:
+    """Return, in words, how the live mesh differs from the deployed one; "" if it does not.
+
+    `configuration` is the text that deploy.yml wrote; `dump` is what `read_dump` returned.
+    """
+    if not dump:
         return f"WireGuard's interface {INTERFACE} is not there"
-    live, wanted = Mesh.dumped(dumped), Mesh.configured(configured)
-    hosts = {key: host for host, key in re.findall(r"# (.+)\n\[Peer\]\nPublicKey = (.+)", configured)}
+    live, wanted = Mesh.from_dump(dump), Mesh.from_configuration(configuration)
+    hosts = {key: host for host, key in re.findall(r"# (.+)\n\[Peer\]\nPublicKey = (.+)", configuration)}
     keys = sorted({*wanted.peers, *live.peers})
     differing = [key for key in keys if wanted.peers.get(key) != live.peers.get(key)]
     if differing:

@@ -61,7 +61,7 @@ def this_machine() -> str:
     return hashlib.sha256(f"{boot}{network.st_dev} {network.st_ino}".encode()).hexdigest()[:16]
 
 
-def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
+def listen_on(ports: Sequence[int]) -> dict[int, socket.socket]:
     """Listen on those ports that are free, on every address; return {port: socket}.
 
     Several runs of doctor.yml at the same time share the ports. Only root can join in.
@@ -77,7 +77,7 @@ def bind(ports: Sequence[int]) -> dict[int, socket.socket]:
     return servers
 
 
-def listen_apart(
+def fork_listener(
     servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
 ) -> dict[str, Any]:
     """Fork a process that greets each connection.

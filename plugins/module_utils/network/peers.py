@@ -8,10 +8,10 @@ from typing import Any
 from ..checks.name_checks import names_in, resolve_names
 from ..checks.port_checks import is_doctor, running_units, task_ports
 from ..host.port_holders import read_holders
-from .peer_probes import Peer, bind, listen_apart, probe_all, this_machine
+from .peer_probes import Peer, fork_listener, listen_on, probe_all, this_machine
 
 
-def listening(values: Mapping[str, Any]) -> dict[str, Any]:
+def listen(values: Mapping[str, Any]) -> dict[str, Any]:
     """Listen at the free ports of tasks that do not run.
 
     Return the answer of `host_doctor` with `state: listening`: `machine` (this machine's identifier), `free`
@@ -24,14 +24,14 @@ def listening(values: Mapping[str, Any]) -> dict[str, Any]:
     holders = read_holders([task.port for task in tasks])
     held = {holder.port for holder in holders if not is_doctor(holder)}
     idle = [task for task in tasks if task.port not in held and not running.keys() & set(task.units)]
-    servers, listener = bind([task.port for task in idle]), {}
+    servers, listener = listen_on([task.port for task in idle]), {}
     if servers:
         name, seconds = values["host"], values["seconds"]
-        listener = listen_apart(servers.values(), name, seconds, lambda: bool(running_units(idle)))
+        listener = fork_listener(servers.values(), name, seconds, lambda: bool(running_units(idle)))
     return {"machine": this_machine(), "free": [*servers], "held": sorted(held), "listener": listener}
 
 
-def probed(values: Mapping[str, Any]) -> dict[str, Any]:
+def probe_peers(values: Mapping[str, Any]) -> dict[str, Any]:
     """Connect to the other hosts' ports.
 
     Return the answer of `host_doctor` with `state: probed`: `names`, {host name: its addresses}, and

@@ -12,7 +12,7 @@ from ..host.safe_directory import directories_in, opened
 from ..host.task_traces import RUN_ID, number, read_object, run_file, run_id_of
 from ..host.task_units import parse_list, systemctl, task_of
 from ..host_places import remove_tree
-from ..saved_places import KEPT
+from ..saved_places import TASKS_TMP
 
 MOST_RUNS = 4000
 DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
@@ -29,7 +29,7 @@ class Runs:
         self.configuration = Path(paths["configuration_directory"])
         self.state = Path(paths["state_directory"], "runs")
         # The second place has the /tmp of each task.
-        places = (self.state, self.state / KEPT, Path(paths["log_directory"]))
+        places = (self.state, self.state / TASKS_TMP, Path(paths["log_directory"]))
         self.directories = {place: runs_in(place) for place in places}
         self.changed: dict[str, float] = {}
         for found in self.directories.values():

@@ -117,7 +117,7 @@ class Packer:
             places = noted_places(bytes_of(state / "runs" / run_id / NOTES / f"{task}.jsonl"))
             # A folder comes before its content.
             for place in sorted([*places, *map(SavedPlace, collect)], key=lambda place: len(place.path)):
-                name, parts = place.brought_to(task), place.parts_on_host(run_id, task)
+                name, parts = place.path_on_controller(task), place.parts_on_host(run_id, task)
                 if not parts and not place.is_elsewhere:
                     self.left_out.append(
                         f"{place.path}: {task} saved there, and it was deleted when the task ended"

@@ -13,7 +13,7 @@ from typing import Any
 from ..checks.port_checks import task_ports
 from ..checks.start_checks import failed_checks
 from ..content_directory import HASH_DIGITS
-from ..deployment import MOST_BYTES_OF_PLAN, deployed_plan, in_use, installed_tensorflow, lacks_cuda
+from ..deployment import MOST_BYTES_OF_PLAN, deployed_plan, installed_tensorflow, lacks_cuda, linked_hash
 from ..disk_space import LEAST_ROOM, lacking_space
 from ..host.task_traces import (
     RUN_ID,
@@ -42,9 +42,9 @@ from ..host.task_units import (
 )
 from ..host.wording import cut
 from ..lease import FILE, time_of_reading
-from ..network.fence_state import fence_problem, forget_refused, refused_connections
+from ..network.fence_state import fence_problem, refused_connections, reset_refused_counters
 from ..people import begun_by, deployed_by
-from ..saved_places import KEPT
+from ..saved_places import TASKS_TMP
 from .boots import boot_file, rebooted_since
 from .run_links import RunLinks
 from .task_details import DETAIL_PROPERTIES, task_details
@@ -103,7 +103,7 @@ class Tasks:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
         self.configuration, self.logs = paths["configuration_directory"], paths["log_directory"]
         self.runs = paths["state_directory"] / "runs"
-        self.places = (self.runs, self.runs / KEPT)
+        self.places = (self.runs, self.runs / TASKS_TMP)
         self.links = RunLinks(parameters["paths"])
         self.ended: dict[str, int] = dict(parameters["stopped"])
         self.details = bool(parameters["details"])
@@ -224,7 +224,7 @@ class Tasks:
             self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
             if any(self.units[unit][0] in RUN_JOBS for unit in idle):
-                forget_refused()
+                reset_refused_counters()
         if of_run := [unit for unit, (job, _) in self.units.items() if job in RUN_JOBS]:
             # Until a task has ended or is stopped, it starts again when its host is booted.
             systemctl("--no-reload", "enable", *of_run)
@@ -291,8 +291,8 @@ def described(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
         "deployed": deployed_plan(tasks.configuration / "plan.json", values["plan_hash"]),
         "deployed_by": deployed_by(tasks.configuration),
         "tensorflow": installed_tensorflow(install),
-        "release": in_use(install, "current"),
-        "environment": in_use(install, "environment"),
+        "release": linked_hash(install, "current"),
+        "environment": linked_hash(install, "environment"),
         "programs": sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         "lacks_cuda": lacks_cuda(install),
         "checks": failed_checks(values),

@@ -127,7 +127,7 @@ class NearLeases(Leases):
             if state == "taken":
                 problems[host] = lease.take(file, Lease(self.name, self.name), patience)
             elif state == "queried":
-                problems[host] = read(file).hinders(self.name, lease.seconds_up())
+                problems[host] = read(file).hindrance(self.name, lease.seconds_up())
             else:
                 lease.undo(file, self.name)
             if state == "taken" and host in self.strange[:2] and self.meetings:

@@ -6,7 +6,7 @@ import pytest
 
 from plugins.module_utils.deployment import (
     Deployment,
-    Today,
+    TodaysHashes,
     environment_finding,
     is_installed,
     lacks_cuda,
@@ -16,7 +16,7 @@ from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from plugins.module_utils.host.check import failed, ok, skipped, warning
 
 WHOLE = Deployment("aaaaaaaaaaaa", "bbbbbbbbbbbb", TENSORFLOW_VERSION, "cccccccccccc")
-TODAY = Today(WHOLE.plan, WHOLE.release, WHOLE.environment)
+TODAY = TodaysHashes(WHOLE.plan, WHOLE.release, WHOLE.environment)
 
 
 def deploy(folder: Path) -> tuple[Path, Path]:

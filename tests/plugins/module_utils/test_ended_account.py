@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils import ended_account
-from plugins.module_utils.ended_account import end_all, processes_of, remove_starts
+from plugins.module_utils.ended_account import end_all, processes_of, remove_schedules
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user, and ends its processes")
 USER = 1_100_000_000 + os.getpid()
@@ -126,10 +126,10 @@ def test_scheduled_jobs_and_lingering_of_an_account_are_removed_and_no_others(tm
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     (tmp_path / "var/spool/cron/lab").mkdir()
-    assert sorted(remove_starts("lab", os.geteuid(), tmp_path)) == sorted(map(str, gone))
+    assert sorted(remove_schedules("lab", os.geteuid(), tmp_path)) == sorted(map(str, gone))
     assert [path for path in (*kept, *gone) if path.exists()] == kept
     (tmp_path / "var/spool/at/other").touch()
-    assert [*remove_starts("lab", os.geteuid() + 1, tmp_path)] == []
+    assert [*remove_schedules("lab", os.geteuid() + 1, tmp_path)] == []
 
 
 def test_ending_processes_of_root_is_refused() -> None:

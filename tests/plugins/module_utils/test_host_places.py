@@ -80,7 +80,7 @@ def test_every_place_listed_in_contracts_is_removed(tmp_path: Path) -> None:
     assert left(tmp_path) == set()
     assert not any("psfleet" in path.name for path in tmp_path.rglob("*"))
     found = asked.removal()
-    assert (found.gone, found.folders, found.foreign) == ([], [], [])
+    assert (found.trees, found.empty_folders, found.foreign) == ([], [], [])
 
 
 def test_every_file_that_a_deployment_writes_is_removed(tmp_path: Path) -> None:
@@ -157,14 +157,14 @@ def test_runs_and_data_are_removed_only_on_request_and_records_of_carried_data_s
     some.removal().remove()
     assert left(tmp_path) - records(tmp_path) == {*data, "var/lib/psfleet/runs/night-1/x"}
     assert len(records(tmp_path)) == 2
-    assert {record.directory for record in some.carried} == {tmp_path / "opt/psfleet/data", target}
+    assert {record.directory for record in some.carried_records} == {tmp_path / "opt/psfleet/data", target}
     found = some.removal()
-    assert not found.gone + found.folders + found.foreign
+    assert not found.trees + found.empty_folders + found.foreign
     asked = places(tmp_path, runs=True, data=True)
     asked.data_directory = target
     assert tmp_path / "opt/psfleet" in asked.removal().outermost
-    for record in asked.carried:
-        record.leave(list(record.files))
+    for record in asked.carried_records:
+        record.remove_carried(list(record.files))
     for _ in range(2):
         asked.removal().remove()
     assert left(tmp_path) == {"else/mine"}
@@ -189,7 +189,7 @@ def test_the_directories_may_be_the_same_or_nested(tmp_path: Path) -> None:
     for nested in (False, True):
         paths = {name: str(tmp_path / "all" / (name if nested else "")) for name in OWN}
         paths["install_directory"] = str(tmp_path / "all")
-        whole = HostPlaces(paths, tmp_path / "all/data", runs=True, data=True, root=tmp_path)
+        whole = HostPlaces(paths, tmp_path / "all/data", removes_runs=True, removes_data=True, root=tmp_path)
         made(Path(paths["install_directory"]), "current", "releases/0a1b2c3d4e5f/x", "data/")
         made(Path(paths["configuration_directory"]), "plan.json")
         made(Path(paths["state_directory"]), "runs/night-1/x")
@@ -204,7 +204,7 @@ def test_a_linked_directory_on_another_disk_is_emptied_and_kept(tmp_path: Path) 
     for _ in range(2):
         found = places(tmp_path).removal()
         assert names(tmp_path, found.foreign) == {"opt/psfleet/environments"}
-        assert not found.folders
+        assert not found.empty_folders
         found.remove()
     assert list((tmp_path / "disk").iterdir()) == []
 
@@ -216,7 +216,7 @@ def test_a_mount_point_is_emptied_and_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(host_places, "_mounts", lambda: {str(mounted)})
     for _ in range(2):
         found = places(tmp_path, runs=True).removal()
-        assert (found.foreign, found.folders) == ([mounted], [])
+        assert (found.foreign, found.empty_folders) == ([mounted], [])
         found.remove()
     assert list(mounted.iterdir()) == []
 

@@ -8,7 +8,7 @@ from plugins.module_utils.saved_places import LONGEST, MOST_PLACES, SavedPlace, 
 
 
 @pytest.mark.parametrize(
-    ("path", "parts_on_host", "brought_to"),
+    ("path", "parts_on_host", "path_on_controller"),
     [
         ("/tmp/logs", "runs/.tmp/r1/worker0/logs", "saved/worker0/tmp/logs"),
         ("/var/tmp/m/1", "runs/.tmp/r1/worker0/m/1", "saved/worker0/tmp/m/1"),
@@ -23,15 +23,15 @@ from plugins.module_utils.saved_places import LONGEST, MOST_PLACES, SavedPlace, 
     ],
 )
 def test_a_place_of_a_save_is_mapped_to_its_path_on_the_host_and_in_the_run_folder(
-    path: str, parts_on_host: str, brought_to: str
+    path: str, parts_on_host: str, path_on_controller: str
 ) -> None:
     place = SavedPlace(path)
     assert "/".join(("runs", *place.parts_on_host("r1", "worker0"))) == parts_on_host
-    assert place.brought_to("worker0") == brought_to
+    assert place.path_on_controller("worker0") == path_on_controller
 
 
 @pytest.mark.parametrize(
-    ("path", "parts_on_host", "brought_to"),
+    ("path", "parts_on_host", "path_on_controller"),
     [
         ("/tmp", "runs/.tmp/r1/worker0", "saved/worker0/tmp"),
         ("/var/tmp", "runs/.tmp/r1/worker0", "saved/worker0/tmp"),
@@ -41,12 +41,12 @@ def test_a_place_of_a_save_is_mapped_to_its_path_on_the_host_and_in_the_run_fold
     ],
 )
 def test_only_a_saved_model_is_collected_from_a_shared_folder(
-    path: str, parts_on_host: str, brought_to: str
+    path: str, parts_on_host: str, path_on_controller: str
 ) -> None:
     place = SavedPlace(path, "SavedModel")
     assert "/".join(("runs", *place.parts_on_host("r1", "worker0"))) == parts_on_host
-    assert place.brought_to("worker0") == brought_to
-    assert ("variables" in place.members) == bool(brought_to)
+    assert place.path_on_controller("worker0") == path_on_controller
+    assert ("variables" in place.members) == bool(path_on_controller)
     assert SavedPlace("/tmp/m", "SavedModel").members == ()
 
 

@@ -63,8 +63,8 @@ class Setup:
     def carry(self) -> tuple[list[str], list[str]]:
         """Return the names of the carried and the removed files."""
         host, wanted, lacking = self.compare()
-        removed = host.leave([name for name in host.files if name not in wanted])
-        host.hide(host.public())
+        removed = host.remove_carried([name for name in host.files if name not in wanted])
+        host.make_files_private(host.public_files())
         host.finish(wanted)
         for parts in self.batches(lacking):
             pack(parts, self.archive)

@@ -7,7 +7,7 @@ from ansible.errors import AnsibleActionFail
 
 from plugins.action.content_release import ActionModule, pack
 from plugins.module_utils.content_directory import content_hash, points_to
-from plugins.module_utils.private_files import hide
+from plugins.module_utils.private_files import make_paths_private
 from plugins.module_utils.releases import Release
 
 
@@ -63,13 +63,13 @@ def test_a_release_of_a_user_is_for_the_group_alone_and_its_programs_stay_execut
     private = modes()
     assert private["tool.sh"] == private["releases"] == private[release.name] == private["models"] == 0o750
     assert private["__main__.py"] == private["linear.py"] == 0o640
-    assert release.public() == []
+    assert release.public_paths() == []
     for path in (release.folder, release.place, *release.place.rglob("*")):  # as earlier versions of psfleet
         os.chown(path, -1, os.getegid())
         path.chmod(0o755 if path.is_dir() or path.name == "tool.sh" else 0o644)
-    hide(release.public(), group)
+    make_paths_private(release.public_paths(), group)
     assert modes() == private
-    assert release.public() == []
+    assert release.public_paths() == []
 
 
 def test_a_release_that_was_changed_on_the_host_is_restored(source: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class Host:
         """Tell of units as systemd does."""
         return parse_show(self.systemctl("show", *units))
 
-    def ask(self, command: Sequence[str], _seconds: float) -> tuple[int, str, str]:
+    def run_program(self, command: Sequence[str], _seconds: float) -> tuple[int, str, str]:
         """Act as another program."""
         self.told.append(" ".join(command))
         if command[0] == "sshd":
@@ -74,7 +74,7 @@ class Host:
             self.passwd.write_text("".join(line for line in lines if not line.startswith(f"{command[1]}:")))
         return 0, "", ""
 
-    def take_down(self) -> None:
+    def remove_table(self) -> None:
         """Take the table away."""
         self.table = ""
 
@@ -82,9 +82,9 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     host = Host(tmp_path)
-    for name in ("systemctl", "show_units", "ask", "take_down"):
+    for name in ("systemctl", "show_units", "run_program", "remove_table"):
         monkeypatch.setattr(module, name, getattr(host, name))
-    monkeypatch.setattr(module, "listed", lambda: host.table)
+    monkeypatch.setattr(module, "live_table", lambda: host.table)
     monkeypatch.setattr(module, "HostPlaces", partial(HostPlaces, root=tmp_path))
     # Its effect on processes is tested in test_ended_account.py.
     monkeypatch.setattr(module, "end_all", lambda name, user: host.told.append(f"end all of {name}, {user}"))
@@ -185,7 +185,7 @@ def test_requested_data_are_removed_with_their_folder_and_no_failed_unit_is_rese
     assert "reset-failed" not in host.told
 
 
-@pytest.mark.parametrize("step", ["leave_sshd", "remove_account", "give_to_root", "take_down"])
+@pytest.mark.parametrize("step", ["remove_sshd_file", "remove_account", "give_to_root", "remove_table"])
 def test_an_interrupted_reset_is_finished_by_the_next_one(
     host: Host, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -215,7 +215,7 @@ def test_a_reset_is_refused_while_a_task_is_alive(host: Host, check: bool) -> No
 
 def test_remaining_parts_after_a_reset_are_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     deployed(host)
-    monkeypatch.setattr(module, "take_down", lambda: None)
+    monkeypatch.setattr(module, "remove_table", lambda: None)
     assert reset(host.root)["msg"] == "n1 still has table inet psfleet of nftables: try again"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.login_proof import still_holds
+from plugins.module_utils.login_proof import proof_holds
 from plugins.modules import ssh_login
 from tests.plugins.modules.module_run import module_answer
 
@@ -153,18 +153,18 @@ def test_check_mode_does_not_log_in(folder: Path) -> None:
 
 def test_a_proof_holds_until_a_file_that_sshd_reads_changes(folder: Path) -> None:
     proven = folder / "proven"
-    assert not still_holds(proven)
+    assert not proof_holds(proven)
     logged_in(folder)
-    assert still_holds(proven)
+    assert proof_holds(proven)
     for name in ("cert.pub", "sshd_config", "sshd_config.d/10-own.conf", "revoked.krl"):
         (folder / "sshd_config.d").mkdir(exist_ok=True)
         (folder / name).write_text("another")
-        assert not still_holds(proven), name
+        assert not proof_holds(proven), name
         logged_in(folder)
-        assert still_holds(proven), name
+        assert proof_holds(proven), name
     # As an earlier version wrote it.
     proven.write_text('{"process": "", "files": {}}')
-    assert not still_holds(proven)
+    assert not proof_holds(proven)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root ends processes of another user")

@@ -8,8 +8,8 @@ import pytest
 
 from plugins.module_utils import unneeded_content
 from plugins.module_utils.content_directory import locked
-from plugins.module_utils.disk_space import taken
-from plugins.module_utils.unneeded_content import Content, older
+from plugins.module_utils.disk_space import freeable_bytes
+from plugins.module_utils.unneeded_content import Content, older_names
 from plugins.modules import content_release
 from tests.plugins.modules.module_run import module_answer
 
@@ -69,10 +69,10 @@ def test_the_age_of_content_counts_from_its_last_deployment(host: Path) -> None:
 
 def test_content_of_one_deployment_is_kept_or_removed_together() -> None:
     found = {A: 1, B: 2, C: 2, D: 3}
-    assert older(found, [D], 2) == [A]
-    assert older(found, [D], 1) == [A, B, C]
-    assert older(found, [B], 2) == [A, C]
-    assert older(found, [], 9) == []
+    assert older_names(found, [D], 2) == [A]
+    assert older_names(found, [D], 1) == [A, B, C]
+    assert older_names(found, [B], 2) == [A, C]
+    assert older_names(found, [], 9) == []
 
 
 @pytest.mark.parametrize("run_file", ["program.json", "worker-0.json"])
@@ -141,10 +141,10 @@ def test_disk_space_shared_with_another_environment_does_not_count_as_freed(host
         (environments / name / "bin/python").unlink()
     os.link(environments / D / "bin/python", environments / A / "bin/python")
     alone = Content(host / "opt", host / "etc/run").unneeded([D], 2)
-    shared = taken(*(path for path in alone if path.parent == environments))
+    shared = freeable_bytes(*(path for path in alone if path.parent == environments))
     assert shared < 10_000 + 4 * 4096
     (environments / D / "bin/python").unlink()
-    freed = taken(*(path for path in alone if path.parent == environments))
+    freed = freeable_bytes(*(path for path in alone if path.parent == environments))
     assert freed - shared >= 10_000
 
 

@@ -14,11 +14,11 @@ from plugins.module_utils.facts.host_facts import (
     Distribution,
     HostFacts,
     Interpreter,
-    ask,
     parse_avx,
     parse_os_release,
     parse_version,
     read_host_facts,
+    run_program,
 )
 from tests.plugins.module_utils.recorded_hosts import ALPINE, DEBIAN_12, ROCKY_9, UBUNTU_2404, RecordedHost
 
@@ -147,7 +147,7 @@ def test_a_program_runs_in_a_clean_environment_and_any_bytes_it_prints_are_read(
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nenv\ncat\nprintf '\\377' >&2\nexit 7\n")
     program.chmod(0o755)
-    status, printed, complaint = ask([str(program)], 10.0)
+    status, printed, complaint = run_program([str(program)], 10.0)
     assert (status, complaint) == (7, "\ufffd")
     told = dict(line.split("=", 1) for line in printed.splitlines())
     assert {name: told[name] for name in ENVIRONMENT} == ENVIRONMENT

@@ -78,7 +78,7 @@ def test_refused_connections_are_counted_for_each_task(fenced: Networks) -> None
     fenced.tried("here", STRANGER[0], PORT, TASKS)
     assert counts() == {PORT: 4, IDLE: 1}
     with fenced.inside("here"):
-        fence_state.forget_refused()
+        fence_state.reset_refused_counters()
     assert counts() == {PORT: 0, IDLE: 0}
     fenced.run("nft", "delete", "table", "inet", "psfleet", at="here")
     assert counts() == {}
@@ -280,10 +280,10 @@ def test_the_fence_stands_at_every_moment_of_its_replacement(fenced: Networks, r
 def test_a_difference_from_the_deployed_rules_is_reported(networks: Networks, rules: Path) -> None:
     put_up(networks, rules)
     with networks.inside("here"):
-        wanted = fence_state.listed_apart(rules)
-        assert fence_state.difference(wanted, fence_state.listed()) == ""
+        wanted = fence_state.table_in_file(rules)
+        assert fence_state.difference(wanted, fence_state.live_table()) == ""
         networks.run("nft", "add element inet psfleet hosts4 { 10.77.0.3 }", at="here")
-        assert fence_state.difference(wanted, fence_state.listed()) == (
+        assert fence_state.difference(wanted, fence_state.live_table()) == (
             "the table inet psfleet lacks elements = { 10.77.0.1, 10.77.0.2 } "
             "and has elements = { 10.77.0.1, 10.77.0.2, 10.77.0.3 }, which deploy.yml did not write"
         )
@@ -291,10 +291,12 @@ def test_a_difference_from_the_deployed_rules_is_reported(networks: Networks, ru
         networks.run("nft", "flush chain inet psfleet strangers", at="here")
         assert re.fullmatch(
             "the table inet psfleet lacks ct status dnat .*; ip saddr @hosts4 .* return; .* and 1 more",
-            fence_state.difference(wanted, fence_state.listed()),
+            fence_state.difference(wanted, fence_state.live_table()),
         )
-        fence_state.take_down()
-        assert fence_state.difference(wanted, fence_state.listed()) == "the table inet psfleet is not there"
+        fence_state.remove_table()
+        assert (
+            fence_state.difference(wanted, fence_state.live_table()) == "the table inet psfleet is not there"
+        )
 
 
 def test_hosts_of_a_mesh_connect_only_through_the_mesh(networks: Networks, rules: Path) -> None:
@@ -327,4 +329,4 @@ def test_hosts_of_a_mesh_connect_only_through_the_mesh(networks: Networks, rules
 def test_rules_that_nft_rejects_are_reported(rules: Path) -> None:
     rules.write_text("table inet psfleet { chain x { nonsense; } }")
     with pytest.raises(fence_state.FenceError, match=r"(?s)nft rejects .*nonsense"):
-        fence_state.listed_apart(rules)
+        fence_state.table_in_file(rules)

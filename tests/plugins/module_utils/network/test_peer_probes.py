@@ -51,7 +51,7 @@ def listening(
     """Have a listener in the network `here`."""
     with networks.inside("here"):
         servers = list(peer_probes.bind(ports).values())
-        listener = peer_probes.listen_apart(servers, "here", seconds, is_over)
+        listener = peer_probes.fork_listener(servers, "here", seconds, is_over)
     try:
         yield listener
     finally:

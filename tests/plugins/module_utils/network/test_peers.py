@@ -61,10 +61,10 @@ def doctor(networks: Networks) -> dict[str, list[tuple[str, str]]]:
     answers: dict[str, dict[str, Any]] = {}
     for host in ADDRESSES:
         with networks.inside(host):
-            listening[host] = taken("listening", peers.listening(values[host]))
+            listening[host] = taken("listening", peers.listen(values[host]))
     for host in ADDRESSES:
         with networks.inside(host):
-            probed = taken("probed", peers.probed(values[host]))
+            probed = taken("probed", peers.probe_peers(values[host]))
             answers[host] = {"listening": listening[host], "probed": probed}
     for host, answer in answers.items():
         end(answer["listening"]["listener"])
@@ -114,7 +114,7 @@ def test_the_doctor_does_not_listen_at_the_port_of_a_running_task(
 
 def test_a_port_that_another_process_would_share_counts_as_held(networks: Networks) -> None:
     with networks.inside("one"), socket.create_server(("", 2222), reuse_port=True):
-        found = peers.listening({"host": "one", "tasks": TASKS, "seconds": 60})
+        found = peers.listen({"host": "one", "tasks": TASKS, "seconds": 60})
     end(found["listener"])
     assert (found["free"], found["held"]) == ([2223], [2222])
 
@@ -128,7 +128,7 @@ def test_a_listener_ends_when_a_run_starts(networks: Networks, monkeypatch: pyte
 
     monkeypatch.setattr(peers, "running_units", running)
     with networks.inside("one"):
-        listener = peers.listening({"host": "one", "tasks": TASKS, "seconds": 9})["listener"]
+        listener = peers.listen({"host": "one", "tasks": TASKS, "seconds": 9})["listener"]
     _, status = os.waitpid(listener["pid"], 0)
     assert not os.WIFSIGNALED(status), "it has not waited for its own end"
     assert networks.tried("two", "10.79.0.1", 2222) == "ConnectionRefusedError"
