@@ -16,7 +16,7 @@ from plugins.module_utils.network.peer_probes import (
     SECONDS_TO_CONNECT,
     SILENT,
     UNKNOWN,
-    Reached,
+    ProbeResult,
 )
 from trainer.host.check import Check
 from trainer.host.wording import counted, cut, first_of, grouped
@@ -63,7 +63,7 @@ class PeerAnswer(NamedTuple):
     machine: str
     ports: Mapping[int, bool]
     names: Mapping[str, Sequence[str]]
-    probes: Sequence[tuple[str, int, Reached]]
+    probes: Sequence[tuple[str, int, ProbeResult]]
     fence: bool
     deployed: bool
     mesh: int
@@ -77,7 +77,7 @@ class PeerAnswer(NamedTuple):
             {port: name == "free" for name in ("held", "free") for port in listening[name]},
             probed["names"],
             [
-                (each["host"], port, Reached(*(each[field] for field in Reached._fields)))
+                (each["host"], port, ProbeResult(*(each[field] for field in ProbeResult._fields)))
                 for each in probed["probes"]
                 for port in each["ports"]
             ],
@@ -126,7 +126,7 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
     return checks
 
 
-def _wrong(reached: Reached, there: PeerAnswer, port: int, address: str) -> tuple[str, str, bool] | None:
+def _wrong(reached: ProbeResult, there: PeerAnswer, port: int, address: str) -> tuple[str, str, bool] | None:
     """Return (what is wrong, remedy, whether the prober is the cause); None if all is well.
 
     `there` is the target's answer, and `address` the prober's address in the plan. If the target has a fence,

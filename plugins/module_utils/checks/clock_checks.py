@@ -11,23 +11,26 @@ UNNOTICED_SECONDS = 2.0
 REMEDY = "let the hosts and the controller take the time from NTP: sudo timedatectl set-ntp true"
 
 
-def clock_offset(asked: float, began: float, ended: float, answered: float) -> tuple[float, float]:
+def clock_offset(sent: float, began: float, ended: float, received: float) -> tuple[float, float]:
     """Return (seconds by which a host's clock is ahead of the controller's, uncertainty in seconds).
 
-    All arguments are Unix times. The controller read its clock when it `asked` and when it was `answered`;
-    the host read its own clock when the module `began` and `ended` there. The way there and the way back may
-    take different times, so the uncertainty is half of their sum.
+    All arguments are Unix times. The controller read its clock when it `sent` the request and when it
+    `received` the answer; the host read its own clock when the module `began` and `ended` there. The way
+    there and the way back may take different times, so the uncertainty is half of their sum.
     """
-    on_the_way = max((answered - asked) - (ended - began), 0.0)
-    return ((began - asked) + (ended - answered)) / 2, on_the_way / 2
+    on_the_way = max((received - sent) - (ended - began), 0.0)
+    return ((began - sent) + (ended - received)) / 2, on_the_way / 2
 
 
 def clock_finding(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
-    """Return the finding about the clock; the arguments are the result of `clock_offset`."""
+    """Return the finding of the check `clock`; the arguments are the result of `clock_offset`.
+
+    It is failed or a warning only if the offset exceeds ALLOWED_SECONDS or UNNOTICED_SECONDS for certain.
+    """
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"
-    given = f"(give or take {_seconds(uncertainty_seconds)})"
-    found = f"{_seconds(abs(ahead_seconds))} {side} the controller's clock {given}"
+    uncertainty = f"(give or take {_seconds(uncertainty_seconds)})"
+    found = f"{_seconds(abs(ahead_seconds))} {side} the controller's clock {uncertainty}"
     if least > ALLOWED_SECONDS:
         return failed(
             f"{found}: SSH certificates are signed for clocks that are at most an hour apart",
@@ -36,7 +39,7 @@ def clock_finding(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
     if least > UNNOTICED_SECONDS:
         return warning(f"{found}: records of its tasks are dated wrongly", REMEDY)
     if abs(ahead_seconds) <= uncertainty_seconds:
-        return ok(f"as the controller's clock {given}")
+        return ok(f"as the controller's clock {uncertainty}")
     return ok(found)
 
 

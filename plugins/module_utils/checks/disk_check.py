@@ -18,10 +18,10 @@ FEWEST_BYTES_OF_RUNS = BYTES_OF_RUNS // 10
 def disk_finding(
     install: Path, run_directories: Sequence[Path], archive_bytes: int, environment_bytes: int
 ) -> Finding:
-    """Return the finding of the check `disk`.
+    """Return the finding of the check `disk`: failed or a warning if a file system has too little free space.
 
-    `archive_bytes` and `environment_bytes` are what a deployment would carry and install, 0 for nothing. Runs
-    write to `run_directories`.
+    `install` is the install directory. A deployment would carry `archive_bytes` to it and install
+    `environment_bytes` there, 0 for nothing. Runs write to `run_directories`.
     """
     lacking = lacking_space(
         (login_home(), archive_bytes),

@@ -22,7 +22,7 @@ from ..network.fence_state import fence_finding
 from ..network.peer_probes import end_listener
 from ..systems import read_systems
 from .disk_check import disk_finding
-from .doctor_units import ask_tensorflow, skipped
+from .doctor_units import all_skipped, ask_tensorflow
 from .gpu_checks import gpu_checks
 from .host_checks import HostNeeds, data_finding, host_checks, host_environment
 from .name_checks import names_finding, names_in, resolve_names
@@ -33,24 +33,27 @@ from .ssh_checks import ssh_finding
 def check_host(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     """End the listener, check the host, and return the answer of the module `host_doctor`.
 
-    `values` are the module's arguments. The answer has the `checks`, the version of TensorFlow that is
-    `deployed`, the tasks that are `alive`, whether the listener still `listened`, and the host's clock when
-    this `began` and `ended`.
+    `values` are the module's arguments. The answer has:
+
+    - `checks`: all checks of the host, as JSON objects.
+    - `deployed`: the version of TensorFlow that tasks use, "" if nothing is deployed.
+    - `alive`: the names of the tasks that run, such as "worker0".
+    - `listened`: whether the listener was still running.
+    - `began`, `ended`: the host's clock before and after the checks, in Unix seconds.
     """
     began = time.time()
     listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
-    of_inventory = ("python_version", "cuda_source", "fence", "mesh", "tables")
-    required = HostNeeds(gpus=gpus, tasks=len(tasks), **{name: values[name] for name in of_inventory})
+    names = ("python_version", "cuda_source", "fence", "mesh", "tables")
+    required = HostNeeds(gpus=gpus, tasks=len(tasks), **{name: values[name] for name in names})
     facts, systems = read_host_facts(), read_systems(values["systems"])
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])
     ports = task_ports(tasks)
     running = running_units(ports)
     checks = host_checks(facts, required, systems)
-    checks += deployment_checks(
-        values, environment_today(values, required, facts), paths, deployment, running
-    )
+    today = environment_today(values, required, facts)
+    checks += deployment_checks(values, today, paths, deployment, running)
     system = systems.of(facts.distribution)
     checks += gpu_checks(read_gpu_facts(), tasks, facts.machine, system) if gpus else []
     checks += tensorflow_checks(values, paths, deployment, check_mode=check_mode)
@@ -64,11 +67,12 @@ def check_host(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]
     }
 
 
-def tried_tasks(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
-    """Return the tasks ("worker-0") for which TensorFlow is tried.
+def tasks_to_try(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
+    """Return the tasks, such as "worker-0", for which TensorFlow is tried.
 
-    These are all tasks with GPUs, or one task if none has GPUs. Only tasks that are deployed on this host
-    count, not tasks that were added to the inventory later.
+    These are all deployed tasks with GPUs; if none has GPUs, the first deployed task; [] if none is deployed.
+    Tasks that were added to the inventory since the deployment do not count. `configuration` is the
+    configuration directory.
     """
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
@@ -82,10 +86,10 @@ def deployment_checks(
     deployment: Deployment,
     running: Mapping[str, int],
 ) -> list[Check]:
-    """Return the checks of the host's disk, data, names, sshd, ports and fence, and of its environment.
+    """Return the checks `disk`, `data`, `names`, `ssh`, `ports`, `environment` and `fence`, in this order.
 
-    `today` is the environment that a deployment would install, as `environment_today` returns it; `running`
-    is as `running_units` returns it.
+    `values` are the module's arguments. `today` is the environment that a deployment would install, as
+    `environment_today` returns it; `running` is what `running_units` returned.
     """
     installed = is_installed(paths["install_directory"], today["lock_hash"])
     archive_bytes, environment_bytes = (
@@ -109,9 +113,10 @@ def deployment_checks(
 
 
 def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: HostFacts) -> Mapping[str, Any]:
-    """Return `lock_hash`, `archive_bytes` and `environment_bytes` of the environment that would be installed.
+    """Return the environment that a deployment would install on the host today.
 
-    If the host is not supported, the hash is "" and the sizes are 0.
+    It has at least `lock_hash`, `archive_bytes` and `environment_bytes`, as `wheel_store` returned them in
+    `values["environments"]`. If the host is not supported, the hash is "" and the sizes are 0.
     """
     try:
         environment, _ = host_environment(facts, required)
@@ -123,17 +128,17 @@ def environment_today(values: Mapping[str, Any], required: HostNeeds, facts: Hos
 def tensorflow_checks(
     values: Mapping[str, Any], paths: Mapping[str, Path], deployment: Deployment, *, check_mode: bool
 ) -> list[Check]:
-    """Return the checks of TensorFlow in the sandbox of the host's tasks.
+    """Try TensorFlow in the sandbox of the host's tasks; return the checks of `ask_tensorflow`.
 
-    If nothing can be tried, they are skipped checks.
+    If nothing is deployed completely, and in check mode, nothing is tried and the checks are skipped.
     """
     if not deployment.plan:
-        return skipped(NOT_DEPLOYED)
+        return all_skipped(NOT_DEPLOYED)
     if not (deployment.tensorflow and deployment.release):
-        return skipped("environment failed")
+        return all_skipped("environment failed")
     if check_mode:
-        return skipped("check mode starts no unit")
-    tasks = tried_tasks(values["tasks"], paths["configuration_directory"])
+        return all_skipped("check mode starts no unit")
+    tasks = tasks_to_try(values["tasks"], paths["configuration_directory"])
     if not tasks:
-        return skipped("none of its tasks is deployed")
+        return all_skipped("none of its tasks is deployed")
     return ask_tensorflow(tasks, paths["log_directory"])

@@ -28,26 +28,27 @@ PROPERTIES = ("Id", "LoadState", "Result", "ExecMainCode", "ExecMainStatus")
 KILLED = ("2", "3")  # CLD_KILLED, CLD_DUMPED
 
 
-def skipped(reason: str) -> list[Check]:
-    """Return all checks as skipped for this reason."""
+def all_skipped(reason: str) -> list[Check]:
+    """Return the checks NAMES, all skipped for this reason."""
     return [Check(name, "skipped", reason) for name in NAMES]
 
 
-def failed(found: str, remedy: str) -> list[Check]:
-    """Return all checks: the first one has failed, and the others, which need it, are skipped."""
-    return [Check(NAMES[0], "failed", found, remedy), *skipped(f"{NAMES[0]} failed")[1:]]
+def first_failed(found: str, remedy: str) -> list[Check]:
+    """Return the checks NAMES: the first one failed, and the others, which need it, skipped."""
+    return [Check(NAMES[0], "failed", found, remedy), *all_skipped(f"{NAMES[0]} failed")[1:]]
 
 
 def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> list[Check]:
-    """Start the doctor's unit of each task ("worker-0"), all at once, and return the checks of all tasks.
+    """Start the doctor's unit of each task, such as "worker-0", all at once; return the checks of all tasks.
 
-    If another command does the same at this moment, wait for it.
+    Each check names its task, such as "worker0". If another command does the same at this moment, wait for
+    it. If the units cannot be started or do not end in time, the checks say so.
     """
     try:
         answers = _ask_together(tasks, log_directory)
     except (OSError, subprocess.TimeoutExpired) as error:  # a timeout of the lock is an OSError
         remedy = "`systemctl status 'psfleet-doctor@*'` on the host shows what it waits for"
-        answers = dict.fromkeys(tasks, failed(f"it could not be tried: {error}", remedy))
+        answers = dict.fromkeys(tasks, first_failed(f"it could not be tried: {error}", remedy))
     return [
         replace(check, task=task.replace("-", "")) for task, checks in answers.items() for check in checks
     ]
@@ -69,9 +70,12 @@ def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[C
 
 
 def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
-    """Return the checks that a unit's process wrote to `output`; `unit` has the unit's systemd properties."""
+    """Return the checks that the process of a doctor's unit wrote to `output`.
+
+    If it wrote none, they say why. `unit` has the unit's PROPERTIES, as `systemctl show` prints them.
+    """
     if unit.get("LoadState") != "loaded":
-        return skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")
+        return all_skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")
     if unit.get("Result") == "success":
         for line in reversed(last_lines_of(output)):
             with suppress(KeyError, TypeError):
@@ -83,7 +87,7 @@ def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
         last_words(last_lines_of(output)).replace("\n", " | ") if unit.get("Result") != "resources" else ""
     )
     remedy = f"look at its whole output on the host, {output.parent}/doctor-<job>-<index>.out"
-    return failed(f"{ended}: {words}" if words else ended, remedy)
+    return first_failed(f"{ended}: {words}" if words else ended, remedy)
 
 
 def _ended(unit: Mapping[str, str]) -> str:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 
 
 def gpu_checks(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
-    """Return the checks of a host's GPUs, in order; [] if no task has GPUs.
+    """Return the checks `bus`, `driver`, `nvidia-smi`, `uvm` and `gpus`, in order; [] if no task has GPUs.
 
-    `tasks` are the host's in the plan (with job, index, host, gpus), `machine` is the processor as uname
-    prints it, and `system` has what is known of the host's packages. After a failed check, all others are
-    skipped.
+    After a failed check, all others are skipped. `tasks` are the host's tasks in the plan (with job, index,
+    host, gpus), `machine` is the processor as `uname -m` prints it, and `system` has the names of the host's
+    packages, None if they are unknown.
     """
     tasks = [task for task in tasks if task["gpus"]]
     if not tasks:
         return []
-    links: dict[str, Callable[[], Finding]] = {
+    questions: dict[str, Callable[[], Finding]] = {
         "bus": lambda: _bus(facts, tasks, machine),
         "driver": lambda: _driver(facts, tasks[0]["host"], system),
         "nvidia-smi": lambda: _smi(facts, system),
@@ -37,8 +37,8 @@ def gpu_checks(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: Sys
     }
     findings: dict[str, Finding] = {}
     broken = ""
-    for name, link in links.items():
-        findings[name] = skipped(f"not checked: {broken} failed") if broken else link()
+    for name, finding in questions.items():
+        findings[name] = skipped(f"not checked: {broken} failed") if broken else finding()
         broken = name if findings[name].state == "failed" else broken
     return checks_of(findings)
 
@@ -46,8 +46,8 @@ def gpu_checks(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: Sys
 def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Finding:
     if machine != GPU_MACHINE:
         return failed(
-            f"the processor is {machine}, {_given(tasks)}; TensorFlow's wheels know GPUs on {GPU_MACHINE} "
-            "alone",
+            f"the processor is {machine}, {_gpus_of_tasks(tasks)}; TensorFlow's wheels know GPUs on "
+            f"{GPU_MACHINE} alone",
             _give_no_gpus(tasks),
         )
     if not facts.bus and facts.gpus:
@@ -55,7 +55,7 @@ def _bus(facts: GpuFacts, tasks: Sequence[Task], machine: str) -> Finding:
         return ok(f"the PCI bus shows none, and nvidia-smi lists {len(facts.gpus)}")
     if not facts.bus:
         return failed(
-            f"no NVIDIA device on the PCI bus, {_given(tasks)}",
+            f"no NVIDIA device on the PCI bus, {_gpus_of_tasks(tasks)}",
             f"{_give_no_gpus(tasks)}. A card that is powered, seated and, for a virtual machine, passed "
             "through is shown by `lspci -d 10de:`",
         )
@@ -168,7 +168,7 @@ def _uvm(facts: GpuFacts) -> Finding:
 def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Finding:
     problems = list(_gpu_problems(facts, tasks))
     failures = [problem for problem in problems if problem.state == "failed"]
-    return joined(failures or problems) if problems else ok(_given(tasks))
+    return joined(failures or problems) if problems else ok(_gpus_of_tasks(tasks))
 
 
 def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -181,7 +181,7 @@ def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:
                 numbers = f"{'GPU' if len(there) == 1 else 'the GPUs'} {', '.join(map(str, sorted(there)))}"
                 yield failed(
                     f"{_name(task)} has GPU {index}, and {task['host']} has {numbers}",
-                    f"name GPUs that are there: {_edit(task)}",
+                    f"name GPUs that are there: {_where_to_edit(task)}",
                 )
             else:
                 yield from _problems_of(gpu, task)
@@ -192,7 +192,8 @@ def _problems_of(gpu: Gpu, task: Task) -> Iterator[Finding]:
     if gpu.mig:
         yield failed(
             f"{named} is cut into MIG devices, which CUDA does not count as nvidia-smi counts GPUs",
-            f"`nvidia-smi -i {gpu.index} -mig 0` as root makes it whole; or take it away: {_edit(task)}",
+            f"`nvidia-smi -i {gpu.index} -mig 0` as root makes it whole; or take it away: "
+            f"{_where_to_edit(task)}",
         )
     if gpu.fabric in {"Not Started", "In Progress"}:
         yield warning(
@@ -210,7 +211,7 @@ def _problems_of(gpu: Gpu, task: Task) -> Iterator[Finding]:
         found = (
             f"{named} has compute capability {dotted(capability)}; TensorFlow's wheel holds 6.0 to below 10.0"
         )
-        remedy = f"train on its CPU: {_edit(task)}"
+        remedy = f"train on its CPU: {_where_to_edit(task)}"
         if capability < OLDEST_CAPABILITY:
             yield failed(found, remedy)
         else:
@@ -222,16 +223,16 @@ def _name(task: Task) -> str:
     return f"{task['job']}{task['index']}"
 
 
-def _given(tasks: Sequence[Task]) -> str:
+def _gpus_of_tasks(tasks: Sequence[Task]) -> str:
     """Return which task has which GPUs, such as "worker0 has GPU 0, worker1 has GPU 1"."""
     return ", ".join(f"{_name(task)} has GPU {','.join(str(gpu) for gpu in task['gpus'])}" for task in tasks)
 
 
-def _edit(task: Task) -> str:
+def _where_to_edit(task: Task) -> str:
     """Return the variable and the file that give a task its GPUs, in words."""
     job, host = task["job"], task["host"]
     return f"trainer_{job}_gpus (or gpus in trainer_{job}_tasks) in host_vars/{host}.yml, or its group's"
 
 
 def _give_no_gpus(tasks: Sequence[Task]) -> str:
-    return f"give its tasks no GPUs: {' and '.join(dict.fromkeys(_edit(task) for task in tasks))}"
+    return f"give its tasks no GPUs: {' and '.join(dict.fromkeys(_where_to_edit(task) for task in tasks))}"

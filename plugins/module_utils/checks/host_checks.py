@@ -35,7 +35,7 @@ class HostNeeds:
 
     - `python_version`: package_store_python_version, "" for the host's own Python.
     - `gpus`: whether any of its tasks has GPUs. `cuda_source`: nvidia_cuda_source.
-    - `tasks`: the number of its tasks in the plan.
+    - `tasks`: the number of the host's tasks in the plan.
     - `fence`: port_fence_enabled. `mesh`: whether trainer_encryption is wireguard.
     - `tables`: the `bytes` of a model's tables that its tasks will hold, `what` they are for, and the
       `remedy` for too many; {} if unknown.
@@ -56,7 +56,7 @@ class HostNeeds:
 
 
 def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Check]:
-    """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host."""
+    """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host, in this order."""
     return checks_of(
         {
             "system": _system(facts, needs, systems),
@@ -69,9 +69,10 @@ def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Ch
 
 
 def data_finding(directories: Sequence[str], *, carried: bool = False) -> Finding:
-    """Return the finding of the check `data`: whether the folders that tasks read exist and have content.
+    """Return the finding of the check `data`: failed if a folder does not exist or is empty, else ok.
 
-    `carried` says whether deploy.yml brings the data to the host.
+    `directories` are the folders that tasks read; without any, the check is skipped. `carried` says whether
+    deploy.yml brings the data to the host.
     """
     if not directories:
         return skipped("its tasks read no data of their own, or deploy.yml brings them")
@@ -99,9 +100,9 @@ def _is_empty(folder: Path) -> bool:
 
 
 def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironment, Interpreter]:
-    """Return (environment that a host gets, Python from which it is made).
+    """Return (environment that a host gets, Python of the host from which the environment is made).
 
-    Raises ValueError if there is none; the checks `processor` and `python` say why.
+    Raises ValueError if the host is not supported; the checks `processor` and `python` say why.
     """
     python = choose_python(facts, needs.python_version)
     if python is None:
@@ -112,8 +113,8 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
 def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
     """Return the Python from which a host's environment is made; None if the host has no suitable Python.
 
-    It is the `wanted` version if that is not ""; else the host's python3, if TensorFlow has a wheel for it;
-    else the newest.
+    It is the `wanted` version, such as "3.11", if that is not ""; else the host's python3, if TensorFlow has
+    a wheel for it; else the newest for which TensorFlow has a wheel.
     """
     fitting = {
         python.version: python for python in facts.pythons if not problems("cpu", python.version, MACHINES[0])
@@ -144,17 +145,17 @@ def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
 
 def _distribution(facts: HostFacts, systems: Systems) -> Finding:
     """Return the finding about a distribution: tested, supported, like a supported one, or not supported."""
-    found = facts.distribution
-    system = systems.of(found)
+    distribution = facts.distribution
+    system, name = systems.of(distribution), distribution.name
     if system is None:
         remedy = f"use {systems.supported}; {PLATFORMS} says what another system takes"
-        return failed(f"{found.name} is not supported", remedy)
-    if not system.is_release(found):
+        return failed(f"{name} is not supported", remedy)
+    if not system.is_release(distribution):
         return warning(
-            f"{found.name} is akin to the systems that psfleet knows, but none of them",
+            f"{name} is akin to the systems that psfleet knows, but none of them",
             f"supported are {systems.supported} ({PLATFORMS}); psfleet was not tested on this one",
         )
-    return ok(found.name if system.is_tested(found) else f"{found.name} (supported, but not tested)")
+    return ok(name if system.is_tested(distribution) else f"{name} (supported, but not tested)")
 
 
 def _how_to_install(facts: HostFacts, lacking: Sequence[str], systems: Systems) -> str:
@@ -230,9 +231,10 @@ def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
 def memory_finding(
     memory_bytes: int | None, limit_bytes: int | None, tasks: int, tables: Mapping[str, Any]
 ) -> Finding:
-    """Return the finding of the check `memory`: whether a host's tasks fit into it, with room to train.
+    """Return the finding of the check `memory`: whether so many tasks fit into a host, with room to train.
 
-    The sizes are as in HostFacts, `tables` is as in HostNeeds.
+    `memory_bytes` and `limit_bytes` are as in HostFacts, `tables` is as in HostNeeds. It is failed if the
+    tasks cannot start, and a warning if they have little memory, or if the memory is unknown.
     """
     known = [size for size in (memory_bytes, limit_bytes) if size is not None]
     held = tables.get("bytes", 0)

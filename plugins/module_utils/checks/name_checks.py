@@ -32,10 +32,7 @@ def names_in(addresses: Mapping[str, str]) -> list[str]:
 
 
 def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
-    """Return {name: its resolution} on this host, resolved as tasks do: by /etc/hosts and DNS.
-
-    nsswitch.conf decides the order.
-    """
+    """Return {name: its resolution} on this host, by the sources that tasks can use (`sources_of_tasks`)."""
     sources = " ".join(sources_of_tasks(text_of(Path("/etc/nsswitch.conf"))))
     with ThreadPoolExecutor(16) as pool:
         resolutions = {name: pool.submit(_resolve, name, sources) for name in names}
@@ -43,9 +40,10 @@ def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
 
 
 def sources_of_tasks(nsswitch: str) -> list[str]:
-    """Return the sources of host names that tasks can use, from the text of /etc/nsswitch.conf.
+    """Return the sources of host names that tasks can use, in the order of the text of /etc/nsswitch.conf.
 
-    Example: "hosts: files mdns4_minimal [NOTFOUND=return] dns" -> ["files", "dns"]
+    Example: "hosts: files mdns4_minimal [NOTFOUND=return] dns" -> ["files", "dns"]. If the text names no such
+    source, the result is the same.
     """
     lines = (line.partition("#")[0].partition(":") for line in nsswitch.splitlines())
     words = [word for name, _, value in lines if name.strip() == "hosts" for word in value.split()]
@@ -59,10 +57,12 @@ def _resolve(name: str, sources: str) -> Resolution:
 
 
 def names_finding(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
-    """Return the finding of the check `names` of `host`.
+    """Return the finding of the check `names`, which ran on `host`.
 
-    `addresses` is {host: address in the plan}, `resolved` are this host's resolutions. The host's own name
-    may resolve to a loopback address, such as Debian's 127.0.1.1, because tasks listen on every address.
+    It is failed if a name does not resolve, or if another host's name resolves to loopback. `addresses` is
+    {host: address in the plan}, which may be a name; `resolved` is what `resolve_names` returned on this
+    host. Its own name may resolve to a loopback address, such as Debian's 127.0.1.1, because tasks listen on
+    every address; with other hosts in the plan, that is a warning.
     """
     names = names_in(addresses)
     if not names:
@@ -75,17 +75,17 @@ def names_finding(host: str, addresses: Mapping[str, str], resolved: Mapping[str
         own_ones = (address.partition("%")[0] for address in found.addresses)
         loopback = [address for address in own_ones if ipaddress.ip_address(address).is_loopback]
         if not found.addresses:
-            wrong.append(f"{_called(other, name)} does not resolve ({found.problem})")
+            wrong.append(f"{_host_and_name(other, name)} does not resolve ({found.problem})")
             remedies.add(
                 "write it into /etc/hosts or DNS, or give an IP address: trainer_address of that host"
             )
         elif loopback and other != host:
-            wrong.append(f"{_called(other, name)} is {loopback[0]}, which is {host} itself")
+            wrong.append(f"{_host_and_name(other, name)} is {loopback[0]}, which is {host} itself")
             remedies.add(
                 "correct /etc/hosts of this host, or give an IP address: trainer_address of that host"
             )
         elif loopback and len(addresses) > 1:
-            own = f"{_called(other, name)} is {loopback[0]} here, which no other host reaches"
+            own = f"{_host_and_name(other, name)} is {loopback[0]} here, which no other host reaches"
     if wrong:
         return failed(first_of(wrong, 5, "; "), "; ".join(sorted(remedies)))
     if own:
@@ -96,7 +96,7 @@ def names_finding(host: str, addresses: Mapping[str, str], resolved: Mapping[str
     return ok(f"{counted(len(names), 'name')} found")
 
 
-def _called(host: str, name: str) -> str:
+def _host_and_name(host: str, name: str) -> str:
     return host if host == name else f"{name} (of {host})"
 
 

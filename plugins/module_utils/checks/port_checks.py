@@ -39,7 +39,11 @@ class TaskPort:
 
 @dataclass(frozen=True)
 class PortFacts:
-    """The `holders` of some ports, the `ephemeral` range, and the ports that are `reserved` from it."""
+    """The processes that hold some ports, and the range of ephemeral ports: its (first, last).
+
+    `reserved` is the text of ip_local_reserved_ports, such as "2222-2224,8080"; the kernel gives none of
+    these ports to a connection.
+    """
 
     holders: tuple[Holder, ...]
     ephemeral: tuple[int, int] = USUAL_EPHEMERAL
@@ -47,7 +51,7 @@ class PortFacts:
 
 
 def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
-    """Return the holders of these TCP ports, and the host's ephemeral ports."""
+    """Return the holders of these TCP ports, and the host's ephemeral and reserved ports."""
     ip = root / "proc" / "sys" / "net" / "ipv4"
     return PortFacts(
         holders=read_holders(ports, root),
@@ -57,7 +61,7 @@ def read_port_facts(ports: Sequence[int], root: Path = Path("/")) -> PortFacts:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Return (first, last) from /proc/sys/net/ipv4/ip_local_port_range; the usual range if it is invalid."""
+    """Return (first, last) in the text of ip_local_port_range of /proc; USUAL_EPHEMERAL if it is invalid."""
     values = text.split()
     return (int(values[0]), int(values[1])) if len(values) == 2 else USUAL_EPHEMERAL
 
@@ -65,18 +69,20 @@ def parse_range(text: str) -> tuple[int, int]:
 def ports_finding(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
     """Return the finding of the check `ports` for the tasks of a host.
 
-    `running` is {running unit of a task: its uid}. If the process of a holder cannot be seen, the holder
+    It is failed if a process other than a task holds the task's port, and a warning if any connection may
+    take it. `running` is what `running_units` returned. If the process of a holder cannot be seen, the holder
     counts as the task if both have the same uid.
     """
-    taken, own = [], []
+    conflicts, own = [], []
     for task in tasks:
         holders = [holder for holder in facts.holders if holder.port == task.port and not is_doctor(holder)]
         foreign = [holder for holder in holders if not _is_own(holder, task, running)]
-        taken += [f"port {task.port} of {task.name} is held by {_in_full(holder)}" for holder in foreign]
+        port = f"port {task.port} of {task.name}"
+        conflicts += [f"{port} is held by {_holder_in_words(holder)}" for holder in foreign]
         own += [f"{task.port} is {task.name}'s" if holders else f"{task.port} ({task.name}) is free"]
-    if taken:
+    if conflicts:
         return failed(
-            "; ".join(taken),
+            "; ".join(conflicts),
             "stop that program, or give the host's tasks other ports: trainer_base_port, or "
             + ", ".join(f"trainer_{job}_port" for job in sorted({task.job for task in tasks}))
             + ", in host_vars of this host",
@@ -104,7 +110,7 @@ def is_doctor(holder: Holder) -> bool:
     return holder.program == LISTENER and holder.uid == 0
 
 
-def _in_full(holder: Holder) -> str:
+def _holder_in_words(holder: Holder) -> str:
     """Return words for a holder; with its user and command if its process can be seen."""
     if not holder.pid:
         return in_words(holder)
@@ -120,12 +126,12 @@ def _may_be_taken(port: int, facts: PortFacts) -> bool:
 
 
 def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
-    """Return the ports of tasks of the plan."""
+    """Return the port of each task of the plan; a task has at least `job`, `index` and `port`."""
     return [TaskPort(str(task["job"]), int(str(task["index"])), int(str(task["port"]))) for task in tasks]
 
 
 def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
-    """Return {unit: uid} for those units of these tasks that run now."""
+    """Return {unit: uid of its main process} for the units of these tasks that run now."""
     units = [unit for port in ports for unit in port.units]
     try:
         printed = systemctl("show", "--property=Id,MainPID", *units)

@@ -11,9 +11,9 @@ _GREETING = b"SSH-"
 
 
 def ssh_finding(host: str, address: str, port: int) -> Finding:
-    """Return the finding of the check `ssh`: whether sshd answers at the host's own address in the plan.
+    """Return the finding of the check `ssh`: failed if no sshd answers at the host's own address in the plan.
 
-    The check connects and does not log in.
+    The check connects to `address` and `port`, and does not log in.
     """
     place = f"{address} port {port}"
     try:

@@ -15,7 +15,11 @@ from .port_checks import ports_finding, read_port_facts, running_units, task_por
 
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the failed checks that the arguments of C(trainer_tasks) ask for, as JSON objects."""
+    """Return the failed checks among `metrics`, `ports`, `data` and `memory`, as JSON objects.
+
+    `parameters` are the arguments of the module `trainer_tasks`. All but `metrics` are made only if its
+    `starting` has tasks, and `memory` only with `tables`.
+    """
     checks = [*_metrics_checks(parameters["metrics_directory"])]
     if parameters["starting"]:
         checks += _start_checks(parameters)

@@ -40,7 +40,7 @@ class Peer(NamedTuple):
     port: int
 
 
-class Reached(NamedTuple):
+class ProbeResult(NamedTuple):
     """The result of a connection; `outcome` is one of the constants above, or the kernel's error.
 
     If a doctor's listener answered, `name` and `machine` are its host's, and `source` is the address from
@@ -159,24 +159,24 @@ def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
     return [{"host": host, "ports": ports, **found._asdict()} for (host, found), ports in alike.items()]
 
 
-def probe(peer: Peer) -> Reached:
+def probe(peer: Peer) -> ProbeResult:
     """Connect to a port, read the greeting, hang up, and return the result."""
     place = (peer.address.strip("[]"), peer.port)
     try:
         with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
-            return _greeted(connection)
+            return _read_greeting(connection)
     except (socket.gaierror, UnicodeError):
-        return Reached(UNKNOWN)
+        return ProbeResult(UNKNOWN)
     except socket.timeout:  # noqa: UP041 - Python 3.8 has no other
         outcome = SILENT
     except (ConnectionRefusedError, ConnectionResetError):
         outcome = REFUSED
     except OSError as error:
         outcome = (error.strerror or str(error)).lower()
-    return Reached(outcome, source_address(*place))
+    return ProbeResult(outcome, source_address(*place))
 
 
-def _greeted(connection: socket.socket) -> Reached:
+def _read_greeting(connection: socket.socket) -> ProbeResult:
     source = connection.getsockname()[0]
     connection.settimeout(SECONDS_TO_GREET)
     text = b""
@@ -184,9 +184,9 @@ def _greeted(connection: socket.socket) -> Reached:
         while not text.endswith(b"\n") and len(text) < LONGEST_GREETING and (part := connection.recv(1000)):
             text += part
         greeting = json.loads(text)
-        return Reached(ANSWERED, *(str(greeting[field]) for field in ("source", "name", "machine")))
+        return ProbeResult(ANSWERED, *(str(greeting[field]) for field in ("source", "name", "machine")))
     except (socket.timeout, ValueError, KeyError, TypeError, RecursionError):  # noqa: UP041 - as above
-        return Reached(OPEN, source)
+        return ProbeResult(OPEN, source)
 
 
 def source_address(address: str, port: int) -> str:

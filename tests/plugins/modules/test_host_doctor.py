@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.checks.doctor import environment_today, tensorflow_checks, tried_tasks
+from plugins.module_utils.checks.doctor import environment_today, tasks_to_try, tensorflow_checks
 from plugins.module_utils.checks.host_checks import HostNeeds
 from plugins.module_utils.checks.port_checks import running_units, task_ports
 from plugins.module_utils.deployment import Deployment
@@ -26,10 +26,10 @@ def test_tensorflow_is_tried_for_each_deployed_gpu_task_or_else_for_one_task(tmp
     assert {(check.state, check.found) for check in checks} == {("skipped", "none of its tasks is deployed")}
     for name in ("ps-0", "worker-0", "worker-11"):
         (tmp_path / "tasks" / f"{name}.env").touch()
-    assert tried_tasks([PS, WORKER, OTHER], tmp_path) == ["worker-0", "worker-11"]
-    assert tried_tasks([PS, {**WORKER, "gpus": []}], tmp_path) == ["ps-0"]
+    assert tasks_to_try([PS, WORKER, OTHER], tmp_path) == ["worker-0", "worker-11"]
+    assert tasks_to_try([PS, {**WORKER, "gpus": []}], tmp_path) == ["ps-0"]
     (tmp_path / "tasks" / "worker-0.env").unlink()
-    assert tried_tasks([PS, WORKER], tmp_path) == ["ps-0"]
+    assert tasks_to_try([PS, WORKER], tmp_path) == ["ps-0"]
 
 
 def test_a_host_without_systemd_has_no_running_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

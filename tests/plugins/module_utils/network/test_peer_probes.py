@@ -10,7 +10,15 @@ import pytest
 
 from plugins.module_utils.network import peer_probes
 from plugins.module_utils.network.fence_rules import Endpoint, Fence, ruleset
-from plugins.module_utils.network.peer_probes import ANSWERED, OPEN, REFUSED, SILENT, UNKNOWN, Peer, Reached
+from plugins.module_utils.network.peer_probes import (
+    ANSWERED,
+    OPEN,
+    REFUSED,
+    SILENT,
+    UNKNOWN,
+    Peer,
+    ProbeResult,
+)
 from tests.networks import Networks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
@@ -59,7 +67,7 @@ def listening(
         os.waitpid(listener["pid"], 0)
 
 
-def probed(networks: Networks, address: str = HERE[0], port: int = PORT) -> Reached:
+def probed(networks: Networks, address: str = HERE[0], port: int = PORT) -> ProbeResult:
     with networks.inside("there"):
         return peer_probes.probe(Peer("here", address, port))
 
@@ -107,7 +115,7 @@ def test_a_dropped_and_a_rejected_packet_have_different_outcomes(
     rule(networks, "here", "input", text)
     with listening(networks, PORT, HELD):
         with silence(monkeypatch, "SECONDS_TO_CONNECT") if outcome == SILENT else nullcontext():
-            assert probed(networks) == Reached(outcome, THERE[0])
+            assert probed(networks) == ProbeResult(outcome, THERE[0])
         assert probed(networks, port=HELD).outcome == ANSWERED
 
 
@@ -127,7 +135,7 @@ def test_the_fence_lets_a_host_of_the_plan_reach_the_listener_and_refuses_its_se
         assert probed(networks).outcome == ANSWERED
         networks.run("ip", "address", "add", f"{SECOND}/24", "dev", "eth0", at="there")
         networks.run("ip", "route", "add", HERE[0], "dev", "eth0", "src", SECOND, at="there")
-        assert probed(networks) == Reached(REFUSED, SECOND)
+        assert probed(networks) == ProbeResult(REFUSED, SECOND)
 
 
 def test_a_port_in_use_is_left_to_its_holder_and_counts_as_open(
@@ -139,14 +147,14 @@ def test_a_port_in_use_is_left_to_its_holder_and_counts_as_open(
         assert list(free) == [PORT]
         free[PORT].close()
         with silence(monkeypatch, "SECONDS_TO_GREET"):
-            assert probed(networks, port=HELD) == Reached(OPEN, THERE[0])
+            assert probed(networks, port=HELD) == ProbeResult(OPEN, THERE[0])
         connection, _ = server.accept()
         assert connection.recv(10) == b"", "nothing is said to it"
         connection.close()
 
 
 def test_an_unknown_name_is_reported_as_unknown() -> None:
-    assert peer_probes.probe(Peer("here", "nobody.invalid", PORT)) == Reached(UNKNOWN)
+    assert peer_probes.probe(Peer("here", "nobody.invalid", PORT)) == ProbeResult(UNKNOWN)
 
 
 def test_an_ended_listener_leaves_its_ports_free(networks: Networks, monkeypatch: pytest.MonkeyPatch) -> None:
