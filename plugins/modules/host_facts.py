@@ -329,7 +329,7 @@ from ..module_utils.facts.ssh_identity import look_at_identity
 from ..module_utils.host.task_units import SystemdError
 from ..module_utils.module import NOT_ROOT, make_module
 from ..module_utils.systems import read_systems
-from ..module_utils.tasks.trainer_tasks import LOOK, described
+from ..module_utils.tasks.trainer_tasks import LOOK, tasks_answer
 
 ARGUMENTS: dict[str, Any] = {
     "systems": {"type": "dict", "default": {}},
@@ -396,7 +396,7 @@ def run(module: AnsibleModule) -> None:
     found = {}
     try:
         if (values := module.params["found"]) is not None:
-            found["psfleet_found"] = described(values, check_mode=module.check_mode)
+            found["psfleet_found"] = tasks_answer(values, check_mode=module.check_mode)
         systems = read_systems(module.params["systems"])
         for part, look in PARTS.items():
             if (values := module.params[part]) is not None:

@@ -128,7 +128,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.module import make_module_with_states
 from ..module_utils.tasks.kept_runs import Runs
-from ..module_utils.tasks.run_archive import packed
+from ..module_utils.tasks.run_archive import pack_run
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"choices": ["listed", "removed", "packed"], "default": "listed"},
@@ -153,7 +153,7 @@ def pack(module: AnsibleModule) -> None:
     if module.check_mode:
         module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
     try:
-        answer, full = packed(module.params)
+        answer, full = pack_run(module.params)
     except ValueError as error:
         module.fail_json(msg=str(error))
     if full:
@@ -168,7 +168,7 @@ def list_or_remove(module: AnsibleModule) -> None:
     try:
         runs = Runs(values["paths"])
         if values["state"] == "listed":
-            module.exit_json(changed=False, runs=runs.listed())
+            module.exit_json(changed=False, runs=runs.newest())
         going = runs.unneeded(values["collected"], values["stay"])
         sizes = runs.sizes(going)
         for name in going if not module.check_mode else ():

@@ -98,7 +98,7 @@ from ..module_utils.environments.installation import (
     make_commands_own,
     unpack_filled,
 )
-from ..module_utils.environments.passed_archive import Archive, NoNeighbourError, by_login, take
+from ..module_utils.environments.passed_archive import Archive, NoNeighbourError, ssh_give_command, take
 from ..module_utils.host.whole_files import file_sha256
 from ..module_utils.module import make_module
 
@@ -198,8 +198,8 @@ class Environment:
                 self.archive.chmod(0o644)
             else:
                 wanted = Archive(shared["size"], shared["part_bytes"], shared["digests"])
-                giving = by_login(shared["login"], self.wheels["lock_hash"], wanted.size)
-                take(wanted, self.archive, shared["neighbours"], giving)
+                give_command = ssh_give_command(shared["login"], self.wheels["lock_hash"], wanted.size)
+                take(wanted, self.archive, shared["neighbours"], give_command)
             yield self.archive
         finally:
             self.archive.unlink(missing_ok=True)

@@ -202,9 +202,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.host.task_units import SystemdError
 from ..module_utils.module import make_module_with_states
-from ..module_utils.tasks.reloaded_units import reloaded
+from ..module_utils.tasks.reloaded_units import reload_units
 from ..module_utils.tasks.trainer_tasks import ARGUMENTS as OF_TASKS
-from ..module_utils.tasks.trainer_tasks import described
+from ..module_utils.tasks.trainer_tasks import tasks_answer
 
 ARGUMENTS: dict[str, Any] = {
     **OF_TASKS,
@@ -225,7 +225,7 @@ def run(module: AnsibleModule) -> None:
     reloads = values["state"] == "reloaded"
     problems = (OSError, ValueError) if reloads else (SystemdError,)
     try:
-        answer = (reloaded if reloads else described)(values, check_mode=check_mode)
+        answer = (reload_units if reloads else tasks_answer)(values, check_mode=check_mode)
     except problems as error:
         module.fail_json(msg=str(error))
     module.exit_json(**answer)

@@ -31,9 +31,10 @@ NOT_OURS = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID
 
 
 def run_step(command: Sequence[str], settings: Mapping[str, str], account: int) -> str:
-    """Run a step with only the rights of an account, and without a network; return its output.
+    """Run a command with only the rights of an account, and without a network; return its standard output.
 
-    No process of the step remains. Raises ValueError with the step's output if the step fails.
+    `settings` are its environment variables, `account` is a uid. No process of the command remains. Raises
+    ValueError with the end of the output if the command fails.
     """
     done = subprocess.run(
         [*APART, "--clear-groups", f"--reuid={account}", f"--regid={account}", *command],
@@ -102,10 +103,7 @@ def make_own(path: Path, mode: int) -> None:
 
 
 def is_closed(descriptor: int) -> bool:
-    """Return whether no process has the file open for writing.
-
-    Only then can this process get a read lease.
-    """
+    """Return whether no process has the file open for writing; only then the kernel grants a read lease."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

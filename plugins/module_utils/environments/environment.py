@@ -17,11 +17,9 @@ NAME = re.compile(r"(?P<device>[a-z-]+)-python(?P<python>[0-9.]+)-(?P<machine>[a
 
 @dataclass(frozen=True)
 class HostEnvironment:
-    """An environment for which TensorFlow has a wheel.
+    """An environment for which TensorFlow has a wheel; raises ValueError with all `problems` if it has none.
 
-    `python` is like "3.11", `machine` as `uname -m` prints it.
-
-    Raises ValueError with all `problems` if there is no such wheel.
+    `device` is one of DEVICES, `python` is like "3.11", and `machine` is as `uname -m` prints it.
     """
 
     device: str
@@ -41,7 +39,7 @@ class HostEnvironment:
 
     @classmethod
     def parse(cls, name: str) -> HostEnvironment:
-        """Return the environment with this name. Raises ValueError if the name is not valid."""
+        """Return the environment with this name, such as "gpu-python3.11-x86_64". Raises ValueError."""
         match = NAME.fullmatch(name)
         if match is None:
             raise ValueError(f"{name!r} is no environment; expected one such as cpu-python3.11-x86_64")
@@ -49,7 +47,7 @@ class HostEnvironment:
 
     @property
     def locks(self) -> tuple[str, ...]:
-        """The file names of the environment's locks in roles/package_store/files."""
+        """The names of the files in roles/package_store/files that together are the environment's lock."""
         cuda = ("cuda.txt",) if self.device == "gpu" else ()
         # TensorFlow's wheel without CUDA kernels exists only for x86_64.
         small = (self.device, self.machine) == ("cpu", "x86_64")
@@ -62,7 +60,7 @@ class HostEnvironment:
 
 
 def every_environment() -> list[HostEnvironment]:
-    """Return all environments that a host may get."""
+    """Return all environments that a host may get, by device, then by version of Python, then by machine."""
     kinds = product(DEVICES, SUPPORTED_PYTHONS, MACHINES)
     return [HostEnvironment(*kind) for kind in kinds if not problems(*kind)]
 

@@ -24,17 +24,20 @@ with ProcessPoolExecutor() as pool:
 
 
 def python_command(version: str) -> list[str]:
-    """Return the command of a Python that sees only its standard library."""
+    """Return the beginning of a command: this version of Python, which sees only its standard library."""
     return [f"python{version}", "-I", "-S"]
 
 
 def empty_command(place: Path, version: str) -> list[str]:
-    """Return the command that makes an empty environment with this host's Python."""
+    """Return the command that makes an empty environment at `place` with this host's Python `version`."""
     return [*python_command(version), "-m", "venv", "--without-pip", str(place)]
 
 
 def filling_commands(place: Path, unpacked: Path, version: str) -> list[list[str]]:
-    """Return the commands that fill an empty environment from an unpacked archive of wheels."""
+    """Return the commands that fill the empty environment at `place` from an unpacked archive of wheels.
+
+    The first one installs the wheels with uv, the second one compiles their modules.
+    """
     # The lock is complete, so uv must not resolve requirements; a base environment may have some of them.
     install = [str(unpacked / "uv"), "pip", "install", "--quiet", f"--python={place}"]
     install += ["--require-hashes", "--no-deps", "--no-index", f"--find-links={unpacked / 'wheels'}"]
@@ -62,9 +65,9 @@ def filling_settings(home: Path) -> dict[str, str]:
 
 
 def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
-    """Replace the path `base` with the environment's own path, in its bin/ and its configuration.
+    """Replace the path `base` with the environment's own path, in all scripts in bin/ and in pyvenv.cfg.
 
-    `own_place` is the path where the environment will be, if that is not `place`.
+    `place` is where the environment is now; `own_place` is where it will be, b"" for the same place.
     """
     for path in [place / "pyvenv.cfg", *(place / "bin").iterdir()]:
         content = b"" if path.is_symlink() else path.read_bytes()
@@ -76,9 +79,9 @@ def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
 
 
 def unpack_filled(archive: Path, place: Path) -> None:
-    """Unpack an environment that the controller filled into the empty folder `place`.
+    """Unpack an environment that the controller filled into the folder `place`, an empty environment.
 
-    Raises ValueError and OSError.
+    Then its scripts name this place. Raises ValueError if the archive is damaged, and OSError.
     """
     command = ["tar", "--extract", "--file=-", "--no-same-owner"]
     command += ["--blocking-factor=1024", f"--directory={place}"]  # half a megabyte at a time

@@ -23,24 +23,24 @@ MOST_SESSIONS = 16
 
 def main() -> str | None:
     """Run the command; return None, or the reason for a refusal, which sys.exit prints."""
-    environments, *may = sys.argv[1:]
-    asked = os.environ.get("SSH_ORIGINAL_COMMAND", "")
-    if asked == NAME:
+    environments, *permitted = sys.argv[1:]
+    command = os.environ.get("SSH_ORIGINAL_COMMAND", "")
+    if command == NAME:
         sys.stdout.write(f"{socket.gethostname()}\n")
         return None
-    if given := GIVE.fullmatch(asked):
-        size, offset, silent = map(int, given.groups()[1:])
+    if match := GIVE.fullmatch(command):
+        size, offset, silent = map(int, match.groups()[1:])
         if older_sessions() >= MOST_SESSIONS:
             return f"{socket.gethostname()}: {MOST_SESSIONS} hosts take archives from here already"
-        return give(Path(environments), given[1], size, offset, silent)
-    if may == ["shell"]:
-        os.execv("/bin/sh", ["sh", "-c", asked] if asked else ["-sh"])  # noqa: S606 - a shell is asked for
+        return give(Path(environments), match[1], size, offset, silent)
+    if permitted == ["shell"]:
+        os.execv("/bin/sh", ["sh", "-c", command] if command else ["-sh"])  # noqa: S606 - a shell is asked for
     what = f"{socket.gethostname()}: psfleet's login does here what a deployment needs, and `{NAME}`"
     return f"{what}. For a shell, set ssh_mesh_shell: true and deploy"
 
 
 def older_sessions() -> int:
-    """Return how many processes of the same account run this program and started before this process."""
+    """Return how many processes of this account run this program and started before this process."""
     own = Path("/proc/self/cmdline").read_bytes()
     begins = dict[int, tuple[int, int]]()
     for process in Path("/proc").glob("[0-9]*"):
@@ -54,9 +54,10 @@ def older_sessions() -> int:
 
 
 def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int) -> str | None:
-    """Print an environment's archive from `offset` on, even while this host still receives it.
+    """Print an environment's archive from the byte `offset` on, even while this host still receives it.
 
-    It ends after `silent` seconds without new bytes. Return None, or why the archive cannot be given.
+    The archive has `size` bytes. Return None after its end, and after `silent` seconds without new bytes;
+    return why, in words, if this host no longer has the archive.
     """
     archive, installed = environments / f".archive-{lock_hash}", environments / lock_hash / ".complete"
     file, since = None, time.monotonic()

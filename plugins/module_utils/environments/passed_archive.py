@@ -21,9 +21,9 @@ SILENT_SECONDS = 60
 SECONDS_TO_SAY_WHY, MOST_BYTES_SAID = 5, 300
 SSH = ("ssh", "-n", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5")
 
-# A function of a neighbour and an offset, which returns the command that prints the archive from the offset
-# on.
-Giving = Callable[[str, int], list[str]]
+# A function of a neighbour's name and an offset in bytes. It returns the command that prints the neighbour's
+# archive from the offset on.
+GiveCommand = Callable[[str, int], list[str]]
 
 
 class NoNeighbourError(ValueError):
@@ -31,7 +31,7 @@ class NoNeighbourError(ValueError):
 
 
 class Archive(NamedTuple):
-    """The size of an archive, and the SHA-256 of each part. All parts but the last have `part_bytes`."""
+    """The bytes of an archive, and the SHA-256 of each part. All parts but the last have `part_bytes`."""
 
     size: int
     part_bytes: int
@@ -43,31 +43,30 @@ class Archive(NamedTuple):
             yield min(self.part_bytes, self.size - place * self.part_bytes), self.digests[place]
 
 
-def by_login(login: str, lock_hash: str, size: int) -> Giving:
-    """Return the function for the commands with which root gets an archive over SSH, as the account `login`.
+def ssh_give_command(login: str, lock_hash: str, size: int) -> GiveCommand:
+    """Return the function that makes the commands with which root gets an archive over SSH.
 
-    That account can log in from any host to any other. `lock_hash` is the name of the archive's environment.
-    The neighbour's sshd runs login_commands.
+    A command acts as the account `login`, which can log in from any host to any other. There, sshd runs
+    login_commands. `lock_hash` is the name of the archive's environment, `size` the archive's bytes.
     """
 
-    def giving(neighbour: str, offset: int) -> list[str]:
+    def give_command(neighbour: str, offset: int) -> list[str]:
         command = f"give {lock_hash} {size} {offset} {SILENT_SECONDS}"
         return ["runuser", "--user", login, "--", *SSH, neighbour, command]
 
-    return giving
+    return give_command
 
 
-def take(archive: Archive, path: Path, neighbours: Sequence[str], giving: Giving) -> None:
-    """Write an archive to `path` from the first neighbour that gives it.
+def take(archive: Archive, path: Path, neighbours: Sequence[str], give_command: GiveCommand) -> None:
+    """Write an archive to the new file `path`, from the first neighbour that gives it.
 
-    If one fails, the next gives the rest.
-
-    The file only ever contains whole parts with the right hashes. Raises NoNeighbourError and OSError.
+    If a neighbour fails, the next one gives the rest. The file only ever contains whole parts with the right
+    hashes. Raises NoNeighbourError if the file is still not complete after the last neighbour, and OSError.
     """
     problems = []
     with path.open("xb") as file:
         for neighbour in neighbours:
-            problem = _take_rest(archive, file, giving(neighbour, file.tell()))
+            problem = _take_rest(archive, file, give_command(neighbour, file.tell()))
             if not problem:
                 return
             problems.append(f"{neighbour}: {problem}")

@@ -27,7 +27,7 @@ REFUSED_AT = "refused_at_"
 
 
 class Endpoint(NamedTuple):
-    """Address and port of a task of the plan; `address` may be a name."""
+    """Where a task of the plan listens: its `host`, its `address` (an IP or a name) and its `port`."""
 
     host: str
     address: str
@@ -35,7 +35,10 @@ class Endpoint(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """A place outside the plan that tasks may reach: a network or a name, and its ports ("" for all)."""
+    """A place outside the plan that tasks may reach.
+
+    It is a `network`, or else (None) a `name`; `ports` is like "443" or "9000-9010", "" for all ports.
+    """
 
     network: Network | None
     name: str
@@ -43,7 +46,7 @@ class Reach(NamedTuple):
 
 
 def to_reach(text: str) -> Reach:
-    """Return the place that an entry of trainer_program_may_reach means. Raises ValueError."""
+    """Return the place that an entry of trainer_program_may_reach names. Raises ValueError."""
     match = _REACH.fullmatch(text)
     bounds = [int(port) for port in match.group("first", "last") if port] if match else []
     if match is None or bounds != sorted(bounds) or not all(0 < port <= LAST_PORT for port in bounds):
@@ -72,13 +75,15 @@ class Fence:
 
     From the inventory:
 
-    - `tasks` of the whole plan, the `user` that runs them, `may_reach` as in trainer_program_may_reach,
-    - `mesh`, the only interface through which hosts reach each other ("" for any).
+    - `tasks`: the endpoints of all tasks of the plan. `user`: the account that runs them.
+    - `may_reach`: as in trainer_program_may_reach.
+    - `mesh`: the only interface through which hosts reach each other, "" for any.
 
-    From the host:
+    From the host; `fence_state.survey` reads them:
 
-    - the user's `uid`, the addresses of all `names` that the inventory has, the `resolvers` of names,
-    - `own`, the addresses at which other hosts reach this host (`fence_state.own_addresses`).
+    - `uid`: of the user. `names`: {name in the inventory: its IP addresses here}.
+    - `resolvers`: the IP addresses of the host's name servers.
+    - `own`: the IP addresses at which other hosts reach this host (`fence_state.own_addresses`).
     """
 
     host: str
@@ -125,12 +130,12 @@ class Fence:
 
     @property
     def reach(self) -> list[tuple[Network, str]]:
-        """The (network, ports) outside the plan that tasks may reach, sorted; "" means all ports."""
-        found = []
+        """The (network, ports) outside the plan that tasks may reach, sorted; ports as in Reach."""
+        pairs = []
         for network, name, ports in self.entries:
             networks = [network] if network else [ipaddress.ip_network(ip) for ip in self.resolved(name)]
-            found += [(each, ports) for each in networks]
-        return sorted(set(found), key=lambda each: (each[0].version, str(each[0]), each[1]))
+            pairs += [(each, ports) for each in networks]
+        return sorted(set(pairs), key=lambda each: (each[0].version, str(each[0]), each[1]))
 
     @property
     def task_endpoints(self) -> set[tuple[IP, int]]:
@@ -143,7 +148,7 @@ class Fence:
         }
 
     def ips(self, address: str) -> list[IP]:
-        """Return the IPs of an address of the plan, as the host resolves it.
+        """Return the IPs of an address of the plan, as the host resolves it; [] if it does not.
 
         Loopback and link-local IPv6 addresses are left out: loopback is on every host, and link-local
         addresses mean nothing without an interface.
@@ -152,7 +157,10 @@ class Fence:
         return [ip for ip in found if not (ip.is_loopback or (ip.version == 6 and ip.is_link_local))]
 
     def resolved(self, address: str) -> list[IP]:
-        """Return all IPs of an address of the plan, or of a name in may_reach, as the host resolves it."""
+        """Return all IPs of an address of the plan, or of a name in may_reach, as the host resolves it.
+
+        Return [] for a name that is not in `names`.
+        """
         own = to_ip(address)
         return [own] if own else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
 
@@ -247,7 +255,7 @@ $all_ports
 
 
 def ruleset(fence: Fence) -> str:
-    """Return the rules for nftables, as text. They replace the earlier rules in one transaction."""
+    """Return the rules for `nft --file`, as text. They replace the earlier rules in one transaction."""
     tasks = fence.task_endpoints
     hosts = {ip for ip, _ in tasks}
     resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
@@ -291,10 +299,10 @@ def _lines(rules: Iterable[str]) -> str:
 
 
 def unit_drop_in(fence: Fence) -> str:
-    """Return the drop-in for the unit of each task: without the fence, the task does not start.
+    """Return the text of the drop-in for the unit of each task: without the fence, the task does not start.
 
-    It also sets up a second fence: systemd's own IP filter, which knows no ports or users. If the kernel
-    supports it, it works even while the nftables rules are flushed.
+    The drop-in also sets up a second fence: systemd's own IP filter, which knows no ports or users. If the
+    kernel supports it, it works even while the nftables rules are flushed.
     """
     allowed = {str(ip) for ip, _ in fence.task_endpoints}
     allowed |= {str(network) for network, _ in fence.reach}

@@ -36,9 +36,9 @@ class UnknownUserError(FenceError):
 
 
 def survey(fence: Fence, *, strict: bool = True) -> Fence:
-    """Return the fence with this host's uid, resolved names, resolvers, and own addresses, as they are now.
+    """Return the fence with the fields that come from this host (see Fence), as they are now.
 
-    Raises FenceError if the host has no such user. If `strict`, it also raises FenceError if a name does not
+    Raises UnknownUserError if the host has no such user. If `strict`, raises FenceError if a name does not
     resolve, or if no other host can reach this host.
     """
     try:
@@ -55,27 +55,28 @@ def survey(fence: Fence, *, strict: bool = True) -> Fence:
         if unknown:
             what = f"trainer_program_may_reach names {', '.join(unknown)}, which this host cannot resolve"
             raise FenceError(f"{what}; expected names that it can resolve, or addresses")
-    found = replace(
+    here = replace(
         fence,
         uid=uid,
         names={name: tuple(sorted(map(_plain, found.addresses))) for name, found in resolved.items()},
         resolvers=read_resolvers() if resolved else (),
     )
-    own = own_addresses(found)
-    if strict and not own and len(found.addresses) > 1:
+    own = own_addresses(here)
+    if strict and not own and len(here.addresses) > 1:
         raise FenceError(
-            f"its address in the plan is {found.addresses[found.host]}, a loopback address here, and it has "
+            f"its address in the plan is {here.addresses[here.host]}, a loopback address here, and it has "
             "no route to the other hosts; expected trainer_address to be an address that they reach"
         )
-    return replace(found, own=own)
+    return replace(here, own=own)
 
 
 def own_addresses(fence: Fence) -> tuple[str, ...]:
-    """Return the addresses to which other hosts send packets for this host; `names` must be resolved.
+    """Return the IP addresses to which other hosts send packets for this host, sorted; may be ().
 
-    They are usually the plan's address. But for its own name, a host may know only a loopback address, all
-    its addresses (nss-myhostname), or none of them (if a router translates the plan's address). Then they are
-    the addresses from which it sends to the other hosts, because those accept no other addresses.
+    `fence` has the resolved names. Usually the result is the host's address in the plan. But for its own
+    name, a host may know only a loopback address, all its addresses (nss-myhostname), or none of them (if a
+    router translates the plan's address). Then the result has the addresses from which the host sends to the
+    other hosts, because they accept no other addresses.
     """
     address = fence.addresses.get(fence.host, "")
     planned = set(fence.ips(address))
@@ -105,7 +106,10 @@ def _plain(address: str) -> str:
 
 
 def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
-    """Return the addresses of the name servers in this host's /etc/resolv.conf."""
+    """Return the IP addresses of the name servers in this host's /etc/resolv.conf, sorted.
+
+    Without any, return ("127.0.0.1",).
+    """
     lines = [line.split() for line in text_of(root / "etc/resolv.conf").splitlines()]
     found = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:] and to_ip(words[1])]
     return tuple(sorted(map(_plain, found))) or ("127.0.0.1",)  # as resolv.conf(5) has it
@@ -128,9 +132,10 @@ def live_table() -> str:
 
 
 def refused_connections() -> dict[int, int]:
-    """Return {port: connections to this host's task there that the live table refused}; {} if unknown.
+    """Return {port of a task of this host: how many connections to it the live table refused}.
 
-    They are counted since the last `reset_refused_counters`, or since the table was loaded.
+    They are counted since the last `reset_refused_counters`, or since the table was loaded. Return {} if
+    there is no table.
     """
     printed = run_program(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
     listed_objects = object_in(printed).get("nftables", [])
@@ -154,7 +159,10 @@ def remove_table() -> None:
 
 
 def fence_problem(configuration: Path) -> str:
-    """Return why this host's fence is not as deploy.yml wrote it to `configuration`; "" if it is."""
+    """Return, in words, how this host's fence differs from what deploy.yml set up; "" if it does not.
+
+    `configuration` is the configuration directory. The rules, the host's addresses and the mesh count.
+    """
     rules = configuration / RULES
     try:
         fence = Fence.from_json(read_object(configuration / RECORD, most=MOST_BYTES_OF_PLAN))
@@ -173,20 +181,24 @@ def fence_problem(configuration: Path) -> str:
 
 
 def changes(then: Fence, now: Fence) -> str:
-    """Return, in words, what the host resolves differently than at its deployment; "" if nothing differs."""
-    found = [
+    """Return, in words, which of the fields from the host have changed since the deployment; "" if none has.
+
+    `then` is the fence that deploy.yml wrote, `now` is what `survey` returns.
+    """
+    differences = [
         f"{name} was {_shown(addresses)} when deploy.yml ran, and is {_shown(now.names.get(name, ()))} now"
         for name, addresses in then.names.items()
         if now.names.get(name) != addresses
     ]
     if then.resolvers != now.resolvers:
-        found.append(f"its name servers were {_shown(then.resolvers)}, and are {_shown(now.resolvers)} now")
+        servers = f"{_shown(then.resolvers)}, and are {_shown(now.resolvers)} now"
+        differences.append(f"its name servers were {servers}")
     if then.own != now.own:
         before = f"the other hosts reached it at {_shown(then.own)} when deploy.yml ran"
-        found.append(f"{before}, and reach it at {_shown(now.own)} now")
+        differences.append(f"{before}, and reach it at {_shown(now.own)} now")
     if then.uid != now.uid:
-        found.append(f"user {then.user} had the number {then.uid}, and has {now.uid} now")
-    return first_of(found, 5, "; ")
+        differences.append(f"user {then.user} had the number {then.uid}, and has {now.uid} now")
+    return first_of(differences, 5, "; ")
 
 
 def _shown(addresses: Sequence[str]) -> str:
@@ -194,7 +206,11 @@ def _shown(addresses: Sequence[str]) -> str:
 
 
 def difference(wanted: str, live: str) -> str:
-    """Return what the live table lacks, and what it has in addition, in words; "" if it is as wanted."""
+    """Return, in words, what the live table lacks and what it has in addition; "" if it is as wanted.
+
+    `wanted` and `live` are nft's listings, such as `table_in_file` and `live_table` return; `live` is "" if
+    there is no table.
+    """
     if not live:
         return "the table inet psfleet is not there"
     # nft breaks the lines of what a set holds.
@@ -209,9 +225,10 @@ def difference(wanted: str, live: str) -> str:
 
 
 def fence_finding(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
-    """Return the finding of the check `fence`.
+    """Return the finding of the check `fence`: failed if the fence is not as deployed, else ok.
 
-    `wanted` is port_fence_enabled; `deployed` says whether the host has a plan.
+    It is skipped without a deployment, and if the fence is not wanted. `configuration` is the configuration
+    directory, `wanted` is port_fence_enabled, and `deployed` says whether the host has a plan.
     """
     if not deployed:
         return skipped(NOT_DEPLOYED)

@@ -33,7 +33,7 @@ MOST_PROBES_AT_ONCE = 256
 
 
 class Peer(NamedTuple):
-    """A port of another host of the plan."""
+    """A port of another host of the plan; `address` is the host's address in the plan, an IP or a name."""
 
     host: str
     address: str
@@ -41,11 +41,13 @@ class Peer(NamedTuple):
 
 
 class ProbeResult(NamedTuple):
-    """The result of a connection; `outcome` is one of the constants above, or the kernel's error.
+    """The result of a connection to a peer.
 
-    If a doctor's listener answered, `name` and `machine` are its host's, and `source` is the address from
-    which the connection came there. Else `source` is the address from which this host sends there, or "" if
-    it cannot.
+    - `outcome`: ANSWERED (by a doctor's listener), OPEN (by something else), REFUSED, SILENT, UNKNOWN, or the
+      kernel's error in lower case.
+    - `source`: the address from which the connection came to the listener; if no listener answered, the
+      address from which this host sends to the peer, "" if it cannot.
+    - `name`, `machine`: the host and the machine of the listener (`this_machine`), "" if none answered.
     """
 
     outcome: str
@@ -62,7 +64,7 @@ def this_machine() -> str:
 
 
 def listen_on(ports: Sequence[int]) -> dict[int, socket.socket]:
-    """Listen on those ports that are free, on every address; return {port: socket}.
+    """Listen on the free ones of these ports, on every address; return {port: socket}.
 
     Several runs of doctor.yml at the same time share the ports. Only root can join in.
     """
@@ -80,12 +82,10 @@ def listen_on(ports: Sequence[int]) -> dict[int, socket.socket]:
 def fork_listener(
     servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Fork a process that greets each connection.
+    """Fork a process that greets each connection; return its `pid` and its start time, as `born`.
 
-    Return its `pid` and when it was `born`, for `end_listener`.
-
-    The process calls `is_over` every second, and ends when it returns true, but after `seconds` at the
-    latest.
+    The process calls `is_over` every second, and ends when this returns True, but after `seconds` at the
+    latest. `name` is the host's name, for the greeting. The caller's sockets are closed.
     """
     machine = this_machine()
     if not (pid := os.fork()):
@@ -129,7 +129,10 @@ def _greet_all(
 
 
 def end_listener(pid: int, born: str) -> bool:
-    """End a listener, wait for its end, and return whether it was still running."""
+    """End a listener and wait for its end, SECONDS_TO_END at most; return whether it was still running.
+
+    `pid` and `born` are as `fork_listener` returned them.
+    """
     if not born or _born(pid) != born:
         return False
     os.kill(pid, signal.SIGTERM)
@@ -149,14 +152,14 @@ def _born(pid: int) -> str:
 
 
 def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
-    """Connect to all peers; return {`host`, `ports`, and the fields of Reached} for each different result.
+    """Connect to all peers; return an object for each host and different result on it.
 
-    Ports of one host with equal results share an object.
+    An object has `host`, `ports` (all ports of the host with this result), and the fields of ProbeResult.
     """
     with ThreadPoolExecutor(MOST_PROBES_AT_ONCE) as pool:
-        reached = list(pool.map(probe, peers))
-    alike = grouped(((peer.host, found), peer.port) for peer, found in zip(peers, reached))  # noqa: B905
-    return [{"host": host, "ports": ports, **found._asdict()} for (host, found), ports in alike.items()]
+        results = list(pool.map(probe, peers))
+    alike = grouped(((peer.host, result), peer.port) for peer, result in zip(peers, results))  # noqa: B905
+    return [{"host": host, "ports": ports, **result._asdict()} for (host, result), ports in alike.items()]
 
 
 def probe(peer: Peer) -> ProbeResult:
@@ -190,7 +193,7 @@ def _read_greeting(connection: socket.socket) -> ProbeResult:
 
 
 def source_address(address: str, port: int) -> str:
-    """Return the address from which this host would send to another; "" if it cannot. Nothing is sent."""
+    """Return the IP address from which this host would send to another; "" if it cannot. Nothing is sent."""
     try:
         family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sender:

@@ -12,12 +12,12 @@ from .peer_probes import Peer, fork_listener, listen_on, probe_all, this_machine
 
 
 def listen(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Listen at the free ports of tasks that do not run.
+    """Listen at the free ports of this host's tasks; return the answer of `host_doctor`, `state: listening`.
 
-    Return the answer of `host_doctor` with `state: listening`: `machine` (this machine's identifier), `free`
-    (the ports where it listens now), `held` (the ports that other processes hold), and `listener` (the
-    arguments for `end_listener`; {} if no port is free). A running task may be about to listen, so its port
-    is left out.
+    `values` are the module's arguments. The answer has `machine` (this machine's identifier), `free` (the
+    ports where it listens now), `held` (the ports that other processes hold, sorted), and `listener` (the
+    arguments for `end_listener`; {} if no port is free). The port of a running task is left out, because the
+    task may be about to listen.
     """
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)
@@ -32,12 +32,13 @@ def listen(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def probe_peers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Connect to the other hosts' ports.
+    """Connect to the ports of the other hosts' tasks; return the answer of `host_doctor`, `state: probed`.
 
-    Return the answer of `host_doctor` with `state: probed`: `names`, {host name: its addresses}, and
-    `probes`, the results in the form of `probe_all`.
+    `values` are the module's arguments. The answer has `names`, {name in the plan: its IP addresses here},
+    and `probes`, the results in the form of `probe_all`.
     """
     tasks = [task for task in values["tasks"] if task["host"] != values["host"]]
     names = resolve_names(names_in({task["host"]: task["address"] for task in tasks}))
     peers = [Peer(task["host"], task["address"], int(task["port"])) for task in tasks]
-    return {"names": {name: found.addresses for name, found in names.items()}, "probes": probe_all(peers)}
+    addresses = {name: resolution.addresses for name, resolution in names.items()}
+    return {"names": addresses, "probes": probe_all(peers)}

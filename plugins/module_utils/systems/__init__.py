@@ -24,7 +24,7 @@ _NEEDED = (*PROGRAMS, *MESH_PROGRAMS, "wireguard-go")
 
 @dataclass(frozen=True)
 class Systems:
-    """The systems that are described: {`identity`: system}."""
+    """The systems that psfleet knows, by their `identity`."""
 
     known: Mapping[str, System]
 
@@ -35,17 +35,18 @@ class Systems:
 
     @property
     def supported(self) -> str:
-        """The supported releases of all systems, in words."""
+        """The supported releases of all systems, in words: "Debian 12 and 13, Ubuntu 22.04 and 24.04"."""
         return ", ".join(system.releases for system in self.known.values())
 
 
-def read_systems(described: Mapping[str, Any]) -> Systems:
-    """Return the systems that files describe; `described` is {name of a file: its content}.
+def read_systems(contents: Mapping[str, Any]) -> Systems:
+    """Return the systems that the files of host_look describe.
 
-    Raises ValueError that names the file, the key, the value and what is expected.
+    `contents` is {name of a file: what its YAML means}, as the fact cluster_systems has it. Raises ValueError
+    that names the file, the key, the value and what is expected.
     """
     known: dict[str, System] = {}
-    for file, content in described.items():
+    for file, content in contents.items():
         try:
             system = _system(content)
         except ValueError as error:

@@ -16,7 +16,10 @@ def lacking(packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_candidate(policy: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages that no source has; `policy` is the output of `apt-cache policy PACKAGES`."""
+    """Return the packages that no source has, in the given order.
+
+    `policy` is the output of `apt-cache policy PACKAGES`.
+    """
     found, name = set(), ""
     for line in policy.splitlines():
         if line and not line.startswith(" "):

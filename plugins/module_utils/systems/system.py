@@ -13,9 +13,10 @@ from ..facts.host_facts import Distribution
 class Packages:
     """How a system gets its packages.
 
-    `manager` is Ansible's name for the package manager. `install` and `refresh` are commands as a person
-    types them, without sudo. `lacking` is a function that returns those of its packages that no source of
-    this host has; it raises OSError if the host has no program to find out.
+    `manager` is Ansible's name for the package manager, such as "apt". `install` and `refresh` are commands
+    as a person types them, without sudo, such as "apt-get install". `lacking` is a function that returns,
+    of the given packages, those that no source of this host has; it raises OSError if the host has no program
+    to find out.
     """
 
     manager: str
@@ -31,8 +32,9 @@ class Driver:
     - `packages`: {flavour} in their names is the kind of the host's kernel, such as "amd64".
     - `headers`: how the name of a package with a kernel's headers begins; the kernel's version follows.
     - `source`: how a host gets a source of the packages. `smi`: the package with nvidia-smi.
-    - `signed`: the packages of a module that Secure Boot accepts, "" for none.
-    - `compiling`: how names of packages begin that make DKMS compile the module; names with "dkms" do, too.
+    - `signed`: a package with a module that Secure Boot accepts, "" for none.
+    - `compiling`: the beginnings of the names of packages that make DKMS compile the module. Packages with
+      "dkms" in their names do so in any case.
     """
 
     packages: tuple[str, ...]
@@ -74,22 +76,22 @@ class System:
         releases = ", ".join((*self.tested, *self.untested))
         return f"{self.name} {' and '.join(releases.rsplit(', ', 1))}"
 
-    def is_release(self, found: Distribution) -> bool:
+    def is_release(self, distribution: Distribution) -> bool:
         """Return whether a distribution is a supported release of this system, and not only like it."""
-        return self.is_tested(found) or self._is_one_of(found, self.untested)
+        return self.is_tested(distribution) or self._is_one_of(distribution, self.untested)
 
-    def is_tested(self, found: Distribution) -> bool:
+    def is_tested(self, distribution: Distribution) -> bool:
         """Return whether a distribution is a release of this system on which psfleet was tested."""
-        return self._is_one_of(found, self.tested)
+        return self._is_one_of(distribution, self.tested)
 
-    def _is_one_of(self, found: Distribution, releases: Sequence[str]) -> bool:
+    def _is_one_of(self, distribution: Distribution, releases: Sequence[str]) -> bool:
         # The release 9 of a system includes the versions 9.1, 9.2 and so on.
-        versions = (found.version, found.version.partition(".")[0])
-        return found.identity == self.identity and any(version in releases for version in versions)
+        versions = (distribution.version, distribution.version.partition(".")[0])
+        return distribution.identity == self.identity and any(version in releases for version in versions)
 
     @property
     def for_roles(self) -> dict[str, Any]:
-        """The fields that roles read on the controller.
+        """The fields that roles read: `sshd_service`, `sshd_directory` and `package_manager`, all texts.
 
         The part `requirements` of `host_facts` returns them.
         """

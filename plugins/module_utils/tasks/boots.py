@@ -17,38 +17,39 @@ _COMMAND = 'echo $(cat /proc/sys/kernel/random/boot_id) $(sed "s/.*) //" /proc/1
 def unless_going_down(command: str, shutdown: Path = SHUTDOWN) -> str:
     """Return a shell command that runs `command`, unless the host goes down: then it only says so and fails.
 
-    While the host goes down, its tasks have not ended for good.
+    While the host goes down, systemd reports ended tasks that will go on after the boot.
     """
     return f"test ! -e {shutdown} || {{ echo the host goes down >&2; exit 1; }}; {command}"
 
 
 def boot_of(proc: Path = Path("/proc")) -> str:
-    """Return an identifier of the current boot: the boot id and the start time of the first process."""
+    """Return an identifier of the current boot: "<boot id> <start time of the first process, in ticks>"."""
     process = (proc / "1/stat").read_text().rpartition(") ")[2].split()
     return f"{(proc / 'sys/kernel/random/boot_id').read_text().strip()} {process[19]}"
 
 
 def boot_file(configuration: Path, job: str, index: int) -> Path:
-    """Return the path of the file with the boot in which a task was started.
+    """Return the path of the file that has the identifier of the boot in which a task was started.
 
-    It is removed after the task's end.
+    A task's unit writes the file, and it is removed after the task's end. `configuration` is the
+    configuration directory.
     """
     return configuration / "run" / f"{job}-{index}.boot"
 
 
 def write_boot_command(file: str) -> str:
-    """Return the shell command, without single quotes, that writes the current boot into a file."""
+    """Return the shell command, without single quotes, that writes `boot_of()` into a file."""
     return f"{_COMMAND} > {file}"
 
 
 def rebooted_since(file: Path) -> bool:
-    """Return whether the host was booted after this file's task had started; False without the file."""
+    """Return whether the host was booted after the task of this boot file had started; False without it."""
     boot = bytes_of(file).decode("utf-8", "replace").strip()
     return bool(boot) and boot != boot_of()
 
 
 def rebooted_command(files: Iterable[Path]) -> str:
-    """Return the shell command that prints, one per line, those files that are of an earlier boot."""
+    """Return the shell command that prints, one per line, those boot files that are of an earlier boot."""
     each = shlex.join(map(str, files))
     return (
         f'boot=$({_COMMAND}); for file in {each}; do test -s "$file" && test "$(cat "$file")" != "$boot" '

@@ -19,10 +19,10 @@ DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
 
 
 class Runs:
-    """The runs of this host, found by the directories that their tasks wrote to.
+    """The runs of which this host has files.
 
-    `directories` is {place: {run: time of its last change there}}, `changed` is {run: time of its last
-    change}.
+    `directories` is {place: {run: when its directory there was last changed}}, and `changed` is {run: the
+    latest of these times}, in Unix seconds. A place is a directory with a folder for each run.
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
@@ -36,10 +36,11 @@ class Runs:
             for name, moment in found.items():
                 self.changed[name] = max(moment, self.changed.get(name, moment))
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Return `run_id`, `size` in bytes, `changed` in Unix seconds, and `global_step` of the newest runs.
+    def newest(self) -> list[dict[str, Any]]:
+        """Return an object for each of the newest runs, MOST_RUNS at most, the newest first.
 
-        There are at most MOST_RUNS. The step is None if the run recorded none.
+        It has `run_id`, `size` in bytes, `changed` in Unix seconds, and `global_step` (None if the run
+        reported none on this host).
         """
         names = sorted(self.changed, key=self.changed.__getitem__, reverse=True)[:MOST_RUNS]
         sizes = self.sizes(names)
@@ -54,14 +55,14 @@ class Runs:
         ]
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
-        """Return {run: its disk space in bytes}."""
+        """Return {run: disk space of its files on this host, in bytes}."""
         every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
         return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
 
     def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
-        """Return the runs in `collected`, the newest first, that can go: all after the first `stay`.
+        """Return the runs that can be removed: of the `collected` ones here, all after the first `stay`.
 
-        A run with a task that is alive stays.
+        `collected` has the newest run first, and so has the result. A run with a task that is alive stays.
         """
         present = [name for name in collected if name in self.changed]
         alive = self._alive()
@@ -73,7 +74,7 @@ class Runs:
         return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
 
     def remove(self, name: str) -> str:
-        """Remove the files of a run; return the problem, or ""."""
+        """Remove the files of a run from this host; return "", or why that failed, in words."""
         try:
             for place, found in self.directories.items():
                 if name in found:
@@ -84,9 +85,10 @@ class Runs:
 
 
 def runs_in(place: Path) -> dict[str, float]:
-    """Return {run: time of its last change} for the directories in `place` that have names of runs."""
+    """Return {run: time of its last change, in Unix seconds} for the directories of runs in `place`."""
     with suppress(FileNotFoundError), opened(place) as folder:
-        return {name: its.st_mtime for name, its in directories_in(folder).items() if RUN_ID.fullmatch(name)}
+        statuses = directories_in(folder)
+        return {name: status.st_mtime for name, status in statuses.items() if RUN_ID.fullmatch(name)}
     return {}
 
 

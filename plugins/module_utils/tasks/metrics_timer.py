@@ -25,7 +25,7 @@ Systemctl = Callable[..., str]
 
 
 def directory_problem(directory: str) -> str:
-    """Return why metrics cannot be written into a directory; "" if they can, or if `directory` is ""."""
+    """Return, in words, why metrics cannot be written into a directory; "" if they can, or for ""."""
     if not directory:
         return ""
     given, expected = f"{VARIABLE} is {directory!r}", "expected a directory of root that node_exporter reads"
@@ -39,9 +39,10 @@ def directory_problem(directory: str) -> str:
 
 
 class MetricsTimer:
-    """The metrics in a `directory`, "" for none.
+    """The timer that writes metrics into a `directory`; "" means neither a timer nor metrics.
 
-    The file `record` has the path of the directory used before.
+    `written_to` is the directory that was used last, from the file `record`; "" for none. `wanted` is the
+    link that enables the timer.
     """
 
     def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
@@ -51,18 +52,18 @@ class MetricsTimer:
 
     def problem(self) -> str:
         """Return why metrics cannot be written into the directory, with the remedy; "" if they can."""
-        found = directory_problem(self.directory)
-        return f"{found}: {MEND_DIRECTORY}" if found else ""
+        problem = directory_problem(self.directory)
+        return f"{problem}: {MEND_DIRECTORY}" if problem else ""
 
     def is_fulfilled(self) -> bool:
-        """Return whether the host is already in the wanted state."""
+        """Return whether the timer runs for the directory; without a directory, whether there is no trace."""
         if not self.directory:
             return not self.written_to and not self._wanted.is_symlink()
         running = self._state(TIMER) == "active"
         return self.written_to == self.directory and running and self._wanted.is_symlink()
 
     def apply(self) -> None:
-        """Change the host to the wanted state."""
+        """Start the timer for the directory, or remove the timer; remove files in an earlier directory."""
         if self.written_to and self.written_to != self.directory:
             self._stop()
             with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:

@@ -13,43 +13,44 @@ from .run_links import RunLinks
 PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.service", TIMER, SERVICE)
 
 
-def departed(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
-    """Return those `loaded` units that are units of tasks, but not of `tasks`."""
+def departed_units(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the `loaded` units of tasks that are not in `tasks`, {(job, index)}, in the given order."""
     return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
-def reloaded(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Make systemd follow the plan; return whether something `changed`, and the `departed` units.
+def reload_units(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Make systemd follow the plan; return the answer of the module `trainer_tasks`, `state: reloaded`.
 
-    This is the answer of the module `trainer_tasks` with `state: reloaded`. It examines what systemd has
-    loaded, not what a deployment changed. So it also finishes a deployment that was interrupted. Raises
-    OSError and ValueError.
+    `values` are the module's arguments. The answer has `changed`, and `departed`, the units of tasks that are
+    not in the plan, which are stopped. This examines what systemd has loaded, not what a deployment changed.
+    So it also finishes a deployment that was interrupted. Raises OSError and ValueError.
     """
     tasks = [(str(task["job"]), int(task["index"])) for task in values["tasks"]]
     loaded = parse_list(systemctl_strictly("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
-    gone = departed(loaded, tasks)
-    unread = bool(loaded) and "yes" in systemctl_strictly(
+    departed = departed_units(loaded, tasks)
+    needs_reload = bool(loaded) and "yes" in systemctl_strictly(
         "show", "--property=NeedDaemonReload", "--value", *loaded
     )
     metrics = MetricsTimer(values["metrics_directory"], Path(values["metrics_record"]), systemctl_strictly)
     links = RunLinks(values["paths"])
-    run_id = links.run_of([unit for unit in loaded if unit not in gone])
-    unled = bool(run_id) and not links.all_point_to(run_id)
-    untimed = not metrics.is_fulfilled() or (unread and bool(metrics.directory))
+    run_id = links.run_of([unit for unit in loaded if unit not in departed])
+    needs_links = bool(run_id) and not links.all_point_to(run_id)
+    needs_timer = not metrics.is_fulfilled() or (needs_reload and bool(metrics.directory))
     if problem := metrics.problem():
         raise ValueError(problem)
     if not check_mode:
-        if gone:
-            systemctl_strictly("stop", *gone)
-            systemctl("--no-reload", "disable", *gone)
-            systemctl("reset-failed", *gone)  # systemd complains about others, which it has forgotten
-        if unled:
+        if departed:
+            systemctl_strictly("stop", *departed)
+            systemctl("--no-reload", "disable", *departed)
+            systemctl("reset-failed", *departed)  # systemd complains about others, which it has forgotten
+        if needs_links:
             links.point_to(run_id)
         # Stop a timer whose unit file is gone before systemd notices that.
-        if untimed and not metrics.directory:
+        if needs_timer and not metrics.directory:
             metrics.apply()
-        if unread:
+        if needs_reload:
             systemctl_strictly("daemon-reload")
-        if untimed and metrics.directory:
+        if needs_timer and metrics.directory:
             metrics.apply()
-    return {"changed": bool(gone or unread or untimed or unled), "departed": gone}
+    changed = bool(departed or needs_reload or needs_timer or needs_links)
+    return {"changed": changed, "departed": departed}

@@ -41,10 +41,11 @@ PLACES = {"/var/tmp": 10**9, "/dev/shm": 64}  # noqa: S108 - mkstemp makes a nam
 
 
 @dataclass
-class AsLong:
-    """A file that is read up to the length in its archive.
+class PaddedFile:
+    """A file that is read up to the length that its archive states.
 
-    Zeros replace the bytes that are `lacking` by then.
+    If the file has become shorter or unreadable meanwhile, zeros replace the `lacking` bytes, which are
+    counted.
     """
 
     stream: IO[bytes]
@@ -65,6 +66,11 @@ class Packer:
 
     It runs as root in directories of the tasks' user, and a task does whatever clients of its port request.
     So no link is followed in any part of a path.
+
+    - `only`: a text that the names of files must contain, "" for all files.
+    - `limit_of`: the variable or the place that sets the limit, for messages.
+    - `files`: the number of files in the archive so far.
+    - `left_out`: "name: reason" for each file that is not in the archive, or not as it was.
     """
 
     archive: tarfile.TarFile
@@ -77,7 +83,10 @@ class Packer:
     shared: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def add_run(self, values: Mapping[str, Any]) -> None:
-        """Add the files of a run, or of its `folders` only; incomplete saves are left out."""
+        """Add the files of a run, without incomplete saves; `values` are the arguments of `host_runs`.
+
+        If they name `folders`, only these are added.
+        """
         run_id, paths = values["run_id"], values["paths"]
         state = Path(paths["state_directory"])
         for name in values["folders"] or FOLDERS:
@@ -195,7 +204,7 @@ class Packer:
             return
         member.size, member.mtime = found.st_size, int(found.st_mtime)
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            content = AsLong(stream)
+            content = PaddedFile(stream)
             self.archive.addfile(member, content)  # type: ignore[arg-type]
         if content.lacking:
             zeros = f"zeros stand for {readable(content.lacking)} of it"
@@ -212,29 +221,30 @@ def _newest_first(entry: str) -> tuple[float, str]:
     return -int(numbered[1]) if numbered else -math.inf, entry
 
 
-def packed(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def pack_run(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Pack the files of a run; return (answer of the module `host_runs`, a line for each full place).
 
-    The answer has the archive's `path` and `size`, its `files`, and the files that are `left_out`, with the
-    reasons. Raises ValueError if the archive fits nowhere.
+    `values` are the module's arguments. The answer has the archive's `path`, its `size` in bytes, the number
+    of its `files`, and what is `left_out` ("name: reason"). Raises ValueError if the archive fits nowhere.
     """
     full: list[str] = []
-    tried = (packed_in(directory, most, values, full) for directory, most in PLACES.items())
+    tried = (pack_into(directory, most, values, full) for directory, most in PLACES.items())
     archive = next(filter(None, tried), None)
     if archive is None:
         raise ValueError(f"the files of the run could not be packed: {'; '.join(full)}")
     path, packer = archive
     os.chown(path, values["owner"], -1)
     size = os.stat(path).st_size  # noqa: PTH116 - a string from mkstemp
-    return {"path": path, "size": size, "files": packer.files, "left_out": shortened(packer.left_out)}, full
+    left_out = shorten_names(packer.left_out)
+    return {"path": path, "size": size, "files": packer.files, "left_out": left_out}, full
 
 
-def packed_in(
+def pack_into(
     directory: str, most: int, values: Mapping[str, Any], full: list[str]
 ) -> tuple[str, Packer] | None:
-    """Return (path of an archive in `directory`, its packer).
+    """Pack the files of a run into an archive in `directory`, `most` megabytes at most.
 
-    If packing fails, add the reason to `full` and return None.
+    Return (path of the archive, its packer). If packing fails, add the reason to `full` and return None.
     """
     path = ""
     try:
@@ -255,7 +265,7 @@ def packed_in(
     return path, packer
 
 
-def shortened(names: Sequence[str]) -> list[str]:
-    """Return the first MOST_NAMED names, made printable, then "and N more"."""
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """Return the first MOST_NAMED texts, made printable, and "and N more" if there are more."""
     shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
     return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]

@@ -13,34 +13,37 @@ _NAME = "current"
 
 
 class RunLinks:
-    """The links on one host; `paths` is the fact C(cluster_paths)."""
+    """The two links `current` on one host, to a run's directory and to the run's logs.
+
+    `paths` is the fact cluster_paths.
+    """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self.configuration = Path(paths["configuration_directory"])
         self.state, self.logs = Path(paths["state_directory"]), Path(paths["log_directory"])
 
     def run_of(self, loaded: Sequence[str]) -> str:
-        """Return the run of the tasks that are alive among these units; "" unless it is exactly one."""
+        """Return the run of the tasks among these units that are alive; "" unless it is exactly one run."""
         tasks = [unit for unit in loaded if task_of(unit)]
         shown = zip(tasks, show_units(tasks, ("ActiveState", "Job")) if tasks else [], strict=True)
         alive = [task for unit, values in shown if is_alive(values) and (task := task_of(unit))]
-        return self.of({run_id_of(run_file(self.configuration, *task)) for task in alive})
+        return self.only_run({run_id_of(run_file(self.configuration, *task)) for task in alive})
 
-    def of(self, runs: set[str]) -> str:
-        """Return the only run in `runs`; "" if there are several, or if its directory is a link.
+    def only_run(self, runs: set[str]) -> str:
+        """Return the only run in `runs`; "" if there are several or none, or if it has no directory.
 
-        In earlier versions of psfleet, tasks could make such a link.
+        A link in place of the directory does not count: in earlier versions of psfleet, tasks could make it.
         """
         run_id = next(iter(runs)) if len(runs) == 1 else ""
         place = self.state / "runs" / run_id
         return run_id if RUN_ID.fullmatch(run_id) and place.is_dir() and not place.is_symlink() else ""
 
     def all_point_to(self, run_id: str) -> bool:
-        """Return whether the links point to this run."""
+        """Return whether both links point to this run."""
         return all(points_to(link, target) for link, target in self._links(run_id))
 
     def point_to(self, run_id: str) -> None:
-        """Make the links point to this run. Raises ValueError if something other than a link is there."""
+        """Make both links point to this run. Raises ValueError if something other than a link is there."""
         for link, target in self._links(run_id):
             if not points_to(link, target):
                 point(link, target)

@@ -17,22 +17,24 @@ DETAIL_PROPERTIES = (
 )
 
 
-def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
-    """Return what is known of a task now; a figure that systemd or the task does not provide is None.
+def task_details(properties: Mapping[str, str], events: Path, log: Path) -> dict[str, Any]:
+    """Return the fields that RETURN of the module `trainer_tasks` lists for `details`, except `progress`.
 
-    `shown` has the unit's properties as `systemctl show` prints them. Only the end of the log is read.
+    A figure that systemd or the task does not provide is None. `properties` are the unit's, as `systemctl
+    show` prints them; `events` and `log` are the task's files. Only the end of the log is read.
     """
     step, last = last_step(events), last_record(events)
     now = time.time()
-    cpu = counted(shown.get("CPUUsageNSec"))
+    cpu = counted(properties.get("CPUUsageNSec"))
     finished = str(last.get("reason")) if last.get("event") == "finished" else ""
+    changed = _seconds_since(properties.get("StateChangeTimestampMonotonic"))
     return {
-        "result": shown.get("Result", ""),
+        "result": properties.get("Result", ""),
         # systemd forgets a unit that ended successfully; its last record says when and how it ended.
-        "since_seconds": _since(shown.get("StateChangeTimestampMonotonic")) or _age(last.get("wall"), now),
-        "sign_of_life_age_seconds": _since(shown.get("WatchdogTimestampMonotonic")),
+        "since_seconds": changed or _age(last.get("wall"), now),
+        "sign_of_life_age_seconds": _seconds_since(properties.get("WatchdogTimestampMonotonic")),
         "finished": finished,
-        "memory_bytes": counted(shown.get("MemoryCurrent")),
+        "memory_bytes": counted(properties.get("MemoryCurrent")),
         "cpu_seconds": None if cpu is None else cpu / 1e9,
         "log": str(log),
         "log_end": bytes_of(log, most=LOG_END_BYTES, last=True).decode("utf-8", "replace"),
@@ -41,7 +43,7 @@ def task_details(shown: Mapping[str, str], events: Path, log: Path) -> dict[str,
     }
 
 
-def _since(microseconds: str | None) -> float | None:
+def _seconds_since(microseconds: str | None) -> float | None:
     """Return the seconds since a moment of the monotonic clock; None if systemd printed 0 or nothing."""
     moment = counted(microseconds)
     return time.monotonic() - moment / 1e6 if moment else None

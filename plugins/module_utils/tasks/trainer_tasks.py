@@ -97,7 +97,13 @@ ENDS_BY_HOST = (None, 143)
 
 
 class Tasks:
-    """The tasks of this host, seen through systemd; `ended` is {task that was stopped: its restarts}."""
+    """The tasks of this host that the arguments of the module `trainer_tasks` name, seen through systemd.
+
+    - `units`: {unit: (job, index)} of these tasks.
+    - `ended`: {task that a playbook stopped: how often systemd had restarted it}.
+    - `requested`: the argument `run_id` if it is valid, else "". `past`: the same if this host has a
+      directory of that run, else "".
+    """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         paths = {name: Path(path) for name, path in parameters["paths"].items()}
@@ -120,47 +126,47 @@ class Tasks:
         listed = systemctl_strictly(*query) if BOOTED.is_dir() else ""
         return {task for name in (*parse_list(listed), *prepared) if (task := task_of(name))}
 
-    def show(self) -> dict[str, dict[str, str]]:
-        """Return {unit: its properties}. Raises SystemdError if systemd does not return them."""
+    def read_properties(self) -> dict[str, dict[str, str]]:
+        """Return {unit: its PROPERTIES, as `systemctl show` prints them}. Raises SystemdError."""
         if not self.units:
             return {}
         return dict(zip(self.units, show_units(list(self.units), PROPERTIES), strict=True))
 
-    def describe(self, *, traffic: bool) -> list[dict[str, Any]]:
+    def read_tasks(self, *, traffic: bool) -> list[dict[str, Any]]:
         """Return an object for each task, with the fields of `tasks` in RETURN of the module `trainer_tasks`.
 
-        Without `traffic`, its bytes are None.
+        Without `traffic`, the bytes received and sent are None. Raises SystemdError.
         """
-        shown = self.show()
+        shown = self.read_properties()
         files = {unit: run_file(self.configuration, *task) for unit, task in self.units.items()}
         began = {unit: file.stat().st_mtime for unit, file in files.items() if file.exists()}
         counted = unit_traffic(shown, began) if traffic else {}
-        refused = self._refused() if traffic or self.details else {}
-        described = []
+        refused = self._refused_by_unit() if traffic or self.details else {}
+        tasks = []
         for unit, values in shown.items():
             of_run, run_id, moved = values, run_id_of(files[unit]), counted.get(unit, (None, None))
             if self.past not in {"", run_id} and not is_alive(values):
                 # systemd's state belongs to the later run.
-                of_run, run_id, moved = self._of_the_past(unit, self.past), self.past, (None, None)
-            elif self._rebooted(unit, values):
-                of_run = self._of_the_past(unit, run_id, rebooted=True)
+                of_run, run_id, moved = self._properties_after_end(unit, self.past), self.past, (None, None)
+            elif self._is_lost_by_reboot(unit, values):
+                of_run = self._properties_after_end(unit, run_id, rebooted=True)
             traffic_of = dict(zip(("bytes_received", "bytes_sent"), moved, strict=True))
             traffic_of["refused"] = refused.get(unit)
-            described.append(self._describe(*self.units[unit], of_run, run_id) | traffic_of)
-        return described
+            tasks.append(self._read_task(*self.units[unit], of_run, run_id) | traffic_of)
+        return tasks
 
-    def _refused(self) -> dict[str, int]:
-        """Return {unit: connections to its port that the fence refused}."""
+    def _refused_by_unit(self) -> dict[str, int]:
+        """Return {unit: how many connections to its port the fence refused}."""
         plan = read_object(self.configuration / "plan.json", most=MOST_BYTES_OF_PLAN)
         ports, counts = task_ports(plan.get("tasks", ())), refused_connections()
         return {unit_name(of.job, of.index): counts[of.port] for of in ports if of.port in counts}
 
-    def _rebooted(self, unit: str, values: Mapping[str, str]) -> bool:
-        """Return whether a task is gone that was started before its host was booted."""
+    def _is_lost_by_reboot(self, unit: str, values: Mapping[str, str]) -> bool:
+        """Return whether systemd knows nothing of a task that was started before the last boot."""
         known = is_alive(values) or int(values.get("ExecMainPID") or 0)
         return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
 
-    def _of_the_past(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
+    def _properties_after_end(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
         """Return a task's properties after its end in a run, as systemd would print them.
 
         They follow from the exit code that the task recorded. `rebooted` says whether its host was booted
@@ -173,7 +179,7 @@ class Tasks:
             return {**ended, "Result": "reboot"}
         return {**ended, "Result": "success" if code in GOOD_ENDS else "exit-code"}
 
-    def _describe(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
+    def _read_task(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
         name = f"{job}{index}"
         alive = is_alive(values)
         was_stopped = name in self.ended
@@ -214,12 +220,12 @@ class Tasks:
         }
 
     def start(self) -> None:
-        """Start the tasks that are not alive, after clearing the failures of earlier runs.
+        """Start the tasks that are not alive, after clearing the failures of earlier runs, and wait for them.
 
-        After that, each task listens (READY=1), has failed or, if its unit is oneshot, has ended. If a task
-        is already starting, this waits for it.
+        After that, each task listens (READY=1), has failed or, if its unit is oneshot, has ended. Raises
+        SystemdError if the tasks do not belong to one run.
         """
-        idle = [unit for unit, values in self.show().items() if not is_alive(values)]
+        idle = [unit for unit, values in self.read_properties().items() if not is_alive(values)]
         if idle:
             self.links.point_to(self._run_to_start())
             systemctl("reset-failed", *idle)
@@ -245,10 +251,13 @@ class Tasks:
         return runs.pop()
 
     def stop(self) -> None:
-        """Stop every task and wait until its process is gone. Raises SystemdError if one remains."""
+        """Stop every task, wait until its process is gone, and note it in `ended`.
+
+        Raises SystemdError if a task remains alive.
+        """
         lost = set()
-        for unit, values in self.show().items():
-            if self._rebooted(unit, values):
+        for unit, values in self.read_properties().items():
+            if self._is_lost_by_reboot(unit, values):
                 lost.add(unit)
             # A task that has just failed and waits for its restart has already ended by itself.
             if is_alive(values) and values.get("SubState") != "auto-restart":
@@ -267,13 +276,14 @@ class Tasks:
             boot_file(self.configuration, *self.units[unit]).unlink(missing_ok=True)
 
     def _alive(self) -> list[tuple[str, int]]:
-        return [self.units[unit] for unit, values in self.show().items() if is_alive(values)]
+        return [self.units[unit] for unit, values in self.read_properties().items() if is_alive(values)]
 
 
-def described(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """Start or stop tasks if `state` says so; return the answer that RETURN of the module describes.
+def tasks_answer(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
+    """Return the answer of the module `trainer_tasks`; first start or stop the tasks if `state` says so.
 
-    `values` are the module's arguments; those that are absent have their defaults. Raises SystemdError.
+    `values` are the module's arguments; absent ones have their defaults, so without `state` nothing changes.
+    RETURN of the module describes the answer. Raises SystemdError.
     """
     values = {**DEFAULTS, **values}
     wanted, install = values["state"], Path(values["paths"]["install_directory"])
@@ -281,11 +291,11 @@ def described(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
     deployed = Path(values["paths"]["configuration_directory"]).is_dir()
     looked = time_of_reading(FILE, patience, deployed=deployed and not check_mode)
     tasks = Tasks(values)
-    alive = [is_alive(of_unit) for of_unit in tasks.show().values()]
+    alive = [is_alive(properties) for properties in tasks.read_properties().values()]
     actions = {"started": tasks.start, "stopped": tasks.stop}
     if not check_mode and wanted in actions:
         actions[wanted]()
-    of_tasks = tasks.describe(traffic=values["traffic"] and not check_mode)
+    of_tasks = tasks.read_tasks(traffic=values["traffic"] and not check_mode)
     return {
         "changed": (wanted == "started" and not all(alive)) or (wanted == "stopped" and any(alive)),
         "deployed": deployed_plan(tasks.configuration / "plan.json", values["plan_hash"]),

@@ -25,14 +25,15 @@ _SAMPLE = "psfleet-counting.service"
 def unit_traffic(
     shown: Mapping[str, Mapping[str, str]], began: Mapping[str, float]
 ) -> dict[str, tuple[int | None, int | None]]:
-    """Return {unit: (bytes received, bytes sent)} since the unit's run began; None if they were not counted.
+    """Return {unit: (bytes received, bytes sent)} since the unit's run began, over all its processes.
 
-    `shown` has each unit's properties as `systemctl show` prints them, `began` the Unix time of its run.
+    (None, None) stands for a unit whose bytes were not counted. `shown` is {unit: its properties, as
+    `systemctl show` prints them}, and `began` is {unit: Unix time at which its run began}.
     """
     entries = list(entries_since(_journal(began), began))
     ended = traffic_of_ended(entries)
     silent = {entry["UNIT"] for entry in entries if entry.get("MESSAGE_ID") in _ENDED_MESSAGES} - ended.keys()
-    if silent and counts():
+    if silent and can_count_traffic():
         ended |= dict.fromkeys(silent, (0, 0))
     found: dict[str, tuple[int | None, int | None]] = {}
     for unit, properties in shown.items():
@@ -42,17 +43,17 @@ def unit_traffic(
     return found
 
 
-def counts() -> bool:
-    """Return whether systemd can count traffic on this host; a short-lived unit shows it."""
+def can_count_traffic() -> bool:
+    """Return whether systemd can count traffic on this host; this starts a short-lived unit to find out."""
     options = ["--quiet", f"--unit={_SAMPLE}", "--property=IPAccounting=yes", "--remain-after-exit"]
-    run("systemd-run", *options, "/bin/true")
+    output_of("systemd-run", *options, "/bin/true")
     figures = systemctl("show", "--value", f"--property={','.join(TRAFFIC_PROPERTIES)}", _SAMPLE).split()
     systemctl("stop", _SAMPLE)
     return len(figures) == len(TRAFFIC_PROPERTIES) and None not in map(counted, figures)
 
 
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return (bytes received, bytes sent) of a unit's process.
+    """Return (bytes received, bytes sent) of a unit's running process.
 
     Return None if no process runs, or if its bytes are not counted.
     """
@@ -62,7 +63,10 @@ def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Return {unit: (bytes received, bytes sent)} of ended processes, from entries of the journal."""
+    """Return {unit: (bytes received, bytes sent)}, sums over ended processes, from the journal's entries.
+
+    A unit without such an entry is left out.
+    """
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
         try:
@@ -75,7 +79,10 @@ def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[in
 
 
 def entries_since(texts: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Yield the journal's entries of each unit since its run began; `texts` are the entries as JSON."""
+    """Yield the journal's entries of each unit since its run began.
+
+    `texts` are entries as JSON; `began` is {unit: Unix time}.
+    """
     for text in texts:
         try:
             entry = json.loads(text)
@@ -89,13 +96,13 @@ def entries_since(texts: Iterable[str], began: Mapping[str, float]) -> Iterator[
 def _journal(began: Mapping[str, float]) -> list[str]:
     if not began:
         return []
-    run("journalctl", "--sync")
+    output_of("journalctl", "--sync")
     since = f"--since=@{min(began.values()):.6f}"
     # Other processes may write to the journal, too.
     matches = ["_PID=1", *(f"UNIT={unit}" for unit in began)]
-    return run("journalctl", "--output=json", since, *matches).splitlines()
+    return output_of("journalctl", "--output=json", since, *matches).splitlines()
 
 
-def run(*command: str) -> str:
+def output_of(*command: str) -> str:
     """Run a command and return its standard output, even if it fails."""
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -122,11 +122,11 @@ def test_traffic_of_every_process_since_the_start_of_the_run_is_summed(
         entry("e", 101.0, STARTED),
         '{"UNIT": "a", "IP_MET',
     ]
-    monkeypatch.setattr(unit_traffic, "run", lambda *_: "\n".join(entries))
+    monkeypatch.setattr(unit_traffic, "output_of", lambda *_: "\n".join(entries))
     began = dict.fromkeys("acde", 100.0) | {"b": 0.0}
     known = {"a": (30, 3), "b": (5, 6), "c": (None, None), "e": (None, None)}
     for counts, of_silent in ((True, (0, 0)), (False, (None, None))):
-        monkeypatch.setattr(unit_traffic, "counts", lambda counts=counts: counts)
+        monkeypatch.setattr(unit_traffic, "can_count_traffic", lambda counts=counts: counts)
         found = unit_traffic.unit_traffic({unit: {} for unit in began}, began)
         assert found == known | {"d": of_silent}
 

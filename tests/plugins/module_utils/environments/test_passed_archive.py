@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils.environments import login_commands, passed_archive
-from plugins.module_utils.environments.passed_archive import Archive, NoNeighbourError, by_login, take
+from plugins.module_utils.environments.passed_archive import Archive, NoNeighbourError, ssh_give_command, take
 from psfleet.carry.fan_out import parts_of
 
 HASH = "0123456789ab"
@@ -41,7 +41,7 @@ def given(environments: Path, silent: int = 60) -> Callable[[str, int], list[str
     """Return the command by which a neighbour sends an archive, as sshd would run it for a host."""
 
     def giving(name: str, offset: int) -> list[str]:
-        asked = by_login("psfleet-ssh", HASH, SIZE)(name, offset)[-1]
+        asked = ssh_give_command("psfleet-ssh", HASH, SIZE)(name, offset)[-1]
         return asked_of(environments, f"{asked.rpartition(' ')[0]} {silent}")
 
     return giving

@@ -31,8 +31,8 @@ def test_a_directory_in_place_of_a_link_is_refused(links: RunLinks) -> None:
 
 
 def test_links_are_set_only_to_a_single_existing_run_that_is_no_link(links: RunLinks) -> None:
-    assert links.of({"r1"}) == "r1"
-    assert links.of(set()) == links.of({""}) == links.of({"r1", "r2"}) == links.of({"r2"}) == ""
-    assert links.of({"../runs/r1"}) == ""
+    assert links.only_run({"r1"}) == "r1"
+    assert {links.only_run(runs) for runs in (set[str](), {""}, {"r1", "r2"}, {"r2"})} == {""}
+    assert links.only_run({"../runs/r1"}) == ""
     (links.state / "runs/r3").symlink_to("/etc")
-    assert links.of({"r3"}) == ""
+    assert links.only_run({"r3"}) == ""
