@@ -24,33 +24,32 @@ ROOM_BYTES = 2 * BATCH_BYTES
 
 
 class ActionModule(HostAction):
-    """Compares with the host's record.
+    """Returns the answer of the module; sends the manifest and files only if the host's record is outdated.
 
-    If it is outdated, sends the manifest, then the files that the host lacks.
-
-    Arguments: `index` (what the action `carried_manifest` returned), `directory` and `records` (on the host).
+    Takes the arguments of the module, with `index` (what the action `carried_manifest` returned) in place of
+    `digest`, `manifest`, `archive` and `archive_bytes`.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         files = read_index(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
-        queried = self._take("carried_files", arguments)
-        if queried.get("failed") or not queried.get("needs_manifest"):
-            return queried
+        answer = self._run_module("carried_files", arguments)
+        if answer.get("failed") or not answer.get("needs_manifest"):
+            return answer
         remote = self._make_tmp_path()
         try:
             with tempfile.TemporaryDirectory() as directory:
                 local = Path(directory) / "manifest.json"
                 local.write_bytes(manifest)
                 arguments["manifest"] = self._send(local, remote)
-                compared = self._take("carried_files", arguments)
-                places = sorted(set(range(len(files))).intersection(compared.pop("lacking", [])))
-                if not (compared.get("failed") or self._task.check_mode):
-                    compared |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
+                answer = self._run_module("carried_files", arguments)
+                places = sorted(set(range(len(files))).intersection(answer.pop("lacking", [])))
+                if not (answer.get("failed") or self._task.check_mode):
+                    answer |= self._carry(files, places, arguments, Path(directory) / "parts.tar", remote)
         finally:
             self._remove_tmp_path(remote, force=True)
-        return compared
+        return answer
 
     def _carry(
         self,
@@ -60,7 +59,11 @@ class ActionModule(HostAction):
         archive: Path,
         remote: str,
     ) -> dict[str, Any]:
-        """Send archive after archive to the host; return the host's answer if it fails, else {}."""
+        """Send archive after archive to the host; return {}, or the host's answer if it fails.
+
+        `places` are the positions in `files` of the files that the host lacks; `archive` is the path at which
+        each archive is written; `remote` is a temporary folder of the host.
+        """
         listed = list(files.values())
         total, done = sum(listed[place].size for place in places), 0
         where = f"{self.variables['inventory_hostname']}: {arguments['directory']}"
@@ -74,9 +77,10 @@ class ActionModule(HostAction):
                     pack(parts, archive)
                 except OSError as error:
                     raise AnsibleActionFail(f"{error}. Deploy again") from error
-                received = self._take("carried_files", {**arguments, "archive": self._send(archive, remote)})
-                if received.get("failed"):
-                    return received
+                sent = {**arguments, "archive": self._send(archive, remote)}
+                answer = self._run_module("carried_files", sent)
+                if answer.get("failed"):
+                    return answer
                 done += sum(part.size for part in parts)
         if total > BATCH_BYTES:
             display.display(f"  {so_far()}")

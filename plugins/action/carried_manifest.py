@@ -15,7 +15,10 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """Returns the path of the `index`. A file whose size and time have not changed is not read again."""
+    """Returns `index`, the path of the file with the hashes, for the action `carried_files`.
+
+    A file whose size and time have not changed since the last index is not read again.
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}

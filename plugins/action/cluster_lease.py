@@ -20,18 +20,21 @@ OTHERS = "Somebody else acts on the hosts. Nothing was changed: try again once t
 
 
 class ActionModule(HostAction):
-    """Takes the leases, or gives them back. They are renewed until then, or until ansible-playbook ends."""
+    """Takes the leases of `hosts`, and fails if it cannot take all of them; or gives them back; returns {}.
+
+    Leases are renewed until they are given back, or until ansible-playbook ends.
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         hosts, looked = list(arguments["hosts"]), arguments.get("looked", {})
         holder = f"{person()} ({arguments.get('what', '')})"
-        given = {name: arguments[name] for name in ("file",) if name in arguments}
-        leases = Leases(self, hosts, {**given, "token": TOKEN, "holder": holder})
+        file = {"file": arguments["file"]} if "file" in arguments else {}
+        leases = Leases(self, hosts, {**file, "token": TOKEN, "holder": holder})
         if arguments["state"] == "released":
             if not self._task.check_mode:
                 leases.give_back()
         elif self._task.check_mode:
-            for host, problem in leases.hindered().items():
+            for host, problem in leases.hindrances().items():
                 display.warning(f"{host}: {problem}")
         elif problems := leases.take(looked, PATIENCE_SECONDS) if hosts else {}:
             lines = (f"- {host}: {problem}" for host, problem in problems.items())

@@ -40,7 +40,8 @@ display = escaping_display()
 class ActionModule(HostAction):
     """Packs files on the host, fetches the archive as the connecting user, unpacks it, and removes it there.
 
-    A host without files is no failure: `left_out` has the reason.
+    Returns `files` (the names of the collected files) and `left_out` ("host: file: reason"). A host that
+    cannot pack its files is no failure: `left_out` has the reason.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -101,10 +102,10 @@ class ActionModule(HostAction):
         return int(found[0])
 
     def _pack_on_host(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the module's answer; if it is unusable or a failure, only `msg`."""
+        """Return the answer of the module `host_runs`; if it fails or is invalid, only `msg`, the reason."""
         try:
             owned = {**arguments, "state": "packed", "owner": self._login()}
-            answer = self._take("host_runs", owned)
+            answer = self._run_module("host_runs", owned)
         except (AnswerError, NotRunError) as error:
             return {"msg": str(error)}
         return {"msg": answer.get("msg")} if answer.get("failed") else answer
@@ -112,7 +113,10 @@ class ActionModule(HostAction):
     def _fetch_and_unpack(
         self, packed: dict[str, Any], places: Places, most_bytes: int
     ) -> tuple[list[str], list[str]]:
-        """Fetch and unpack the archive; return (names of the files, reasons for missing files)."""
+        """Fetch and unpack the archive; return (names of the files, a text for each file that is missing).
+
+        `packed` is the module's answer, `most_bytes` the limit for all files together.
+        """
         if not 0 <= packed["size"] <= most_packed(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
         with tempfile.TemporaryDirectory() as directory:
@@ -129,7 +133,7 @@ class ActionModule(HostAction):
             return names, refused
 
     def _fetch(self, path: str, size: int, target: Path) -> str:
-        """Fetch a file of `size` bytes from the host; return why it did not come completely, or "".
+        """Fetch a file of `size` bytes from the host; return "", or why it did not come completely, in words.
 
         `fetch_file` of Ansible's connections would write whatever a host sends, for as long as it sends.
         """

@@ -15,9 +15,10 @@ from ..plugin_utils.carrying import CarryingAction
 
 
 class ActionModule(CarryingAction):
-    """Takes the arguments of the module, and for a release `source`: a file or folder on the controller.
+    """Returns the answer of the module; sends the release only if the host lacks it.
 
-    The default of `release` is the hash of the source.
+    Takes the arguments of the module, and for a release `source`: a file or folder on the controller. The
+    default of `release` is the hash of the source.
     """
 
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,9 +45,9 @@ class ActionModule(CarryingAction):
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:
-    """Write a tar archive of the files in `content_files(source)`, under the folder `package` if it is given.
+    """Write a tar archive of the files in `content_files(source)`, in the folder `package` unless it is "".
 
-    They are owned by root, readable by all users, and without times. Links to files are followed.
+    The files are owned by root, readable by all users, and without times. Links to files are followed.
     """
     with tarfile.open(archive, "w", dereference=True) as stream:
         for name, path in content_files(source).items():

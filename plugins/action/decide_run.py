@@ -49,56 +49,59 @@ from ..plugin_utils.asked_hosts import ask_hosts
 
 
 class ActionModule(ControllerAction):
-    """Returns `run` with `id`, `folder`, `settings`, `tasks` and `lead`, or fails.
+    """Returns `run`, the run that starts, stops or is exported, or fails with every reason against it.
 
-    Arguments: `state`, `run_id`, `runs_directory`, and `found`, {host: result of trainer_tasks}.
+    Arguments: `state`, `run_id`, `runs_directory`, and `found`, {host: answer to trainer_tasks}. In each
+    state, `run` has `id`, `folder`, `settings`, `tasks` and `lead`, and what follows.
 
-    With the state `started`, a `run_id` of "" is a new run:
+    With the state `started`, a `run_id` of "" means a new run:
 
-    - `action` is what `decide` returned; "recollect" for a run that has ended and left files on hosts, which
-      is only collected again.
-    - `starting` are the tasks that start. If the run is going on, these are the workers that are absent and
-      can join.
-    - `empty` are the names of the workers whose places stay empty. `told` says both to people.
-    - `collected`, beside `run`, are the runs of this cluster that hosts may delete, the newest first.
+    - `action`: what `decide` returned, such as "start" or "attach"; "recollect" for a run that has ended and
+      left files on hosts, which is only collected again.
+    - `starting`: the tasks that start. If the run is going on, these are the workers that are absent and can
+      join.
+    - `empty`: the names of the workers that are missing from the run.
+    - `told`: a text for people about both, "" if there is nothing to say.
+    - `collected`, beside `run`: the runs of this cluster that hosts may delete, the newest first.
 
-    With `stopped`, "" is any run that is going on; the `id` is "" if none is:
+    With `stopped`, a `run_id` of "" means any run that is going on; `run` is {"id": ""} if none is:
 
-    - `tasks` are the tasks to stop. `told` says how to resume the run, `warning` names tasks on unreachable
-      hosts.
-    - With --limit, `goes_on` is true, and `tasks` are the workers that leave the run.
+    - `tasks`: the tasks to stop. `told`: how to resume the run. `warning`: a text about tasks on hosts that
+      cannot be reached, "" for none.
+    - `goes_on`: True with --limit. Then `tasks` are the workers that leave the run.
 
-    With `exported`, "" is the newest run; `model`, `inputs` and `outputs` are for a program. `found` is not
-    needed, because the host of the `exporter` is asked:
+    With `exported`, a `run_id` of "" means the newest run; `model`, `inputs` and `outputs` are for a program.
+    `found` is not needed, because this asks the host of the `exporter`:
 
-    - `action` is "export", or "present" if the export exists already.
-    - `deployed` is what is deployed on that host and exports the run; `looked` is the moment of its answer.
+    - `action`: "export", or "present" if the export exists already.
+    - `deployed`: the `release` and the `environment` on that host. `looked`: the moment of its answer.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        states = {"stopped": self._stopped, "started": self._started, "exported": self._exported}
-        return states[arguments["state"]](arguments)
+        decide_for = {
+            "stopped": self._decide_stop,
+            "started": self._decide_start,
+            "exported": self._decide_export,
+        }
+        return decide_for[arguments["state"]](arguments)
 
-    def _stopped(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _decide_stop(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         limited = bool(self.variables.get("ansible_limit"))
         hosts = arguments["found"] | (self._answers_of_others() if limited else {})
         try:
             run_id = going_on(hosts, str(arguments["run_id"]))
             if not run_id:
                 return {"run": {"id": ""}}
-            return {"run": self._ended(run_id, arguments, hosts if limited else None)}
+            return {"run": self._run_to_stop(run_id, arguments, hosts if limited else None)}
         except RefusedError as refused:
             return self._failure("\n".join(refused.problems))
 
-    def _ended(
+    def _run_to_stop(
         self, run_id: str, arguments: Mapping[str, Any], everywhere: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return the run that ends, in the form of `described_run`.
+        """Return the run that ends, or that workers leave, with the fields that the class names.
 
-        With `everywhere`, return the run that workers leave. `tasks` are those that end, `warning` names
-        tasks that cannot be stopped, `goes_on` is whether the run goes on without these workers, and `told`
-        is a sentence for the user. `everywhere` is {host: its answer} for the whole cluster; None without
-        --limit.
+        `everywhere` is {host: its answer} for the whole cluster; None without --limit. Raises RefusedError.
         """
         hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id
@@ -124,7 +127,7 @@ class ActionModule(ControllerAction):
         }
 
     def _answers_of_others(self) -> dict[str, dict[str, Any]]:
-        """Return {host: its answer} for the cluster's hosts that --limit leaves out.
+        """Return {host: its answer to trainer_tasks} for the cluster's hosts that --limit leaves out.
 
         Hosts without an answer are missing.
         """
@@ -135,7 +138,7 @@ class ActionModule(ControllerAction):
         answers = ask_hosts(self, "trainer_tasks", others)
         return {host: answer for host, answer in answers.items() if not answer["problem"]}
 
-    def _exported(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _decide_export(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             folder = run_to_export(Path(arguments["runs_directory"]).resolve(), str(arguments["run_id"]))
             settings, tasks = begun_run(folder)
@@ -144,7 +147,7 @@ class ActionModule(ControllerAction):
             run |= described_export(run, *asked)
             if is_exported(run):
                 return {"run": run | {"action": "present"}}
-            return {"run": run | {"action": "export"} | self._exporting(run)}
+            return {"run": run | {"action": "export"} | self._deployed_on_exporter(run)}
         except RefusedError as refused:
             return self._failure("Nothing was exported:\n- " + "\n- ".join(refused.problems))
         except (KeyError, ValueError) as error:
@@ -153,10 +156,11 @@ class ActionModule(ControllerAction):
         except OSError as error:
             return self._failure(f"Nothing was exported:\n- {error.filename}: {error.strerror}")
 
-    def _exporting(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is `deployed` on the host that exports a run, and when it was `looked` at.
+    def _deployed_on_exporter(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the host that exports a run; return `deployed`, its hashes `release` and `environment`.
 
-        `deployed` has the hashes `release` and `environment`; `looked` is on the host's own clock.
+        The result also has `looked`, the moment of the answer on the host's own clock. Raises RefusedError if
+        the host cannot export the run.
         """
         host, plan = str(run["exporter"]["host"]), self.variables["cluster_plan"]
         require_host(run, self.variables["ansible_play_hosts_all"], self.variables["hostvars"])
@@ -169,10 +173,10 @@ class ActionModule(ControllerAction):
             "deployed": {name: found[name] for name in ("release", "environment")},
         }
 
-    def _started(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _decide_start(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             run_id = str(arguments["run_id"])
-            run = self._decided(run_id, arguments) if run_id else self._new(arguments)
+            run = self._decide_run(run_id, arguments) if run_id else self._decide_new_run(arguments)
         except RefusedError as refused:
             return self._failure("The run cannot start:\n- " + "\n- ".join(refused.problems))
         except OSError as error:
@@ -181,19 +185,19 @@ class ActionModule(ControllerAction):
         cluster = self.variables["cluster_plan"]["cluster_name"]
         return {"run": run, "collected": [each.name for each in folders if collected_whole(each, cluster)]}
 
-    def _new(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a decided run with a name that neither a host nor another run on the controller has.
+    def _decide_new_run(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a run with a name that neither a host nor another run on the controller has.
 
-        Its folder is created, except in check mode.
+        Its folder is created, except in check mode. Raises RefusedError and OSError.
         """
-        tasks = [task for found in arguments["found"].values() for task in found["tasks"]]
-        taken = {task["run_id"] for task in tasks}
+        tasks = [task for answer in arguments["found"].values() for task in answer["tasks"]]
+        run_ids_on_hosts = {task["run_id"] for task in tasks}
         now = datetime.now(tz=timezone.utc)
         for run_id in names_of_new(self.variables["cluster_plan"]["cluster_name"], now):
             folder = Path(arguments["runs_directory"]).resolve() / run_id
-            if run_id in taken or folder.exists():
+            if run_id in run_ids_on_hosts or folder.exists():
                 continue
-            run = self._decided(run_id, arguments)
+            run = self._decide_run(run_id, arguments)
             try:
                 if not self._task.check_mode:
                     make_folder(folder, exist_ok=False)
@@ -203,7 +207,7 @@ class ActionModule(ControllerAction):
                     raise
         raise AssertionError
 
-    def _decided(self, run_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _decide_run(self, run_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
         folder = Path(arguments["runs_directory"]).resolve() / checked_run_id(run_id)
         try:
@@ -242,7 +246,7 @@ class ActionModule(ControllerAction):
                 what = f"run {run_id} cannot go on with the settings it began with: {error}"
                 raise RefusedError(what) from error
         run = described_run(folder, settings, tasks) | {"action": action}
-        run |= self._starting(run, begun, hosts)
+        run |= self._tasks_to_start(run, begun, hosts)
         programs = self.variables.get("cluster_programs", ())
         older = begun and (older_program(begun["program"], programs) or older_model(begun, today))
         if action == "start" and older:
@@ -252,13 +256,13 @@ class ActionModule(ControllerAction):
             run["settings"]["begun"] = beginning(run["settings"], by, now)
         return run
 
-    def _starting(
+    def _tasks_to_start(
         self, run: Mapping[str, Any], begun: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Return the tasks that are `starting`, the workers whose places stay `empty`, and what is `told`.
+        """Return `starting`, `empty` and `told`, as the class describes them.
 
-        `told` is a text for the user, "" if there is nothing to say. Workers can join a run only from the
-        controller where it has begun, because the settings `begun` are there.
+        `begun` are the settings that the run began with; {} if it did not begin on this controller. Workers
+        can join a run only from the controller where it has begun.
         """
         run_id, tasks = run["id"], run["tasks"]
         out = [task for task in tasks if task["host"] not in hosts]

@@ -14,10 +14,7 @@ MESHES: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 class ActionModule(ControllerAction):
-    """Argument `mesh`, one of MESHES.
-
-    The other arguments, and the answer, are those of the mesh's function.
-    """
+    """Takes `mesh`, one of MESHES, and the arguments of the function for this mesh; returns its result."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -10,23 +10,23 @@ from ..plugin_utils.actions import HostAction
 
 
 class ActionModule(HostAction):
-    """Takes the arguments of the module, and renders each `src` as Ansible's module `template` does."""
+    """Returns the answer of the module; renders each `src` before, as Ansible's module `template` does."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         files = [self._with_content(file) for file in arguments.get("files", [])]
         # Ansible writes a module's arguments to the host's journal. A file's content may be secret.
         self.variables = {**self.variables, "ansible_no_target_syslog": True}
-        return self._take("files", {**arguments, "files": files})
+        return self._run_module("files", {**arguments, "files": files})
 
     def _with_content(self, file: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the file with `content`, which replaces `src` and `vars`."""
+        """Return an element of `files` in which `content`, the rendered text, replaces `src` and `vars`."""
         rendered = dict(file)
         if "src" in rendered:
             rendered["content"] = self._rendered(rendered.pop("src"), rendered.pop("vars", {}))
         return rendered
 
     def _rendered(self, source: str, further: Mapping[str, Any]) -> str:
-        """Return the text of a template; `further` are more variables for it.
+        """Return the rendered text of the template `source`; `further` are more variables for it.
 
         Ansible's lookup `template` would copy all variables each time.
         """

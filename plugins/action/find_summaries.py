@@ -11,7 +11,11 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Returns `going_on` for `collect_run`, `sources` for `carried_manifest`, and `runs`."""
+    """Returns the runs that are going on, the summaries on the controller, and the runs that have some.
+
+    These are `going_on` (runs for `collect_run`), `sources` ({name that TensorBoard shows: folder with its
+    files}, for `carried_manifest`) and `runs` (the folders of the runs with summaries).
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory = Path(arguments["runs_directory"]).resolve()

@@ -10,13 +10,12 @@ from ..plugin_utils.reaching import answer_or_problem
 
 
 class ActionModule(HostAction):
-    """Takes the arguments of the module.
+    """Returns the answer of the module, and fails for a host whose keys cannot be signed.
 
-    `identity` may also have `authority`, which signs keys on the controller.
-
-    The action fails for a host whose keys this authority may not sign. With `report_unreached`, it does not
-    fail for a host that does not answer or does not act as root. It then also returns `reached`, and
-    `summary`, a line with the host, the login user and the problem.
+    Takes the arguments of the module; `identity` may also have `authority`, the authority on the controller
+    that is to sign the host's keys. With `report_unreached`, the action does not fail for a host that does
+    not answer or does not act as root. It then also returns `reached`, whether the host has answered as root,
+    and `summary`, a line with the host, the login user and the problem.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -33,15 +32,15 @@ class ActionModule(HostAction):
     def _look(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the host's answer, or a failure if its keys cannot be signed.
 
-        Raises the same errors as `_take`.
+        Raises the same errors as `_run_module`.
         """
         identity = arguments.get("identity") or {}
         authority = identity.get("authority")
         if identity:
             arguments["identity"] = {name: value for name, value in identity.items() if name != "authority"}
-        answer = self._take("host_facts", arguments)
+        answer = self._run_module("host_facts", arguments)
         if authority and not answer.get("failed"):
-            told = answer["ansible_facts"]["psfleet_identity"]
-            if problem := identity_problem(self.variables["inventory_hostname"], identity, told):
+            keys = answer["ansible_facts"]["psfleet_identity"]
+            if problem := identity_problem(self.variables["inventory_hostname"], identity, keys):
                 return self._failure(problem)
         return answer

@@ -10,4 +10,4 @@ class ActionModule(HostAction):
     """Takes the arguments of the module, and returns the answer of the module."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._take(self._task.action.removeprefix(COLLECTION), arguments)
+        return self._run_module(self._task.action.removeprefix(COLLECTION), arguments)

@@ -18,8 +18,9 @@ MOST_CHARACTERS = 500
 
 
 class ActionModule(CarryingAction):
-    """Takes the arguments of the module; `wheels` is what `wheel_store` returns for the host's environment.
+    """Returns the answer of the module; carries the archive only if the host needs it.
 
+    Takes the arguments of the module; `wheels` is what `wheel_store` returned for the host's environment.
     Hosts take the archive from each other through the account `shared_by`, unless that is "".
     """
 
@@ -27,9 +28,10 @@ class ActionModule(CarryingAction):
         return {name: value for name, value in arguments.items() if name != "shared_by"}
 
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Send the archive to one host, let later hosts take it from each other; return the module's answer.
+        """Get the archive to this host, from a neighbour or the controller; return the module's answer.
 
-        Without a login account among the hosts, the controller sends it to each host.
+        The controller sends it to the first host, and later hosts take it from each other. Without a login
+        account among the hosts, and if no neighbour gives it, the controller sends it.
         """
         archive, login = Path(arguments["wheels"]["archive"]), arguments.get("shared_by", "")
         host = self.variables["inventory_hostname"]

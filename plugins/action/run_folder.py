@@ -24,12 +24,12 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Writes the run's `state`.
+    """Writes the run's `state`; with `endings`, also how its tasks ended and which files were not collected.
 
-    With `endings`, it also records that all files are collected, except `left_out`.
-
-    The files of hosts without an answer are left out, too. A run that is only collected again, from `hosts`,
-    keeps its endings.
+    - With `endings`, it returns `to_go_on`, a text for people. Files in `left_out` were not collected, nor
+      those of hosts without an answer. A run that is only collected again, from `hosts`, keeps its endings.
+    - With `event`, it only returns `first`: whether the hook has not been told of this state of the run.
+    - With the state `exported`, it accepts the collected export, and returns `told`, lines for people.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
         if "event" in arguments:
             return {"first": self._task.check_mode or self._is_first(folder, str(arguments["event"]))}
         if arguments["state"] == "exported":
-            return self._exported(run, arguments.get("left_out", []))
+            return self._accept_export(run, arguments.get("left_out", []))
         state: dict[str, Any] = {"state": arguments["state"]}
         if self._task.check_mode:
             return {"changed": True}
@@ -73,7 +73,7 @@ class ActionModule(ControllerAction):
         except OSError:  # to be told twice is better than not at all
             return True
 
-    def _exported(self, run: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+    def _accept_export(self, run: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
         folder = Path(run["folder"])
         incoming = folder / INCOMING
         arrives = run["action"] == "export"

@@ -9,10 +9,7 @@ PAGES = ("doctor", "log", "proof", "runs", "status", "tensorboard", "verdict")
 
 
 class ActionModule(ControllerAction):
-    """Argument `page`, one of PAGES.
-
-    The other arguments, and the answer, are those of the page's function.
-    """
+    """Takes `page`, one of PAGES, and the arguments of the page's `show_page`; returns its result."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         page = arguments.pop("page")

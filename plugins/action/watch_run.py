@@ -41,7 +41,10 @@ RAW_VERBOSITY = 2
 
 
 class ActionModule(HostAction):
-    """Waits for a host that goes away; it fails only if no host answers for long."""
+    """Returns how the run ended, with the fields in RETURN of the module `watch_run`.
+
+    If the lead's host goes away, this waits for it; the action fails only if no host answers for long.
+    """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._task.check_mode:
@@ -51,7 +54,7 @@ class ActionModule(HostAction):
         self._view = WatchedRun(run)
         self._age_command = age_command(run, paths, user)
         self._problem, self._restarts, lead_host = "", 0, str(run["lead"]["host"])
-        self._stopped: dict[str, int] = {}
+        self._restarts_of_stopped: dict[str, int] = {}
         # A host that is no longer in the inventory counts as a host that does not answer.
         commands = unit_commands(run, paths, user).items()
         known = {host: command for host, command in commands if host in self.variables["hostvars"]}
@@ -85,7 +88,7 @@ class ActionModule(HostAction):
             reading = self._read(screen, poll_seconds)
             self._read_units(screen)
             if reading is None:
-                if end := self._lead_silent(screen):
+                if end := self._answer_for_silent_lead(screen):
                     return end
                 screen.show(self._view.now)
                 continue
@@ -95,18 +98,15 @@ class ActionModule(HostAction):
             for note in self._view.add_reading(reading, time.monotonic()):
                 self._note(screen, note)
             screen.show(self._view.now)
-            if phase := self._cut_short(screen, reading.progress):
+            if phase := self._phase_to_end_with(screen, reading.progress):
                 return {**self._outcome(reading.progress), "phase": phase}
             over_since = (over_since or time.monotonic()) if reading.progress.over else 0.0
             if not reading.alive or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
                 return self._outcome(reading.progress)
         return self._failure("the playbook that watched is gone; the run goes on")
 
-    def _lead_silent(self, screen: Screen) -> dict[str, Any]:
-        """Report that the lead's host is silent.
-
-        Return the action's answer if waiting is useless, else {}.
-        """
+    def _answer_for_silent_lead(self, screen: Screen) -> dict[str, Any]:
+        """Report that the lead's host is silent; return {}, or the action's answer if waiting is useless."""
         for note in self._view.add_silence(time.monotonic(), self._problem):
             self._note(screen, note)
         fate, progress = self._view.fate(time.monotonic(), self._unit_polls.seconds), self._view.now.progress
@@ -122,11 +122,11 @@ class ActionModule(HostAction):
                 "phase": "lost",
                 "reason": f"the host of {self._lead} is silent",
             }
-        phase = self._cut_short(screen, progress)
+        phase = self._phase_to_end_with(screen, progress)
         return {**self._outcome(progress), "phase": phase} if phase else {}
 
-    def _cut_short(self, screen: Screen, progress: Progress) -> str:
-        """Return the phase with which the watcher ends the run; "" if the run goes on."""
+    def _phase_to_end_with(self, screen: Screen, progress: Progress) -> str:
+        """Return "failed" or "stopped", the phase with which the watcher ends the run; "" if it goes on."""
         if progress.phase == "training" and self._ends_on_failure and self._view.units.given_up:
             return "failed"
         if progress.phase in {"training", "waiting"} and self._view.parameters_lost:
@@ -138,10 +138,7 @@ class ActionModule(HostAction):
         return ""
 
     def _read(self, screen: Screen, wait: float) -> Reading | None:
-        """Return the lead's newest progress and unit state.
-
-        Return None if no answer arrived within 2 * `wait` seconds.
-        """
+        """Return the lead's newest progress and unit state; None if no answer came in 2 * `wait` seconds."""
         reading = None
         for answer in self._lead_polls.answers(2 * wait):
             if display.verbosity == RAW_VERBOSITY:
@@ -177,8 +174,8 @@ class ActionModule(HostAction):
         with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
             there = self.on(host, PATIENCE)
             ended, _ = there.run_command(f"{end_if_it_only_serves(task)} && echo ended")
-            if ended and name not in self._stopped:
-                self._stopped[name] = self._view.restarts_of(name)
+            if ended and name not in self._restarts_of_stopped:
+                self._restarts_of_stopped[name] = self._view.restarts_of(name)
                 why = "its program waits in server.join(), and does nothing else"
                 self._note(screen, Notice(f"{name} on {host} is ended: {why}", good=True))
 
@@ -192,7 +189,7 @@ class ActionModule(HostAction):
             "global_step": progress.global_step,
             "restarts": self._restarts,
             "silent_hosts": self._view.units.silent_hosts,
-            "stopped": self._stopped,
+            "stopped": self._restarts_of_stopped,
             "beyond_limit": [
                 f"{task} on {host}"
                 for task, host in self._view.units.hosts.items()

@@ -18,7 +18,7 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """Returns `environments`.
+    """Returns `environments`, {name: what `WheelStore.describe` returned, and the same of `program`}.
 
     In check mode, an archive that does not exist has no hash, and estimated sizes.
     """

@@ -44,7 +44,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
 
 
 def exit_codes(kind: str) -> tuple[int, ...]:
-    """Return the exit codes of a task that systemd treats as `kind`: `no_restart`, `ended` or `stopped`."""
+    """Return the exit codes of one kind, for the units of tasks: `no_restart`, `ended` or `stopped`."""
     return UNIT_CODES[kind]
 
 

@@ -28,7 +28,7 @@ Host = dict[str, Any]
 
 
 def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
-    """Return the name of a suite's base image; another recipe gives another name."""
+    """Return the name of the base image; another suite, recipe or list of packages gives another name."""
     shape = recipe + suite + " ".join(packages)
     return f"localhost/psfleet-practice:{hashlib.sha256(shape.encode()).hexdigest()[:12]}"
 
@@ -39,7 +39,7 @@ def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
 
 
 def practice_hosts_problems(nodes: list[Host], scenario: str) -> list[str]:
-    """Return all problems of the role's input, in words."""
+    """Return all problems of the role's input, each as a sentence; [] if there is none."""
     problems = []
     if not SCENARIO.fullmatch(scenario):
         problems.append(f"practice_hosts_scenario is '{scenario}'; expected {SCENARIO_IN_WORDS}.")
@@ -77,8 +77,9 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
 
 
 def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str) -> list[Host]:
-    """Return each node with its container's name, its addresses and its defaults, in the given order.
+    """Return each node with all keys that a node may have, and with `container` and its addresses.
 
+    The order stays. `address` is an IP address in the `subnet`, `mac_address` is the hardware address.
     The hardware address follows from the IP address, so a host keeps it over a reboot, as a machine does.
     Else the caches of its neighbours (ARP) would be wrong for half a minute. Raises AnsibleFilterError if the
     subnet has too few addresses.
@@ -109,7 +110,10 @@ def _mac_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
 
 
 def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
-    """Return the text of a known_hosts file: a line for each host, with its address and its name."""
+    """Return the text of a known_hosts file: a line for each host, with its address, its name and its key.
+
+    `hosts` is the result of `practice_hosts_plan`; `host_keys` are their public keys, in the same order.
+    """
     lines = [
         f"{_ssh_name(host['address'], host)},{_ssh_name(host['name'], host)} {' '.join(key.split()[:2])}\n"
         for host, key in zip(hosts, host_keys, strict=True)
@@ -124,7 +128,10 @@ def _ssh_name(name: str, host: Host) -> str:
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
-    """Return the inventory: `tf_cluster` with groups `ps`, `worker` and perhaps `chief`, and other hosts.
+    """Return the inventory of the practice hosts, as YAML has it.
+
+    The group `tf_cluster` has the groups `ps` and `worker`, and `chief` if a host is in it; hosts in none of
+    them are only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`.
 
     The control path contains a hash of the host's key. So a new host at an old address never gets the
     connection that is still open to the old host.

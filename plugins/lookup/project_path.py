@@ -38,17 +38,17 @@ class LookupModule(LookupBase):
     """The class that Ansible loads."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return the path in the project for each of these terms."""
+        """Return the absolute path in the project for each of these terms, in their order."""
         used = constants.CONFIG_FILE
         personal = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
         # In a clone, `collections` is a link to the clone itself; an installed collection has none
         # (galaxy.yml).
         clone = COLLECTION if (COLLECTION / "collections").is_dir() else Path.cwd()
         project = clone if used in personal else Path(used).parent
-        own = _of_inventory(variables["ansible_inventory_sources"]) if options.get("of_inventory") else ""
+        own = _inventory_folder(variables["ansible_inventory_sources"]) if options.get("of_inventory") else ""
         return [str(project / term / own) for term in terms]
 
 
-def _of_inventory(sources: Sequence[str]) -> str:
+def _inventory_folder(sources: Sequence[str]) -> str:
     paths = "\n".join(str(Path(source).resolve()) for source in sources)
     return f"{Path(sources[0]).resolve().stem}-{sha256(paths.encode()).hexdigest()[:8]}"

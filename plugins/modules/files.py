@@ -148,7 +148,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.host.safe_directory import is_ours_alone, opened, opened_below, write
 from ..module_utils.host.safe_directory import remove as remove_below
 from ..module_utils.host.task_traces import bytes_of
-from ..module_utils.module import made
+from ..module_utils.module import make_module
 
 _OWNED: dict[str, Any] = {"owner": {}, "group": {}}
 ARGUMENTS: dict[str, Any] = {
@@ -275,9 +275,9 @@ class Entry:
         with suppress(FileExistsError):
             os.mkdir(self.path.name, self.mode, dir_fd=folder)
         try:
-            with opened_below(folder, [self.path.name]) as made:
-                os.fchown(made, *ids)
-                os.fchmod(made, self.mode)
+            with opened_below(folder, [self.path.name]) as directory:
+                os.fchown(directory, *ids)
+                os.fchmod(directory, self.mode)
         except ValueError:
             raise ValueError(f"{self.path} is not a directory; move it away") from None
         except PermissionError:
@@ -402,7 +402,7 @@ def run(module: AnsibleModule) -> None:
 
 def main() -> None:
     """Run the module."""
-    run(made(ARGUMENTS))
+    run(make_module(ARGUMENTS))
 
 
 if __name__ == "__main__":

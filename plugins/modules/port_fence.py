@@ -104,9 +104,9 @@ from ..module_utils.network.fence_state import (
     UnknownUserError,
     difference,
     live_table,
+    remove_table,
     survey,
     table_in_file,
-    take_down,
 )
 from ..module_utils.network.mesh import CONFIGURATION, INTERFACE
 
@@ -200,7 +200,7 @@ class PortFence:
             systemctl("disable", "--quiet", "--now", UNIT)
             remove(own)
             systemctl("daemon-reload")
-            take_down()
+            remove_table()
         return drop_ins + own
 
 

@@ -27,13 +27,13 @@ class AnswerError(AnsibleActionFail):
 
 
 class HostAction(ActionBase):
-    """An action.
-
-    Its `_act` takes the arguments and returns the answer; `variables` are the Ansible task's.
-    """
+    """An action of this collection. `variables` are the variables of the Ansible task."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the answer; unless it says otherwise, the action has changed nothing."""
+        """Return the answer of `_act`, with `changed` False if it has no `changed`, for Ansible.
+
+        Texts of hosts in the answer and in errors are escaped.
+        """
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
         try:
@@ -48,12 +48,13 @@ class HostAction(ActionBase):
 
     @abstractmethod
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Perform the action, and return its answer."""
+        """Perform the action with these arguments of the Ansible task, and return its result for Ansible."""
 
     def on(self, host: str, ssh_options: Mapping[str, object] = MappingProxyType({})) -> Self:
-        """Return this action for another host. Raises AnsibleError if there is no way to connect to it.
+        """Return the same action, connected to another host, with the variables of that host.
 
-        It has the variables of that host, not those of the play. `ssh_options` have precedence over them.
+        `ssh_options`, {name of an option of Ansible's ssh plugin: value}, have precedence over the variables.
+        Raises AnsibleError if there is no way to connect to the host.
         """
         hostvars = self.variables["hostvars"]
         variables = {**hostvars.raw_get(host), "hostvars": hostvars}
@@ -110,15 +111,16 @@ class HostAction(ActionBase):
             self._low_level_execute_command = execute
         return expanded
 
-    def _take(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a host's checked answer to a module of this collection. Every answer passes through here.
+    def _run_module(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a module of this collection on the host; return its checked answer.
 
-        Raises AnswerError for an invalid answer, and NotRunError if there is none.
+        Every answer of a host passes through here. A module that fails returns an answer with `failed` and
+        `msg`. Raises AnswerError for an invalid answer, and NotRunError if there is none.
         """
-        name, given = f"{COLLECTION}{module}", dict(arguments)
+        name, sent = f"{COLLECTION}{module}", dict(arguments)
         try:
-            found = answer_of(module, lambda: self._execute_module(name, given, task_vars=self.variables))
-            answer = checked(module, found, arguments)
+            output = answer_of(module, lambda: self._execute_module(name, sent, task_vars=self.variables))
+            answer = checked(module, output, arguments)
         except (RecursionError, UnusableError) as error:
             raise AnswerError(f"its answer to {module} is damaged: {error}") from error
         # A message names playbooks without an inventory, which `_failure` adds.

@@ -35,9 +35,9 @@ DEFINED: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 def settings_problem() -> str:
-    """Return why Ansible's settings are unsafe; "" if they are safe.
+    """Return, in words, why Ansible's settings are unsafe for the playbooks; "" if they are safe.
 
-    It also prints, once, all lines that the user's configuration lacks.
+    Also print all lines that the user's configuration lacks.
     """
     file = _configuration_file()
     theirs = Path(file.path).read_text(encoding="utf-8", errors="replace") if file.path else ""

@@ -16,7 +16,7 @@ PATIENCE = {"reconnection_retries": 0}
 # A host must answer within so many seconds; even a busy host can.
 ANSWER_SECONDS = 120.0
 
-Asked = tuple[Mapping[str, Any], str]
+AnswerOrProblem = tuple[Mapping[str, Any], str]
 T = TypeVar("T")
 
 
@@ -24,7 +24,7 @@ def ask_hosts(
     action: HostAction,
     module: str,
     arguments: Mapping[str, Mapping[str, Any]],
-    ask_host: Callable[[HostAction, str, Mapping[str, Any]], Asked] = ask,
+    ask_host: Callable[[HostAction, str, Mapping[str, Any]], AnswerOrProblem] = ask,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, dict[str, Any]]:
     """Return {host: its answer to the module}; `arguments` is {host: arguments of the module}.
@@ -40,11 +40,13 @@ def ask_hosts(
         return {**found, "problem": problem}
 
     theirs = {host: _action_or_problem(action, host) for host in arguments}
-    answers = in_time(answer, arguments, int(action.variables["ansible_forks"]), seconds)
+    answers = results_in_time(answer, arguments, int(action.variables["ansible_forks"]), seconds)
     return {host: answers.get(host, {"problem": no_answer(module, seconds)}) for host in arguments}
 
 
-def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, seconds: float) -> dict[str, T]:
+def results_in_time(
+    call: Callable[[str], T], hosts: Iterable[str], at_once: int, seconds: float
+) -> dict[str, T]:
     """Return {host: what `call` returned for it}, without hosts for which it takes longer than `seconds`.
 
     It is called for `at_once` hosts at the same time. A host that hangs does not keep this process from
@@ -54,7 +56,7 @@ def in_time(call: Callable[[str], T], hosts: Iterable[str], at_once: int, second
     left = list(hosts)
     while left:
         some, left = left[:at_once], left[at_once:]
-        calls = {host: _called_beside(call, host) for host in some}
+        calls = {host: _call_in_thread(call, host) for host in some}
         wait(calls.values(), seconds)
         returned |= {host: future.result() for host, future in calls.items() if future.done()}
     return returned
@@ -65,7 +67,7 @@ def no_answer(module: str, seconds: float) -> str:
     return f"it did not answer the module {module} within {seconds:.0f} s"
 
 
-def _called_beside(call: Callable[[str], T], host: str) -> Future[T]:
+def _call_in_thread(call: Callable[[str], T], host: str) -> Future[T]:
     future = Future[T]()
 
     def run() -> None:

@@ -13,7 +13,7 @@ class CarryingAction(HostAction):
     """Runs the module with the action's name, and runs it again with an `archive` if the host needs one."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Run the module, carry the archive to the host if needed, and return the module's last answer."""
+        """Return the module's answer; if the host needs an archive, carry it and run the module again."""
         sent = self._for_host(arguments)
         answer = self._run(sent)
         if answer.get("needs_archive") and not (answer.get("failed") or self._task.check_mode):
@@ -26,21 +26,18 @@ class CarryingAction(HostAction):
 
     @abstractmethod
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry the archive to the host, and return the module's answer after that.
+        """Carry the archive to the host, run the module again, and return its answer.
 
-        `sent` is what `_for_host` returned.
+        `sent` is what `_for_host` returned; `arguments` are those of the action.
         """
 
     def _run(self, sent: Mapping[str, Any]) -> dict[str, Any]:
-        return self._take(self._task.action.removeprefix(COLLECTION), sent)
+        return self._run_module(self._task.action.removeprefix(COLLECTION), sent)
 
     def _send_and_run(
         self, sent: Mapping[str, Any], archive: Path, arrived: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Copy the archive to the host, call `arrived`, run the module with the archive.
-
-        Return its answer.
-        """
+        """Copy the archive to the host, call `arrived`, and return the module's answer with the archive."""
         remote = self._make_tmp_path()
         try:
             path = self._send(archive, remote)

@@ -16,10 +16,10 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    """Return why a host's answer about its identity cannot be signed; "" if it can.
+    """Return, in words, why the keys of a host cannot be signed; "" if they can.
 
-    `arguments` are those of the part `identity` of host_facts. Their `authority` has the `directory` of the
-    signing authority, and its `cluster`.
+    `arguments` are those of the part `identity` of host_facts, and `answer` is the host's answer to it.
+    `arguments["authority"]` has the `directory` of the signing authority, and the name of its `cluster`.
     """
     user_key = f"{arguments['home']}/.ssh/id_ed25519.pub"
     try:
@@ -35,7 +35,11 @@ def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[st
 
 
 def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, cluster: str) -> None:
-    """Raise ValueError if a host of this cluster accepts certificates of another authority."""
+    """Raise ValueError if a host of this cluster accepts certificates of another authority.
+
+    Also raise it if the host has a newer certificate than the authority in `directory` knows. `answer` is the
+    host's answer about its identity.
+    """
     other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
     if other:
         last = f", last by {by}," if (by := answer["deployed_by"]) else ""
@@ -55,7 +59,7 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
 
 
 def require_signable(public_key: str, file: str, remedy: str) -> None:
-    """Raise ValueError, which names the host's `file`, if this is not a valid public key."""
+    """Raise ValueError, which names the key's `file` and the `remedy`, for an invalid public key."""
     try:
         unsigned(public_key)
     except ValueError as error:

@@ -14,7 +14,7 @@ from trainer.contract.progress import printable
 
 from ..module_utils.lease import LOST, SECONDS
 from .actions import HostAction
-from .asked_hosts import ANSWER_SECONDS, in_time, no_answer
+from .asked_hosts import ANSWER_SECONDS, no_answer, results_in_time
 from .reaching import ask
 
 # A host that does not answer must not keep the others' leases from being renewed.
@@ -37,13 +37,16 @@ def close_descriptors(*kept: int) -> None:
 class Leases:
     """The leases of `hosts` with one token. If several commands want them at the same time, one gets all."""
 
-    def __init__(self, action: HostAction, hosts: list[str], given: Mapping[str, object]) -> None:
-        """Prepare the leases; `given` are the arguments of the module `host_lease` for all hosts."""
+    def __init__(self, action: HostAction, hosts: list[str], arguments: Mapping[str, object]) -> None:
+        """Prepare the leases; `arguments` are those of the module `host_lease` that all hosts share."""
         self._on = {host: action.on(host) for host in sorted(hosts)}
-        self._given = dict(given)
+        self._arguments = dict(arguments)
 
     def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:
-        """Take the leases of all hosts, or none; return {host: problem}, {} if all were taken.
+        """Take the leases of all hosts, or none; return {host: problem in words}, {} if all were taken.
+
+        `looked` is {host: when its state was read, by its own clock}; a host that was changed since has a
+        problem. A host waits up to `patience` seconds for another command's lease.
 
         If nobody else wants them, this takes a single round. Else each command may have got some: then all
         commands give them back, and wait for one host after the other, in the same order. The command that
@@ -51,23 +54,26 @@ class Leases:
         """
         hosts = [*self._on]
         at_once = {host: {"looked": moment} for host, moment in looked.items()}
-        if not self._each("taken", hosts, at_once):
+        if not self._run_on_each("taken", hosts, at_once):
             return {}
-        self._each("undone", hosts)
+        self._run_on_each("undone", hosts)
         patiently = {host: {**at_once.get(host, {}), "patience": patience} for host in hosts}
         for host in hosts:
-            if problem := self._each("taken", [host], patiently):
-                self._each("undone", hosts)
-                return self.hindered() | problem
+            if problem := self._run_on_each("taken", [host], patiently):
+                self._run_on_each("undone", hosts)
+                return self.hindrances() | problem
         return {}
 
-    def hindered(self) -> dict[str, str]:
-        """Return {host: who has its lease} for the hosts whose lease another command has."""
-        return self._each("queried", [*self._on])
+    def hindrances(self) -> dict[str, str]:
+        """Return {host: a text that says who has its lease} for the hosts whose lease another command has.
+
+        Hosts without an answer are in the result, too.
+        """
+        return self._run_on_each("queried", [*self._on])
 
     def give_back(self) -> None:
         """Give back the leases that were taken."""
-        self._each("released", [*self._on])
+        self._run_on_each("released", [*self._on])
 
     def keep(self) -> None:
         """Fork a process that renews the leases while this playbook goes on, and then gives them back."""
@@ -79,7 +85,7 @@ class Leases:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             close_descriptors(playbook)
             while not select.select([playbook], [], [], RENEW_SECONDS)[0]:
-                problems = self._each("renewed", [*self._on])
+                problems = self._run_on_each("renewed", [*self._on])
                 if len(problems) == len(self._on) and LOST in problems.values():
                     break  # do not give them back: this command may have taken them again
             else:
@@ -89,20 +95,20 @@ class Leases:
                 shutil.rmtree(constants.DEFAULT_LOCAL_TMP, ignore_errors=True)
         os._exit(0)
 
-    def _each(
+    def _run_on_each(
         self, state: str, hosts: list[str], own: Mapping[str, Mapping[str, object]] | None = None
     ) -> dict[str, str]:
-        """Run `host_lease` on all hosts at once; return {host: problem} for hosts with a problem.
+        """Run `host_lease` with this `state` on the hosts at once; return {host: problem in words}.
 
-        `own` is {host: further arguments for it}.
+        Hosts without a problem are left out. `own` is {host: further arguments for it}.
         """
 
         def done(host: str) -> str:
-            arguments = {**self._given, **(own or {}).get(host, {}), "state": state}
+            arguments = {**self._arguments, **(own or {}).get(host, {}), "state": state}
             answer, problem = ask(self._on[host], "host_lease", arguments)
             return printable(problem or str(answer["problem"]))[:MOST_CHARACTERS]
 
         seconds = RENEW_SECONDS if state == "renewed" else ANSWER_SECONDS
-        found = in_time(done, hosts, max(len(hosts), 1), seconds)
+        found = results_in_time(done, hosts, max(len(hosts), 1), seconds)
         problems = {host: found.get(host, no_answer("host_lease", seconds)) for host in hosts}
         return {host: problem for host, problem in problems.items() if problem}

@@ -14,17 +14,20 @@ ANOTHER_PYTHON = "set ansible_python_interpreter to a newer one"
 
 
 def ask(action: HostAction, module: str, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """Return (the module's answer, ""), or ({}, the problem in words); a module that fails is a problem."""
-    answer, problem = answer_or_problem(lambda: action._take(module, arguments))
+    """Run a module on the action's host; return (its answer, ""), or ({}, the problem in words).
+
+    A module that fails is a problem.
+    """
+    answer, problem = answer_or_problem(lambda: action._run_module(module, arguments))
     if answer.get("failed"):
         return {}, f"logged in, but it failed there: {shorten(answer['msg'], 300)}"
     return answer, problem
 
 
 def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
-    """Return (the answer of `call`, ""), or ({}, the problem in words).
+    """Return (what `call` returned, ""), or ({}, in words why the host did not answer).
 
-    An answer that failed is an answer.
+    An answer with `failed` is an answer.
     """
     try:
         answer = call()
@@ -40,7 +43,10 @@ def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[st
 
 
 def hindrance(answer: Mapping[str, Any]) -> str:
-    """Return, in words, why a module did not answer although the login succeeded; `answer` is its output."""
+    """Return, in words, why a module did not answer although the login succeeded.
+
+    `answer` is what came instead, with `msg`, `stdout`, `stderr` and `rc`, as in NotRunError.
+    """
     if "module interpreter" in str(answer.get("msg")):
         return f"found no Python there: {cause_in(answer)}"
     output = "\n".join(str(answer.get(name) or "") for name in ("msg", "stdout", "stderr"))
@@ -57,7 +63,7 @@ def hindrance(answer: Mapping[str, Any]) -> str:
 
 
 def cause_in(answer: Mapping[str, Any]) -> str:
-    """Return the words in a module's output that explain why it gave no answer."""
+    """Return the first text among `stderr`, `stdout` and `msg` that is not empty, at most 300 characters."""
     names = ("stderr", "stdout", "msg")
     outputs = (without_ssh(str(answer.get(name) or "")) for name in names)
     return next((shorten(output, 300) for output in outputs if output.strip()), "no answer")
@@ -69,5 +75,5 @@ def without_ssh(output: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not empty, because ssh prints the cause last."""
+    """Return the last line that is not empty, because ssh prints the cause last; "no answer" without one."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no answer")

@@ -16,7 +16,10 @@ COLLECTION = "psfleet.cluster."
 
 
 class NotRunError(AnsibleActionFail):
-    """A module did not run on a host, or did not answer; `output` is what came instead."""
+    """A module did not run on a host, or did not answer.
+
+    `output` is what came instead: `msg`, `stdout`, `stderr` and `rc`, as far as there are any.
+    """
 
     def __init__(self, name: str, output: Mapping[str, Any]) -> None:
         printed = [str(output.get(part) or "").strip() for part in ("msg", "stdout", "stderr")]
@@ -25,9 +28,10 @@ class NotRunError(AnsibleActionFail):
 
 
 def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
-    """Return a host's answer to the module that `run` runs; the answer may be a failure.
+    """Return a host's answer to the module that `run` runs, in which warnings and errors are texts.
 
-    Raises UnusableError for an invalid answer, and NotRunError if there is none.
+    The answer may have `failed`. Raises UnusableError for an invalid answer, and NotRunError if there is
+    none.
     """
     try:
         answer = run()
@@ -50,9 +54,9 @@ def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 
 def with_escaped_warnings(printed: str) -> str:
-    """Return what a module printed, with the texts in its warnings escaped.
+    """Return what a module printed, with the texts in its warnings and deprecations escaped.
 
-    The answer begins at the line at which it begins for Ansible.
+    The JSON object begins at the line at which it begins for Ansible; without one, the text is unchanged.
     """
     begin = re.search(r"^\s*\{", printed, re.MULTILINE)
     if begin is None:
@@ -62,8 +66,8 @@ def with_escaped_warnings(printed: str) -> str:
         answer, length = json.JSONDecoder().raw_decode(printed[start:])
     except (RecursionError, ValueError):
         return printed
-    told = {name: escaped_texts(answer[name]) for name in ("warnings", "deprecations") if name in answer}
-    return printed[:start] + json.dumps(answer | told) + printed[start + length :]
+    escaped = {name: escaped_texts(answer[name]) for name in ("warnings", "deprecations") if name in answer}
+    return printed[:start] + json.dumps(answer | escaped) + printed[start + length :]
 
 
 def _text_of(message: object) -> object:

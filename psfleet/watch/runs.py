@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from plugins.module_utils.disk_space import taken
+from plugins.module_utils.disk_space import freeable_bytes
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.run.folder import state_of, was_left_out
@@ -134,5 +134,5 @@ def _read(folder: Path) -> RunRow:
         lost=_lost_in(figures),
         collected=collected,
         began=(folder / "plan.json").stat().st_mtime,
-        here=taken(folder),
+        here=freeable_bytes(folder),
     )

@@ -149,7 +149,7 @@ def measured(run: Path) -> None:
     tasks = Tasks({"paths": paths, **asked})
     unit = {"ActiveState": "failed", "NRestarts": "1", "LoadState": "loaded", "Result": "exit-code"}
     counted = {"bytes_received": 1, "bytes_sent": None, "refused": 2}
-    described = tasks._describe("worker", 0, unit, RUN_ID) | counted
+    described = tasks._read_task("worker", 0, unit, RUN_ID) | counted
     answer = answers_of_tasks()["node0"] | {"tasks": [described]}
     text = json.dumps(answer, ensure_ascii=False)
     checked("trainer_tasks", json.loads(text.encode()), ASKED)

@@ -11,7 +11,7 @@ import pytest
 from plugins.module_utils.host.task_units import RUN_JOBS, UNIT_JOBS, parse_list
 from plugins.module_utils.network.fence_rules import Endpoint, Fence, unit_drop_in
 from plugins.module_utils.tasks.boots import SHUTDOWN
-from plugins.module_utils.tasks.reloaded_units import departed
+from plugins.module_utils.tasks.reloaded_units import departed_units
 from plugins.modules.port_fence import PortFence
 from tests.roles.rendered import files_of, template_of
 from trainer.contract.exit_codes import NO_RESTART
@@ -197,7 +197,7 @@ def test_the_exposure_level_of_a_unit_with_gpus_is_bounded(units: Path) -> None:
 def test_no_task_starts_without_the_unit_of_the_fence(units: Path, tmp_path: Path, job: str) -> None:
     """Systemd verifies the drop-in that a deployment writes."""
     fence = Fence("a", "psfleet", (Endpoint("a", "[fd00::1]", 2222),), ("10.0.0.0/8:443",))
-    (drop_in,) = [path for path in PortFence(tmp_path, units).of_tasks if f"-{job}@" in str(path)]
+    (drop_in,) = [path for path in PortFence(tmp_path, units).task_drop_ins if f"-{job}@" in str(path)]
     drop_in.parent.mkdir()
     drop_in.write_text(unit_drop_in(fence))
     assert verify(units, f"psfleet-{job}@.service") == ""
@@ -224,7 +224,7 @@ def test_units_of_tasks_that_left_the_plan_are_listed() -> None:
         "psfleet-evaluator@0.service loaded failed failed psfleet: evaluator 0\n"
         "psfleet-journal@worker11.service loaded active running copy\n"
     )
-    assert departed(parse_list(printed), [("ps", 0), ("worker", 1)]) == [
+    assert departed_units(parse_list(printed), [("ps", 0), ("worker", 1)]) == [
         "psfleet-worker@11.service",
         "psfleet-server@1.service",
         "psfleet-chief@0.service",

@@ -32,9 +32,10 @@ Identities = Mapping[str, Mapping[str, Any]]
 def exchange_keys(
     action: HostAction, directory: str, user: str, told: Identities, days: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a host needs of the others, signed with the authority in `directory`.
+    """Return what all hosts need to log in to each other, signed with the authority in `directory`.
 
-    `days` is {kind of certificate: days of validity}. The answer has:
+    `told` is {host: its answer to the part `identity` of `host_facts`}, `user` the account that logs in, and
+    `days` {kind of certificate: days of validity}. The answer has `changed`, and:
 
     - `authorities`: {kind: public key}. `certificates`: {host: {kind: certificate}}.
     - `revoked`: the revocation list for hosts that left the plan, in base64.
@@ -63,11 +64,10 @@ def sign(
     *,
     check: bool,
 ) -> dict[str, Any]:
-    """Sign the wanted certificates; return whether something `changed`, and what hosts need to log in.
+    """Sign the wanted certificates; return `changed`, `authorities`, `certificates` and `revoked`.
 
-    `authorities` is {kind: public key of the authority}, `certificates` is {host: {kind: certificate}}, and
-    `revoked` is the revocation list in base64. New certificates are stored. With `check`, nothing is written,
-    and new certificates are left out.
+    They are as in `exchange_keys`. `planned` are the hosts of the plan; the certificates of other hosts are
+    revoked. New certificates are stored. With `check`, nothing is written, and new certificates are left out.
     """
     now = time.time()
     certificates: dict[str, dict[str, str]] = {host: {} for host in told}
@@ -98,7 +98,10 @@ def sign(
 def wanted_certificates(
     plan: Mapping[str, Any], user: str, told: Identities, days: Mapping[str, Any]
 ) -> Iterator[tuple[str, Kind, Wanted]]:
-    """Yield (host, kind, wanted certificate): for each host's key, and for its user's key if it has one."""
+    """Yield (host, kind, wanted certificate) for each host's key, and for its user's key if it has one.
+
+    The arguments are as in `exchange_keys`; `plan` is the fact cluster_plan.
+    """
     cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
     for kind in KINDS:
         valid_days = int(days[kind])

@@ -11,11 +11,11 @@ from ..actions import HostAction
 
 
 def exchange_keys(action: HostAction, file: str, told: Mapping[str, object]) -> dict[str, Any]:
-    """Return `hosts` as in the fact cluster_mesh, each also with its `public_key`.
+    """Store the keys that hosts report; return `hosts`, as in the fact cluster_mesh, with their `public_key`.
 
-    `file` is where keys are stored, and `told` is {host: public key that it reports, "" without a key}. In
-    check mode, `hosts` is {} if a host has no key yet. Raises ValueError if the key of a host in the plan is
-    unknown.
+    The answer also has `changed`, and `warnings` if a new key does not get to all hosts. `file` is where keys
+    are stored, and `told` is {host: public key that it reports, "" without a key}. In check mode, `hosts` is
+    {} if a host has no key yet. Raises ValueError if the key of a host in the plan is unknown.
     """
     path, hosts = Path(file), action.variables["cluster_mesh"]["hosts"]
     check = action.check_mode

@@ -17,7 +17,7 @@ from trainer.host.check import Check
 from ...module_utils.checks.clock_checks import clock_finding, clock_offset
 from ...module_utils.environments.environment import every_environment
 from ..actions import HostAction
-from ..asked_hosts import Asked, ask_hosts
+from ..asked_hosts import AnswerOrProblem, ask_hosts
 from ..reaching import ask
 from .tables import show_table
 
@@ -28,7 +28,7 @@ SECONDS_OF_A_ROUND = 60
 DOCTOR_SECONDS = 1200.0
 # {variable of a host: argument of the module}. Their defaults are in other roles; else the module's defaults
 # count.
-OF_HOST = {
+HOST_ARGUMENTS = {
     "package_store_python_version": "python_version",
     "nvidia_cuda_source": "cuda_source",
     "port_fence_enabled": "fence",
@@ -36,27 +36,28 @@ OF_HOST = {
 
 
 def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
-    """Check every host of the play; return as `show_table` does. A host without an answer gets a row, too.
+    """Check every host of the play and show the table; return what `show_table` returns.
 
-    `cache_directory` is where `wheel_store` keeps the wheels. The variables of the roles that deploy decide
-    what is checked.
+    A host without an answer gets a row, too. `cache_directory` is where `wheel_store` keeps the wheels. The
+    variables of the roles that deploy decide what is checked.
     """
     hosts = list(action.variables["ansible_play_hosts_all"])
     # In check mode nothing is started, so nobody listens.
-    peers = _peers(action, hosts) if len(hosts) > 1 and not action.check_mode else {}
+    peers = _ask_peers(action, hosts) if len(hosts) > 1 and not action.check_mode else {}
     # A host that gave no answer before is not asked again, which would only delay the others.
     silent = {host: answer for host, answer in peers.items() if answer["problem"]}
-    asked = {host: peers.get(host, {}) for host in hosts if host not in silent}
-    checked = {**silent, **_checks(action, asked, Path(cache_directory).expanduser())}
-    answers = {host: checked[host] for host in hosts}
-    found = Findings.of(action.variables["cluster_plan"], answers)
-    return show_table(action, partial(doctor_table, found), found.failure, answers)
+    others = {host: peers.get(host, {}) for host in hosts if host not in silent}
+    answer_of = {**silent, **_ask_checks(action, others, Path(cache_directory).expanduser())}
+    answers = {host: answer_of[host] for host in hosts}
+    findings = Findings.of(action.variables["cluster_plan"], answers)
+    return show_table(action, partial(doctor_table, findings), findings.failure, answers)
 
 
-def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Make the hosts listen, and then connect to each other.
+def _ask_peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Make the hosts listen, and then connect to each other; return {host: an object about it}.
 
-    Return {host: {`problem`, and its answers `listening` and `probed`}}.
+    The object has `problem` (why the host did not answer, "" if it did), and `listening` and `probed`, the
+    host's answers to these states of `host_doctor`; `probed` is {} if it did not answer before.
     """
     tasks = action.variables["cluster_plan"]["tasks"]
     rounds = 1 + len(hosts) // int(action.variables["ansible_forks"])
@@ -86,14 +87,17 @@ def _peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, An
     }
 
 
-def _checks(
+def _ask_checks(
     action: HostAction, peers: Mapping[str, Mapping[str, Any]], cache: Path
 ) -> dict[str, dict[str, Any]]:
-    """Return {host: its answer as `Findings.of` takes it}; this ends the hosts' listeners."""
+    """Check the hosts, and end their listeners; return {host: its answer, as `Findings.of` takes it}.
+
+    `peers` is what `_ask_peers` returned, {} for each host if nobody listens.
+    """
     plan, mesh, data = (action.variables[f"cluster_{name}"] for name in ("plan", "mesh", "data"))
     of_all = {
         "addresses": endpoints(plan, mesh),
-        "environments": environments(LOCKS, cache),
+        "environments": environments_today(LOCKS, cache),
         "plan": plan["hash"],
         "release": action.variables["cluster_release"],
         "mesh": bool(mesh),
@@ -103,7 +107,7 @@ def _checks(
     asked = {
         host: {
             **of_all,
-            **_of_host(action, host),
+            **_host_arguments(action, host),
             "host": host,
             "tasks": action.variables["cluster_tasks"].get(host, []),
             "data_directories": [] if data["source"] else data["directories"].get(host, []),
@@ -114,20 +118,20 @@ def _checks(
     }
     answers = ask_hosts(action, "host_doctor", asked, ask_with_clock, DOCTOR_SECONDS)
     return {
-        host: findings(answer, peers[host], mesh) | {"fence": boolean(asked[host].get("fence", True))}
+        host: with_peers(answer, peers[host], mesh) | {"fence": boolean(asked[host].get("fence", True))}
         for host, answer in answers.items()
     }
 
 
-def _of_host(action: HostAction, host: str) -> dict[str, Any]:
+def _host_arguments(action: HostAction, host: str) -> dict[str, Any]:
     """Return the arguments of the module `host_doctor` that differ by host, from the host's variables."""
     variables = action.variables["hostvars"][host]
-    of_host = {argument: variables[name] for name, argument in OF_HOST.items() if name in variables}
+    of_host = {argument: variables[name] for name, argument in HOST_ARGUMENTS.items() if name in variables}
     return of_host | {"sshd_port": port_of_sshd(host, variables)}
 
 
-def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]) -> Asked:
-    """Return the answer to the module with the check `clock` added, which uses the controller's clock."""
+def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]) -> AnswerOrProblem:
+    """Return as `ask` does, with the check `clock` added, which compares with the controller's clock."""
     started = time.time()
     answer, problem = ask(action, module, arguments)
     answered = time.time()
@@ -138,10 +142,13 @@ def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]
     return {**answer, "checks": [*answer["checks"], clock]}, ""
 
 
-def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a host's answer to the module `host_doctor`, with its answers about its `peers` added.
+def with_peers(
+    answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a host's answer to the module `host_doctor`, with `peers` and `mesh` added.
 
-    `mesh` becomes the port of the mesh, 0 without one.
+    `peers` are the host's answers from `_ask_peers`; they become {} if a mesh is planned and not deployed
+    yet. `mesh` becomes the port of the mesh, 0 without one.
     """
     # A mesh connects hosts only once it is deployed.
     if not peers or answer["problem"] or (mesh and not answer["deployed"]):
@@ -151,12 +158,15 @@ def findings(answer: Mapping[str, Any], peers: Mapping[str, Any], mesh: Mapping[
     return {**answer, "peers": peers, "mesh": mesh.get("port", 0)}
 
 
-def environments(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
-    """Return {name: what a deployment would install} for each environment that a host may get."""
+def environments_today(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
+    """Return {name: what `WheelStore.describe` returns} for each environment that a host may get.
+
+    It says what a deployment would install today.
+    """
     return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
 
 
 def endpoints(plan: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, str]:
-    """Return {host: its address outside of any mesh}."""
+    """Return {host: its address outside of the mesh}; without a mesh, its address in the plan."""
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
     return addresses | {host: each["endpoint"] for host, each in mesh.get("hosts", {}).items()}

@@ -24,9 +24,9 @@ LINES = integer(0, 1_000_000)
 def show_page(  # noqa: PLR0913 - the arguments of the page
     action: HostAction, task: str, run_id: str, lines: object, user: str, *, follow: bool
 ) -> dict[str, Any]:
-    """Show the log of a task such as worker1; return {}, or a failure.
+    """Show the last `lines` lines of the log of a task such as "worker1"; return {}, or a failure.
 
-    The `run_id` "" is the last run.
+    The `run_id` "" means the last run. With `follow`, also show new lines until the task has ended.
     """
     tasks = tasks_with_logs(action.variables["cluster_plan"]["tasks"])
     if task not in tasks:
@@ -67,7 +67,7 @@ def show_page(  # noqa: PLR0913 - the arguments of the page
 
 
 def tasks_with_logs(plan: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return {name: job, index and host} for the plan's tasks, for servers, and for the evaluator.
+    """Return {name: task with its job, index and host} for the plan's tasks, for servers, and the evaluator.
 
     A run may give each worker a server of its own; the evaluator runs on the host of worker 0.
     """

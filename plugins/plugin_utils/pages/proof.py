@@ -19,9 +19,9 @@ COLORS = {"proven": "green", "not proven": "red", "detail": None}
 
 
 def show_page(action: HostAction, runs_directory: str, runs: Mapping[str, str]) -> dict[str, Any]:
-    """Show the result of each of the `runs`, {replication: run id}.
+    """Show the result of each of the `runs`, {replication: run id}, or fail with the reasons.
 
-    Return `proven`, {replication: whether it is proven}; fail, with the reasons, unless all are.
+    Return `proven`, {replication: whether its run is proven}; fail unless all are.
     """
     plan = ClusterPlan.from_json(action.variables["cluster_plan"])
     directory = Path(runs_directory).resolve()

@@ -13,7 +13,7 @@ from .tables import show_table
 
 
 def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
-    """Ask all hosts of the play at once, and show all runs; return as `show_table` does."""
+    """Ask all hosts of the play at once, and show all runs; return what `show_table` returns."""
     asked = {"state": "listed", "paths": action.variables["cluster_paths"]}
     hosts = action.variables["ansible_play_hosts_all"]
     answers = ask_hosts(action, "host_runs", dict.fromkeys(hosts, asked))

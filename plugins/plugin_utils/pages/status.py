@@ -17,7 +17,7 @@ from .tables import show_table
 
 
 def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
-    """Ask all hosts of the play at once, and show their tasks; return as `show_table` does."""
+    """Ask all hosts of the play at once, and show their tasks; return what `show_table` returns."""
     plan, tasks = action.variables["cluster_plan"], action.variables["cluster_tasks"]
     of_all = {
         "plan_hash": plan["hash"],

@@ -14,9 +14,10 @@ def show_table(
     failure: str,
     answers: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Show the table that `draw` yields, and return the action's answer; it fails if `failure` is not "".
+    """Show the table that `draw` yields, and return the action's answer, a failure if `failure` is not "".
 
-    Its `problems` is {host: why it gave no answer, "" if it did}; the recap counts these.
+    The answer has `problems`, {host: why it gave no answer, "" if it did}; the recap counts these. `answers`
+    is {host: its answer, with `problem`}.
     """
     shown = show(draw, failure, action.variables["ansible_inventory_sources"])
     return {**shown, "problems": {host: str(answer["problem"]) for host, answer in answers.items()}}

@@ -30,7 +30,10 @@ LINES_KEPT = 5
 
 
 def show_page(action: HostAction, runs: Sequence[str], port: int, cache_directory: str) -> dict[str, Any]:
-    """Serve the event files of these runs; return {}, or a failure, also if TensorBoard fails."""
+    """Serve the event files of the `runs`, folders on the controller, until Ctrl-C.
+
+    Return {} after Ctrl-C and in check mode; else a failure, also if TensorBoard is not installed.
+    """
     try:
         own = own_cache(cache_directory) / "tensorboard"
     except (OSError, ValueError) as error:
@@ -49,7 +52,7 @@ def show_page(action: HostAction, runs: Sequence[str], port: int, cache_director
 
 
 def link_events(runs: Sequence[Path], folder: Path) -> None:
-    """Link the event files of runs that are not linked yet, in a folder with the name of each run.
+    """Make a link in `folder`/<run>/ to each event file of the runs that has none yet.
 
     A run may be gone. An event file that is itself a link is left out, because it could lead out of the run.
     """

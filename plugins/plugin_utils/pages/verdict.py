@@ -33,10 +33,11 @@ def show_page(  # noqa: PLR0913 - the arguments of an Ansible task
     required: bool,
     brief: bool = False,
 ) -> dict[str, Any]:
-    """Judge a run by `settings`, {name: value}; return `verdict`, `run_id` and `folder`.
+    """Judge a run and show its verdict; return `verdict`, `run_id` and `folder` (the run's), or a failure.
 
-    Without `run_id`, the newest run is judged. With `required`, a run that is neither proven nor completed
-    fails. With `brief`, only the headline of a good verdict is shown.
+    `settings` is {name of a threshold: value}. Without `run_id`, the newest run is judged. With
+    `required`, a run that is neither proven nor completed fails. With `brief`, only the headline of a
+    good verdict is shown.
     """
     try:
         thresholds = EvidenceSettings.from_mapping(settings, PREFIX)

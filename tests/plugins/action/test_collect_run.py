@@ -33,7 +33,7 @@ INJECTED = "/x'\"\n!touch /tmp/owned\n"
 )
 def test_a_host_cannot_make_the_controller_fetch_another_file(path: object, size: object) -> None:
     action = action_of(collect_run.ActionModule, inventory_hostname="node1")
-    action._take = lambda _step, _arguments: {"path": path, "size": size, "left_out": []}
+    action._run_module = lambda _step, _arguments: {"path": path, "size": size, "left_out": []}
     action._login = lambda: 1000
     # It has no connection: whatever it fetches or removes ends in an AttributeError.
     answer = action._act({"run": RUN, "tasks": [], "limit_megabytes": 1})
@@ -130,7 +130,7 @@ def test_the_reason_of_a_host_that_packs_nothing_is_noted_without_a_failure(*, d
             raise AnswerError("no\x1b[2J answer")
         return {"failed": True, "msg": "/var/tmp has 0 bytes free"}
 
-    action._take, action._login = packs_nothing, lambda: "ada"
+    action._run_module, action._login = packs_nothing, lambda: "ada"
     answer = action._act({"run": RUN, "tasks": [], "limit_megabytes": 1})
     why = "no\\x1b[2J answer" if damaged else "/var/tmp has 0 bytes free"
     assert answer == {"changed": False, "files": [], "left_out": [f"node1: everything: {why}"]}
@@ -146,7 +146,7 @@ def test_a_host_that_never_packs_its_files_is_given_up(monkeypatch: pytest.Monke
             return subprocess.run(["sleep", "300"], check=False)
         return None
 
-    action._take, action._login = never, lambda: 1000
+    action._run_module, action._login = never, lambda: 1000
     answer = action._act({"run": RUN, "tasks": [], "limit_megabytes": 1})
     assert answer["left_out"] == ["node1: everything: packing its files took longer than 0 s"]
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

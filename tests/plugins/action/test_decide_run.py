@@ -36,7 +36,7 @@ def begun(runs: Path, *of_hosts: str, check: bool = False, refused: bool = False
             raise RefusedError("run deploy.yml first")
         return {"id": run_id, "folder": str(Path(arguments["runs_directory"]) / run_id)}
 
-    action._decided = decided
+    action._decide_run = decided
     found = {"node1": {"tasks": [{"state": "started", "run_id": run_id} for run_id in of_hosts]}}
     answer = action._act({"state": "started", "run_id": "", "runs_directory": str(runs), "found": found})
     return str(answer["msg"] if answer.get("failed") else answer["run"]["id"])

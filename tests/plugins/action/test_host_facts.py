@@ -26,7 +26,7 @@ def looked(answer: dict[str, Any] | Exception, **arguments: object) -> dict[str,
             raise answer
         return dict(answer)
 
-    action._take = take
+    action._run_module = take
     found: dict[str, Any] = action._act(arguments)
     return found
 

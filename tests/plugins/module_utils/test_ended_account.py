@@ -59,9 +59,7 @@ def names() -> list[str]:
 
 
 def looks_dead() -> bool:
-    return any(
-        "\nState:\tZ" in Path(f"/proc/{each.number}/status").read_text() for each in processes_of(USER)
-    )
+    return any("\nState:\tZ" in Path(f"/proc/{each.pid}/status").read_text() for each in processes_of(USER))
 
 
 @as_root

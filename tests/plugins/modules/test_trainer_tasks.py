@@ -61,8 +61,8 @@ def test_restarts_before_a_stop_are_kept_although_systemd_forgets_them(tmp_path:
     asked = {"tasks": [], "others": False, "stopped": {"worker1": 3}, "details": False, "run_id": ""}
     tasks = tasks_of_host.Tasks({**asked, "paths": dict.fromkeys(names, str(tmp_path))})
     forgotten = {"LoadState": "loaded", "ActiveState": "inactive", "NRestarts": "0"}
-    assert [tasks._describe("worker", index, forgotten, "r1")["restarts"] for index in (0, 1)] == [0, 3]
-    assert tasks._describe("worker", 1, {**forgotten, "NRestarts": "4"}, "r1")["restarts"] == 4
+    assert [tasks._read_task("worker", index, forgotten, "r1")["restarts"] for index in (0, 1)] == [0, 3]
+    assert tasks._read_task("worker", 1, {**forgotten, "NRestarts": "4"}, "r1")["restarts"] == 4
 
 
 FAILED = "ps1: the program failed: ValueError: one\ntwo (exit code 70)"

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from plugins.plugin_utils.asked_hosts import in_time
+from plugins.plugin_utils.asked_hosts import results_in_time
 from tests.repository import ROOT
 
 A_HOST_HANGS = """
 from threading import Event
-from plugins.plugin_utils.asked_hosts import in_time
-print(in_time(lambda host: Event().wait() if host == "evil" else host.upper(), HOSTS, AT_ONCE, 3.0))
+from plugins.plugin_utils.asked_hosts import results_in_time
+print(results_in_time(lambda host: Event().wait() if host == "evil" else host.upper(), HOSTS, AT_ONCE, 3.0))
 """
 
 
@@ -30,4 +30,4 @@ def test_a_host_that_never_answers_delays_neither_the_answers_of_others_nor_the_
 
 def test_what_a_call_raises_is_raised_here() -> None:
     with pytest.raises(ValueError, match="'x'"):
-        in_time(int, ["1", "x"], 1, 60.0)
+        results_in_time(int, ["1", "x"], 1, 60.0)

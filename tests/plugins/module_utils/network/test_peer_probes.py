@@ -58,7 +58,7 @@ def listening(
 ) -> Iterator[dict[str, Any]]:
     """Have a listener in the network `here`."""
     with networks.inside("here"):
-        servers = list(peer_probes.bind(ports).values())
+        servers = list(peer_probes.listen_on(ports).values())
         listener = peer_probes.fork_listener(servers, "here", seconds, is_over)
     try:
         yield listener
@@ -143,7 +143,7 @@ def test_a_port_in_use_is_left_to_its_holder_and_counts_as_open(
 ) -> None:
     server = networks.listen("here", HELD)
     with server, networks.inside("here"):
-        free = peer_probes.bind([PORT, HELD])
+        free = peer_probes.listen_on([PORT, HELD])
         assert list(free) == [PORT]
         free[PORT].close()
         with silence(monkeypatch, "SECONDS_TO_GREET"):
