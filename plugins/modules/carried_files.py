@@ -22,6 +22,8 @@ description:
   - Only root and the V(group) may read it, and enter the folders that the module makes.
   - Files that left the manifest are removed if they are unchanged.
   - Foreign files in the directory stay; a foreign file with the wanted content is used.
+  - In place of O(digest), O(manifest), O(archive) and O(archive_bytes), the action takes C(index), which
+    M(psfleet.cluster.carried_manifest) returned, and carries the files that the host lacks.
 author: psfleet (@psfleet)
 options:
   directory:
@@ -37,7 +39,7 @@ options:
     type: str
     required: true
   digest:
-    description: SHA-256 of the manifest.
+    description: SHA-256 of the manifest, in hexadecimal.
     type: str
     required: true
   manifest:
@@ -48,7 +50,7 @@ options:
       position of the file in the manifest. The parts of a file are in order, without other parts between.
     type: path
   archive_bytes:
-    description: The bytes that the archives need in the home of the user who logs in.
+    description: The free bytes that the archives need in the home of the user who logs in.
     type: int
     default: 0
 attributes:
@@ -70,12 +72,12 @@ RETURN = r"""
 needs_manifest:
   returned: always
   type: bool
-  description: Whether the module needs the manifest.
+  description: Whether the module needs the manifest, because the host's record does not say that this manifest is fulfilled.
 lacking:
   returned: with a manifest
   type: list
-  description: The positions, in the manifest, of the files that the host lacks.
-  elements: str
+  description: The positions, in the manifest, of the files that the host lacks; the first file has the position 0.
+  elements: int
 """
 
 import hashlib
@@ -116,16 +118,16 @@ SHOWN = 5
 
 
 class Wanted(NamedTuple):
-    """A file in the manifest."""
+    """A file in the manifest: its size in bytes, and its SHA-256 in hexadecimal."""
 
     size: int
     sha256: str
 
 
 class CarriedFiles(CarriedRecord):
-    """A directory of this host that should be as the manifest with this `digest` says.
+    """A directory of this host that should be as the manifest with the SHA-256 `digest` says.
 
-    `group` is the number of the group that may read the carried files.
+    `group` is the gid of the group that may read the carried files.
     """
 
     def __init__(self, directory: Path, records: Path, digest: str, group: int) -> None:
@@ -133,7 +135,7 @@ class CarriedFiles(CarriedRecord):
         self.digest, self.group = digest, group
 
     def is_fulfilled(self) -> bool:
-        """Return whether nothing is to be done, judged by the record and the files' sizes and times."""
+        """Return whether nothing is to be done, judged by the record and the files' sizes, times and rights."""
         if self.fulfilled != self.digest:
             return False
         try:
@@ -145,7 +147,7 @@ class CarriedFiles(CarriedRecord):
             return False
 
     def public_files(self) -> list[str]:
-        """Return the names of carried files that others may read.
+        """Return the names of carried files that not only root and the group may read.
 
         Earlier versions of psfleet left them so.
         """
@@ -176,11 +178,9 @@ class CarriedFiles(CarriedRecord):
                         hidden.add(str(folder))
 
     def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
-        """Return the names of the files that are lacking, in the manifest's order.
+        """Return the names of the files that are lacking, in the manifest's order; record files that are right.
 
-        Record files that are right.
-
-        Raises ValueError if a foreign file is in the way.
+        `manifest` is {name: wanted file}. Raises ValueError if a foreign file is in the way.
         """
         lacking, foreign = [], []
         with self._root() as root:
@@ -204,7 +204,7 @@ class CarriedFiles(CarriedRecord):
         return lacking
 
     def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
-        """Put the files of an archive in place.
+        """Put the files of an archive in place, and record them.
 
         Raises ValueError for a file that differs from the manifest.
         """
@@ -226,7 +226,7 @@ class CarriedFiles(CarriedRecord):
                     self._place(root, name, manifest[name])
 
     def finish(self, manifest: Mapping[str, Wanted]) -> None:
-        """Bring all files to the disk, then write the record atomically.
+        """Flush all files to the disk, then write the record atomically.
 
         If the record has exactly the names of the manifest, it also says that the manifest is fulfilled.
         """
@@ -244,7 +244,7 @@ class CarriedFiles(CarriedRecord):
             return sha256_of(here, file) == wanted.sha256
 
     def _is_carried(self, name: str, found: os.stat_result) -> bool:
-        """Return whether what is in the place of a file was carried: another file, or a folder with files."""
+        """Return whether what is in the place of a file was carried: an older file, or a folder with files."""
         if stat.S_ISDIR(found.st_mode):
             return any(known.startswith(f"{name}/") for known in self.files)
         known = self.files.get(name)
@@ -270,7 +270,10 @@ class CarriedFiles(CarriedRecord):
 
 
 def append(root: int, content: IO[bytes], offset: int) -> int:
-    """Write a part of a file at its offset into the partial file; return the partial file's new size."""
+    """Append the part of a file that begins at `offset` to the partial file; return the partial file's new size.
+
+    `root` is a descriptor of the directory. Raises ValueError if the partial file does not end at `offset`.
+    """
     if offset == 0:
         with suppress(FileNotFoundError):
             os.unlink(PARTIAL, dir_fd=root)
@@ -286,7 +289,7 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
 
 @contextmanager
 def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
-    """Yield a file in an opened directory, opened for reading.
+    """Yield a file in a directory (a descriptor), opened for reading.
 
     Raises ValueError if it is not a regular file.
     """
@@ -297,7 +300,7 @@ def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
 
 
 def sha256_of(folder: int, file: str) -> str:
-    """Return the SHA-256 of a file in an opened directory. Raises ValueError if it is not a regular file."""
+    """Return the SHA-256, in hexadecimal, of a file in a directory (a descriptor). Raises as `open_file`."""
     digest = hashlib.sha256()
     with open_file(folder, file) as stream:
         while block := stream.read(BLOCK_BYTES):
@@ -306,7 +309,7 @@ def sha256_of(folder: int, file: str) -> str:
 
 
 def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
-    """Return {name: wanted file} of a manifest, in its order. Raises ValueError if the digest differs."""
+    """Return {name: wanted file} of the manifest at `path`, in its order. Raises ValueError for another SHA-256."""
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
@@ -315,14 +318,15 @@ def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
 
 
 def listing(files: Mapping[str, Wanted | RecordedFile]) -> str:
-    """Return the text with a line for each file, for `--diff`."""
+    """Return a text with a line for each file, sorted, for `--diff`: its name, size and SHA-256."""
     return "".join(f"{name} {file.size} bytes {file.sha256}\n" for name, file in sorted(files.items()))
 
 
 def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, Wanted]) -> dict[str, Any]:
     """Compare the host's files with the manifest, remove files that left it, and return the module's answer.
 
-    In the answer, `lacking` are the positions in the manifest of the files that the host needs.
+    The answer has `changed`, `diff` and `lacking`, the positions in the manifest of the files that the host
+    lacks. In check mode nothing is removed. If the disk has too little space, the module fails here.
     """
     lacking = carried.compare(manifest)
     leaving = [name for name in carried.files if name not in manifest]

@@ -18,7 +18,7 @@ options:
     required: true
     choices: [taken, released]
   hosts:
-    description: The hosts.
+    description: The hosts whose leases are taken or given back.
     type: list
     elements: str
     required: true

@@ -52,6 +52,10 @@ cluster_data:
   description: Where the data is, on the controller and on each host, and the user's own model.
   returned: success
   type: dict
+cluster_systems:
+  description: What the role host_look knows of each operating system, by the name of its file.
+  returned: success
+  type: dict
 cluster_tasks:
   description: The tasks of each host.
   returned: success

@@ -17,7 +17,7 @@ options:
     type: dict
     required: true
   tasks:
-    description: The tasks of the host.
+    description: The tasks of the run on this host, from the V(tasks) of the run.
     type: list
     elements: dict
     required: true
@@ -43,7 +43,7 @@ options:
     type: str
     default: ''
   exported:
-    description: Collect only the export of the model, for M(psfleet.cluster.run_folder).
+    description: Whether to collect only the export of the model, for M(psfleet.cluster.run_folder).
     type: bool
     default: false
   patience_seconds:
@@ -67,7 +67,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: The files that were collected.
+  description: The names of the files that were collected, in the run's folder.
   returned: always
   type: list
   elements: str

@@ -40,7 +40,7 @@ options:
     type: path
     default: ''
   group:
-    description: Group that may read the releases; empty for everybody.
+    description: The only group that may read the releases; empty if everybody may.
     type: str
     default: ''
   archive:
@@ -130,7 +130,7 @@ OPTIONAL = {"present": ("package", "link", "group", "archive")}
 
 
 def put(module: AnsibleModule) -> None:
-    """Put the release in place, if there is an archive or it is there already, and exit with the answer."""
+    """Put the release in place, if it is there already or there is an archive, and exit with the answer."""
     values = module.params
     try:
         group = group_number(values["group"], check_mode=module.check_mode) if values["group"] else None
@@ -172,8 +172,8 @@ def put(module: AnsibleModule) -> None:
 def prune(module: AnsibleModule) -> None:
     """Remove releases, programs and environments that nothing needs any more, and exit with the answer.
 
-    Those in use, those in `wanted`, and those of the newest `keep` deployments stay. In check mode, only
-    return what would be removed.
+    What is in use, what is in `wanted`, and what the newest `keep` deployments wanted stays. In check mode,
+    nothing is removed, and the answer has what would be.
     """
     values = module.params
     paths = {name: Path(path) for name, path in values["paths"].items()}

@@ -89,7 +89,7 @@ options:
     elements: str
     default: []
   kept:
-    description: Paths of files that stay even if they match O(only).
+    description: Paths of files that are not removed even if they match O(only).
     type: list
     elements: str
     default: []
@@ -186,7 +186,12 @@ MOST_SHOWN = 1_000_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A directory or file in its wanted state; `content` is None for a directory."""
+    """A directory or file in its wanted state.
+
+    - `mode`: its permissions. `owner`, `group`: names.
+    - `content`: None for a directory.
+    - `validate`: the words of the command that validates the file, "%s" in place of its path; () for none.
+    """
 
     path: Path
     mode: int
@@ -226,28 +231,28 @@ class Entry:
         """
         kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
         try:
-            wanted, found = (self.mode, *self.ids), self.current_status()
+            wanted, status = (self.mode, *self.ids), self.current_status()
         except (OSError, ValueError):
             return False
-        if not kind(found.st_mode) or (found.st_mode & 0o7777, found.st_uid, found.st_gid) != wanted:
+        if not kind(status.st_mode) or (status.st_mode & 0o7777, status.st_uid, status.st_gid) != wanted:
             return False
         return self.content is None or bytes_of(self.path, most=len(self.content) + 1) == self.content
 
     def current_status(self) -> os.stat_result:
-        """Return the status of what is at the path now. Raises OSError and ValueError."""
+        """Return the status of what is at the path now; no link is followed. Raises OSError and ValueError."""
         with opened(self.path.parent) as folder:
             return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
 
     def difference(self) -> dict[str, str]:
         """Return `before` and `after` with their headers, for `--diff`.
 
-        They are the text of a file, or owner, group and mode of a directory.
+        They are the text of a file, or owner, group and mode of a directory, such as "0:0 0755".
         """
         wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
         with suppress(OSError, ValueError):
             if self.content is None:
-                found = self.current_status()
-                before = f"{found.st_uid}:{found.st_gid} {found.st_mode & 0o7777:04o}"
+                status = self.current_status()
+                before = f"{status.st_uid}:{status.st_gid} {status.st_mode & 0o7777:04o}"
             else:
                 with acting_as(self.ids):  # show only what its owner can read
                     before = text_of(self.path)
@@ -285,13 +290,13 @@ class Entry:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a file for `--diff`; of a large file, only the beginning. No link is followed."""
+    """Return the content of a file for `--diff`, at most MOST_SHOWN bytes; "" without one. No link is followed."""
     return bytes_of(path, most=MOST_SHOWN).decode(errors="replace")
 
 
 @contextmanager
 def acting_as(ids: tuple[int, int]) -> Iterator[None]:
-    """Use the rights of another user and group during the block; without effect unless root calls it."""
+    """Use the rights of the user and group with these ids during the block, if root calls this."""
     if os.geteuid() != 0 or ids[0] == 0:
         yield
         return
@@ -308,7 +313,7 @@ def acting_as(ids: tuple[int, int]) -> Iterator[None]:
 
 
 def validate_files(entries: Sequence[Entry]) -> list[str]:
-    """Run the validators on staged copies of all files; return their objections.
+    """Run the validators on staged copies of all files; return their objections, in words, [] for none.
 
     The copies lie in the same tree under another root and refer to each other there, because one file may
     name another.
@@ -326,7 +331,7 @@ def validate_files(entries: Sequence[Entry]) -> list[str]:
 
 
 def objection(entry: Entry, root: str) -> str:
-    """Run the validator of one file on its copy below `root`; return its objection, or ""."""
+    """Run the validator of one file on its copy below `root`; return its objection, in words, "" for none."""
     command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # It may also warn about a foreign unit, which is no reason to refuse ours.
@@ -362,7 +367,7 @@ def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file; if it is a drop-in, also its directory if that is empty then."""
+    """Remove a file, if it exists; if it is a drop-in, also its directory if that is empty then."""
     root = path.parents[1 if path.parent.suffix == DROP_IN_SUFFIX else 0]
     with suppress(FileNotFoundError), opened(root) as folder:
         remove_below(folder, str(path.relative_to(root)))

@@ -22,7 +22,7 @@ options:
     type: str
     required: true
   required:
-    description: Fail if there are no summaries.
+    description: Whether to fail if there are no summaries.
     type: bool
     default: false
 attributes:
@@ -43,16 +43,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 sources:
-  description: The files, for M(psfleet.cluster.carried_manifest).
+  description: For each name that TensorBoard shows, the folder with its files, for M(psfleet.cluster.carried_manifest).
   returned: success
   type: dict
 going_on:
-  description: The runs to collect from, for M(psfleet.cluster.collect_run).
+  description: The runs that are going on, each as the V(run) of M(psfleet.cluster.collect_run).
   returned: success
   type: list
   elements: dict
 runs:
-  description: The folders of the runs with summaries.
+  description: The folders, on the controller, of the runs with summaries.
   returned: success
   type: list
   elements: str

@@ -42,7 +42,7 @@ options:
     description: The address of each host in the plan. V(state=checked) requires it.
     type: dict
   sshd_port:
-    description: The port at which the other hosts reach its sshd. V(state=checked) requires it.
+    description: The port at which the other hosts reach the host's sshd. V(state=checked) requires it.
     type: int
   plan:
     description: Hash of today's plan. V(state=checked) requires it.
@@ -51,7 +51,9 @@ options:
     description: Hash of the trainer that would be deployed today. V(state=checked) requires it.
     type: str
   environments:
-    description: Environments that the host may get, by name. V(state=checked) requires it.
+    description: >-
+      For the name of each environment that the host may get, what M(psfleet.cluster.wheel_store) returned.
+      V(state=checked) requires it.
     type: dict
   python_version:
     description: As in the part V(requirements) of M(psfleet.cluster.host_facts).
@@ -65,11 +67,11 @@ options:
       - system
     default: wheels
   fence:
-    description: Whether its ports should be fenced.
+    description: Whether the ports of the host's tasks should be fenced.
     type: bool
     default: true
   mesh:
-    description: Whether it should have WireGuard.
+    description: Whether the host should have WireGuard.
     type: bool
     default: false
   tables:
@@ -77,7 +79,7 @@ options:
     type: dict
     default: {}
   data_directories:
-    description: The folders from which its tasks read data, if deploy.yml does not carry the data.
+    description: The folders from which the host's tasks read data, if deploy.yml does not carry the data.
     type: list
     elements: str
     default: []
@@ -116,21 +118,23 @@ RETURN = r"""
 checks:
   returned: if checked
   type: list
-  description: Each with `name`, `state`, `found`, `remedy` and `task` (`worker0`, empty for the host).
+  description: >-
+    Each with `name`, `state` (`ok`, `warning`, `failed` or `skipped`), `found`, `remedy` (empty unless the state is
+    `warning` or `failed`) and `task` (such as `worker0`, empty for the host).
   elements: dict
 deployed:
   returned: if checked
   type: str
-  description: Version of TensorFlow in use, empty for none.
+  description: The version of TensorFlow that tasks use, empty if nothing is deployed.
 alive:
   returned: if checked
   type: list
-  description: Names of the tasks of this host that run.
+  description: The names of the tasks of this host that run, such as `worker0`.
   elements: str
 listened:
   returned: if checked
   type: bool
-  description: Whether the listener existed until now.
+  description: Whether the listener was still running when this call ended it.
 began:
   returned: if checked
   type: float
@@ -156,11 +160,11 @@ held:
 listener:
   returned: if listening
   type: dict
-  description: The listening process, for the argument `listener`.
+  description: The listening process, for the option `listener` of V(state=checked); empty if no port was free.
 names:
   returned: if probed
   type: dict
-  description: The IP addresses of each name in the plan.
+  description: For each host name in the plan, its IP addresses here; none if it does not resolve.
 probes:
   returned: if probed
   type: list

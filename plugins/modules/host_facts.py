@@ -9,6 +9,10 @@ description:
   - 'It reads the parts that the options ask for, changes nothing, and sets a fact for each part: C(psfleet_found)
     for O(found), and so on.'
   - It acts as root, and fails if the user that it becomes is not root.
+  - The action also takes C(report_unreached). If that is true, it does not fail for a host that does not answer or does
+    not act as root, and it returns C(reached), and C(summary), a line with the host, the login user and the problem.
+  - In O(identity), the action also takes C(authority), with C(directory) and C(cluster). It fails for a host whose keys
+    this certificate authority cannot sign.
 author: psfleet (@psfleet)
 options:
   systems:
@@ -63,7 +67,7 @@ options:
         type: str
         required: true
       python_version:
-        description: A version; empty for any that fits.
+        description: The version of Python that the environment must have, such as V(3.11); empty for any that fits.
         type: str
         default: ''
       gpus:
@@ -82,19 +86,19 @@ options:
         type: int
         default: 1
       accounts:
-        description: The accounts that a deployment makes, each with the variable that names it.
+        description: For the name of each account that a deployment makes, the variable that has this name.
         type: dict
         default: {}
       fence:
-        description: Whether its ports should be fenced.
+        description: Whether the ports of the host's tasks should be fenced.
         type: bool
         default: true
       mesh:
-        description: Whether it should have WireGuard.
+        description: Whether the host should have WireGuard.
         type: bool
         default: false
       data_directories:
-        description: The folders from which its tasks read data, if deploy.yml does not carry the data.
+        description: The folders from which the host's tasks read data, if deploy.yml does not carry the data.
         type: list
         elements: str
         default: []
@@ -119,8 +123,8 @@ options:
       driver:
         description:
           - V(check) fails with everything that keeps the tasks from their GPUs.
-          - V(present) assumes that packages can fix the driver. It fails if a check failed that they cannot fix, and if
-            they cannot be installed; else it returns the packages that are needed.
+          - V(present) does not fail if the driver is missing or does not work, and its packages can be installed; then
+            it returns these packages. Otherwise it does the same as V(check).
           - V(installed) does the same as V(check), after V(packages) were installed. V(look) never fails.
         type: str
         choices:
@@ -211,8 +215,7 @@ ansible_facts:
       returned: with O(found)
       type: dict
     psfleet_requirements:
-      description: Whether the host is supported, and which Python environment it gets. It fails with
-        all problems at once.
+      description: Which Python environment the host gets.
       returned: with O(requirements)
       type: dict
       contains:
@@ -229,28 +232,29 @@ ansible_facts:
           type: dict
           description: The fields of its operating system's description that roles read.
     psfleet_gpus:
-      description: The GPUs of its tasks, and NVIDIA's driver. It fails with what keeps the tasks
-        from their GPUs.
+      description: The GPUs of the host's tasks, and NVIDIA's driver.
       returned: with O(gpus)
       type: dict
       contains:
         gpu_facts:
           returned: always
           type: dict
-          description: GpuFacts of plugins/module_utils/facts/nvidia.py; empty if no task has GPUs.
+          description: The fields of GpuFacts of plugins/module_utils/facts/nvidia.py; empty if no task has GPUs.
         checks:
           returned: always
           type: list
-          description: Each with `name`, `state`, `found` and `remedy`.
+          description: The checks of the GPUs, each with `name`, `state`, `found` and `remedy`.
           elements: dict
         installation:
           returned: always
           type: dict
-          description: The `packages` that `present` installs, and in `says` what that means. Empty if the driver works.
+          description: >-
+            The `packages` to install, and in `says` what that means, as sentences. Empty if the driver works, and unless
+            the driver is V(present).
         broken:
           returned: always
           type: list
-          description: Names of the failed checks that a loaded driver would fix.
+          description: The names of the failed checks that a working driver would fix.
           elements: str
     psfleet_content:
       description: The releases, programs and environments that the host already has.
@@ -265,7 +269,7 @@ ansible_facts:
         programs:
           returned: always
           type: list
-          description: The releases among O(content.programs) that it has, and that only the group can read.
+          description: The releases among O(content.programs) that it has, and that only root and the group can read.
           elements: str
         environments:
           returned: always
@@ -312,7 +316,7 @@ ansible_facts:
         addresses:
           returned: always
           type: list
-          description: The addresses of `name` here, without loopback.
+          description: The IP addresses that O(identity.name) has on this host, without loopback.
           elements: str
 """
 

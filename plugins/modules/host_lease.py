@@ -15,7 +15,9 @@ description:
 author: psfleet (@psfleet)
 options:
   state:
-    description: What to do with the lease. V(undone) releases it, and says that nothing was changed under it.
+    description: >-
+      V(queried) only returns who has the lease, V(taken) takes it, V(renewed) extends it, and V(released) gives it
+      back. V(undone) gives it back, too, and says that its holder has changed nothing.
     type: str
     required: true
     choices:
@@ -33,11 +35,13 @@ options:
     type: str
     default: ''
   looked:
-    description: The V(looked) that M(psfleet.cluster.trainer_tasks) returned; -1 if the host was not looked at.
+    description: >-
+      When the caller read the host's state, as the V(looked) that M(psfleet.cluster.trainer_tasks) returned. The lease
+      is refused if another command may have changed the host since. -1 if the caller did not read the state.
     type: float
     default: -1
   patience:
-    description: Seconds to wait for the lease.
+    description: How many seconds V(taken) waits while another command has the lease.
     type: float
     default: 0
   file:
@@ -60,7 +64,7 @@ RETURN = r"""
 problem:
   returned: always
   type: str
-  description: Why the lease could not be taken or renewed; empty if it could.
+  description: Why the lease could not be taken or renewed; with V(queried), who else has it. Empty if there is no problem.
 """
 
 from pathlib import Path

@@ -107,7 +107,7 @@ PATHS_SHOWN = 3
 
 
 class Account(NamedTuple):
-    """An account that psfleet made."""
+    """An account that psfleet made: its name, its uid and its gid."""
 
     name: str
     user: int
@@ -131,7 +131,10 @@ def read_accounts(passwd: Path) -> list[Account]:
 
 
 def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> str:
-    """Return which tasks of a run are alive, in words; "" if none is."""
+    """Return, in words, which tasks are alive, of which run, and who began it; "" if none is alive.
+
+    `units` is {unit: its properties}; `configuration` is the configuration directory.
+    """
     tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
     runs = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
     began = sorted({begun for file, run_id in runs.items() if (begun := begun_by(file, run_id))})
@@ -141,7 +144,10 @@ def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> 
 
 
 class HostReset:
-    """What psfleet has left on a host, in `places`, when this is created. Raises ValueError and OSError."""
+    """What psfleet has left on a host when this object is created. Raises ValueError and OSError.
+
+    `owner` is the uid that owns runs that stay, 0 if none stays or root owns them.
+    """
 
     def __init__(self, places: HostPlaces, systems: Systems) -> None:
         self.places = places
@@ -154,9 +160,9 @@ class HostReset:
         self.metrics = MetricsTimer("", record, systemctl, places.root / WANTED.relative_to("/"))
         # Runs belong to the tasks' user and group. The user's number may be someone else's one day.
         runs = places.staying_runs
-        found = [path.lstat() for path in (runs, *runs.iterdir())] if runs else []
+        statuses = [path.lstat() for path in (runs, *runs.iterdir())] if runs else []
         self.system = systems.of(read_distribution(places.root))
-        self.owner = max((its.st_uid for its in found if its.st_gid == found[0].st_gid), default=0)
+        self.owner = max((each.st_uid for each in statuses if each.st_gid == statuses[0].st_gid), default=0)
 
     def _loaded(self) -> dict[str, dict[str, str]]:
         printed = systemctl("list-units", "--all", "--plain", "--no-legend", "psfleet*")
@@ -166,7 +172,7 @@ class HostReset:
 
     @property
     def running_or_failed(self) -> list[str]:
-        """The units that run or have failed."""
+        """The names of the units that run or have failed."""
         return [
             unit
             for unit, values in self.units.items()
@@ -189,7 +195,7 @@ class HostReset:
 
     @property
     def stays(self) -> list[str]:
-        """What stays and why, in words."""
+        """What stays, each as "path (why)"; [] if nothing stays."""
         runs = self.places.staying_runs
         staying = [f"{runs} (host_reset_runs: true removes them)"] if runs else []
         if not self.places.removes_data:
@@ -232,7 +238,7 @@ class HostReset:
 
 
 def in_short(removed: Sequence[str]) -> list[str]:
-    """Return the removed things in words; many paths of one folder are shortened to the first ones."""
+    """Return the texts in `removed`, with many paths of one folder shortened to the first PATHS_SHOWN."""
     places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
     return [
         text

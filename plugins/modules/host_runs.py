@@ -40,7 +40,7 @@ options:
     type: str
     default: training_run_collect_megabytes
   folders:
-    description: Folders to pack, by default all.
+    description: Folders of the run to pack, such as V(events); by default all.
     type: list
     elements: str
     default: []
@@ -49,7 +49,7 @@ options:
     type: str
     default: ''
   names:
-    description: The tasks of this host, if their program may save in other places.
+    description: The names of the tasks of this host whose files in other places are packed, too, as their program saved them.
     type: list
     elements: str
     default: []
@@ -90,8 +90,8 @@ RETURN = r"""
 runs:
   returned: if listed
   type: list
-  description: Each with `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step`, or
-    null.
+  description: The newest runs first, each with `run_id`, `size` in bytes, `changed` (Unix seconds) and `global_step` (null if
+    the run reported none on this host).
   elements: dict
 removed:
   returned: if removed

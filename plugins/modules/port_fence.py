@@ -16,7 +16,7 @@ description:
 author: psfleet (@psfleet)
 options:
   state:
-    description: Whether the fence is up or down.
+    description: V(present) puts the fence up, V(absent) takes it down.
     type: str
     choices:
       - present
@@ -46,15 +46,15 @@ options:
     type: bool
     default: false
   configuration:
-    description: The directory of the file with the rules.
+    description: The configuration directory on the host, which gets the rules.
     type: path
     required: true
   unit:
-    description: Content of the fence's own unit.
+    description: The content of the unit psfleet-fence.service.
     type: str
     required: true
   nftables_drop_in:
-    description: Drop-in for nftables.service.
+    description: The content of the drop-in for nftables.service.
     type: str
     required: true
 attributes:
@@ -142,7 +142,7 @@ class PortFence:
         self.task_drop_ins = [units / f"psfleet-{job}@.service.d" / "fence.conf" for job in RUN_JOBS]
 
     def contents(self, fence: Fence, values: Mapping[str, Any]) -> dict[Path, str]:
-        """Return {path: content} of all files of the fence."""
+        """Return {path: content} of all files of the fence; `values` are the module's arguments."""
         return {
             self.rules: ruleset(fence),
             self.record: json.dumps(fence.to_json(), indent=4) + "\n",
@@ -152,9 +152,10 @@ class PortFence:
         }
 
     def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
-        """Make files and rules as `contents` say; return the written files, None if all were right.
+        """Make the files, the rules and the units as `contents` say; return None if everything was right.
 
-        Raises FenceError if nft rejects the rules; then nothing has changed.
+        Otherwise return the files that were written, or in check mode would be; may be []. Raises FenceError
+        if nft rejects the rules; then nothing has changed.
         """
         with tempfile.TemporaryDirectory() as folder:
             rules = Path(folder) / RULES
@@ -178,17 +179,17 @@ class PortFence:
         return stale
 
     def remove_mesh(self, *, check_mode: bool) -> list[Path]:
-        """Remove a WireGuard mesh that the tasks used before; return the removed paths."""
-        there = [path for path in self.mesh if path.exists()]
-        if there and not check_mode:
+        """Remove a WireGuard mesh that the tasks used before; return the removed paths, [] without a mesh."""
+        present = [path for path in self.mesh if path.exists()]
+        if present and not check_mode:
             systemctl("disable", "--quiet", "--now", self.mesh[0].name)
-            for path in there:
+            for path in present:
                 remove_tree(path)
             systemctl("daemon-reload")
-        return there
+        return present
 
     def take_down(self, *, check_mode: bool) -> list[Path] | None:
-        """Remove the fence; return the removed files, None if there was no fence."""
+        """Remove the fence; return the removed files, may be []; None if there was no fence."""
         drop_ins = [path for path in (*self.task_drop_ins, self.nftables_drop_in) if path.exists()]
         own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
         if not (drop_ins or own or live_table()):
@@ -232,13 +233,13 @@ def run(module: AnsibleModule) -> None:
             mesh = INTERFACE if values["mesh"] else ""
             wanted = Fence(values["host"], values["user"], tasks, tuple(values["may_reach"]), mesh=mesh)
             paths = place.put_up(place.contents(survey(wanted), values), check_mode=module.check_mode)
-        left = [] if values["mesh"] else place.remove_mesh(check_mode=module.check_mode)
+        mesh_paths = [] if values["mesh"] else place.remove_mesh(check_mode=module.check_mode)
     except (OSError, ValueError) as error:
         if module.check_mode and isinstance(error, UnknownUserError):  # a deployment creates this user
             module.exit_json(changed=True, changed_paths=[])
         module.fail_json(msg=f"{values['host']} cannot be fenced: {error}")
-    changed = paths is not None or bool(left)
-    module.exit_json(changed=changed, changed_paths=[str(path) for path in [*(paths or ()), *left]])
+    changed = paths is not None or bool(mesh_paths)
+    module.exit_json(changed=changed, changed_paths=[str(path) for path in [*(paths or ()), *mesh_paths]])
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ description:
   - With V(base), the new environment begins as hard links to a complete environment, which take no disk space,
     and the archive contains only the additional packages.
   - Without V(archive), the module only returns whether it needs one.
+  - The action carries the archive to hosts that need it. It also takes C(shared_by), an account through which hosts take
+    the archive from each other; empty for none.
 author: psfleet (@psfleet)
 options:
   wheels:
@@ -118,7 +120,11 @@ LOCK_TIMEOUT_SECONDS = 900
 
 
 class Environment:
-    """A Python environment below `directory`, named by the hash of its lock, and its link."""
+    """A Python environment below `directory`, named by the hash of its lock, and its link.
+
+    `wheels` is what `wheel_store` returned for the environment. `link` is the link's name, "" for none. `base`
+    is the lock hash of the environment to which this one adds packages, "" for none.
+    """
 
     def __init__(
         self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
@@ -133,7 +139,7 @@ class Environment:
         self.archive = self.folder / f".archive-{wheels['lock_hash']}"
 
     def is_complete(self) -> bool:
-        """Return whether the installation was completed."""
+        """Return whether the environment was installed completely."""
         return is_complete(self.place)
 
     def is_in_use(self) -> bool:
@@ -141,21 +147,16 @@ class Environment:
         return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
-        """Return, in words, how much disk space is missing for carrying and installing.
-
-        "" if there is enough.
-        """
+        """Return, in words, where disk space is missing to carry and install the environment; "" if nowhere."""
         archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
         return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
     def install(self, archive: Path | None, module: str, shared: Mapping[str, Any] | None = None) -> str:
-        """Install the environment from the archive.
+        """Install the environment; return the version of `module`, which is imported to try the environment.
 
-        Return the version of `module`, which is imported to try it.
-
-        If `shared` is set and `archive` is None, a neighbour gives the archive. Raises ValueError if the
-        archive is damaged or a step fails; then the environment is not complete. Raises NoNeighbourError if
-        no neighbour gave the archive.
+        The `archive` has its packages. If it is None, `shared` (the module's option) names the neighbours that
+        give the archive. Raises ValueError if the archive is damaged or a step fails; then the environment is
+        not complete. Raises NoNeighbourError if no neighbour gave the archive.
         """
         os.umask(0o022)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -177,16 +178,13 @@ class Environment:
         return version
 
     def use(self) -> None:
-        """Make the link point to the environment."""
+        """Make the link, if there is one, point to the environment."""
         if self.link is not None:
             point(self.link, self.target)
 
     @contextmanager
     def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
-        """Yield the path of the archive.
-
-        A shared archive lies where other hosts find it, during the block.
-        """
+        """Yield the path of the archive; a shared archive lies where other hosts find it during the block."""
         if shared is None:
             yield archive or self.archive
             return
@@ -214,10 +212,7 @@ class Environment:
             )
 
     def _unpack_filled(self, archive: Path) -> None:
-        """Unpack what the controller installed into an environment that has a Python of this host.
-
-        Root owns it.
-        """
+        """Unpack what the controller installed into a new environment with this host's Python, owned by root."""
         run_step(empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0)
         unpack_filled(archive, self.place)
 

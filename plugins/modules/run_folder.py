@@ -21,7 +21,7 @@ options:
         checked and put in its place.
     type: str
   event:
-    description: A state of the run that C(training_run_hook) is told. With it, only this state is written.
+    description: A state of the run of which C(training_run_hook) is to be told. With it, the action only notes this state.
     type: str
   endings:
     description: The final tasks of all hosts, as M(psfleet.cluster.trainer_tasks) returns them.
@@ -32,7 +32,7 @@ options:
     type: list
     elements: str
   hosts:
-    description: The hosts from which a run was collected again.
+    description: The hosts from which files were collected, of a run that is only collected again.
     type: list
     elements: str
   global_step:
@@ -54,16 +54,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 to_go_on:
-  description: What to do if the run failed.
-  returned: V(endings)
-  type: raw
+  description: What to do if the run has failed, with each command in a line of its own.
+  returned: with O(endings)
+  type: str
 told:
   description: How to load the exported model.
-  returned: V(exported)
+  returned: with the state V(exported)
   type: list
   elements: str
 first:
-  description: Whether the hook was not told of this state before.
-  returned: V(event)
+  description: Whether C(training_run_hook) has not been told of this state of the run before.
+  returned: with O(event)
   type: bool
 """

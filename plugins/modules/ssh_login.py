@@ -124,7 +124,7 @@ MOST_NAMED = 5
 
 
 def login_problem(login: Sequence[str]) -> str:
-    """Log in; return why that failed, or ""."""
+    """Log in by the command `login`, TRIES times at most; return "", or the last error, in words."""
     deadline, null, pipe = time.monotonic() + SECONDS_TO_ANSWER, subprocess.DEVNULL, subprocess.PIPE
     for attempt in range(TRIES):
         time.sleep(min(attempt, 1))
@@ -142,7 +142,10 @@ def login_problem(login: Sequence[str]) -> str:
 
 
 def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
-    """Return the remedy for a failed login; `values` are the module's arguments."""
+    """Return the remedy for a failed login, as sentences.
+
+    `problem` is what `login_problem` returned; `values` are the module's arguments.
+    """
     no_sshd = sshd_remedy(values["host"], values["port"])
     if problem.startswith("ssh: "):  # it has no connection
         return f"No sshd answers there: {no_sshd}."
@@ -157,16 +160,15 @@ def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
 
 
 def running_of(user: str) -> list[str]:
-    """Return the processes of an account, in words."""
+    """Return the processes of an account, as `in_words` names them."""
     return in_words(processes_of(pwd.getpwnam(user).pw_uid))
 
 
 def end_of(user: str, running: Sequence[str]) -> list[str]:
-    """End everything of an account.
+    """End everything that an account runs or has scheduled; return the removed files, and `running`.
 
-    Return in words what was ended, and the processes that were `running` before.
-
-    The proving login itself leaves other processes for a moment: sshd's, and the account's `systemd --user`.
+    `running` are the processes that `running_of` returned before the login. Other ended processes are not
+    named, because the proving login itself leaves some for a moment: sshd's, and `systemd --user`.
     """
     ended = end_all(user, pwd.getpwnam(user).pw_uid)
     return [*(each for each in ended if not each.startswith("process ")), *running]

@@ -41,7 +41,9 @@ options:
     type: float
     default: 0
   stopped:
-    description: The number of restarts of each task that was stopped before, because systemd forgets it.
+    description: >-
+      For each task that was stopped before, how often systemd had restarted it; as the V(stopped) that earlier calls
+      returned, because systemd forgets it.
     type: dict
     default: {}
   traffic:
@@ -124,7 +126,8 @@ RETURN = r"""
 deployed:
   returned: unless reloaded
   type: dict
-  description: The plan that deploy.yml left on this host; only its `hash` if that is `plan_hash`.
+  description: The plan that deploy.yml left on this host; only its `hash` if that is O(plan_hash). Empty without a plan, and
+    without O(plan_hash).
 deployed_by:
   returned: unless reloaded
   type: str
@@ -149,20 +152,21 @@ programs:
 lacks_cuda:
   returned: unless reloaded
   type: bool
-  description: Whether TensorFlow was built without CUDA.
+  description: Whether the TensorFlow that tasks use was built without CUDA.
 unfenced:
   returned: unless reloaded
   type: str
-  description: Why the host's fence is not in force; empty if it is.
+  description: Why the host's fence is not in force; empty if it is, and unless O(fence) is true.
 checks:
   returned: unless reloaded
   type: list
-  description: The failed checks among `ports`, `data`, `memory` and `metrics`.
+  description: The failed checks among `ports`, `data`, `memory` and `metrics`, each with `name`, `state`, `found`, `remedy` and
+    `task`.
   elements: dict
 holds_run:
   returned: unless reloaded
   type: bool
-  description: Whether this host has files of the run `run_id`.
+  description: Whether this host has files of the run O(run_id).
 tasks:
   returned: unless reloaded
   type: list
@@ -188,7 +192,7 @@ looked:
 stopped:
   returned: unless reloaded
   type: dict
-  description: The number of restarts of each task that was stopped, by this call or before (O(stopped)).
+  description: For each task that was stopped, by this call or before (O(stopped)), how often systemd had restarted it.
 departed:
   returned: if reloaded
   type: list

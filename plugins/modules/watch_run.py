@@ -63,11 +63,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 phase:
-  description: How the run ended; V(lost) if the lead's host stays silent, and no client goes on elsewhere.
+  description: >-
+    How the run ended, such as V(finished), V(failed) or V(stopped); V(lost) if the lead's host stays silent, and no
+    client goes on elsewhere; V(not started) in check mode.
   returned: success
   type: str
 reason:
-  description: Why it ended.
+  description: Why the run ended, in words.
   returned: success
   type: str
 global_step:
@@ -75,7 +77,7 @@ global_step:
   returned: success
   type: raw
 restarts:
-  description: How often tasks were started again.
+  description: How often systemd has restarted the lead.
   returned: success
   type: int
 silent_hosts:
@@ -84,11 +86,11 @@ silent_hosts:
   type: list
   elements: str
 stopped:
-  description: The number of restarts of each task that only served and was stopped.
+  description: For each task that only served and was stopped, how often systemd had restarted it.
   returned: success
   type: dict
 beyond_limit:
-  description: The workers that joined on hosts which C(--limit) leaves out.
+  description: The workers that joined the run on hosts which C(--limit) leaves out, such as V(worker2 on node3).
   returned: success
   type: list
   elements: str

@@ -23,7 +23,7 @@ options:
     type: path
     required: true
   tensorboard:
-    description: Get the wheels of TensorBoard, which has an environment of its own.
+    description: Whether to get the wheels of TensorBoard, which has an environment of its own, in place of TensorFlow's.
     type: bool
     default: false
   program_requirements:
@@ -50,8 +50,10 @@ EXAMPLES = r"""
 RETURN = r"""
 environments:
   description: >-
-      For each name: C(python_version), C(lock_hash), C(filled), C(archive), C(archive_sha256), C(archive_bytes) and
-      C(environment_bytes); and C(program), which has the same fields for the wheels that programs add.
+      For each name: C(python_version), such as V(3.11); C(lock_hash), the hash of the environment's lock; C(archive), the
+      path of the archive on the controller; C(filled), whether the archive has an installed environment in place of
+      wheels; C(archive_sha256); C(archive_bytes); C(environment_bytes), the size of the installed environment; and
+      C(program), which has the same fields for the wheels that programs add, or is empty.
   returned: success
   type: dict
 """

@@ -9,7 +9,7 @@ from plugins.module_utils.checks.port_checks import running_units, task_ports
 from plugins.module_utils.deployment import Deployment
 from plugins.module_utils.environments.environment import HostEnvironment
 from plugins.module_utils.facts.host_facts import read_host_facts
-from plugins.plugin_utils.pages.doctor import environments
+from plugins.plugin_utils.pages.doctor import environments_today
 from tests.repository import ROOT
 
 ROLES = ROOT / "roles"
@@ -40,7 +40,7 @@ def test_a_host_without_systemd_has_no_running_units(monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What a deployment would install, by environment, where no wheel is on the controller yet."""
-    return environments(ROLES / "package_store" / "files", tmp_path_factory.mktemp("cache"))
+    return environments_today(ROLES / "package_store" / "files", tmp_path_factory.mktemp("cache"))
 
 
 def test_every_environment_has_a_lock_and_sizes(
