@@ -61,9 +61,11 @@ WHOLE = "(whole cluster)"
 
 
 class TrueStats(AggregateStats):
-    """The counts of a playbook, corrected: failures of all hosts together (`once`), and `unreached` hosts.
+    """The counts of a playbook by host, corrected.
 
-    `asked` counts the hosts that a single task asked.
+    A failure of all hosts together (`once`, {host that Ansible names: count}) counts for WHOLE, not for a
+    host. `unreached` hosts count as unreachable. `asked` is {host: how often a page of `show` asked it};
+    each time counts as ok.
     """
 
     def __init__(
@@ -91,10 +93,7 @@ class TrueRecap(Default):
         self._unreached: set[str] = set()
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:
-        """Refuse --start-at-task, which skips the first tasks.
-
-        A task that checked it would be skipped, too.
-        """
+        """Refuse --start-at-task: it skips the first tasks, so no task can refuse it."""
         if task := context.CLIARGS.get("start_at_task"):
             self._display.error(f"--start-at-task is {task!r}; {REFUSED}", wrap_text=False)
             raise SystemExit(2)
@@ -233,7 +232,7 @@ class CallbackModule(TrueRecap):
 
 
 def _freed(values: Mapping[str, Any]) -> str:
-    """Return the disk space that a task freed on a host, in words that follow the task's name; "" if none."""
+    """Return the disk space that a task freed on a host, such as " (1.5 GB)"; "" if the answer has none."""
     freed = values.get("freed_bytes")
     return f" ({readable(freed)})" if isinstance(freed, int) else ""
 
