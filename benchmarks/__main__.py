@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
                     folder = Path(scratch, f"{number}-{workload.name}-{row.name}")
                     setup = Setup(row, workload, seed=number + 1)
                     run_in = partial(Run, setup, data=data, start=start)
-                    found = attempts.measured(where, folder, run_in)
+                    found = attempts.measure(where, folder, run_in)
                     if found is not None:
                         rounds.setdefault(workload.name, {}).setdefault(row.name, {})[number] = found
             if rounds:

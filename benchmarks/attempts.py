@@ -13,7 +13,7 @@ _ATTEMPTS = 2
 
 
 class Attempts:
-    """The runs of a benchmark.
+    """The runs of a benchmark, each of which may be tried twice.
 
     `failures` has a text for each failed try; `is_whole` is False once a run has failed twice.
     """
@@ -23,13 +23,14 @@ class Attempts:
         self.failures: list[str] = []
         self.is_whole = True
 
-    def measured(self, where: str, folder: Path, run_in: Callable[[Path], Run]) -> Figures | None:
-        """Return the figures of a run in a new folder below `folder`; None if the run has failed twice.
+    def measure(self, where: str, folder: Path, run_in: Callable[[Path], Run]) -> Figures | None:
+        """Measure a run; return its figures, None if it has failed twice.
 
-        `run_in` makes the run, given its folder; `where` names the run in lines and failures.
+        `run_in` makes the run, given a new folder below `folder`, which is removed afterwards; `where`
+        names the run in lines and failures.
         """
         for attempt in range(_ATTEMPTS):
-            found = self._measured(run_in, folder / str(attempt))
+            found = self._measure_once(run_in, folder / str(attempt))
             # The checkpoints of a large model are large.
             rmtree(folder, ignore_errors=True)
             if not isinstance(found, RunFailed):
@@ -41,7 +42,7 @@ class Attempts:
         self.is_whole = False
         return None
 
-    def _measured(self, run_in: Callable[[Path], Run], folder: Path) -> Figures | RunFailed:
+    def _measure_once(self, run_in: Callable[[Path], Run], folder: Path) -> Figures | RunFailed:
         try:
             with run_in(folder) as run:
                 return run.measure(self._marks)
@@ -56,5 +57,5 @@ def say(text: str) -> None:
 
 
 def end_in_order(number: int, _frame: object) -> None:
-    """End this process by an exception, so that everything that was started ends; a handler of signals."""
+    """Handle a signal: exit by an exception, with 128 + its number, so that everything started ends."""
     sys.exit(128 + number)

@@ -47,7 +47,7 @@ class Hierarchy:
 
 
 def hierarchy_in(mounts: str) -> Hierarchy | None:
-    """Return the hierarchy that limits CPU time, given the content of /proc/mounts; None if there is none."""
+    """Return the control groups that limit CPU time, from the text of /proc/mounts; None without any."""
     lines = [line.split() for line in mounts.splitlines()]
     for _, folder, kind, options, *_ in lines:
         if kind == "cgroup" and "cpu" in options.split(","):

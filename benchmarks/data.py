@@ -16,7 +16,7 @@ _COUNTS = {"train": 10_000, "t10k": 1_000}
 
 
 def examples_of(workload: Workload, folder: Path) -> Path:
-    """Return the folder with a workload's examples, below `folder`; write the examples if it is missing."""
+    """Return the folder below `folder` with a workload's examples; write them if it does not exist."""
     place = folder / (workload.name if workload.tables else "digits")
     if not place.exists():
         place.mkdir(parents=True)

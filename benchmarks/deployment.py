@@ -50,10 +50,10 @@ def main(arguments: Sequence[str]) -> int:
     with project() as folder:
         # What is made only once, for all hosts, is made before the measurements.
         with hosts(folder, groups_of(2)):
-            played(folder, "deploy.yml")
+            run_playbook(folder, "deploy.yml")
         write_plain_parts(folder)
         for number in map(int, options.hosts.split(",")):
-            found[number] = measured(folder, number)
+            found[number] = measure(folder, number)
             write_json(options.output / "deployment.json", {"machine": before, "hosts": found})
             (options.output / "deployment.md").write_text(page(before, found), encoding="utf-8")
             (options.output / "deployment.svg").write_text(f"{picture(found)}\n", encoding="utf-8")
@@ -77,16 +77,16 @@ def project() -> Iterator[Path]:
 
 @contextmanager
 def hosts(folder: Path, groups: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Return a context with a bare host for each list of groups; the hosts are removed at its end."""
+    """Return a context with the bare hosts of `make_hosts`, which are removed at its end."""
     try:
         make_hosts(folder, groups)
         yield
     finally:
-        played(folder, "playbooks/practice_down.yml", inventory="localhost,")
+        run_playbook(folder, "playbooks/practice_down.yml", inventory="localhost,")
 
 
 def groups_of(number: int) -> list[list[str]]:
-    """Return the groups of `number` hosts: a ps, then workers."""
+    """Return the groups of `number` hosts: [["ps"], ["worker"], ["worker"], ..]."""
     return [["worker" if place else "ps"] for place in range(number)]
 
 
@@ -94,24 +94,24 @@ def make_hosts(folder: Path, groups: Sequence[Sequence[str]]) -> None:
     """Make the hosts node1, node2, ... that do not exist yet; host n is in the n-th list of groups."""
     nodes = [{"name": f"node{number}", "groups": list(own)} for number, own in enumerate(groups, start=1)]
     variables = json.dumps({"practice_hosts_nodes": nodes})
-    played(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
+    run_playbook(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
 
 
-def measured(folder: Path, number: int) -> dict[str, Figures]:
-    """Return {row: its figures} with `number` hosts."""
+def measure(folder: Path, number: int) -> dict[str, Figures]:
+    """Make `number` hosts and run everything in ROWS on them; return {row: its figures}."""
     found = {}
     with hosts(folder, groups_of(number)):
-        found["bare"] = played(folder, "deploy.yml")
-        found["again"] = played(folder, "deploy.yml")
+        found["bare"] = run_playbook(folder, "deploy.yml")
+        found["again"] = run_playbook(folder, "deploy.yml")
         with (folder / "trainer" / "doctor.py").open("a", encoding="utf-8") as stream:
             stream.write(f"# {number} hosts\n")
-        found["release"] = played(folder, "deploy.yml")
+        found["release"] = run_playbook(folder, "deploy.yml")
         make_hosts(folder, groups_of(number + 1))
-        found["added"] = played(folder, "deploy.yml")
+        found["added"] = run_playbook(folder, "deploy.yml")
     with hosts(folder, groups_of(number)):
         archive = json.dumps({"plain_archive": str(folder / "plain.tar")})
         for row in ("plain", "plain_again"):
-            found[row] = played(folder, str(PLAIN), "-e", archive, configuration="plain.cfg")
+            found[row] = run_playbook(folder, str(PLAIN), "-e", archive, configuration="plain.cfg")
     for row, figures in found.items():
         sys.stdout.write(f"{number} hosts, {ROWS[row]}: {figures['seconds']:.1f} s\n")
         sys.stdout.flush()
@@ -127,16 +127,18 @@ def write_plain_parts(folder: Path) -> None:
         stream.add(Path(pip.__file__).parent, "pip")
 
 
-def played(
+def run_playbook(
     folder: Path,
     playbook: str,
     *options: str,
     inventory: str = PRACTICE,
     configuration: str = "ansible.cfg",
 ) -> Figures:
-    """Run a playbook; return its seconds, CPU seconds of the controller and the machine, and MB sent.
+    """Run a playbook in a copy of the project; return its figures.
 
-    Raises CalledProcessError, after printing the end of the output, if the playbook fails.
+    These are `seconds`, `controller_cpu_seconds` (of ansible-playbook and its children), `cpu_seconds`
+    (of the whole machine) and `megabytes` (sent to the hosts). Raises CalledProcessError, after printing
+    the end of the output, if the playbook fails.
     """
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", inventory, *options, playbook]
     variables = {**os.environ, "ANSIBLE_CONFIG": configuration}
@@ -155,7 +157,7 @@ def played(
 
 
 def cpu_of_children() -> float:
-    """Return the CPU seconds of all ended child processes."""
+    """Return the CPU seconds of all child processes that have ended so far."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -174,7 +176,10 @@ def bytes_sent() -> int:
 
 
 def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, Figures]]) -> str:
-    """Return a Markdown page: the table, and what each further host costs the controller."""
+    """Return a Markdown page: the table, and what each further host costs the controller.
+
+    `found` is {number of hosts: {row: its figures}}.
+    """
     titles = [f"{number} hosts" for number in found]
     lines = [
         "# Results of make bench-deploy",
@@ -204,7 +209,7 @@ def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, F
 
 
 def picture(found: Mapping[int, Mapping[str, Figures]]) -> str:
-    """Return an SVG of the seconds by the number of hosts, with a line for each row."""
+    """Return an SVG, as text, of the seconds by the number of hosts, with a line for each row."""
     with style():
         figure = Figure(figsize=(WIDTH, 0.8 * WIDTH), layout="constrained")
         axes = figure.add_subplot()

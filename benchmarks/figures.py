@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.losses import Reached
+from benchmarks.losses import LossReached
 from benchmarks.rows import Row, Workload
 from trainer.contract.task_names import split_name
 
@@ -19,12 +19,12 @@ class Sample:
     """The readings at a mark.
 
     Attributes:
-        wall: Unix seconds.
+        wall: the time, in Unix seconds.
         global_step: the run's global step.
-        cpu: task -> name of threads -> CPU seconds (in user mode, in the kernel).
-        bytes: host -> bytes (received, sent).
-        busy: CPU seconds of the whole machine.
-        memory: task -> the most bytes that the task has had in memory so far.
+        cpu: {task: {name of threads: CPU seconds so far (in user mode, in the kernel)}}.
+        bytes: {host: bytes so far (received, sent)}.
+        busy: CPU seconds of the whole machine since its start.
+        memory: {task: the most bytes that the task has had in memory so far}.
 
     """
 
@@ -37,7 +37,7 @@ class Sample:
 
 
 def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return the figures of a run between the marks `begin` and `end`."""
+    """Return {name: figure} of a run between the marks `begin` and `end`; README.md explains the names."""
     seconds, steps = end.wall - begin.wall, end.global_step - begin.global_step
     batches = steps * row.batches
     cpu = _cpu_between(begin, end)
@@ -61,8 +61,8 @@ def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures
     }
 
 
-def figures_of_loss(found: Reached | None) -> Figures:
-    """Return the seconds and examples until the workload's loss; infinity if it was not reached."""
+def figures_of_loss(found: LossReached | None) -> Figures:
+    """Return `seconds_to_loss` and `examples_to_loss`; infinity for None, a loss that was not reached."""
     return {
         "seconds_to_loss": found.seconds if found else math.inf,
         "examples_to_loss": found.examples if found else math.inf,

@@ -28,15 +28,15 @@ Curve = Sequence[tuple[float, float]]  # pairs (examples, mean loss), sorted by 
 
 
 @dataclass(frozen=True)
-class Reached:
-    """The examples of all workers until the loss was reached, and the seconds since the first step."""
+class LossReached:
+    """When a loss was reached: after how many examples of all workers, and seconds since the first step."""
 
     examples: float
     seconds: float
 
 
 def recorded_steps(folder: Path) -> dict[str, list[Record]]:
-    """Return {task: its records of steps}; each task has a folder of its own below `folder`."""
+    """Return {task: its `step` records, in their order}; each task has a folder of its own below `folder`."""
     return {
         task.name: [
             record
@@ -49,7 +49,7 @@ def recorded_steps(folder: Path) -> dict[str, list[Record]]:
     }
 
 
-def reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> Reached | None:
+def when_reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> LossReached | None:
     """Return when the loss was reached, with `batch` examples in a global step; None if not yet.
 
     The last mean of the curve counts only once the next mean has begun.
@@ -69,11 +69,11 @@ def reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> R
         (batch * record.integer("global_step_after"), record.wall) for own in tasks.values() for record in own
     )
     counts, walls = np.array(marks).T
-    return Reached(examples, float(np.interp(examples, counts, walls) - walls.min()))
+    return LossReached(examples, float(np.interp(examples, counts, walls) - walls.min()))
 
 
 def curve_of(run: Run, batch: int) -> Curve:
-    """Return the mean loss of all workers by examples, with `batch` examples in a global step."""
+    """Return the mean loss of all workers by examples; a global step has `batch` examples."""
     bins = defaultdict[int, list[tuple[float, float, int]]](list)
     for window in run.windows:
         examples, width = (window.before + window.after) / 2 * batch, (window.after - window.before) * batch
@@ -90,7 +90,10 @@ def curve_of(run: Run, batch: int) -> Curve:
 
 
 def examples_until(loss: float, curve: Curve) -> float | None:
-    """Return the examples at which a curve first fell to `loss`; None if it never did, or began there."""
+    """Return the number of examples at which a curve first fell to `loss`; None if it never did.
+
+    A curve that begins at or below `loss` has not fallen to it.
+    """
     for (before, above), (after, below) in pairwise(curve):
         if above > loss >= below:
             return math.exp(math.log(before) + math.log(after / before) * (above - loss) / (above - below))

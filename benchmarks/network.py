@@ -34,10 +34,11 @@ NO_LIMITS = Limits()
 
 
 class Hosts:
-    """Network namespaces without names, which vanish once no process runs in them.
+    """A network namespace for each of the named tasks, which vanishes once no process runs in it.
 
-    They need root or `unshare -r`. Leaving the context ends the processes that hold the namespaces, and
-    removes the limits. Raises NetworkError and CoresError if they cannot be made.
+    `addresses` is {task: "IP:port"}. The namespaces need root or `unshare -r`. Leaving the context ends the
+    processes that hold the namespaces, and removes the limits. Raises NetworkError and CoresError if they
+    cannot be made.
     """
 
     def __init__(self, names: Sequence[str], limits: Limits = NO_LIMITS) -> None:
@@ -76,7 +77,7 @@ class Hosts:
         return Path(f"/proc/{self._holders[name].pid}/ns/net")
 
     def counters(self) -> dict[str, tuple[int, int]]:
-        """Return {host: bytes (received, sent) so far}, all read at the same time."""
+        """Return {task: bytes (received, sent) by its host so far}, all read at the same time."""
         table = Path(f"/proc/{self._holders['switch'].pid}/net/dev").read_text(encoding="utf-8")
         lines = [line.split() for line in table.replace(":", " ").splitlines()]
         # The switch sends what the host receives.
@@ -106,8 +107,8 @@ class Hosts:
         return [*_NO_LONGER_THAN_THIS, "nsenter", f"--net={self.path(name)}"]
 
     def _hold(self, name: str) -> None:
-        there = ["unshare", "--net", "sh", "-c", "echo there; exec sleep infinity"]
-        command = [*_NO_LONGER_THAN_THIS, *there]
+        namespace = ["unshare", "--net", "sh", "-c", "echo there; exec sleep infinity"]
+        command = [*_NO_LONGER_THAN_THIS, *namespace]
         pipe = subprocess.PIPE
         holder = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
         self._holders[name] = holder
@@ -126,7 +127,7 @@ class Hosts:
 
 
 def limit_commands(device: str, megabits: int) -> tuple[list[str], list[str]]:
-    """Return the commands that limit what is sent through a device to `megabits` Mbit/s."""
+    """Return the two commands that limit what is sent through a network device to `megabits` Mbit/s."""
     speed = ["rate", f"{megabits}mbit", "burst", _BUCKET, "latency", _QUEUE]
     return (
         ["ip", "link", "set", "dev", device, "gso_max_size", str(_LARGEST_PACKET)],

@@ -21,7 +21,7 @@ Medians = Mapping[str, Mapping[str, Figures]]
 
 
 def seconds_text(seconds: float) -> str:
-    """Return the seconds to a loss as tables show them; "not reached" for infinity."""
+    """Return the seconds to a loss as tables show them, such as "12.5"; "not reached" for infinity."""
     return f"{seconds:,.1f}" if math.isfinite(seconds) else "not reached"
 
 
@@ -72,7 +72,8 @@ def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
     """Return {workload: {row: figures}} with the median of each figure over the rounds.
 
     The figures `times_as_fast`, `times_as_soon` and `times_the_cpu` compare psfleet's row of the same
-    replication with this row, round by round: [median, least, most].
+    replication with this row, round by round: [median, least, most] of the ratios. A ratio above 1 means that
+    psfleet is faster, or sooner, or needs more CPU.
     """
     bases = {row.name: row.base for row in ROWS}
     return {
@@ -82,7 +83,10 @@ def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
 
 
 def middle(rounds: Sequence[Figures]) -> Figures:
-    """Return each figure's median; a loss that was not reached counts as infinitely late."""
+    """Return the median of each figure over the rounds of one run; infinity is larger than all others.
+
+    Figures that are mappings are left out.
+    """
     names = [name for name, value in rounds[0].items() if not isinstance(value, Mapping)]
     return {name: median(figures[name] for figures in rounds) for name in names}
 
@@ -113,10 +117,10 @@ def _range(values: Sequence[float]) -> list[float]:
     return [median(values), min(values), max(values)]
 
 
-def page(machine: Mapping[str, object], asked: Mapping[str, object], summaries: Medians) -> str:
-    """Return a Markdown page with the machine, the settings, and the tables."""
-    told = [f"{name} {value}" for name, value in {**machine, **asked}.items()]
-    return f"# Results of make bench\n\n{', '.join(told)}\n\n{tables(summaries)}"
+def page(machine: Mapping[str, object], settings: Mapping[str, object], summaries: Medians) -> str:
+    """Return a Markdown page with the machine, the settings of the benchmark, and the tables."""
+    conditions = [f"{name} {value}" for name, value in {**machine, **settings}.items()]
+    return f"# Results of make bench\n\n{', '.join(conditions)}\n\n{tables(summaries)}"
 
 
 def tables(summaries: Medians) -> str:
@@ -140,14 +144,14 @@ def _growth(few: Mapping[str, Figures], many: Mapping[str, Figures]) -> str:
         "memory_of_a_worker": "memory of a worker",
         "memory_of_the_lead": "of the lead",
     }
-    held = [workload.tables.bytes_of_rows for workload in (FEW, MANY) if workload.tables]
+    few_bytes, many_bytes = (workload.tables.bytes_of_rows for workload in (FEW, MANY) if workload.tables)
     lines = []
     for row in ROWS:
         if row.name in few and row.name in many:
-            its = (few[row.name], many[row.name])
-            less, more = (figures["memory_of_a_ps"] for figures in its)
-            of_a_ps = (held[1] - held[0]) / row.with_ps(MANY.ps).ps
-            times = [its[1][name] / its[0][name] for name in names]
+            pair = (few[row.name], many[row.name])
+            less, more = (figures["memory_of_a_ps"] for figures in pair)
+            of_a_ps = (many_bytes - few_bytes) / row.with_ps(MANY.ps).ps
+            times = [pair[1][name] / pair[0][name] for name in names]
             lines.append([row.title, *(f"{value:.2f}" for value in (*times, (more - less) / of_a_ps))])
     heads = [
         "100 times the rows, as a multiple",

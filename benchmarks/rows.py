@@ -48,7 +48,7 @@ class Workload:
 
     @property
     def heading(self) -> str:
-        """The title, with what is trained."""
+        """The title, with the number of parameters, the batch, the loss, and the rows of tables."""
         words = f"{self.title}: {self.parameters:,} parameters, batch {self.batch_size}, loss {self.loss:g}"
         if self.tables is None:
             return words

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from benchmarks.data import ROOT
 from benchmarks.figures import Figures, Sample, figures, figures_of_loss
-from benchmarks.losses import Reached, reached, recorded_steps
+from benchmarks.losses import LossReached, recorded_steps, when_reached
 from benchmarks.network import NO_LIMITS, Hosts, Limits
 from benchmarks.rows import SLOWER, Row, Workload
 from trainer.contract.json_files import read_object
@@ -125,25 +125,25 @@ class Run:
         self._hosts.close()
 
     def measure(self, marks: Marks) -> Figures:
-        """Return the figures between the marks, and when the loss was reached. Raises RunFailed."""
+        """Return the figures between the marks, and those of the loss. Raises RunFailed."""
         first = self._sample(0.0, 0, time.time() + marks.to_begin)
         deadline = first.wall + marks.warm_up + 4 * marks.between + 60
         straggler = self._processes[f"worker{self._row.workers - 1}"] if self._row.straggler else None
-        with nullcontext() if straggler is None else slowed(straggler, SLOWER):
+        with nullcontext() if straggler is None else slow_down(straggler, SLOWER):
             begin = self._sample(first.wall + marks.warm_up, 0, deadline)
             end = self._sample(begin.wall + marks.between, begin.global_step, deadline)
-            found = self._reached(first.wall + marks.longest)
+            found = self._wait_for_loss(first.wall + marks.longest)
         return {**figures(self._row, self._workload, begin, end), **figures_of_loss(found)}
 
-    def _reached(self, deadline: float) -> Reached | None:
-        """Wait until the loss is reached, or until the deadline; return when it was reached, or None.
+    def _wait_for_loss(self, deadline: float) -> LossReached | None:
+        """Wait until the loss is reached, or until `deadline` (Unix seconds); return when, or None.
 
         Raises RunFailed.
         """
         batch = self._row.batches * self._workload.batch_size
         while True:
             began = time.monotonic()
-            found = reached(recorded_steps(self._folder), self._workload.loss, batch)
+            found = when_reached(recorded_steps(self._folder), self._workload.loss, batch)
             if found is not None or time.time() >= deadline:
                 return found
             self._raise_if_ended()
@@ -191,12 +191,12 @@ class Run:
     def _environment(self, task: str) -> dict[str, str]:
         """Return a small environment, without proxies, through which TensorFlow would try to reach a ps."""
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
-        given = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        added = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
         if self._row.tf_config:
             job, index = split_name(task)
             config = {"cluster": self._jobs(), "task": {"type": job, "index": index}}
-            given["TF_CONFIG"] = json.dumps(config)
-        return {**kept, **given}
+            added["TF_CONFIG"] = json.dumps(config)
+        return {**kept, **added}
 
     def _jobs(self) -> dict[str, list[str]]:
         jobs: dict[str, list[str]] = {}
@@ -213,8 +213,8 @@ class Run:
 
 
 @contextmanager
-def slowed(process: Process, times: int) -> Iterator[None]:
-    """Return a context in which a process runs only 1/`times` of the time, as on a slower machine."""
+def slow_down(process: Process, times: int) -> Iterator[None]:
+    """Return a context in which a process runs only for 1/`times` of the time, as on a slower machine."""
     over = Event()
 
     def stop_and_go() -> None:
@@ -233,9 +233,9 @@ def slowed(process: Process, times: int) -> Iterator[None]:
 
 
 def _cpu_of(pid: int) -> dict[str, tuple[float, float]]:
-    """Return {name of threads: CPU seconds (in user mode, in the kernel)} of a process.
+    """Return {name of threads: CPU seconds so far (in user mode, in the kernel)} of a process.
 
-    ENDED has the seconds of threads that have ended.
+    The key ENDED stands for all threads that have ended.
     """
     sums: dict[str, tuple[float, float]] = {}
     rest = _spent(Path(f"/proc/{pid}"))[1]

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
                 data = examples_of(setup.workload, Path(scratch, "data"))
                 run_in = partial(Run, replace(setup, seed=number + 1), data=data, start=start)
                 where = f"{number * len(setups) + place + 1}. {title_of(setup)}"
-                found = attempts.measured(where, Path(scratch, f"{number}-{place}"), run_in)
+                found = attempts.measure(where, Path(scratch, f"{number}-{place}"), run_in)
                 if found is not None:
                     rounds.setdefault(place, {})[number] = found
                     _write(options, before, setups, rounds, attempts.failures)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
 
 
 def title_of(setup: Setup) -> str:
-    """Return a setup in words."""
+    """Return a setup in words, such as "CNN, 200 Mbit/s, psfleet, 4 workers"."""
     model, row = setup.workload.title, setup.row
     if not row.workers:
         return f"{model}, one process"
@@ -67,9 +67,10 @@ def setups_of(
     links: Sequence[int],
     share: float,
 ) -> Iterator[Setup]:
-    """Yield all runs of a round: for each model one process, then the curves with rising numbers of workers.
+    """Yield all runs of a round: for each model one process, then each link's and row's runs by workers.
 
-    Raises ValueError if the machine has too few cores for the tasks.
+    `links` are speeds in Mbit/s, and `share` is the part of a core of each worker. Raises ValueError if the
+    machine has too few cores for the tasks.
     """
     # Each task must wait for the others at least as long as these slow tasks need to start.
     known = {"threads": 1, "barrier_deadline_seconds": _CPU_SECONDS_TO_BEGIN / share}
@@ -100,7 +101,8 @@ def cores_of(row: Row, share: float) -> dict[str, float]:
 def curves_of(setups: Sequence[Setup], rounds: Mapping[int, Mapping[int, Figures]]) -> list[Curve]:
     """Return the curves of medians, as far as they were measured.
 
-    Models whose single process was not measured have no curves.
+    `rounds` is {position of a setup: {round: its figures}}. Models whose single process was not measured have
+    no curves.
     """
     medians = {place: middle(list(of_run.values())) for place, of_run in rounds.items()}
     alone: dict[str, Figures] = {}
@@ -153,7 +155,7 @@ def _write(
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; end the program with a message if they are not possible."""
+    """Return the options of the command line; end the program with a message if they are not possible."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     add = parser.add_argument
     add("--models", type=partial(_some, _MODELS), default=list(_MODELS.values()), help=_among(_MODELS))

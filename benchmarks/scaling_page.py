@@ -36,15 +36,15 @@ class Point:
 
     @property
     def name(self) -> str:
-        """The number of workers in words."""
+        """The number of workers, such as "2 workers"."""
         return counted(self.workers, "worker")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A way to train a workload with links of one speed: its points by workers.
+    """A way to train a workload with links of `megabits` Mbit/s: its points by rising numbers of workers.
 
-    `alone` are the medians of one process with the cores of a worker.
+    `title` is the way's. `alone` are the medians of one process with the cores of a worker.
     """
 
     workload: Workload
@@ -59,11 +59,14 @@ class Curve:
         return f"{self.title}, {self.megabits:,} Mbit/s"
 
     def gain(self, point: Point) -> float:
-        """Return the examples per second at a point, as a multiple of one process's."""
+        """Return the examples per second at a point, divided by those of one process."""
         return float(point.figures[SPEED] / self.alone[SPEED])
 
     def bends(self) -> Iterator[Point]:
-        """Yield the points at which each worker brings much less than before; one process brings 1."""
+        """Yield the points at which each worker brings much less than at the bend before, or than 1 at first.
+
+        What a worker brings is the gain divided by the number of workers.
+        """
         before = 1.0
         for point in self.points:
             each = self.gain(point) / point.workers
@@ -72,8 +75,8 @@ class Curve:
                 before = each
 
 
-def used_up(curve: Curve, point: Point) -> list[str]:
-    """Return, in words, which resources were used up at a point; empty if none was."""
+def exhausted_resources(curve: Curve, point: Point) -> list[str]:
+    """Return, in words, which cores and links were used up at a point; [] if none was."""
     figures, alone, megabits = point.figures, curve.alone, curve.megabits
     of_worker, of_ps = figures["cores_of_a_worker"], figures.get("cores_of_a_ps", 0.0)
     both_ways = figures["worker_megabits_in"] + figures["worker_megabits_out"]
@@ -109,15 +112,15 @@ def sentences(curve: Curve) -> str:
         f"{point.name} {curve.gain(point):.2f} times"
         for point in ([first, last] if first != last else [last])
     )
-    said = [f"**{curve.name}**: {gains} the examples/s of one process."]
+    texts = [f"**{curve.name}**: {gains} the examples/s of one process."]
     for point in curve.bends():
-        why = "; ".join(used_up(curve, point)) or _NOTHING_USED_UP
+        why = "; ".join(exhausted_resources(curve, point)) or _NOTHING_USED_UP
         each = curve.gain(point) / point.workers
-        said.append(f"Bend at {point.name} ({each:.2f} for each): {why}.")
-    if len(said) == 1:
-        said.append("No bend.")
-    said.append(_to_the_loss(curve, last))
-    return " ".join(said)
+        texts.append(f"Bend at {point.name} ({each:.2f} for each): {why}.")
+    if len(texts) == 1:
+        texts.append("No bend.")
+    texts.append(_to_the_loss(curve, last))
+    return " ".join(texts)
 
 
 def _to_the_loss(curve: Curve, point: Point) -> str:
@@ -129,10 +132,10 @@ def _to_the_loss(curve: Curve, point: Point) -> str:
     return f"To {loss}, {point.name}: {seconds:.2f} of its seconds, with {examples:.2f} times the examples."
 
 
-def page(machine: Mapping[str, object], asked: Mapping[str, object], curves: Sequence[Curve]) -> str:
+def page(machine: Mapping[str, object], settings: Mapping[str, object], curves: Sequence[Curve]) -> str:
     """Return a Markdown page: the machine, the settings, and for each workload a table and what it shows."""
-    told = [f"{name} {value}" for name, value in {**machine, **asked}.items()]
-    parts = [f"# Results of make bench-scale\n\n{', '.join(told)}\n"]
+    conditions = [f"{name} {value}" for name, value in {**machine, **settings}.items()]
+    parts = [f"# Results of make bench-scale\n\n{', '.join(conditions)}\n"]
     for workload, group in groupby(curves, key=lambda curve: curve.workload):
         of_workload = list(group)
         parts += [_table(workload, of_workload), *(f"- {sentences(curve)}" for curve in of_workload)]
@@ -190,7 +193,10 @@ def _cells(curve: Curve, point: Point) -> list[str]:
 
 
 def picture(curves: Sequence[Curve]) -> str:
-    """Return an SVG for each workload: a curve for each way and link, and the ideal line."""
+    """Return an SVG, as text, with two charts for each workload: speed, and seconds to the loss.
+
+    Each has a line for each curve, and the ideal line.
+    """
     of_workloads = [list(group) for _, group in groupby(curves, key=lambda curve: curve.workload)]
     names = list(dict.fromkeys(curve.name for curve in curves))
     colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}

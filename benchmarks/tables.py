@@ -31,7 +31,7 @@ class Tables:
 
     @property
     def bytes_of_rows(self) -> int:
-        """The bytes of all tables, with Adagrad's one slot."""
+        """The bytes of the rows of all tables, and of Adagrad's one slot for each."""
         return 2 * COUNT * self.rows * WIDTH * _FLOAT
 
     def bytes_of_a_batch(self, examples: int) -> float:
@@ -46,7 +46,7 @@ class Tables:
         return float((1 - (1 - self._shares()) ** examples).sum())
 
     def write(self, folder: Path) -> None:
-        """Write features, labels, and the number of rows to a file; every run has the same examples."""
+        """Write features, labels, and the number of rows to FILE in `folder`, the same for every run."""
         generator = np.random.default_rng(20_261)
         count = EXAMPLES + TESTED
         features = np.empty((count, NUMBERS + COUNT), np.int32)

@@ -38,7 +38,7 @@ def check_syntax(runner: Runner, matches: list[MatchError]) -> list[Lintable]:
 def have_good_syntax(playbooks: list[Lintable]) -> bool:
     """Return whether ansible-playbook finds no error in these playbooks, nor in what they import.
 
-    The result is False without playbooks.
+    Return False without playbooks.
     """
     command = ["ansible-playbook", "--syntax-check", *(str(playbook.path) for playbook in playbooks)]
     return bool(playbooks) and subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -82,7 +82,7 @@ KINDS: Mapping[str, Schema] = {
 
 
 def schema() -> dict[str, Any]:
-    """Return one schema; its `$defs` has the answer to each step that may be run on a host."""
+    """Return one JSON Schema, whose `$defs` has the answer to each step that may be run on a host."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What a host answers to each step of psfleet",

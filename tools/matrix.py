@@ -61,7 +61,7 @@ PLAYS = {
 
 
 def main(versions: Sequence[str]) -> int:
-    """Try each version; return the exit status."""
+    """Run all PLAYS with each version of ansible-core; return 0 if all went well, else 1."""
     STATE.mkdir(parents=True, exist_ok=True)
     hosts = STATE / "hosts.yml"
     hosts.write_text(yaml.safe_dump(HOSTS))
@@ -69,28 +69,30 @@ def main(versions: Sequence[str]) -> int:
     results: list[bool] = []
     try:
         subprocess.run([*practice, "playbooks/practice_up.yml"], cwd=ROOT, check=True)
-        controller = in_container()
+        controller = container_command()
         for version in versions:
-            results += [
-                *tried(version, [*controller, f"--env=PYTHONPATH={installed(version)}", image_of(SYSTEM)])
-            ]
+            packages = f"--env=PYTHONPATH={install_packages(version)}"
+            results += run_plays(version, [*controller, packages, image_of(SYSTEM)])
     finally:
         subprocess.run([*practice, "playbooks/practice_down.yml"], cwd=ROOT, check=False)
     say(f"{results.count(True)} passed, {results.count(False)} failed")
     return 0 if results and all(results) else 1
 
 
-def tried(version: str, controller: Sequence[str]) -> Iterator[bool]:
-    """Yield, for each play, whether it went well with this version."""
+def run_plays(version: str, controller: Sequence[str]) -> Iterator[bool]:
+    """Run each play with this version, and yield whether it went well.
+
+    `controller` is the beginning of a command that runs the rest in the controller's container.
+    """
     for name, (words, expected) in PLAYS.items():
         play = ["python3", "-m", "ansible", "playbook", "-i", str(INVENTORY), *words]
-        yield passed(f"{version} {name}", [*controller, *play], expected)
+        yield play_passes(f"{version} {name}", [*controller, *play], expected)
 
 
-def passed(name: str, command: Sequence[str], expected: str) -> bool:
-    """Return whether a command ends well and prints what is expected, without a warning.
+def play_passes(name: str, command: Sequence[str], expected: str) -> bool:
+    """Run a command; return whether it exits with 0 and prints what is `expected`, without a warning.
 
-    If not, print its output.
+    `expected` is a regular expression. If the command does not end well, print its output.
     """
     log, begin = STATE / f"{name}.log", time.monotonic()
     with log.open("w") as output:
@@ -104,8 +106,8 @@ def passed(name: str, command: Sequence[str], expected: str) -> bool:
     return good
 
 
-def installed(version: str) -> Path:
-    """Install the controller's packages beside this ansible-core, with locked versions; return the folder."""
+def install_packages(version: str) -> Path:
+    """Install this ansible-core and the controller's other locked packages; return their folder."""
     locked = (ROOT / "requirements" / "dev.txt").read_text()
     pins = re.findall(r"^([\w.-]+==[\w.]+)( ; .*?)? \\$", locked, re.MULTILINE)
     constraints = STATE / "constraints.txt"
@@ -128,7 +130,7 @@ def installed(version: str) -> Path:
     return folder
 
 
-def in_container() -> list[str]:
+def container_command() -> list[str]:
     """Return the beginning of a command that runs another command in a container beside the practice hosts.
 
     The caller adds the packages' folder, the image and the other command.
@@ -144,7 +146,7 @@ def in_container() -> list[str]:
 
 
 def image_of(host: str) -> str:
-    """Return the image of a practice host."""
+    """Return the name of the image from which the container of a practice host was made."""
     ours = [*PODMAN, "ps", "--format", "{{.Names}} {{.Image}}", "--filter", f"name=-matrix-{host}$"]
     listed = subprocess.run(ours, check=True, capture_output=True, text=True).stdout
     return listed.split()[1]

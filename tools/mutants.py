@@ -36,7 +36,7 @@ NOTICED, UNNOTICED = {"killed", "timeout", "segfault"}, {"survived", "no tests",
 
 
 def main(named: list[str]) -> int:
-    """Test the mutants of rooms or files, by default of all rooms, and print the rate of each.
+    """Test the mutants of the `named` rooms or files, by default of ROOMS; print the rate of each.
 
     Return 0, or the exit code of a failure; the rates have no effect on it.
     """
@@ -58,7 +58,10 @@ def main(named: list[str]) -> int:
 
 
 def copy_for(name: str, room: str) -> Path:
-    """Return a copy of git's files in which mutmut breaks a room or a file; reuse an equal copy."""
+    """Return the folder with a copy of git's files in which mutmut breaks `name`; reuse an equal copy.
+
+    `name` is a room, or a file in it; `room` is the room.
+    """
     listed = subprocess.run(
         ["/usr/bin/env", "git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
     )

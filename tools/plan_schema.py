@@ -14,7 +14,7 @@ _TEXT: Mapping[str, object] = {"type": "string"}
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of `plan.json`."""
+    """Return the JSON Schema of `plan.json`."""
     kinds: dict[Any, Mapping[str, object]] = {
         str: _TEXT,
         int: _COUNT,

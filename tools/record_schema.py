@@ -25,7 +25,7 @@ _NO_PROGRAM = {"not": {"required": ["program"]}}
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of one record, which is a line of events/*.jsonl."""
+    """Return the JSON Schema of one event record, which is a line of events/*.jsonl."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"A record of a task of psfleet, version {records.VERSION}",
@@ -42,7 +42,7 @@ def schema() -> dict[str, Any]:
 
 
 def _rules(event: str) -> Iterator[dict[str, Any]]:
-    """Yield the fields that an event requires, and the fields that it requires of some tasks only."""
+    """Yield rules for `allOf`: the fields that an event requires of all tasks, then those of some tasks."""
     least = records.required_fields(event, "ps", 0, program=True)
     optional = records.OPTIONAL.get(event, {})
     yield _rule({"event": event}, {}, least, optional)

@@ -28,7 +28,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # a script's sys.path begins with its own folder
 
-from tools.things_to_know import counted, excess  # noqa: E402
+from tools.things_to_know import excess, known_names  # noqa: E402
 
 BIN = ROOT / ".venv" / "bin"
 LOGS = ROOT / ".state" / "logs"
@@ -126,7 +126,8 @@ def files_of(*patterns: str) -> list[str]:
 def run_lint() -> Count:
     """Run all checks of lint, two at a time; print the output of failed checks; return the counts."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        results = [*pool.map(lambda check: run_check(*check), lint_commands().items()), few_to_know()]
+        results = list(pool.map(lambda check: run_check(*check), lint_commands().items()))
+        results.append(check_things_to_know())
     return Count(passed=results.count(True), failed=results.count(False))
 
 
@@ -134,15 +135,15 @@ def run_check(name: str, command: list[str]) -> bool:
     """Run one check of lint, print its result, or its output if it fails; return whether it passed."""
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
     passed = stream(command, log, niceness=NICENESS) == 0
-    ended(log, begin, None if passed else log.read_text())
+    report_end(log, begin, None if passed else log.read_text())
     return passed
 
 
-def few_to_know() -> bool:
-    """Return whether the things to know stay below their bounds; print them, and lines by room."""
+def check_things_to_know() -> bool:
+    """Print how many things to know there are, and lines by room; return whether all bounds are kept."""
     say(f"   lines of tests: {lines_by_room(['tests'])}")
     say(f"   lines of product Python: {lines_by_room(PRODUCT)}")
-    found = counted(ROOT)
+    found = known_names(ROOT)
     say(f"   things to know: {', '.join(f'{len(names)} {kind}' for kind, names in found.items())}")
     problems = excess(found)
     for problem in problems:
@@ -151,7 +152,10 @@ def few_to_know() -> bool:
 
 
 def lines_by_room(folders: Sequence[str]) -> str:
-    """Return the number of lines of Python in each room of these folders, and their sum, as text."""
+    """Return the number of lines of Python in each room of these folders, then their sum, as text.
+
+    Example: "psfleet/carry 2,100, psfleet/run 1,900; 4,000"
+    """
     rooms: Counter[str] = Counter()
     for name in files_of(*(f"{folder}/*.py" for folder in folders)):
         room = Path(name.removeprefix("tests/")).parent.parts[:2]
@@ -175,7 +179,7 @@ def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str]
         command = [f"{BIN}/python", "-m", "pytest", *arguments]
         returncode = stream(command, log, PERCENT, variables, niceness=NICENESS)
     count = count_tests(log.read_text(), returncode)
-    ended(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
+    report_end(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
     return count
 
 
@@ -215,12 +219,12 @@ def run_scenario(scenario: str) -> bool:
         if stream([f"{BIN}/molecule", "destroy", "-s", scenario], destroyed, variables=own):
             say(f"   hosts of {scenario} may be left; see {destroyed}")
     PARTS.release()
-    ended(log, begin, None if passed else up_to_failure(log.read_text()))
+    report_end(log, begin, None if passed else up_to_failure(log.read_text()))
     return passed
 
 
 def up_to_failure(text: str) -> str:
-    """Return Molecule's output up to the first failed or missing action; afterwards it only cleans up."""
+    """Return Molecule's output up to its first action without success, or all; later it only cleans up."""
     ends = (found.end() for found in ACTION_ENDED.finditer(text) if found[2] != "Successful")
     return text[: next(ends, None)]
 
@@ -258,7 +262,7 @@ def stream(
             if ENDING.is_set():  # perhaps end_streams ran before the process was in STREAMS
                 end_streams()
         if niceness:
-            be_nice(process.pid, niceness)
+            set_niceness(process.pid, niceness)
         try:
             for coloured in process.stdout or ():
                 line = COLOUR.sub("", coloured)
@@ -275,7 +279,7 @@ def stream(
             STREAMS.discard(process)
 
 
-def be_nice(session: int, niceness: int) -> None:
+def set_niceness(session: int, niceness: int) -> None:
     """Give a session of processes a niceness, as far as this system allows it.
 
     If Linux groups processes by session (autogroups), it weighs whole sessions against each other; then the
@@ -287,10 +291,10 @@ def be_nice(session: int, niceness: int) -> None:
         os.setpriority(os.PRIO_PGRP, session, niceness)
 
 
-def ended(log: Path, begin: float, failure: str | None) -> None:
-    """Print that the writer of `log` ended, its seconds, and the end of its output if it failed.
+def report_end(log: Path, begin: float, failure: str | None) -> None:
+    """Print that the process that wrote `log` has ended, its seconds, and whether it failed.
 
-    `failure` is the output to print, or None if it passed.
+    `failure` is its output if it failed, of which the end is printed; None if it passed.
     """
     seconds = f"({time.monotonic() - begin:.0f} s, {SPENT.get(log.stem, 0.0):.0f} s of the CPU)"
     if failure is not None:
@@ -352,7 +356,7 @@ def main(names: list[str]) -> int:
 
 
 def run_stage(name: str) -> tuple[Count, str]:
-    """Run a stage; return its counts, and a line about them."""
+    """Run the stage with this name; return its counts, and a line about them."""
     begin = time.monotonic()
     count = STAGES[name]()
     outcome = f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped"

@@ -34,8 +34,8 @@ MOST = {
 OF_PYTHON = {"_exit", "_fields", "_replace", "_asdict"}
 
 
-def counted(root: Path) -> dict[str, set[str]]:
-    """Return {kind: the names of this kind} in a working copy of the project."""
+def known_names(root: Path) -> dict[str, set[str]]:
+    """Return {kind, as in MOST: the names of this kind} in a working copy of the project."""
     plugins = root / "plugins"
     in_roles = text(root, "roles/**/*.yml", "playbooks/*.yml")
     filters = ast.parse((plugins / "filter" / "filters.py").read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ def text(root: Path, *patterns: str) -> str:
 
 
 def private_names(root: Path) -> set[str]:
-    """Return the private names of Ansible that code uses: modules, and attributes.
+    """Return the private names of Ansible that code uses: attributes ("_inventory"), and full module names.
 
     All code that may import Ansible is searched. A plugin is a subclass, to which Ansible's base classes
     offer their methods and attributes: on `self` these are not private. What the same room defines is not
@@ -96,7 +96,7 @@ def _private_names_in(code: str) -> set[str]:
     attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
     attributes = [node for node in attributes if re.fullmatch(r"_[a-z]\w*", node.attr)]
     own = {node for node in attributes if ast.unparse(node.value) in {"self", "cls", "super()"}}
-    offers = offered(ActionBase) | offered(CallbackBase)
+    offers = offered_names(ActionBase) | offered_names(CallbackBase)
     defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     defined |= {node.attr for node in own if isinstance(node.ctx, ast.Store)}
     defined |= {
@@ -109,14 +109,14 @@ def _private_names_in(code: str) -> set[str]:
     return {name for name in imported if re.match(r"ansible\.(\w+\.)*_", name)} | (taken - OF_PYTHON)
 
 
-def offered(base: type[object]) -> set[str]:
+def offered_names(base: type[object]) -> set[str]:
     """Return the names that a base class defines for its subclasses: methods, and attributes of `self`."""
     stored = re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(base))
     return {*vars(base), *stored}
 
 
 def glossary(page: str) -> set[str]:
-    """Return the words in the glossary of docs/architecture.md, given the page's text."""
+    """Return the first column of the glossary in the text of docs/architecture.md."""
     part = page.partition("## Glossary\n")[2].partition("\n## ")[0]
     return set(re.findall(r"^\| (?!word|---)([^|]+) \|", part, re.MULTILINE)) - {"word"}
 

@@ -44,8 +44,8 @@ _BAR = "\\|"  # in a cell of a table
 LONGEST_CELL = 200
 
 
-def written(root: Path) -> dict[Path, str]:
-    """Return {file: its text as it should be} for each file with parts that follow from the code.
+def generated_texts(root: Path) -> dict[Path, str]:
+    """Return {file: its whole text, up to date} for each file with parts that follow from the code.
 
     Raises ValueError if a file has no place for such a part.
     """
@@ -54,8 +54,8 @@ def written(root: Path) -> dict[Path, str]:
             "fields of a program": "\n" + _fields_table(RunProgram),
             "fields of settings.json": "\n" + _fields_table(RunSettings),
         },
-        "docs/operations.md": {"settings that a run keeps": "\n" + _named(FIXED_IN_A_RUN)},
-        "docs/prove.md": {"settings that prove.yml replaces": "\n" + _named(RESET_BY_PROVE)},
+        "docs/operations.md": {"settings that a run keeps": "\n" + _variables_paragraph(FIXED_IN_A_RUN)},
+        "docs/prove.md": {"settings that prove.yml replaces": "\n" + _variables_paragraph(RESET_BY_PROVE)},
         "docs/verdict.md": {"checks": "\n" + _checks()},
         "docs/models.md": {
             "models": "\n" + _models_table(root),
@@ -80,7 +80,7 @@ def written(root: Path) -> dict[Path, str]:
 
 
 def _with_parts(path: Path, parts: Mapping[str, str]) -> str:
-    """Return the text of a file with each of its parts replaced.
+    """Return the text of a file with each of its generated parts replaced by `parts`, {name: new text}.
 
     In Markdown a part begins with an empty line. Raises ValueError if the file does not have exactly one
     place for a part.
@@ -106,8 +106,8 @@ def _table(heading: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join([heading_line, f"|{'---|' * len(heading)}\n", *lines])
 
 
-def _named(settings: Iterable[str]) -> str:
-    """Return the variables of these settings, as a paragraph."""
+def _variables_paragraph(settings: Iterable[str]) -> str:
+    """Return a paragraph with the variables of these settings, such as "`trainer_model`, `trainer_steps`"."""
     return ", ".join(f"`trainer_{name}`" for name in settings) + "\n"
 
 
@@ -121,12 +121,12 @@ def _checks() -> str:
 
 
 def _check(name: str, card: Card) -> str:
-    """Return a check as an item of a Markdown list: when it is true, and below it false and unknown."""
-    lines = [f"- `{name}` ({_asked(card)}): {card.holds}", f"  - false: {card.fails}"]
+    """Return a check as an item of a Markdown list: when it holds; below, when it is false and unknown."""
+    lines = [f"- `{name}` ({_applies_to(card)}): {card.holds}", f"  - false: {card.fails}"]
     return "\n".join([*lines, f"  - unknown: {card.unknown}"]) + "\n"
 
 
-def _asked(card: Card) -> str:
+def _applies_to(card: Card) -> str:
     """Return the kinds of runs to which a check applies.
 
     Example: "models; programs if psfleet observed its sessions"
@@ -283,7 +283,7 @@ def _code(name: str) -> str:
 
 def main() -> None:
     """Write the files that are not as they should be, and print their names."""
-    for path, text in written(ROOT).items():
+    for path, text in generated_texts(ROOT).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             sys.stdout.write(f"written: {path.relative_to(ROOT)}\n")

@@ -61,7 +61,10 @@ class Training:
         return list(self._model.create_variables(self._context))
 
     def tables(self, parts: int = 1) -> list[Any]:
-        """Create and return the model's tables, each in `parts` parts, which the caller's scopes place."""
+        """Create and return the model's tables; the caller's scopes place them.
+
+        Each is a variable, or with `parts` above 1 a partitioned variable.
+        """
         partitioner = v1.fixed_size_partitioner(parts) if parts > 1 else None
         return [
             v1.get_variable(
@@ -80,7 +83,7 @@ class Training:
         return v1.train.AdamOptimizer(self._learning_rate)
 
     def placeholders(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the placeholders for a batch: features and labels."""
+        """Return the placeholders for a batch: features [batch, width], and labels [batch]."""
         features, labels = self.examples.features, self.examples.labels
         x = v1.placeholder(self.examples.feature_type, [None, features.shape[1]])
         return x, v1.placeholder(tf.as_dtype(labels.dtype), [None])
@@ -92,7 +95,7 @@ class Training:
         features: tf.Tensor,
         labels: tf.Tensor,
     ) -> tf.Tensor:
-        """Return the mean loss of a batch, whose rows are looked up in the tables."""
+        """Return the mean loss of a batch, a scalar; the batch looks up its rows in `tables`."""
         rows = [
             v1.nn.embedding_lookup(values, table.ids(self._context, features), partition_strategy="div")
             for values, table in zip(tables, self._tables, strict=True)
@@ -100,7 +103,10 @@ class Training:
         return self._model.loss(self._context, [*variables, *rows], features, labels)
 
     def dataset(self, seed: int | None) -> tf.data.Dataset:
-        """Return endless shuffled batches, gathered whole: single examples take five times as long."""
+        """Return endless shuffled batches (features, labels), gathered whole.
+
+        To gather single examples would take five times as long.
+        """
         features, labels = self.examples.features, self.examples.labels
         numbers = tf.data.Dataset.range(len(features)).shuffle(len(features), seed).repeat()
         batches = numbers.batch(self.batch_size, drop_remainder=True)
@@ -141,7 +147,10 @@ class Progress:
         self._windows = StepWindows(records, options.settings.steps, self._batch_size)
 
     def report(self, global_step: int, loss: float, steps: int = 1) -> None:
-        """Count `steps` steps of this process with their mean loss; write progress at most twice a second."""
+        """Record `steps` more steps of this process, with their mean `loss`, which led to `global_step`.
+
+        Progress is written at most twice a second.
+        """
         examples = steps * self._batch_size
         self._windows.add_unread(loss, self._global_step, global_step, examples, steps)
         self._global_step = global_step

@@ -82,7 +82,10 @@ def coordinate(
 
 
 def report_steps(counts: tf.Variable, progress: Progress) -> None:
-    """Report all steps and their mean loss, again and again, until the process ends."""
+    """Report new steps and their mean loss, again and again, until the process ends.
+
+    `counts` has the steps taken and the sum of their losses: float64 [2].
+    """
     began, before, sum_before = time.monotonic(), 0, 0.0
     while True:
         taken, losses = (float(value) for value in counts.numpy())

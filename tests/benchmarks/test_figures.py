@@ -21,7 +21,7 @@ from benchmarks.picture import write_picture
 from benchmarks.programs.common import FedBatches, Training
 from benchmarks.results import CPU, SECONDS, SPEED, medians, tables
 from benchmarks.rows import ROWS, WORKLOADS, Row, Workload
-from benchmarks.run import Marks, Run, Setup, slowed
+from benchmarks.run import Marks, Run, Setup, slow_down
 from tests.repository import ROOT
 from tests.trainer.processes import until
 from trainer.process import flags
@@ -77,7 +77,7 @@ def test_a_straggler_is_suspended_repeatedly_and_continues_afterwards() -> None:
         def is_in(state: str) -> bool:
             return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == state
 
-        with slowed(process, 5):
+        with slow_down(process, 5):
             for seen in ("T", "S", "T", "S"):
                 until(partial(is_in, seen), f"state {seen}", 10)
         assert is_in("S")
@@ -225,7 +225,7 @@ def test_a_program_that_ends_is_a_failed_run_with_its_last_lines_and_leaves_no_f
     row = Row("gone", "no such program", "benchmarks.programs.gone", workers=0)
     attempts = Attempts(Marks(0, 0, 0))
     run_in = partial(Run, Setup(row, MLP), data=tmp_path)
-    assert attempts.measured("here", tmp_path / "run", run_in) is None
+    assert attempts.measure("here", tmp_path / "run", run_in) is None
     for failure in attempts.failures:
         assert re.match(r"(?s)here: ended: worker0.*No module named benchmarks.programs.gone", failure)
     assert len(attempts.failures) == 2

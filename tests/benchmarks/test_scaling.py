@@ -12,7 +12,7 @@ from benchmarks.network import Limits
 from benchmarks.results import SECONDS, SPEED
 from benchmarks.rows import ROWS, WORKLOADS
 from benchmarks.scaling import cores_of, curves_of, options_of, setups_of, title_of
-from benchmarks.scaling_page import Curve, Point, page, picture, sentences, used_up
+from benchmarks.scaling_page import Curve, Point, exhausted_resources, page, picture, sentences
 
 MLP, CNN, WIDE = WORKLOADS[:3]
 NAMED = {row.name: row for row in ROWS}
@@ -145,7 +145,7 @@ def test_the_reason_of_a_bend_is_what_was_used_up_there(
 ) -> None:
     monkeypatch.setattr("benchmarks.scaling_page.CORES", 8)
     found = curve(100, 100, **figures)
-    assert used_up(found, found.points[-1]) == words
+    assert exhausted_resources(found, found.points[-1]) == words
     text = sentences(found)
     assert "Bend at 2 workers (0.50 for each): " in text
     assert (words or ["neither cores nor links are used up"])[0] in text
@@ -154,7 +154,7 @@ def test_the_reason_of_a_bend_is_what_was_used_up_there(
 def test_a_machine_that_has_no_cores_left_is_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.scaling_page.CORES", 2)
     found = curve(100, 100, cores_of_others=1.6)
-    assert used_up(found, found.points[-1]) == [
+    assert exhausted_resources(found, found.points[-1]) == [
         "all tasks and others use 1.90 of this machine's 2 cores, which separate machines would not share"
     ]
 

@@ -215,13 +215,13 @@ def test_lint_counts_the_lines_of_each_room(tmp_path: Path, monkeypatch: pytest.
 def test_lint_fails_above_the_bound_of_things_to_know(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_tests.few_to_know()
-    found = things_to_know.counted(ROOT)
+    assert run_tests.check_things_to_know()
+    found = things_to_know.known_names(ROOT)
     assert {"files", "trainer_tasks"} < found["modules that Ansible ships"]
     assert {"chief", "lead"} < found["words of the glossary"]
     assert all(found[kind] for kind in things_to_know.MOST)
     monkeypatch.setitem(things_to_know.MOST, "roles", len(found["roles"]) - 1)
-    assert not run_tests.few_to_know()
+    assert not run_tests.check_things_to_know()
     said = capsys.readouterr().out
     assert f"FAILED; {len(found['roles'])} roles; at most {len(found['roles']) - 1} are allowed" in said
 

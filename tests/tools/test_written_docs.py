@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.repository import ROOT
-from tools.written_docs import written
+from tools.written_docs import generated_texts
 from trainer.contract.settings import RULES, Handling
 
 ROOMS = ("trainer", "psfleet", "plugins", "tools")
@@ -69,7 +69,7 @@ CARD = {
 def test_generated_parts_of_pages_and_roles_are_up_to_date() -> None:
     old = [
         str(path.relative_to(ROOT))
-        for path, text in written(ROOT).items()
+        for path, text in generated_texts(ROOT).items()
         if path.read_text(encoding="utf-8") != text
     ]
     assert not old, f"run `make docs`: {', '.join(old)} is not what it writes"
@@ -220,4 +220,4 @@ def test_a_page_without_a_mark_is_named(copy: Path) -> None:
     text = page.read_text(encoding="utf-8")
     page.write_text(text.replace("end of fields of a program", "end"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"contracts.md has 0 places for 'fields of a program'"):
-        written(copy)
+        generated_texts(copy)
