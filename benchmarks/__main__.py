@@ -50,13 +50,13 @@ def _write(
     from benchmarks.picture import write_picture
 
     summaries = medians(rounds)
-    asked = {name: getattr(options, name) for name in ("rounds", "warm_up", "seconds", "longest")}
+    settings = {name: getattr(options, name) for name in ("rounds", "warm_up", "seconds", "longest")}
     flags = {row.name: dict(row.flags) for row in options.rows}
-    everything = {"machine": before, "asked": asked, "flags": flags, "medians": summaries}
+    everything = {"machine": before, "asked": settings, "flags": flags, "medians": summaries}
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", {**everything, "rounds": rounds, "failures": failures}, indent=1)
-    (folder / "results.md").write_text(page(before, asked, summaries), encoding="utf-8")
+    (folder / "results.md").write_text(page(before, settings, summaries), encoding="utf-8")
     write_picture(folder / "results.svg", summaries)
     done = {number for rows in rounds.values() for of_row in rows.values() for number in of_row}
     if max(done) + 1 == options.rounds:

@@ -53,8 +53,8 @@ class Workload:
         if self.tables is None:
             return words
         needed = COUNT * self.tables.different_ids(self.batch_size)
-        held = self.tables.bytes_of_rows / 1e6
-        return f"{words}, {needed:,.0f} rows in a batch, {held:,.0f} MB of rows and slots"
+        megabytes = self.tables.bytes_of_rows / 1e6
+        return f"{words}, {needed:,.0f} rows in a batch, {megabytes:,.0f} MB of rows and slots"
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ def cores_of(row: Row, share: float) -> dict[str, float]:
 
     Raises ValueError if too little is left.
     """
-    left = CORES - _RESERVED_CORES - row.workers * share
-    of_ps = min(1.0, left / row.ps) if row.ps else left
+    remaining = CORES - _RESERVED_CORES - row.workers * share
+    of_ps = min(1.0, remaining / row.ps) if row.ps else remaining
     if of_ps < (share if row.ps else 0):
         raise ValueError(
             f"{row.workers} workers of {share:g} core and {row.ps} ps are too many for {CORES} cores"
@@ -129,7 +129,7 @@ def _write(
     rounds: Mapping[int, Mapping[int, Figures]],
     failures: Sequence[str],
 ) -> None:
-    asked = {name: getattr(options, name) for name in ("share", "rounds", "warm_up", "seconds", "longest")}
+    settings = {name: getattr(options, name) for name in ("share", "rounds", "warm_up", "seconds", "longest")}
     runs = [
         {
             "model": setup.workload.name,
@@ -147,9 +147,9 @@ def _write(
     ]
     folder, curves = options.folder, curves_of(setups, rounds)
     folder.mkdir(parents=True, exist_ok=True)
-    everything = {"machine": before, "asked": asked, "runs": runs, "failures": failures}
+    everything = {"machine": before, "asked": settings, "runs": runs, "failures": failures}
     write_json(folder / "scaling.json", everything, indent=1)
-    (folder / "scaling.md").write_text(page(before, asked, curves), encoding="utf-8")
+    (folder / "scaling.md").write_text(page(before, settings, curves), encoding="utf-8")
     if curves:
         (folder / "scaling.svg").write_text(f"{picture(curves)}\n", encoding="utf-8")
 

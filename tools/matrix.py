@@ -99,8 +99,8 @@ def play_passes(name: str, command: Sequence[str], expected: str) -> bool:
         status = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
     printed = log.read_text()
     good = status == 0 and bool(re.search(expected, printed)) and not re.search(WARNS, printed)
-    said = "passed" if good else f"FAILED, exit status {status}"
-    say(f"{name}: {said} ({time.monotonic() - begin:.0f} s)")
+    outcome = "passed" if good else f"FAILED, exit status {status}"
+    say(f"{name}: {outcome} ({time.monotonic() - begin:.0f} s)")
     if not good:
         say(f"{printed}\nexpected {expected!r}, and no warning")
     return good

@@ -104,9 +104,9 @@ def _private_names_in(code: str) -> set[str]:
         for node in nodes
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
-    taken = {node.attr for node in own} - defined - offers
-    taken |= {node.attr for node in {*attributes} - own} - (defined - offers)
-    return {name for name in imported if re.match(r"ansible\.(\w+\.)*_", name)} | (taken - OF_PYTHON)
+    used = {node.attr for node in own} - defined - offers
+    used |= {node.attr for node in {*attributes} - own} - (defined - offers)
+    return {name for name in imported if re.match(r"ansible\.(\w+\.)*_", name)} | (used - OF_PYTHON)
 
 
 def offered_names(base: type[object]) -> set[str]:

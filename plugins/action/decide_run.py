@@ -113,17 +113,17 @@ class ActionModule(ControllerAction):
                 raise RefusedError(f"{what}; type stop.yml --limit where it began") from None
             settings = self.variables["cluster_settings"]
             tasks = tasks_of_run(self.variables["cluster_plan"], settings)
-        gone, told = tasks, f"Run {run_id} is stopped. Resume with: {again}"
+        ending, message = tasks, f"Run {run_id} is stopped. Resume with: {again}"
         if everywhere is not None:
             limited = self.variables["ansible_play_hosts_all"]
-            gone = leaving(run_id, tasks, settings, limited, everywhere)
-            names = first_of([task["name"] for task in gone])
-            told = f"{names} left run {run_id}, which goes on. To join it again: {again}"
+            ending = leaving(run_id, tasks, settings, limited, everywhere)
+            names = first_of([task["name"] for task in ending])
+            message = f"{names} left run {run_id}, which goes on. To join it again: {again}"
         return described_run(folder, settings, tasks) | {
-            "tasks": stopped_tasks(run_id, gone, hosts),
-            "warning": unstopped(gone, hosts),
+            "tasks": stopped_tasks(run_id, ending, hosts),
+            "warning": unstopped(ending, hosts),
             "goes_on": everywhere is not None,
-            "told": with_inventory(told, self.variables["ansible_inventory_sources"]),
+            "told": with_inventory(message, self.variables["ansible_inventory_sources"]),
         }
 
     def _answers_of_others(self) -> dict[str, dict[str, Any]]:
@@ -133,8 +133,8 @@ class ActionModule(ControllerAction):
         """
         limited, known = self.variables["ansible_play_hosts_all"], self.variables["hostvars"]
         hosts = {str(task["host"]) for task in self.variables["cluster_plan"]["tasks"]}
-        asked = {"tasks": [], "others": True, "paths": self.variables["cluster_paths"]}
-        others = {host: asked for host in sorted(hosts.difference(limited)) if host in known}
+        query = {"tasks": [], "others": True, "paths": self.variables["cluster_paths"]}
+        others = {host: query for host in sorted(hosts.difference(limited)) if host in known}
         answers = ask_hosts(self, "trainer_tasks", others)
         return {host: answer for host, answer in answers.items() if not answer["problem"]}
 
@@ -143,8 +143,8 @@ class ActionModule(ControllerAction):
             folder = run_to_export(Path(arguments["runs_directory"]).resolve(), str(arguments["run_id"]))
             settings, tasks = begun_run(folder)
             run = described_run(folder, settings, tasks)
-            asked = (str(arguments.get(name, "")) for name in ("model", "inputs", "outputs"))
-            run |= described_export(run, *asked)
+            names = (str(arguments.get(name, "")) for name in ("model", "inputs", "outputs"))
+            run |= described_export(run, *names)
             if is_exported(run):
                 return {"run": run | {"action": "present"}}
             return {"run": run | {"action": "export"} | self._deployed_on_exporter(run)}
@@ -164,13 +164,13 @@ class ActionModule(ControllerAction):
         """
         host, plan = str(run["exporter"]["host"]), self.variables["cluster_plan"]
         require_host(run, self.variables["ansible_play_hosts_all"], self.variables["hostvars"])
-        asked = {"tasks": [], "others": True, "run_id": run["id"], "plan_hash": plan["hash"]}
-        asked["paths"] = self.variables["cluster_paths"]
-        found = ask_hosts(self, "trainer_tasks", {host: asked})[host]
-        require_exporting_host(run, found, plan)
+        query = {"tasks": [], "others": True, "run_id": run["id"], "plan_hash": plan["hash"]}
+        query["paths"] = self.variables["cluster_paths"]
+        answer = ask_hosts(self, "trainer_tasks", {host: query})[host]
+        require_exporting_host(run, answer, plan)
         return {
-            "looked": found["looked"],
-            "deployed": {name: found[name] for name in ("release", "environment")},
+            "looked": answer["looked"],
+            "deployed": {name: answer[name] for name in ("release", "environment")},
         }
 
     def _decide_start(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,9 +216,10 @@ class ActionModule(ControllerAction):
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
         if begun and lacks_files(folder):
-            told = f"Run {run_id} has ended. What was left on hosts is collected, and the run judged again."
-            again = {"action": "recollect", "starting": [], "empty": [], "told": told}
-            return described_run(folder, *begun_run(folder)) | again
+            next_step = "What was left on hosts is collected, and the run judged again."
+            message = f"Run {run_id} has ended. {next_step}"
+            recollect = {"action": "recollect", "starting": [], "empty": [], "told": message}
+            return described_run(folder, *begun_run(folder)) | recollect
         settings, begun_on = begun or today, read_object(folder / "plan.json")
         hosts = arguments["found"]
         others = self._answers_of_others() if self.variables.get("ansible_limit") else {}
@@ -267,19 +268,19 @@ class ActionModule(ControllerAction):
         run_id, tasks = run["id"], run["tasks"]
         out = [task for task in tasks if task["host"] not in hosts]
         starting = [task for task in tasks if run["action"] == "start" and task["host"] in hosts]
-        told = []
+        messages = []
         if run["action"] == "attach" and begun and is_elastic(begun):
             plan = self.variables["cluster_plan"]
             for task in absent(run_id, tasks, hosts):
                 if why := hindrances(plan, tasks, task["host"], hosts):
                     out.append(task)
-                    told.append(f"{task['name']} on {task['host']} cannot join: {'; '.join(why)}")
+                    messages.append(f"{task['name']} on {task['host']} cannot join: {'; '.join(why)}")
                 else:
                     starting.append(task)
-                    told.append(f"{task['name']} on {task['host']} joins run {run_id}.")
+                    messages.append(f"{task['name']} on {task['host']} joins run {run_id}.")
         elif out and run["action"] == "start":
             names = elsewhere(tasks, hosts)
             fill = f"ansible-playbook train.yml -e run_id={run_id}"
-            told = [f"Run {run_id} begins without {names}. Once its host is there, it joins by: {fill}"]
-        said = with_inventory("\n".join(told), self.variables["ansible_inventory_sources"])
-        return {"starting": starting, "empty": [task["name"] for task in out], "told": said}
+            messages = [f"Run {run_id} begins without {names}. Once its host is there, it joins by: {fill}"]
+        message = with_inventory("\n".join(messages), self.variables["ansible_inventory_sources"])
+        return {"starting": starting, "empty": [task["name"] for task in out], "told": message}

@@ -52,5 +52,5 @@ class ActionModule(CarryingAction):
                 why = str(answer.get("not_given", ""))[:MOST_CHARACTERS]
                 display.display(f"  {host}: no neighbour gave {archive.name}, so the controller does: {why}")
                 fan_out.mark_uploading(host)
-            given = {**sent, "shared": {}} if login else sent
-            return self._send_and_run(given, archive, lambda: fan_out.mark_complete(host))
+            values = {**sent, "shared": {}} if login else sent
+            return self._send_and_run(values, archive, lambda: fan_out.mark_complete(host))

@@ -30,8 +30,8 @@ def older_names(last_wanted: Mapping[str, int], wanted: Collection[str], keep: i
     deployment wants. Names with the same time stay or go together, because one deployment wanted them.
     """
     others = {name: moment for name, moment in last_wanted.items() if name not in wanted}
-    kept = sorted(set(others.values()), reverse=True)[: keep - 1]
-    return sorted(name for name, moment in others.items() if moment not in kept)
+    newest = sorted(set(others.values()), reverse=True)[: keep - 1]
+    return sorted(name for name, moment in others.items() if moment not in newest)
 
 
 @dataclass(frozen=True)

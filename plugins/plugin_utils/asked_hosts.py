@@ -53,9 +53,9 @@ def results_in_time(
     ending.
     """
     returned: dict[str, T] = {}
-    left = list(hosts)
-    while left:
-        some, left = left[:at_once], left[at_once:]
+    remaining = list(hosts)
+    while remaining:
+        some, remaining = remaining[:at_once], remaining[at_once:]
         calls = {host: _call_in_thread(call, host) for host in some}
         wait(calls.values(), seconds)
         returned |= {host: future.result() for host, future in calls.items() if future.done()}

@@ -28,8 +28,8 @@ def guarded(application: Application, prefix: str) -> Application:
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         named = str(environ.get("HTTP_HOST", "")).rpartition(":")
         host = named[0] if named[2].isdecimal() else named[2]
-        given = str(environ.get("PATH_INFO", ""))[: len(prefix) + 1]
-        if host in HOSTS and secrets.compare_digest(given.encode(), f"{prefix}/".encode()):
+        prefix_in_path = str(environ.get("PATH_INFO", ""))[: len(prefix) + 1]
+        if host in HOSTS and secrets.compare_digest(prefix_in_path.encode(), f"{prefix}/".encode()):
             return application(environ, start_response)
         start_response(
             "403 Forbidden", [("Content-Type", "text/plain"), ("Content-Length", str(len(REFUSAL)))]

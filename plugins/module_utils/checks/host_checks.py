@@ -237,10 +237,11 @@ def memory_finding(
     tasks cannot start, and a warning if they have little memory, or if the memory is unknown.
     """
     known = [size for size in (memory_bytes, limit_bytes) if size is not None]
-    held = tables.get("bytes", 0)
-    fewest, usual = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK + held, tasks * BYTES_OF_TASK + held
+    table_bytes = tables.get("bytes", 0)
+    fewest = BYTES_OF_CODE + tasks * FEWEST_BYTES_OF_TASK + table_bytes
+    usual = tasks * BYTES_OF_TASK + table_bytes
     for_tasks = f"for {counted(tasks, 'task')}"
-    for_tasks += f", of these {_gib(held)} {tables['what']}," if held else ""
+    for_tasks += f", of these {_gib(table_bytes)} {tables['what']}," if table_bytes else ""
     if not known:
         remedy = f"see that there are {_gib(usual)} {for_tasks}"
         return warning("/proc/meminfo does not show the memory", remedy)
@@ -254,7 +255,7 @@ def memory_finding(
     if min(known) < usual:
         found = f"{there} of memory, which is little: {_gib(usual)} {for_tasks} leave room to train"
         return warning(found, remedy)
-    return ok(f"{there}; {_gib(held)} {tables['what']}" if held else there)
+    return ok(f"{there}; {_gib(table_bytes)} {tables['what']}" if table_bytes else there)
 
 
 def _gib(size: int) -> str:

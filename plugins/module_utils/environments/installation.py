@@ -85,17 +85,17 @@ def unpack_filled(archive: Path, place: Path) -> None:
     """
     command = ["tar", "--extract", "--file=-", "--no-same-owner"]
     command += ["--blocking-factor=1024", f"--directory={place}"]  # half a megabyte at a time
-    with tempfile.TemporaryFile() as said, archive.open("rb") as stream:
+    with tempfile.TemporaryFile() as errors, archive.open("rb") as stream:
         # If tar ends early, the write fails, and tar's own message says why.
         with (
             suppress(BrokenPipeError),
-            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as tar,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors) as tar,
         ):
             for block in decompressed(stream):
                 tar.stdin.write(block)  # type: ignore[union-attr]
         if tar.returncode:
-            said.seek(0)
-            words = said.read(1000).decode(errors="replace").strip()
+            errors.seek(0)
+            words = errors.read(1000).decode(errors="replace").strip()
             raise ValueError(f"{' '.join(command)} ended with {tar.returncode}: {words}")
     make_commands_own(place, ELSEWHERE)
 
@@ -120,17 +120,17 @@ def decompressed(stream: IO[bytes]) -> Iterator[memoryview]:
     library.ZSTD_decompressStream.restype = ctypes.c_size_t
     context = ctypes.c_void_p(library.ZSTD_createDStream())
     space = ctypes.create_string_buffer(BLOCK_BYTES)
-    left = 1  # the library's hint for the next read; 0 at the end of a frame
+    remaining = 1  # the library's hint for the next read; 0 at the end of a frame
     try:
         while block := stream.read(BLOCK_BYTES):
-            given = _Buffer(ctypes.cast(ctypes.c_char_p(block), ctypes.c_void_p), len(block), 0)
-            while given.position < given.size:
-                made = _Buffer(ctypes.addressof(space), BLOCK_BYTES, 0)
-                left = library.ZSTD_decompressStream(context, ctypes.byref(made), ctypes.byref(given))
-                if library.ZSTD_isError(ctypes.c_size_t(left)):
+            source = _Buffer(ctypes.cast(ctypes.c_char_p(block), ctypes.c_void_p), len(block), 0)
+            while source.position < source.size:
+                target = _Buffer(ctypes.addressof(space), BLOCK_BYTES, 0)
+                remaining = library.ZSTD_decompressStream(context, ctypes.byref(target), ctypes.byref(source))
+                if library.ZSTD_isError(ctypes.c_size_t(remaining)):
                     raise ValueError("it is not an archive of Zstandard")
-                yield memoryview(space)[: made.position]
-        if left:
+                yield memoryview(space)[: target.position]
+        if remaining:
             raise ValueError("it ends before its end")
     finally:
         library.ZSTD_freeDStream(context)

@@ -84,10 +84,10 @@ def _sentences(facts: GpuFacts, system: System, packages: Sequence[str]) -> list
     driver = system.driver or UNKNOWN
     if any("dkms" in package or package.startswith(driver.compiling) for package in packages):
         says.append("DKMS compiles the kernel's module on the host, which takes some minutes.")
-    held = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
+    others = sorted({name for name in facts.bus_drivers if name not in {"", "nvidia"}})
     own = f"{driver.headers}{facts.kernel}"
-    if held:
-        says.append(f"A reboot will be needed: until then the device is held by {' and '.join(held)}.")
+    if others:
+        says.append(f"A reboot will be needed: until then the device is held by {' and '.join(others)}.")
     elif any(map(driver.is_headers, packages)) and own not in packages:
         says.append(
             f"{own}, for the kernel that runs, is not among them: where the host lacks it, a reboot into the "

@@ -28,14 +28,15 @@ def directory_problem(directory: str) -> str:
     """Return, in words, why metrics cannot be written into a directory; "" if they can, or for ""."""
     if not directory:
         return ""
-    given, expected = f"{VARIABLE} is {directory!r}", "expected a directory of root that node_exporter reads"
+    problem = f"{VARIABLE} is {directory!r}"
+    expected = "expected a directory of root that node_exporter reads"
     try:
         owner = Path(directory).stat().st_uid if Path(directory).is_dir() else None
     except OSError as error:
-        return f"{given}: {error.strerror}"
+        return f"{problem}: {error.strerror}"
     if owner is None:
-        return f"{given}, and this host has no such directory; {expected}"
-    return f"{given}, which belongs to {_name(owner)}; {expected}" if owner else ""
+        return f"{problem}, and this host has no such directory; {expected}"
+    return f"{problem}, which belongs to {_name(owner)}; {expected}" if owner else ""
 
 
 class MetricsTimer:

@@ -266,9 +266,9 @@ class Tasks:
         try:
             systemctl_strictly("stop", *self.units)
         except SystemdError as error:  # systemd also complains about units that it has forgotten
-            left = [f"{job}{index}" for job, index in self._alive()]
-            if left:
-                raise SystemdError(f"{', '.join(left)} could not be stopped: {error}") from error
+            names = [f"{job}{index}" for job, index in self._alive()]
+            if names:
+                raise SystemdError(f"{', '.join(names)} could not be stopped: {error}") from error
         # Tasks that were running have disabled their units themselves, when they ended.
         systemctl("--no-reload", "disable", *self.units)
         # A reboot does not end a task that has ended by now.

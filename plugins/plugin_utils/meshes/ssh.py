@@ -59,7 +59,7 @@ def exchange_keys(
 def sign(
     directory: Path,
     planned: set[str],
-    told: Identities,
+    identities: Identities,
     wanted: Iterable[tuple[str, Kind, Wanted]],
     *,
     check: bool,
@@ -70,7 +70,7 @@ def sign(
     revoked. New certificates are stored. With `check`, nothing is written, and new certificates are left out.
     """
     now = time.time()
-    certificates: dict[str, dict[str, str]] = {host: {} for host in told}
+    certificates: dict[str, dict[str, str]] = {host: {} for host in identities}
     keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
     if (key := keys["user"]) and not check:
         remember_own(directory, key)
@@ -96,7 +96,7 @@ def sign(
 
 
 def wanted_certificates(
-    plan: Mapping[str, Any], user: str, told: Identities, days: Mapping[str, Any]
+    plan: Mapping[str, Any], user: str, identities: Identities, days: Mapping[str, Any]
 ) -> Iterator[tuple[str, Kind, Wanted]]:
     """Yield (host, kind, wanted certificate) for each host's key, and for its user's key if it has one.
 
@@ -105,7 +105,7 @@ def wanted_certificates(
     cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
     for kind in KINDS:
         valid_days = int(days[kind])
-        for host, answer in told.items():
+        for host, answer in identities.items():
             key = str(answer[f"{kind}_key"])
             if not key:
                 continue

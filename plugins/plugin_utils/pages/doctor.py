@@ -104,7 +104,7 @@ def _ask_checks(
         "paths": action.variables["cluster_paths"],
         "systems": action.variables["cluster_systems"],
     }
-    asked = {
+    arguments = {
         host: {
             **of_all,
             **_host_arguments(action, host),
@@ -116,9 +116,9 @@ def _ask_checks(
         }
         for host, of_host in peers.items()
     }
-    answers = ask_hosts(action, "host_doctor", asked, ask_with_clock, DOCTOR_SECONDS)
+    answers = ask_hosts(action, "host_doctor", arguments, ask_with_clock, DOCTOR_SECONDS)
     return {
-        host: with_peers(answer, peers[host], mesh) | {"fence": boolean(asked[host].get("fence", True))}
+        host: with_peers(answer, peers[host], mesh) | {"fence": boolean(arguments[host].get("fence", True))}
         for host, answer in answers.items()
     }
 

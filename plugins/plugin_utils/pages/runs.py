@@ -14,8 +14,8 @@ from .tables import show_table
 
 def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
     """Ask all hosts of the play at once, and show all runs; return what `show_table` returns."""
-    asked = {"state": "listed", "paths": action.variables["cluster_paths"]}
+    arguments = {"state": "listed", "paths": action.variables["cluster_paths"]}
     hosts = action.variables["ansible_play_hosts_all"]
-    answers = ask_hosts(action, "host_runs", dict.fromkeys(hosts, asked))
-    found = RunList.of(runs_here(Path(runs_directory)), answers)
-    return show_table(action, partial(runs_table, found), found.failure, answers)
+    answers = ask_hosts(action, "host_runs", dict.fromkeys(hosts, arguments))
+    runs = RunList.of(runs_here(Path(runs_directory)), answers)
+    return show_table(action, partial(runs_table, runs), runs.failure, answers)

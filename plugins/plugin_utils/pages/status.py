@@ -25,13 +25,13 @@ def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
         "details": True,
         "paths": action.variables["cluster_paths"],
     }
-    asked = {
+    arguments = {
         host: {**of_all, "tasks": tasks.get(host, [])} for host in action.variables["ansible_play_hosts_all"]
     }
-    answers = ask_hosts(action, "trainer_tasks", asked)
-    held = {"": held_by_tasks(ClusterPlan.from_json(plan), action.variables["cluster_settings"])}
+    answers = ask_hosts(action, "trainer_tasks", arguments)
+    tables = {"": held_by_tasks(ClusterPlan.from_json(plan), action.variables["cluster_settings"])}
     for run_id in {task["run_id"] for answer in answers.values() for task in answer.get("tasks", ())}:
         if RUN_ID.fullmatch(run_id):
-            held[run_id] = held_in_run(Path(runs_directory) / run_id)
-    found = ClusterStatus.of(plan, answers, uncollected(Path(runs_directory), plan), held)
-    return show_table(action, partial(status_table, found), found.failure, answers)
+            tables[run_id] = held_in_run(Path(runs_directory) / run_id)
+    status = ClusterStatus.of(plan, answers, uncollected(Path(runs_directory), plan), tables)
+    return show_table(action, partial(status_table, status), status.failure, answers)
