@@ -56,8 +56,7 @@ def plan_installation(
 def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the packages, in which {flavour} is replaced by the kind of the kernel.
 
-    Example: name_packages("6.1.0-56-cloud-amd64", ["linux-headers-{flavour}"]) ->
-    ("linux-headers-cloud-amd64",)
+    Example: name_packages("6.1.0-56-cloud-amd64", ["driver-{flavour}"]) -> ("driver-cloud-amd64",)
     """
     flavour = _VERSION.sub("", kernel, count=1)
     return tuple(package.format(flavour=flavour) for package in packages)

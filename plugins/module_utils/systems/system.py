@@ -14,7 +14,7 @@ class Packages:
     """How a system gets its packages.
 
     `manager` is Ansible's name for the package manager, such as "apt". `install` and `refresh` are commands
-    as a person types them, without sudo, such as "apt-get install". `lacking` is a function that returns,
+    as a person types them, without sudo. `lacking` is a function that returns,
     of the given packages, those that no source of this host has; it raises OSError if the host has no program
     to find out.
     """
