@@ -18,7 +18,10 @@ _OWN = "psfleet"
 
 
 def write_picture(path: Path, summaries: Medians) -> None:
-    """Write an SVG with two bars, and their ranges, for each row of each workload. Raises OSError."""
+    """Write an SVG with bars, and their ranges, for the speed and the seconds to the loss of each row.
+
+    Raises OSError.
+    """
     known = [workload for workload in WORKLOADS if workload.name in summaries]
     heights = [_TITLE_HEIGHT + _BAR_HEIGHT * len(summaries[workload.name]) for workload in known]
     with style():

@@ -50,7 +50,11 @@ _COMPARED = {
 
 
 def machine() -> dict[str, object]:
-    """Return {name: value}: facts of this machine, and the versions with which figures are measured."""
+    """Return {name: value} about this machine and what is measured on it.
+
+    The names are `processor`, `cores`, `kernel`, `python`, the package with TensorFlow, `commit`, `load` (the
+    mean of the last minute) and `when`.
+    """
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     package = packages_distributions()["tensorflow"][0]

@@ -122,7 +122,7 @@ def glossary(page: str) -> set[str]:
 
 
 def excess(found: Mapping[str, set[str]]) -> list[str]:
-    """Return a sentence for each kind that exceeds its bound; [] if none does."""
+    """Return a sentence for each kind with more names than MOST allows; [] if none has."""
     return [
         f"{len(found[kind])} {kind}; at most {most} are allowed: remove one, or say in MOST why it must "
         "allow more"

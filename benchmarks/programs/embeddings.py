@@ -20,7 +20,7 @@ _HIDDEN = (256, 128)
 
 
 def load(settings: TrainingSettings, _workers: int) -> Data:
-    """Return the examples in the settings' folder."""
+    """Return the examples in the settings' folder; the first TESTED ones are the test examples."""
     with np.load(Path(settings.data_dir, FILE)) as found:
         features, labels = found["features"], found["labels"]
     train, test = (Examples(features[part], labels[part]) for part in (slice(TESTED, None), slice(TESTED)))
@@ -42,7 +42,7 @@ def create_variables(_context: ModelContext) -> Variables:
 
 
 def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross entropy."""
+    """Return the mean cross entropy of a batch, a scalar."""
     logits = _logits(values, features)
     return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
 

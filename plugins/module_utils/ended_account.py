@@ -86,7 +86,7 @@ def forget_manager(user: int) -> None:
 
 
 def processes_of(user: int) -> Iterator[Process]:
-    """Yield the processes that have an account's uid as any of the kernel's four user ids."""
+    """Yield the living processes that have an account's uid as any of the kernel's four user ids."""
     own_map = Path("/proc/self/uid_map").read_bytes()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():

@@ -93,7 +93,7 @@ class Content:
 
 
 def remove(path: Path) -> None:
-    """Remove a directory under another name, so that a directory with its own name is never incomplete.
+    """Rename a directory, then remove it with its content, so that no incomplete directory has its name.
 
     Raises OSError and ValueError.
     """

@@ -211,7 +211,7 @@ def content_of(path: Path) -> str | None:
 
 
 def remove(paths: list[Path]) -> None:
-    """Remove files, and directories of drop-ins that are empty then."""
+    """Remove files, which must exist, and their directories that are empty then."""
     for path in paths:
         path.unlink()
         with suppress(OSError):

@@ -27,11 +27,11 @@ def ask_hosts(
     ask_host: Callable[[HostAction, str, Mapping[str, Any]], AnswerOrProblem] = ask,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, dict[str, Any]]:
-    """Return {host: its answer to the module}; `arguments` is {host: arguments of the module}.
+    """Run a module on hosts; return {host: its answer, with `problem`}, in the order of `arguments`.
 
-    An answer has `problem`, which is "" if the host answered. Else `problem` is the reason, and the only
-    field. As many hosts as Ansible has forks are asked at the same time, with `ask_host`. A host has
-    `seconds` to answer.
+    `problem` is "" if the host answered; else it is the reason in words, and the answer has no other field.
+    `arguments` is {host: arguments of the module}. As many hosts as Ansible has forks are asked at the same
+    time, by `ask_host`. A host has `seconds` to answer.
     """
 
     def answer(host: str) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def results_in_time(
 ) -> dict[str, T]:
     """Return {host: what `call` returned for it}, without hosts for which it takes longer than `seconds`.
 
-    It is called for `at_once` hosts at the same time. A host that hangs does not keep this process from
-    ending.
+    `call` runs for `at_once` hosts at the same time, and an error that it raises is raised here. A host that
+    hangs does not keep this process from ending.
     """
     returned: dict[str, T] = {}
     remaining = list(hosts)

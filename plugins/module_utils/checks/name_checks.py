@@ -20,7 +20,7 @@ _SOURCES_OF_TASKS = ("files", "db", "dns", "myhostname")
 
 @dataclass(frozen=True)
 class Resolution:
-    """The IP addresses of a name on a host; without addresses, `problem` says why."""
+    """The IP addresses of a name on a host, sorted; without addresses, `problem` says why."""
 
     addresses: tuple[str, ...]
     problem: str = ""

@@ -19,7 +19,7 @@ USUAL_EPHEMERAL = (32768, 60999)
 
 @dataclass(frozen=True)
 class TaskPort:
-    """The port of a task of the plan."""
+    """A task of the plan, and the TCP port at which it listens."""
 
     job: str
     index: int

@@ -85,7 +85,10 @@ def take_over(tree: Path, kept: Iterable[Path]) -> None:
 
 
 def make_own(path: Path, mode: int) -> None:
-    """Give a file or folder to root with this mode. Copy a file if another process may still write to it."""
+    """Give a file or folder to root with this mode; no access list stays.
+
+    A file that another process may still have open for writing is replaced by a copy.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         os.fchown(descriptor, 0, 0)

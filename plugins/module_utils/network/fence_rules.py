@@ -125,7 +125,7 @@ class Fence:
 
     @property
     def entries(self) -> list[Reach]:
-        """The places outside the plan that tasks may reach, as networks or names."""
+        """The entries of `may_reach`, in their order."""
         return list(map(to_reach, self.may_reach))
 
     @property
