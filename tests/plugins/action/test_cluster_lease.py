@@ -118,7 +118,7 @@ class NearLeases(Leases):
         self._on: dict[str, Any] = dict.fromkeys(sorted(strange))
         self.meetings = 2  # each has one of the two hosts, then each was refused the other's
 
-    def _each(
+    def _run_on_each(
         self, state: str, hosts: list[str], told: Mapping[str, Mapping[str, object]] | None = None
     ) -> dict[str, str]:
         problems = {}
