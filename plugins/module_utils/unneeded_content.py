@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +23,54 @@ PARTIAL = ".partial-"
 LOCK_TIMEOUT_SECONDS = 900
 
 
-def older_names(last_wanted: Mapping[str, int], wanted: Collection[str], keep: int) -> list[str]:
-    """Return, sorted, the names that none of the newest `keep` deployments wanted, the present one included.
+@dataclass(frozen=True)
+class StoredContent:
+    """A release, program or environment on a host; `name` is its hash, after PARTIAL if it is incomplete.
 
-    `last_wanted` is {name: time when a deployment last wanted it}; `wanted` are the names that the present
-    deployment wants. Names with the same time stay or go together, because one deployment wanted them.
+    `last_wanted` is when a deployment last wanted it, in Unix seconds. `in_use` says whether a link, a task's
+    last run or a process uses it.
     """
-    others = {name: moment for name, moment in last_wanted.items() if name not in wanted}
-    newest = sorted(set(others.values()), reverse=True)[: keep - 1]
-    return sorted(name for name, moment in others.items() if moment not in newest)
+
+    kind: str
+    name: str
+    last_wanted: float
+    in_use: bool
+
+
+def content_to_remove(
+    stored: Sequence[StoredContent], wanted: Collection[str], keep: int
+) -> list[StoredContent]:
+    """Return the content to remove, sorted within each kind.
+
+    It is what nothing uses and none of the newest `keep` deployments wanted; `wanted` are the names that the
+    present one wants. Content with the same time stays or goes together, because one deployment wanted it.
+    Remainders of interrupted deployments are always removed.
+
+    Example, with keep=2: content last wanted at 1, 2 and 2, and not by this deployment -> the content of 1.
+    """
+    going = []
+    for kind in KINDS:
+        of_kind = sorted((each for each in stored if each.kind == kind), key=lambda each: each.name)
+        whole = [each for each in of_kind if not each.name.startswith(PARTIAL)]
+        others = [each for each in whole if each.name not in wanted]
+        newest = sorted({each.last_wanted for each in others}, reverse=True)[: keep - 1]
+        going += [each for each in of_kind if each not in whole]
+        going += [each for each in others if not each.in_use and each.last_wanted not in newest]
+    return going
+
+
+def settled_names(stored: Sequence[StoredContent], keep: int) -> list[str]:
+    """Return, sorted, the names that the last deployment wanted; empty if it left content to remove.
+
+    A deployment that wants the same names has nothing to remove and no time to set.
+    """
+    newest = max((each.last_wanted for each in stored), default=0.0)
+    names = sorted({each.name for each in stored if each.last_wanted == newest})
+    return [] if content_to_remove(stored, names, keep) else names
 
 
 @dataclass(frozen=True)
-class Content:
+class ContentDirectories:
     """The releases, programs and environments in `install_directory`, each in the folder of its kind.
 
     `run_directory` has the environment and settings files of the tasks' last runs. `processes` is /proc.
@@ -45,19 +80,13 @@ class Content:
     run_directory: Path
     processes: Path = Path("/proc")
 
-    def unneeded(self, wanted: Collection[str], keep: int) -> list[Path]:
-        """Return the paths to remove: of each kind, what `older_names` returns, if nothing uses it.
-
-        Remainders of interrupted deployments are among them. Raises OSError and ValueError.
-        """
-        going = []
-        for kind in KINDS:
-            folder, times = self.install_directory / kind, self._own_directories(kind)
-            going += [folder / name for name in times if name.startswith(PARTIAL)]
-            times = {name: moment for name, moment in times.items() if HASH.fullmatch(name)}
-            candidates = older_names(times, wanted, keep)
-            going += [folder / name for name in candidates if not self._is_in_use(kind, name)]
-        return going
+    def stored(self) -> list[StoredContent]:
+        """Return all content, also incomplete content. Raises OSError and ValueError."""
+        return [
+            StoredContent(kind, name, moment, self._is_in_use(kind, name))
+            for kind in KINDS
+            for name, moment in self._own_directories(kind).items()
+        ]
 
     def mark_wanted(self, wanted: Collection[str]) -> None:
         """Set the modification time of the directories in `wanted` to now. Raises OSError and ValueError."""
@@ -67,8 +96,8 @@ class Content:
                 with opened(self.install_directory / kind) as folder:
                     os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
 
-    def _own_directories(self, kind: str) -> dict[str, int]:
-        """Return {name: modification time in nanoseconds} of the directories of a kind that psfleet made."""
+    def _own_directories(self, kind: str) -> dict[str, float]:
+        """Return {name: modification time in seconds} of the directories of a kind that psfleet made."""
         statuses = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
             if not is_ours_alone(folder):
@@ -76,7 +105,7 @@ class Content:
             statuses = directories_in(folder)
         ours = (0, os.geteuid())
         return {
-            name: status.st_mtime_ns
+            name: status.st_mtime
             for name, status in statuses.items()
             if HASH.fullmatch(name.removeprefix(PARTIAL)) and status.st_uid in ours
         }

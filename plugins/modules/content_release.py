@@ -111,7 +111,13 @@ from ..module_utils.disk_space import freeable_bytes
 from ..module_utils.module import make_module_with_states
 from ..module_utils.private_files import group_number, make_paths_private
 from ..module_utils.releases import Release
-from ..module_utils.unneeded_content import KINDS, LOCK_TIMEOUT_SECONDS, Content, remove
+from ..module_utils.unneeded_content import (
+    KINDS,
+    LOCK_TIMEOUT_SECONDS,
+    ContentDirectories,
+    content_to_remove,
+    remove,
+)
 
 ARGUMENTS: dict[str, Any] = {
     "state": {"choices": ["present", "pruned"], "default": "present"},
@@ -177,14 +183,15 @@ def prune(module: AnsibleModule) -> None:
     """
     values = module.params
     paths = {name: Path(path) for name, path in values["paths"].items()}
-    content = Content(paths["install_directory"], paths["configuration_directory"] / "run")
+    content = ContentDirectories(paths["install_directory"], paths["configuration_directory"] / "run")
     try:
         with ExitStack() as stack:
             for kind in KINDS if not module.check_mode else ():
                 if (content.install_directory / kind).is_dir():
                     lock = content.install_directory / kind / ".lock"
                     stack.enter_context(locked(lock, LOCK_TIMEOUT_SECONDS))
-            going = content.unneeded(values["wanted"], values["keep"])
+            unneeded = content_to_remove(content.stored(), values["wanted"], values["keep"])
+            going = [content.install_directory / each.kind / each.name for each in unneeded]
             freed = freeable_bytes(*going)
             if not module.check_mode:
                 content.mark_wanted(values["wanted"])

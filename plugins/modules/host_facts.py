@@ -146,6 +146,14 @@ options:
         description: The directory in which they are.
         type: path
         required: true
+      run_directory:
+        description: The directory with the files of the tasks' last runs.
+        type: path
+        required: true
+      keep:
+        description: How many deployments' content of each kind stays, the present one included.
+        type: int
+        default: 2
       releases:
         description: The releases of the trainer to look for.
         type: list
@@ -159,6 +167,27 @@ options:
       group:
         description: The group that may read the programs.
         type: str
+        required: true
+  units:
+    description: Whether systemd has the units of the plan, as they are on the disk.
+    type: dict
+    suboptions:
+      tasks:
+        description: The tasks whose units stay on the host.
+        type: list
+        elements: dict
+        required: true
+      metrics_directory:
+        description: Directory of the metrics; empty for none.
+        type: str
+        default: ''
+      metrics_record:
+        description: The file with the directory of the metrics that was used before.
+        type: path
+        required: true
+      paths:
+        description: The fact V(cluster_paths).
+        type: dict
         required: true
   identity:
     description: The accounts and the keys of SSH.
@@ -276,6 +305,23 @@ ansible_facts:
           type: list
           description: The hashes of all Python environments that are complete.
           elements: str
+        settled:
+          returned: always
+          type: list
+          description: The names of what the last deployment wanted, sorted. If they are what this deployment wants, too, then
+            M(psfleet.cluster.content_release) with O(psfleet.cluster.content_release#module:state=pruned) has nothing to do.
+            Empty if there is content to remove.
+          elements: str
+    psfleet_units:
+      description: The tasks' units, as systemd has them.
+      returned: with O(units)
+      type: dict
+      contains:
+        up_to_date:
+          returned: always
+          type: bool
+          description: Whether M(psfleet.cluster.trainer_tasks) with O(psfleet.cluster.trainer_tasks#module:state=reloaded)
+            would change nothing.
     psfleet_identity:
       description: The accounts and the keys of SSH.
       returned: with O(identity)
@@ -330,9 +376,9 @@ from ..module_utils.facts.content import look_at_content
 from ..module_utils.facts.gpu_look import look_at_gpus
 from ..module_utils.facts.host_requirements import look_at_requirements
 from ..module_utils.facts.ssh_identity import look_at_identity
-from ..module_utils.host.task_units import SystemdError
 from ..module_utils.module import NOT_ROOT, make_module
 from ..module_utils.systems import read_systems
+from ..module_utils.tasks.reloaded_units import look_at_units
 from ..module_utils.tasks.trainer_tasks import LOOK, tasks_answer
 
 ARGUMENTS: dict[str, Any] = {
@@ -366,9 +412,20 @@ ARGUMENTS: dict[str, Any] = {
         "type": "dict",
         "options": {
             "install_directory": {"type": "path", "required": True},
+            "run_directory": {"type": "path", "required": True},
+            "keep": {"type": "int", "default": 2},
             "releases": {"type": "list", "elements": "str", "default": []},
             "programs": {"type": "list", "elements": "str", "default": []},
             "group": {"required": True},
+        },
+    },
+    "units": {
+        "type": "dict",
+        "options": {
+            "tasks": {"type": "list", "elements": "dict", "required": True},
+            "metrics_directory": {"default": ""},
+            "metrics_record": {"type": "path", "required": True},
+            "paths": {"type": "dict", "required": True},
         },
     },
     "identity": {
@@ -389,6 +446,7 @@ PARTS: Mapping[str, Look] = {
     "requirements": look_at_requirements,
     "gpus": look_at_gpus,
     "content": look_at_content,
+    "units": look_at_units,
     "identity": look_at_identity,
 }
 
@@ -405,7 +463,7 @@ def run(module: AnsibleModule) -> None:
         for part, look in PARTS.items():
             if (values := module.params[part]) is not None:
                 found[f"psfleet_{part}"] = look({**values, "systems": systems}, module.warn)
-    except (SystemdError, ValueError) as error:
+    except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, ansible_facts=found)
 

@@ -91,6 +91,7 @@ FACTS = {
     "requirements": "host_requirements",
     "gpus": "gpu_facts",
     "content": "content",
+    "units": "units",
     "identity": "ssh_identity",
 }
 # {module, or module and state: the fields of its RETURN}. Each part of `host_facts` has an entry, too.
@@ -102,7 +103,8 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "trainer_tasks reloaded": {"texts": "departed"},
     "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
-    "content": {"hashes": "releases programs environments"},
+    "content": {"hashes": "releases programs environments settled"},
+    "units": {"switch": "up_to_date"},
     "content_release": {"switch": "needs_archive", "hash": "release"},
     "content_release pruned": {"texts": "removed", "count": "freed_bytes"},
     "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},

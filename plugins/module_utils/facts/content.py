@@ -9,6 +9,7 @@ from typing import Any
 from ..deployment import is_complete
 from ..private_files import group_number
 from ..releases import Release
+from ..unneeded_content import ContentDirectories, settled_names
 
 TRAINER = "trainer"
 
@@ -18,9 +19,11 @@ def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict
 
     `values` are the arguments of this part. The answer has `releases` and `programs`, those of the requested
     names whose files have the hash in the name (a program's files must also be readable by root and the group
-    alone), and `environments`, the hashes of all complete environments, sorted.
+    alone), `environments`, the hashes of all complete environments, sorted, and `settled`, what
+    `settled_names` returns.
     """
     directory = Path(values["install_directory"])
+    directories = ContentDirectories(directory, Path(values["run_directory"]))
     # Before the first deployment there is no such group, as in check mode.
     group = group_number(values["group"], check_mode=True)
     releases = (Release(directory / "releases", name, TRAINER) for name in values["releases"])
@@ -32,4 +35,5 @@ def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict
             program.name for program in programs if program.is_present() and not program.public_paths()
         ],
         "environments": sorted(path.name for path in environments if is_complete(path)),
+        "settled": settled_names(directories.stored(), values["keep"]),
     }

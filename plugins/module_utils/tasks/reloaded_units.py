@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,3 +54,11 @@ def reload_units(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, An
             metrics.apply()
     changed = bool(departed or needs_reload or needs_timer or needs_links)
     return {"changed": changed, "departed": departed}
+
+
+def look_at_units(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
+    """Return `up_to_date`, whether `reload_units` has nothing to do, for the part `units` of `host_facts`.
+
+    `values` are the arguments of this part. Raises OSError and ValueError.
+    """
+    return {"up_to_date": not reload_units(values, check_mode=True)["changed"]}

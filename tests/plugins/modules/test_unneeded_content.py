@@ -9,9 +9,14 @@ import pytest
 from plugins.module_utils import unneeded_content
 from plugins.module_utils.content_directory import locked
 from plugins.module_utils.disk_space import freeable_bytes
-from plugins.module_utils.unneeded_content import Content, older_names
+from plugins.module_utils.unneeded_content import (
+    PARTIAL,
+    StoredContent,
+    content_to_remove,
+    settled_names,
+)
 from plugins.modules import content_release
-from tests.plugins.modules.module_run import module_answer
+from tests.plugins.modules.module_run import fact_of, module_answer
 
 A, B, C, D, E = (letter * 12 for letter in "abcde")
 
@@ -34,6 +39,15 @@ def asked(host: Path, *wanted: str, keep: int = 2, check: bool = False) -> dict[
     paths = {"install_directory": str(host / "opt"), "configuration_directory": str(host / "etc")}
     asked = {"state": "pruned", "wanted": list(wanted or [D]), "keep": keep, "paths": paths}
     return module_answer(content_release, check=check, **asked)
+
+
+def stored(found: dict[str, int]) -> list[StoredContent]:
+    """Return releases that nothing uses; `found` is {name: when a deployment last wanted it}."""
+    return [StoredContent("releases", name, moment, in_use=False) for name, moment in found.items()]
+
+
+def names(content: list[StoredContent]) -> list[str]:
+    return [each.name for each in content]
 
 
 def left(host: Path, kind: str) -> set[str]:
@@ -68,11 +82,39 @@ def test_the_age_of_content_counts_from_its_last_deployment(host: Path) -> None:
 
 
 def test_content_of_one_deployment_is_kept_or_removed_together() -> None:
-    found = {A: 1, B: 2, C: 2, D: 3}
-    assert older_names(found, [D], 2) == [A]
-    assert older_names(found, [D], 1) == [A, B, C]
-    assert older_names(found, [B], 2) == [A, C]
-    assert older_names(found, [], 9) == []
+    found = stored({A: 1, B: 2, C: 2, D: 3})
+    assert names(content_to_remove(found, [D], 2)) == [A]
+    assert names(content_to_remove(found, [D], 1)) == [A, B, C]
+    assert names(content_to_remove(found, [B], 2)) == [A, C]
+    assert content_to_remove(found, [], 9) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "settled"),
+    [
+        ({A: 1, B: 2}, [B]),
+        ({B: 2, A: 2}, [A, B]),
+        ({A: 1, B: 2, C: 3}, []),  # A is to be removed
+        ({f"{PARTIAL}{A}": 1, B: 2}, []),
+        ({}, []),
+    ],
+)
+def test_content_is_settled_once_there_is_nothing_to_remove(
+    found: dict[str, int], settled: list[str]
+) -> None:
+    assert settled_names(stored(found), 2) == settled
+
+
+def test_content_that_only_a_run_needs_is_settled() -> None:
+    assert settled_names([StoredContent("releases", A, 1, in_use=True), *stored({B: 2, C: 3})], 2) == [C]
+
+
+def test_a_deployment_leaves_settled_content(host: Path) -> None:
+    asked(host, C)
+    paths = {"install_directory": str(host / "opt"), "run_directory": str(host / "etc/run")}
+    assert fact_of("content", group="root", **paths)["settled"] == [C]
+    assert left(host, "programs") == {C, D}
+    assert fact_of("content", group="root", keep=1, **paths)["settled"] == []
 
 
 @pytest.mark.parametrize("run_file", ["program.json", "worker-0.json"])
@@ -140,11 +182,11 @@ def test_disk_space_shared_with_another_environment_does_not_count_as_freed(host
     for name in (A, B):
         (environments / name / "bin/python").unlink()
     os.link(environments / D / "bin/python", environments / A / "bin/python")
-    alone = Content(host / "opt", host / "etc/run").unneeded([D], 2)
-    shared = freeable_bytes(*(path for path in alone if path.parent == environments))
+    alone = [environments / A, environments / B]
+    shared = freeable_bytes(*alone)
     assert shared < 10_000 + 4 * 4096
     (environments / D / "bin/python").unlink()
-    freed = freeable_bytes(*(path for path in alone if path.parent == environments))
+    freed = freeable_bytes(*alone)
     assert freed - shared >= 10_000
 
 

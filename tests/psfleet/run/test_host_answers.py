@@ -66,7 +66,9 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "releases": ["a" * 12],
         "programs": [],
         "environments": [],
+        "settled": ["a" * 12],
     },
+    "units": {"up_to_date": True},
     "ssh_identity": {
         **{"user_key": "", "host_key": "x", "prepared": False, "proven": False, "addresses": []},
         **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
@@ -267,6 +269,7 @@ INVALID: list[tuple[str, dict[str, Any], str]] = [
     ("files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
     ("host_runs packed", {"size": True}, "size is True, which is invalid"),
     ("content", {"environments": ["../x"]}, "environments is ['../x'], which is invalid"),
+    ("units", {"up_to_date": 1}, "up_to_date is 1, which is invalid"),
     ("ssh_identity", {"addresses": [1]}, "addresses is [1], which is invalid"),
 ]
 
