@@ -28,14 +28,14 @@ def put(folder: Path, package: str = "") -> str:
 def found(directory: Path, *names: str) -> dict[str, Any]:
     """Return what the part answers for releases and programs of these names, which are for root's group."""
     asked = list(names)
-    paths = {"install_directory": str(directory), "run_directory": str(directory / "run")}
+    paths: dict[str, Any] = {"install_directory": str(directory), "run_directory": str(directory / "run")}
     return fact_of("content", **paths, group="root", releases=asked, programs=asked)
 
 
 def test_a_host_without_a_deployment_has_nothing(tmp_path: Path) -> None:
-    nothing = {"releases": [], "programs": [], "environments": [], "settled": []}
+    nothing: dict[str, list[str]] = {"releases": [], "programs": [], "environments": [], "settled": []}
     assert found(tmp_path / "opt", "0" * 12) == nothing
-    paths = {"install_directory": str(tmp_path), "run_directory": str(tmp_path / "run")}
+    paths: dict[str, Any] = {"install_directory": str(tmp_path), "run_directory": str(tmp_path / "run")}
     assert fact_of("content", **paths, programs=["0" * 12], group="no-such") == nothing
 
 

@@ -111,7 +111,7 @@ def test_content_that_only_a_run_needs_is_settled() -> None:
 
 def test_a_deployment_leaves_settled_content(host: Path) -> None:
     asked(host, C)
-    paths = {"install_directory": str(host / "opt"), "run_directory": str(host / "etc/run")}
+    paths: dict[str, Any] = {"install_directory": str(host / "opt"), "run_directory": str(host / "etc/run")}
     assert fact_of("content", group="root", **paths)["settled"] == [C]
     assert left(host, "programs") == {C, D}
     assert fact_of("content", group="root", keep=1, **paths)["settled"] == []
