@@ -237,21 +237,21 @@ ROWS = (
     Row("F10", "the network between a worker and the ps is cut for 40 s", cut("node3", 40), options=_LONGER),
     Row(
         "F11",
-        "a worker's host goes for good, and the chief suffices",
+        "a worker's host is lost for good; only the chief must finish",
         gone("node3"),
         told=("node3",),
         options=(*_CHIEF, *_IMPATIENT),
     ),
     Row(
         "F11/number",
-        "a worker's host goes for good, and one of two workers suffices",
+        "a worker's host is lost for good; one of two workers must finish",
         gone("node3"),
         told=("node3",),
         options=("-e", "training_run_success=1", *_IMPATIENT),
     ),
     Row(
         "F11/all",
-        "a worker's host goes for good, and all workers are needed",
+        "a worker's host is lost for good; all workers must finish",
         gone("node3"),
         told=("node3",),
         options=_IMPATIENT,
@@ -259,7 +259,7 @@ ROWS = (
     ),
     Row(
         "F11/chief",
-        "the chief's host goes for good, and the run goes on with another host in its place",
+        "the chief's host is lost for good; another host takes its place",
         _chiefs_host_replaced,
         told=("fetched the copy",),
         options=(*_SAVES_OFTEN, *_IMPATIENT),
@@ -277,7 +277,7 @@ ROWS = (
     ),
     Row(
         "F19/leaves",
-        "a worker leaves by stop.yml --limit, and the chief suffices",
+        "a worker leaves by stop.yml --limit; only the chief must finish",
         _leaves,
         told=("worker1 on node3 left the run",),
         options=(*_CHIEF, *_LONGER),
@@ -292,7 +292,7 @@ ROWS = (
     ),
     Row(
         "F19/late",
-        "a run begins without the host of a worker, which joins later",
+        "a run begins without a worker's host, which joins later",
         _joins_late,
         ("worker1",),
         ("worker1 on node3 joins run",),

@@ -14,10 +14,10 @@ _MEANINGS = (
     "Each row is a run of its own: `mnist_mlp`, asynchronous, 1 ps and 2 workers on three container hosts,",
     "20,000 steps, with the fault at a random step between 3,000 and 9,000. Seconds count from the fault:",
     "",
-    "- *told*: until the first line of `train.yml` that names what was hit.",
-    "- *trains*: until the first step of the new process, if the fault ended a process; else until the first",
-    "  step after the fault is over.",
-    "- *steps lost*: steps that were computed, and then undone by restoring a checkpoint.",
+    "- *told*: until `train.yml` first prints the name of the lost task or host; - if it prints none.",
+    "- *trains*: until the first step of the restarted process; if no process ended, until the first step",
+    "  after the fault.",
+    "- *steps lost*: global steps that a restored checkpoint undid.",
     "",
     "The verdict's cell also names each process that was left over on the hosts.",
 )
@@ -47,7 +47,7 @@ def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
         "# Faults",
         "",
         f"What each fault costs. Written by `make faults`: {of_machines}.",
-        "The [JSON](fault-table.json) has the time, the commit, the load and the seed of each row.",
+        "[fault-table.json](fault-table.json) has the time, the commit, the load and the seed of each row.",
         "",
         "![Seconds until each fault was told and until training went on](fault-table.svg)",
         "",
@@ -69,7 +69,7 @@ def page(rows: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "[rows.py](../tests/faults/rows.py) names the tests of the faults that are not injected here.",
+        "[rows.py](../tests/faults/rows.py) also lists faults that other tests inject.",
         "",
     ]
     return "\n".join(lines)
