@@ -127,13 +127,13 @@ class Card(JsonObject):
     learning_rates: Mapping[str, float] = setting(
         MISSING,
         Rule(f"optimizers with their rates; the optimizers are {', '.join(OPTIMIZERS)}", _to_rates),
-        "Each optimizer that has a rate of its own with this model. The first is the default.",
+        "The optimizers, each with the learning rate of this model. The first is the default.",
     )
     rates_per_gradient: bool = setting(
         False,
         BOOLEAN,
-        "For a model whose workers each learn different weights: whether `sgd` and `momentum` multiply the "
-        "rate by n in a step that applies the mean of n gradients, which divides each by n.",
+        "Whether `sgd` and `momentum` multiply the rate by n in a step that applies the mean of n gradients. "
+        "For a model whose workers each learn other weights, because the mean divides each gradient by n.",
     )
     settings: tuple[str, ...] = setting(
         (),
@@ -143,8 +143,8 @@ class Card(JsonObject):
     data: str | None = setting(
         None,
         or_null(choice(IMAGES, CLICKS), "none that is known"),
-        "The format of the files in `trainer_data_dir`, whose first rows `deploy.yml` checks: `images` as "
-        "MNIST's, or `clicks` as Criteo's.",
+        "The format of the data: `images` as MNIST's, or `clicks` as Criteo's. Every playbook checks the "
+        "first rows in `trainer_data_source`.",
     )
     own_parts: bool = setting(
         False,
@@ -158,8 +158,8 @@ class Card(JsonObject):
     )
     goals: Mapping[str, Mapping[str, Any]] = _named(
         _mapping("metrics, each with minimum, maximum or both, or target and tolerance", lambda _name: _GOAL),
-        "What the final model must reach, by metric. Bounds count from a `level`, if one is named. `of_each` "
-        "begins the names of metrics that show the same for one worker.",
+        "What the final model must reach, by metric. With a `level`, the bounds count from that level. "
+        "`of_each` is the prefix of metrics that show the same for single workers.",
     )
     target_loss: float | Mapping[str, Any] | None = setting(
         None,
@@ -168,15 +168,17 @@ class Card(JsonObject):
     )
     tables: Mapping[str, Mapping[str, Any]] = _named(
         _mapping("tables with their width and rows", lambda _name: _TABLE),
-        "The tables, each with the `width` of a row, and its `rows`: a number, `table_rows` for that "
-        "setting, or `data` if the data decide.",
+        "The tables, each with the `width` of a row and the number of `rows`: `table_rows` if that setting "
+        "decides, `data` if the data decide.",
     )
     tables_optional: bool = setting(
-        False, BOOLEAN, "Whether the model leaves its tables out with settings that are not for tables."
+        False,
+        BOOLEAN,
+        "Whether the model also trains without its tables, with settings that tables do not support.",
     )
     layers: Mapping[str, tuple[int, int]] = _named(
         _mapping("layers with their inputs and units", lambda _name: Rule("[inputs, units]", _to_shape)),
-        "The dense layers, each with its inputs and units, for what each ps will hold beside its rows.",
+        "The dense layers, each with the numbers of inputs and units, to compute the memory of each ps.",
     )
 
     @property
