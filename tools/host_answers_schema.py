@@ -22,12 +22,12 @@ from psfleet.run.host_answers import (
     Fields,
 )
 from trainer.host.check import State
-from trainer.host.task_traces import MOST, RUN_ID
+from trainer.host.task_traces import NUMBER_LIMIT, RUN_ID
 
 Schema = Mapping[str, Any]
 _TEXT: Schema = {"type": "string", "maxLength": MOST_CHARACTERS}
-_COUNT: Schema = {"type": "integer", "minimum": 0, "exclusiveMaximum": MOST}
-_NUMBER: Schema = {"type": "number", "exclusiveMinimum": -MOST, "exclusiveMaximum": MOST}
+_COUNT: Schema = {"type": "integer", "minimum": 0, "exclusiveMaximum": NUMBER_LIMIT}
+_NUMBER: Schema = {"type": "number", "exclusiveMinimum": -NUMBER_LIMIT, "exclusiveMaximum": NUMBER_LIMIT}
 _FIGURE: Schema = {"anyOf": [{"type": "null"}, _NUMBER]}
 _DIFFERENCE: Schema = {
     "type": "object",
@@ -60,7 +60,7 @@ KINDS: Mapping[str, Schema] = {
     "person": _or_empty(PERSON),
     "begun": _or_empty(BEGUN),
     "switch": {"type": "boolean"},
-    "whole": {"type": "integer", "exclusiveMinimum": -MOST, "exclusiveMaximum": MOST},
+    "whole": {"type": "integer", "exclusiveMinimum": -NUMBER_LIMIT, "exclusiveMaximum": NUMBER_LIMIT},
     "count": _COUNT,
     "count or none": {"anyOf": [{"type": "null"}, _COUNT]},
     "moment": _NUMBER,

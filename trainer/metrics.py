@@ -17,7 +17,7 @@ from typing import Any
 
 from trainer.contract.progress import Progress
 from trainer.contract.task_names import LEADS
-from trainer.host.task_traces import last_step, read_object, run_file, run_id_of
+from trainer.host.task_traces import last_step_figures, read_object, run_file, run_id_of
 from trainer.host.task_units import show_units, task_of, unit_name
 
 PHASES = ("waiting", "training", "ending", "finished", "stopped", "failed")
@@ -62,7 +62,7 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
     for (job, index), unit in zip(own, units, strict=True):
         name, run_id = f"{job}{index}", run_id_of(run_file(configuration, job, index))
         run = state / "runs" / run_id
-        step = last_step(run / "events" / f"{name}.jsonl") if run_id else {}
+        step = last_step_figures(run / "events" / f"{name}.jsonl") if run_id else {}
         progress = read_object(run / "progress.json") if run_id else {}
         tasks.append(HostTask(name, job, unit, run_id, step, progress))
     return tasks

@@ -6,7 +6,7 @@ import pwd
 from collections.abc import Mapping
 from contextlib import suppress
 
-from .host.check import Finding, failed, joined, ok
+from .host.check import Finding, failed, merge_findings, ok
 
 # The comments that the role ssh_mesh gives to its accounts; only root can write them.
 COMMENTS = ("psfleet trainer", "psfleet login")
@@ -46,4 +46,4 @@ def accounts_finding(names: Mapping[str, str], accounts: Mapping[str, pwd.struct
         for name, entry in accounts.items()
         if not is_ours(entry.pw_gecos)
     ]
-    return joined(failures) if failures else ok(", ".join(names))
+    return merge_findings(failures) if failures else ok(", ".join(names))

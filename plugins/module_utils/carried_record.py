@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .host.safe_directory import find, opened, remove
+from .host.safe_directory import opened, remove, status_of
 
 # The name of an incomplete file, at the root of the directory.
 PARTIAL = ".psfleet-partial"
@@ -66,7 +66,7 @@ class CarriedRecord:
         with self._root() as root:
             for name in names:
                 known = self.files.pop(name)
-                if root is not None and known.carried and known.is_unchanged(find(root, name)):
+                if root is not None and known.carried and known.is_unchanged(status_of(root, name)):
                     remove(root, name)
                     removed.append(name)
         return removed

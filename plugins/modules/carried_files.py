@@ -96,7 +96,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.carried_record import PARTIAL, CarriedRecord, RecordedFile
 from ..module_utils.content_directory import locked
 from ..module_utils.disk_space import lacking_space, login_home
-from ..module_utils.host.safe_directory import find, opened, opened_below, parts_of, write
+from ..module_utils.host.safe_directory import opened, opened_below, parts_of, status_of, write
 from ..module_utils.host.task_traces import NO_LINK
 from ..module_utils.host.whole_files import BLOCK_BYTES
 from ..module_utils.module import make_module
@@ -141,7 +141,7 @@ class CarriedFiles(CarriedRecord):
         try:
             with opened(self.directory) as root:
                 return all(
-                    known.is_unchanged(find(root, name)) for name, known in self.files.items()
+                    known.is_unchanged(status_of(root, name)) for name, known in self.files.items()
                 ) and not (self.public_files())
         except OSError:
             return False
@@ -155,7 +155,7 @@ class CarriedFiles(CarriedRecord):
             return [
                 name
                 for name, known in self.files.items()
-                if root is not None and known.carried and (found := find(root, name))
+                if root is not None and known.carried and (found := status_of(root, name))
                 if known.is_unchanged(found) and not is_private(found, self.group)
             ]
 
@@ -185,7 +185,7 @@ class CarriedFiles(CarriedRecord):
         lacking, foreign = [], []
         with self._root() as root:
             for name, wanted in manifest.items():
-                found = find(root, name) if root is not None else None
+                found = status_of(root, name) if root is not None else None
                 known = self.files.get(name)
                 if known and known.is_unchanged(found) and known.sha256 == wanted.sha256:
                     continue

@@ -9,7 +9,7 @@ from plugins.module_utils.tasks.boots import unless_going_down
 from psfleet.watch.notices import NOTICED_EVENTS
 from trainer.contract.progress import Progress, last_line_of
 from trainer.host.task_traces import LOG_END_BYTES, number, object_in
-from trainer.host.task_units import counted, is_alive, unit_name
+from trainer.host.task_units import count_in, is_alive, unit_name
 from trainer.host.wording import grouped
 
 SEPARATOR = "--psfleet--"
@@ -113,7 +113,7 @@ class Reading:
         progress = Progress.from_mapping(object_in(text))
         progress = replace(progress, elapsed=elapsed, last_line=last_line_of(log))
         records = tuple(filter(None, map(object_in, noticed.splitlines())))
-        blocks, size = [*map(counted, room.split()), None, None][:2]
+        blocks, size = [*map(count_in, room.split()), None, None][:2]
         free = None if blocks is None or size is None else number(blocks * size)
         return cls(progress, is_alive(unit), _count(unit.get("NRestarts")), free, records)
 

@@ -14,7 +14,7 @@ from psfleet.watch.notices import Notice, Reasons
 from psfleet.watch.screen_text import clock, duration, in_a_line
 from trainer.contract.exit_codes import STOPPED
 from trainer.host.task_traces import number, object_in, program_failure, why_ended
-from trainer.host.task_units import ONLY_SERVES, counted, is_alive, parse_show, unit_name
+from trainer.host.task_units import ONLY_SERVES, count_in, is_alive, parse_show, unit_name
 from trainer.host.wording import first_of, grouped
 
 # The unit's state after systemd gave up restarting the task.
@@ -277,7 +277,7 @@ def _rate(answer: str) -> float | None:
     The rate falls while no new record is written.
     """
     time, _, line = answer.strip().partition("\n")
-    now, record = counted(time.strip()), object_in(line)
+    now, record = count_in(time.strip()), object_in(line)
     steps, seconds, wall = (number(record.get(name)) for name in ("steps", "seconds", "wall"))
     if now is None or steps is None or seconds is None or wall is None:
         return None
@@ -287,7 +287,7 @@ def _rate(answer: str) -> float | None:
 
 def _quiet_seconds(heard: str, now: str) -> int:
     """Return the whole seconds since systemd's watchdog heard from a task; 0 if it never did."""
-    then, clock_of_host = counted(heard.lstrip("@")), counted(now)
+    then, clock_of_host = count_in(heard.lstrip("@")), count_in(now)
     return max(clock_of_host - then, 0) if then and clock_of_host else 0
 
 
@@ -316,8 +316,8 @@ def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, Un
         states[name] = UnitState(
             alive=is_alive(values),
             trouble=FAILED if failed else RESTARTING if restarting else HUNG if quiet >= HUNG_SECONDS else "",
-            exit_code=STOPPED if f"{name}.json" in files else counted(values.get("ExecMainStatus")),
-            restarts=counted(values.get("NRestarts")) or 0,
+            exit_code=STOPPED if f"{name}.json" in files else count_in(values.get("ExecMainStatus")),
+            restarts=count_in(values.get("NRestarts")) or 0,
             why=in_a_line(why, _MOST_OF_A_REASON),
             rebooted=boot_file(Path(), task["job"], task["index"]).name in files,
             saves=tuple(noted_places(noted)),

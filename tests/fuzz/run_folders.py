@@ -153,7 +153,7 @@ def measured(run: Path) -> None:
     answer = answers_of_tasks()["node0"] | {"tasks": [described]}
     text = json.dumps(answer, ensure_ascii=False)
     checked("trainer_tasks", json.loads(text.encode()), ASKED)
-    told = task_traces.last_step(events), task_traces.read_object(run / "progress.json")
+    told = task_traces.last_step_figures(events), task_traces.read_object(run / "progress.json")
     of_host = metrics.HostTask("worker0", "worker", unit, RUN_ID, *told)
     text = metrics.render(metrics.families("psfleet", [of_host]))
     assert list(text_string_to_metric_families(text))

@@ -27,8 +27,11 @@ ok, warning = partial(Finding, "ok"), partial(Finding, "warning")
 failed, skipped = partial(Finding, "failed"), partial(Finding, "skipped")
 
 
-def joined(findings: Sequence[Finding]) -> Finding:
-    """Return several findings, which must have the same state, as one; equal texts appear once."""
+def merge_findings(findings: Sequence[Finding]) -> Finding:
+    """Return one finding for at least one finding; all must have the same state.
+
+    Its texts are the findings' texts, joined by "; "; equal texts appear once.
+    """
     found = "; ".join(dict.fromkeys(finding.found for finding in findings))
     return Finding(findings[0].state, found, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
 
@@ -61,11 +64,11 @@ class Check:
 
 
 def checks_of(findings: Mapping[str, Finding]) -> list[Check]:
-    """Return {name: finding} as a list of checks, in the same order."""
+    """Return a check for each {name: finding}, in the same order."""
     return [Check(name, *finding) for name, finding in findings.items()]
 
 
 def reasons_of(checks: Iterable[Check]) -> str:
-    """Return the failed checks, a numbered line for each; "" if none failed."""
+    """Return a numbered line for each failed check, such as "1. found: remedy"; "" if none failed."""
     failures = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     return "\n".join(f"{number}. {failure}" for number, failure in enumerate(failures, 1))

@@ -57,11 +57,11 @@ def in_short(text: str) -> str:
 
     Applied to its own result, the function returns it unchanged.
     """
-    said, recent = _parts(text)
-    words = list(_own_words(said))
+    message, log = _parts(text)
+    words = list(_own_words(message))
     known = "\n".join(words)
-    logged = _STATUS.findall(recent)[:MOST_LOGGED]
-    others = [f"{code}: {what}" for code, what in logged if what not in known]
+    statuses = _STATUS.findall(log)[:MOST_LOGGED]
+    others = [f"{code}: {what}" for code, what in statuses if what not in known]
     causes = [each for each in dict.fromkeys(others) if not each.startswith(_CONSEQUENCES)]
     first = [line for line in words if not _CONSEQUENCE.search(line)]
     after = [line for line in words if _CONSEQUENCE.search(line)]
@@ -74,7 +74,10 @@ def error_in_short(error: BaseException) -> str:
 
 
 def exception_in(text: str) -> str:
-    """Return class and message of the last exception in a text, unchanged; "" if there is none."""
+    """Return the last exception in a text, without its traceback: "class: message", unchanged.
+
+    Return "" if there is none. The message may have several lines.
+    """
     lines = text.splitlines()
     starts = [
         number
@@ -89,12 +92,12 @@ def exception_in(text: str) -> str:
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Return whether an error says that a process got no memory, of its host or of a GPU."""
+    """Return whether the text of an error says that its host or a GPU had no memory left."""
     return bool(_NO_MEMORY.search(text))
 
 
 def first_cause_in(text: str) -> str:
-    """Return the last exception in a text; "" if there is none.
+    """Return the last exception in a text, as `exception_in` does; "" if there is none.
 
     If that exception follows from a call that a task refused, return the refusal instead. In a synchronous
     program the refusal stops the thread that fills the queue of tokens, and the program ends because the
@@ -107,7 +110,10 @@ def first_cause_in(text: str) -> str:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return the last five lines that a task printed, without lines of its libraries."""
+    """Return the last five lines, at most, that a task printed itself; lines of libraries do not count.
+
+    Return "" if there are none.
+    """
     return "\n".join(
         [_cut(line) for line in lines if line.strip() and not is_of_a_library(line)][-MOST_LINES:]
     )
@@ -119,10 +125,10 @@ def is_of_a_library(line: str) -> bool:
 
 
 def _parts(text: str) -> tuple[list[str], str]:
-    """Return (the lines of an error, the part of its log that TensorFlow added)."""
+    """Return (the lines of an error, the log that TensorFlow added to it or "")."""
     lines = takewhile(lambda line: not _END.match(line), text.splitlines())
-    said, _, recent = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
-    return said.splitlines(), recent
+    message, _, log = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
+    return message.splitlines(), log
 
 
 def _own_words(lines: Iterable[str]) -> Iterator[str]:

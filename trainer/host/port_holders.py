@@ -38,7 +38,10 @@ class Holder:
 
 
 def read_holders(ports: Sequence[int], root: Path = Path("/")) -> tuple[Holder, ...]:
-    """Return the holders of these TCP ports, sorted by port. Only root sees the processes of other users."""
+    """Return the holders of these TCP ports, sorted by port; () if nothing holds them.
+
+    Only root sees the processes of other users. `root` is the directory in which proc/ is.
+    """
     proc = root / "proc"
     sockets: dict[int, tuple[int, int]] = {}
     for name in ("tcp", "tcp6"):
@@ -62,15 +65,15 @@ def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]
 
     A socket without a process has the inode 0 and is left out, because a task can listen on its port.
     """
-    found = {}
+    sockets = {}
     for line in text.splitlines()[1:]:
         fields = line.split()
         if len(fields) < 10:
             continue
         port, inode = int(fields[1].rpartition(":")[2], 16), int(fields[9])
         if inode and port in ports:
-            found[inode] = (port, int(fields[7]))
-    return found
+            sockets[inode] = (port, int(fields[7]))
+    return sockets
 
 
 def unit_of(cgroups: str) -> str:
@@ -92,7 +95,7 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def user_of(holder: Holder) -> str:
-    """Return the name of the user who holds the port."""
+    """Return the name of the user who holds the port; "without a name" if the system knows none."""
     try:
         return pwd.getpwuid(holder.uid).pw_name
     except KeyError:
@@ -100,7 +103,7 @@ def user_of(holder: Holder) -> str:
 
 
 def in_words(holder: Holder) -> str:
-    """Return the holder's process in words."""
+    """Return the holder's process in words, such as "python3 (pid 12, psfleet-ps@0.service)"."""
     if not holder.pid:
         return f"a process of the user with id {holder.uid} that cannot be seen from here"
     unit = f", {holder.unit}" if holder.unit else ""

@@ -68,12 +68,16 @@ def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
 
 def is_ours_alone(directory: int) -> bool:
     """Return whether only root or this user can put a link into the directory (a descriptor)."""
-    found = os.fstat(directory)
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = os.fstat(directory)
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def find(root: int, name: str) -> os.stat_result | None:
-    """Return the status of a file below `root`, without following links; None if there is no such file."""
+def status_of(root: int, name: str) -> os.stat_result | None:
+    """Return the status of a file below `root` (a descriptor), without following links.
+
+    `name` is the relative path of the file. Return None if there is no such file, or if a link or a file is
+    in place of a directory. Raises ValueError as `parts_of` does.
+    """
     *folder, file = parts_of(name)
     try:
         with opened_below(root, folder) as here:
@@ -84,11 +88,11 @@ def find(root: int, name: str) -> os.stat_result | None:
 
 def directories_in(folder: int) -> dict[str, os.stat_result]:
     """Return {name: status} of the directories in a directory (a descriptor); links are left out."""
-    found = {}
+    statuses = {}
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):  # another process may change the directory meanwhile
-            found[name] = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    return {name: its for name, its in found.items() if stat.S_ISDIR(its.st_mode)}
+            statuses[name] = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return {name: status for name, status in statuses.items() if stat.S_ISDIR(status.st_mode)}
 
 
 def write(
@@ -96,7 +100,8 @@ def write(
 ) -> None:
     """Write or replace a file atomically: it has either its old content or the whole new content.
 
-    `folder` is a descriptor of the directory. Raises OSError.
+    `folder` is a descriptor of the directory. `owner` is (uid, gid); -1 keeps this process's own. Raises
+    OSError.
     """
     fresh = f".{name}.{secrets.token_hex(8)}"
     try:
@@ -115,7 +120,10 @@ def write(
 
 
 def remove(root: int, name: str) -> None:
-    """Remove a file below `root`, and its parent directories that become empty. Raises OSError."""
+    """Remove the file `name` below `root` (a descriptor), and the parent directories that become empty.
+
+    Raises OSError, and ValueError for a link or a path out of `root`.
+    """
     parts = parts_of(name)
     with opened_below(root, parts[:-1]) as here:
         os.unlink(parts[-1], dir_fd=here)

@@ -22,7 +22,8 @@ MOST_BYTES = 64 * 1024
 # How many bytes of a log's end are read for its last line.
 LOG_END_BYTES = 4096
 _ENOUGH_TO_COMPARE = 60
-MOST = 2.0**63  # a larger number counts as damage
+# A number of this size, or larger, counts as damage.
+NUMBER_LIMIT = 2.0**63
 # O_NONBLOCK opens a FIFO without waiting for a writer.
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 # The line that trainer/program/launcher.py prints.
@@ -41,7 +42,10 @@ _RESULTS = {
 
 
 def last_failure(events: Path) -> str:
-    """Return class and reason of the `failed` record of a task's last process; "" if there is none."""
+    """Return "class: reason" of the `failed` record of a task's last process; "" if there is none.
+
+    `events` is the file of the task's records. The text has at most five lines.
+    """
     for record in _last_records(events):
         if record.get("event") == "failed":
             return in_short(f"{record.get('class')}: {record.get('reason')}")
@@ -51,9 +55,10 @@ def last_failure(events: Path) -> str:
 
 
 def why_failed(events: Path, task: str, lines: Sequence[str]) -> str:
-    """Return class and reason of the `failed` record of a task's last process; "" if there is none.
+    """Return "class: reason" of the `failed` record of a task's last process; "" if there is none.
 
     If the launcher of a program printed the same reason, return the printed reason, which has the remedy.
+    `events` is the file of the task's records, `lines` are the last lines that the task printed.
     """
     recorded = last_failure(events)
     beginning = recorded.partition(": ")[2].partition("\n")[0][:_ENOUGH_TO_COMPARE]
@@ -62,23 +67,23 @@ def why_failed(events: Path, task: str, lines: Sequence[str]) -> str:
 
 
 def written_exit_code(run_directory: Path, task: str) -> int | None:
-    """Return the exit code that a task's last process wrote when it left; None if it wrote none."""
+    """Return the exit code, 0 to 255, that a task's last process wrote at its end; None if there is none."""
     code = number(read_object(run_directory / "endings" / f"{task}.json").get("exit_code"))
     return None if code is None or not 0 <= code < 256 else int(code)
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
-    """Return the exit code of a task's last process: systemd's, or the written one if systemd has none.
+    """Return the exit code of a task's last process, from systemd or else from `written_exit_code`.
 
-    `values` are the properties of the task's unit. Return None if neither is known.
+    `values` are the properties of the task's unit. Return None if neither has an exit code.
     """
     if int(values.get("ExecMainPID") or 0):
         return int(values.get("ExecMainStatus") or 0)
     return written_exit_code(run_directory, task)
 
 
-def last_step(events: Path) -> dict[str, float | None]:
-    """Return the figures of the last `step` record; {} if there is none.
+def last_step_figures(events: Path) -> dict[str, float | None]:
+    """Return the figures of the last `step` record in a file of records; {} if there is none.
 
     The keys are `global_step`, `local_step`, `loss` (None if it was not finite), `steps_per_second` and
     `examples_per_second` of the record's window, and `wall` (Unix seconds). All values are numbers or None,
@@ -109,18 +114,18 @@ def took_part(events: Path, *, serves: bool) -> bool:
 
 
 def last_record(events: Path) -> dict[str, Any]:
-    """Return the last complete record; {} if there is none."""
+    """Return the last complete record in a file of records, as its JSON object; {} if there is none."""
     return next(_last_records(events), {})
 
 
 def _last_records(events: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records at the end of a file, the last record first."""
+    """Yield the records in the last 64 KiB of a file, the last record first."""
     yield from filter(None, map(object_in, reversed(last_lines_of(events))))
 
 
 def number(value: object) -> float | None:
     """Return a number that a task wrote; None for other values, and for numbers too large to be real."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < NUMBER_LIMIT:
         return None
     return value
 
@@ -130,27 +135,30 @@ def _rate(count: float | None, seconds: float) -> float | None:
 
 
 def program_failure(task: str, lines: Sequence[str]) -> str:
-    """Return why a task's program failed, from the last such line of its launcher; "" if there is none."""
+    """Return the reason in the launcher's last line "<task>: the program failed: .."; "" if there is none."""
     reasons = re.findall(_PROGRAM_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
     return in_short(reasons[-1]) if reasons else ""
 
 
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
-    """Return why a task without a recorded reason ended, from systemd's `result` and its last lines."""
+    """Return why a task ended for which no record has a reason, in one or more lines.
+
+    `result` is systemd's `Result` of the unit, `lines` are the last lines that the task printed.
+    """
     printed = (_why_exited(task, lines) if result == "exit-code" else "") or last_words(lines)
-    of_systemd = _RESULTS.get(result) or ("" if printed else result)
-    return "\n".join(part for part in (of_systemd, printed) if part)
+    in_words = _RESULTS.get(result) or ("" if printed else result)
+    return "\n".join(part for part in (in_words, printed) if part)
 
 
 def _why_exited(task: str, lines: Sequence[str]) -> str:
     """Return the launcher's last failure, else the trainer's, else the last exception; "" for none."""
-    own = [number for number, line in enumerate(lines) if _OWN_FAILURE.match(line)]
-    printed = "\n".join(lines[own[-1] :]) if own else exception_in("\n".join(lines))
+    failures = [number for number, line in enumerate(lines) if _OWN_FAILURE.match(line)]
+    printed = "\n".join(lines[failures[-1] :]) if failures else exception_in("\n".join(lines))
     return program_failure(task, lines) or in_short(printed)
 
 
 def last_lines_of(file: Path) -> list[str]:
-    """Return the lines in the last 64 KiB of a file, the first of which may be cut; [] without a file."""
+    """Return the lines in the last 64 KiB of a file; [] without a file. The first line may be cut."""
     return bytes_of(file, last=True).decode("utf-8", "replace").splitlines()
 
 
@@ -163,15 +171,15 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
     with suppress(OSError, ValueError), opened(file.parent) as folder:
         descriptor = os.open(file.name, NO_LINK, dir_fd=folder)
         with open(file.name, "rb", opener=lambda _name, _flags: descriptor) as stream:
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode):
-                stream.seek(max(found.st_size - most, 0) if last else 0)
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):
+                stream.seek(max(status.st_size - most, 0) if last else 0)
                 return stream.read(most)
     return b""
 
 
-def holds(place: Path) -> bool:
-    """Return whether there is anything at `place`, a run's directory, other than an empty directory."""
+def is_occupied(place: Path) -> bool:
+    """Return whether something is at `place`, other than an empty directory; a dangling link counts."""
     try:
         return any(place.iterdir())
     except FileNotFoundError:
@@ -181,7 +189,7 @@ def holds(place: Path) -> bool:
 
 
 def run_file(configuration: Path, job: str, index: int) -> Path:
-    """Return the path of the environment file that train.yml writes for a task."""
+    """Return the path of the environment file that train.yml writes for a task, such as run/ps-0.env."""
     return configuration / "run" / f"{job}-{index}.env"
 
 

@@ -36,21 +36,25 @@ def task_of(name: str) -> tuple[str, int] | None:
 
 
 def is_alive(values: Mapping[str, str]) -> bool:
-    """Return whether a unit runs or is about to run; a unit that waits for another unit is still inactive.
+    """Return whether a unit runs, starts, stops or has a job in systemd's queue.
 
-    `values` are the unit's properties.
+    `values` are the unit's properties `ActiveState` and `Job`. A unit that waits for another unit is inactive
+    but has a job.
     """
     return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
 
 
 def systemctl(*arguments: str, timeout: float | None = None) -> str:
-    """Run systemctl and return its output. Its exit code is ignored, because callers read units' states."""
+    """Run systemctl and return its standard output; its exit code is ignored.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds; None waits without a limit.
+    """
     command = ["systemctl", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout).stdout
 
 
 def systemctl_strictly(*arguments: str) -> str:
-    """Run systemctl and return its output. Raises SystemdError with systemctl's words if it fails."""
+    """Run systemctl and return its standard output. Raises SystemdError with its words if it fails."""
     command = ["systemctl", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -59,7 +63,7 @@ def systemctl_strictly(*arguments: str) -> str:
 
 
 def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str, str]]:
-    """Return {property: value} for each unit, in their order.
+    """Return {property: value} for each unit, in the order of `units`.
 
     Raises SystemdError if systemd does not answer for all units.
     """
@@ -73,8 +77,8 @@ def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str
     return shown
 
 
-def counted(value: str | None) -> int | None:
-    """Return a number of systemd as an int; None if systemd does not count it."""
+def count_in(value: str | None) -> int | None:
+    """Return the integer in a property of a unit; None if it is missing, or if systemd does not count it."""
     return int(value) if value and value.isdigit() and int(value) != _NOT_COUNTED else None
 
 

@@ -11,7 +11,7 @@ UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return {key: its values}; keys and values stay in their order."""
+    """Return {key: all values that are paired with the key}; keys and values stay in their order."""
     groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..facts.nvidia import Gpu, GpuFacts
-from ..host.check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
+from ..host.check import Check, Finding, checks_of, failed, merge_findings, ok, skipped, warning
 from ..host.gpu_support import FIRST_UNSUPPORTED_CAPABILITY, JIT_DRIVER, OLDEST_CAPABILITY, OLDEST_DRIVER
 from ..host.wording import dotted
 from ..systems.system import System
@@ -168,7 +168,7 @@ def _uvm(facts: GpuFacts) -> Finding:
 def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Finding:
     problems = list(_gpu_problems(facts, tasks))
     failures = [problem for problem in problems if problem.state == "failed"]
-    return joined(failures or problems) if problems else ok(_gpus_of_tasks(tasks))
+    return merge_findings(failures or problems) if problems else ok(_gpus_of_tasks(tasks))
 
 
 def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:

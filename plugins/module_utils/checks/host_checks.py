@@ -12,7 +12,7 @@ from typing import Any
 
 from ..environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
 from ..facts.host_facts import HostFacts, Interpreter
-from ..host.check import Check, Finding, checks_of, failed, joined, ok, skipped, warning
+from ..host.check import Check, Finding, checks_of, failed, merge_findings, ok, skipped, warning
 from ..host.wording import counted, dotted
 from ..systems import Systems
 
@@ -140,7 +140,7 @@ def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
     lacking += facts.missing_for_mesh if needs.mesh else ()
     if lacking:
         failures.append(failed(f"it lacks {', '.join(lacking)}", _how_to_install(facts, lacking, systems)))
-    return joined(failures) if failures else distribution
+    return merge_findings(failures) if failures else distribution
 
 
 def _distribution(facts: HostFacts, systems: Systems) -> Finding:

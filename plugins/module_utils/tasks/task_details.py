@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..host.task_traces import LOG_END_BYTES, bytes_of, last_record, last_step, number
-from ..host.task_units import counted
+from ..host.task_traces import LOG_END_BYTES, bytes_of, last_record, last_step_figures, number
+from ..host.task_units import count_in
 
 # The properties of a unit that `task_details` reads, in addition to MainPID and Result.
 DETAIL_PROPERTIES = (
@@ -23,9 +23,9 @@ def task_details(properties: Mapping[str, str], events: Path, log: Path) -> dict
     A figure that systemd or the task does not provide is None. `properties` are the unit's, as `systemctl
     show` prints them; `events` and `log` are the task's files. Only the end of the log is read.
     """
-    step, last = last_step(events), last_record(events)
+    step, last = last_step_figures(events), last_record(events)
     now = time.time()
-    cpu = counted(properties.get("CPUUsageNSec"))
+    cpu = count_in(properties.get("CPUUsageNSec"))
     finished = str(last.get("reason")) if last.get("event") == "finished" else ""
     changed = _seconds_since(properties.get("StateChangeTimestampMonotonic"))
     return {
@@ -34,7 +34,7 @@ def task_details(properties: Mapping[str, str], events: Path, log: Path) -> dict
         "since_seconds": changed or _age(last.get("wall"), now),
         "sign_of_life_age_seconds": _seconds_since(properties.get("WatchdogTimestampMonotonic")),
         "finished": finished,
-        "memory_bytes": counted(properties.get("MemoryCurrent")),
+        "memory_bytes": count_in(properties.get("MemoryCurrent")),
         "cpu_seconds": None if cpu is None else cpu / 1e9,
         "log": str(log),
         "log_end": bytes_of(log, most=LOG_END_BYTES, last=True).decode("utf-8", "replace"),
@@ -45,7 +45,7 @@ def task_details(properties: Mapping[str, str], events: Path, log: Path) -> dict
 
 def _seconds_since(microseconds: str | None) -> float | None:
     """Return the seconds since a moment of the monotonic clock; None if systemd printed 0 or nothing."""
-    moment = counted(microseconds)
+    moment = count_in(microseconds)
     return time.monotonic() - moment / 1e6 if moment else None
 
 

@@ -18,9 +18,9 @@ from ..disk_space import LEAST_ROOM, lacking_space
 from ..host.task_traces import (
     RUN_ID,
     exit_code,
-    holds,
+    is_occupied,
     last_lines_of,
-    last_step,
+    last_step_figures,
     read_object,
     run_file,
     run_id_of,
@@ -192,7 +192,7 @@ class Tasks:
         if values.get("LoadState") != "loaded":
             failed, reason = True, f"its unit is {values.get('LoadState')}"
         elif went_down:
-            step = last_step(events).get("global_step")
+            step = last_step_figures(events).get("global_step")
             reason = "its host went down, and was booted since"
             reason += "" if step is None else f"; the last step that it recorded is {int(step)}"
         elif failed:
@@ -306,7 +306,8 @@ def tasks_answer(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, An
         "programs": sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         "lacks_cuda": lacks_cuda(install),
         "checks": failed_checks(values),
-        "holds_run": bool(tasks.requested) and any(holds(place / tasks.requested) for place in tasks.places),
+        "holds_run": bool(tasks.requested)
+        and any(is_occupied(place / tasks.requested) for place in tasks.places),
         "unfenced": fence_problem(tasks.configuration) if values["fence"] else "",
         "tasks": of_tasks,
         "looked": looked,

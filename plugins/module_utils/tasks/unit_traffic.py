@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..host.task_units import counted, systemctl
+from ..host.task_units import count_in, systemctl
 
 # The properties of a unit that `unit_traffic` reads, in addition to MainPID.
 TRAFFIC_PROPERTIES = ("IPIngressBytes", "IPEgressBytes")
@@ -49,7 +49,7 @@ def can_count_traffic() -> bool:
     output_of("systemd-run", *options, "/bin/true")
     figures = systemctl("show", "--value", f"--property={','.join(TRAFFIC_PROPERTIES)}", _SAMPLE).split()
     systemctl("stop", _SAMPLE)
-    return len(figures) == len(TRAFFIC_PROPERTIES) and None not in map(counted, figures)
+    return len(figures) == len(TRAFFIC_PROPERTIES) and None not in map(count_in, figures)
 
 
 def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
@@ -57,7 +57,7 @@ def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
 
     Return None if no process runs, or if its bytes are not counted.
     """
-    received, sent = (counted(properties.get(name)) for name in TRAFFIC_PROPERTIES)
+    received, sent = (count_in(properties.get(name)) for name in TRAFFIC_PROPERTIES)
     runs = properties.get("MainPID", "0") != "0"
     return (received, sent) if runs and received is not None and sent is not None else None
 

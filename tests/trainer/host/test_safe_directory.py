@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.host.safe_directory import find, opened, opened_below, parts_of, remove
+from trainer.host.safe_directory import opened, opened_below, parts_of, remove, status_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives directories away")
 
@@ -47,10 +47,10 @@ def test_a_link_is_followed_only_in_a_folder_that_root_alone_can_change(
     with opened(place) as root, below, opened_below(root, ["link"]):
         pass
     with opened(place) as root:
-        found = find(root, "link")
+        found = status_of(root, "link")
         assert found is not None
         assert stat.S_ISLNK(found.st_mode)
-        assert [find(root, name) for name in ("link/below", "file/x", "nothing/x")] == [None] * 3
+        assert [status_of(root, name) for name in ("link/below", "file/x", "nothing/x")] == [None] * 3
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 

@@ -54,7 +54,7 @@ def test_the_last_step_is_read_before_later_records(tmp_path: Path) -> None:
         {"event": "finished", "reason": "last step", "wall": 2e9},
     ]
     events.write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    assert task_traces.last_step(events) == {
+    assert task_traces.last_step_figures(events) == {
         "global_step": 60,
         "local_step": 30,
         "loss": 0.5,
@@ -68,17 +68,21 @@ def test_the_last_step_is_read_before_later_records(tmp_path: Path) -> None:
     events.write_text(json.dumps(last))
     rates = {"steps_per_second": None, "examples_per_second": None}
     assert (
-        task_traces.last_step(events)
+        task_traces.last_step_figures(events)
         == {"global_step": -(2**62), "local_step": 30, "loss": None, "wall": 1e9} | rates
     )
-    assert task_traces.last_step(tmp_path / "absent") == task_traces.last_record(tmp_path / "absent") == {}
+    assert (
+        task_traces.last_step_figures(tmp_path / "absent")
+        == task_traces.last_record(tmp_path / "absent")
+        == {}
+    )
 
 
 @pytest.mark.parametrize("value", [None, "1", True, [1], float("nan"), float("inf"), 10**400])
 def test_an_invalid_number_in_the_last_step_is_unknown(tmp_path: Path, value: object) -> None:
     events = tmp_path / "worker0.jsonl"
     events.write_text(json.dumps({"event": "step", **dict.fromkeys(list(STEP)[1:], value)}))
-    assert set(task_traces.last_step(events).values()) == {None}
+    assert set(task_traces.last_step_figures(events).values()) == {None}
 
 
 def test_the_run_of_a_task_is_read_from_its_environment_file(tmp_path: Path) -> None:
@@ -125,7 +129,7 @@ def test_links_and_special_files_in_place_of_a_tasks_files_are_not_read(tmp_path
         file.mkdir()
     assert task_traces.read_object(file) == {}
     assert task_traces.last_failure(file) == ""
-    assert task_traces.last_step(file) == {}
+    assert task_traces.last_step_figures(file) == {}
     assert task_traces.run_id_of(file) == ""
     assert len(last_words(task_traces.last_lines_of(file))) <= (LONGEST_LINE if kind == "nested" else 0)
 
@@ -156,7 +160,7 @@ def test_json_that_ansible_cannot_accept_reads_as_empty(told: str) -> None:
 def test_an_infinite_rate_is_unknown(tmp_path: Path) -> None:
     step = {"event": "step", "steps": 2**62, "examples": 1, "seconds": 5e-324}
     (tmp_path / "worker0.jsonl").write_text(json.dumps(step))
-    found = task_traces.last_step(tmp_path / "worker0.jsonl")
+    found = task_traces.last_step_figures(tmp_path / "worker0.jsonl")
     assert (found["steps_per_second"], found["examples_per_second"]) == (None, None)
 
 
