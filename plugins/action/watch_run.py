@@ -93,14 +93,14 @@ class ActionModule(HostAction):
                 screen.show(self._view.now)
                 continue
             # A resumed run at first still shows the final progress of its earlier part.
-            stale = stale or (reading.progress if reading.progress.over else Progress("none"))
+            stale = stale or (reading.progress if reading.progress.is_over else Progress("none"))
             reading = without_stale_progress(reading, stale)
             for note in self._view.add_reading(reading, time.monotonic()):
                 self._note(screen, note)
             screen.show(self._view.now)
             if phase := self._phase_to_end_with(screen, reading.progress):
                 return {**self._outcome(reading.progress), "phase": phase}
-            over_since = (over_since or time.monotonic()) if reading.progress.over else 0.0
+            over_since = (over_since or time.monotonic()) if reading.progress.is_over else 0.0
             if not reading.alive or (over_since and time.monotonic() - over_since > LINGER_SECONDS):
                 return self._outcome(reading.progress)
         return self._failure("the playbook that watched is gone; the run goes on")

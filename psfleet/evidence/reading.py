@@ -51,7 +51,7 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
     content, unread = _json(folder / "settings.json")
-    asked, problems = RunSettings.usable(content)
+    asked, problems = RunSettings.from_valid_fields(content)
     training, program = asked.training, asked.program
     # Files that begin with a dot are a desktop's, such as ._worker0.jsonl.
     files = _read_all({path.name for of in lives(folder, _EVENTS) for path in of.glob("[!.]*.jsonl")}, folder)
@@ -117,7 +117,7 @@ def read_settings(folder: Path) -> EvidenceSettings:
         problem = "not a JSON object"
     if problem and os.path.lexists(path):
         raise ValueError(f"{path}: {problem}")
-    asked, problems = RunSettings.usable(content)
+    asked, problems = RunSettings.from_valid_fields(content)
     try:
         if "evidence" in problems:
             raise ValueError(problems["evidence"])

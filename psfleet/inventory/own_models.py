@@ -7,7 +7,7 @@ from pathlib import Path
 from plugins.module_utils.content_directory import content_hash
 from psfleet.inventory.problems import InventoryProblem
 from trainer.contract.model_card import Card
-from trainer.contract.model_files import CardError, is_file, read_card
+from trainer.contract.model_files import CardError, is_model_path, read_card
 from trainer.contract.settings import RULES
 
 VARIABLE = "trainer_model"
@@ -32,7 +32,7 @@ class OwnModel:
         if not source.is_file():
             what = f"{VARIABLE} is {str(source)!r}, and there is no such file on this machine"
             return cls(source, problems=((f"{what}; expected the file of a model", ""),))
-        if not is_file(f"/{source.name}"):
+        if not is_model_path(f"/{source.name}"):
             what = f"{VARIABLE} is {str(source)!r}; expected a file with a name of letters, digits and '_'"
             return cls(source, problems=((f"{what}, such as my_model.py", ""),))
         try:

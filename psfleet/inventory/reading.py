@@ -22,7 +22,7 @@ from trainer.contract.model_card import CLICKS, Card
 from trainer.contract.model_files import built_in_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.program_arguments import misspelled, placeholders
-from trainer.contract.rules import LONGEST_TOLD, Rule, as_given, convert_all
+from trainer.contract.rules import LONGEST_VALUE, Rule, as_given, convert_all
 from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, RULES, TrainingSettings
 from trainer.host.wording import cut, first_of, grouped
 
@@ -285,7 +285,7 @@ def _differences(inventory: Inventory, values: ValuesByHost) -> Iterator[Invento
         hosts_with = grouped((repr(chosen[name]), host) for host, chosen in values.items() if name in chosen)
         if len(hosts_with) > 1:
             seen = ", ".join(
-                f"{cut(value, LONGEST_TOLD)} on {named(hosts)}" for value, hosts in hosts_with.items()
+                f"{cut(value, LONGEST_VALUE)} on {named(hosts)}" for value, hosts in hosts_with.items()
             )
             what = f"{name} is {seen}; expected one value for the whole cluster"
             yield InventoryProblem(what, name, tuple(values), everywhere=True)

@@ -121,7 +121,7 @@ def described_run(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a run in the form that playbooks use: `id`, `folder`, `settings`, `tasks` and `lead`."""
-    there, _ = RunSettings.usable(read_object(folder / "settings.json"))
+    there, _ = RunSettings.from_valid_fields(read_object(folder / "settings.json"))
     values = RunSettings(
         training=settings["cluster"],
         tasks=settings["tasks"],

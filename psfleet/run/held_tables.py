@@ -12,7 +12,7 @@ from trainer.contract.model_card import OF_SETTING
 from trainer.contract.model_files import model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.table_models import held_bytes
+from trainer.contract.table_models import ps_bytes
 from trainer.host.wording import counted, first_of, grouped
 
 VARIABLE = "trainer_table_rows"
@@ -31,7 +31,7 @@ def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, i
     card = model_card(settings)
     if card is None:
         return {}
-    held = held_bytes(card, TrainingSettings.from_mapping(cluster).as_dict(), len(holding))
+    held = ps_bytes(card, TrainingSettings.from_mapping(cluster).as_dict(), len(holding))
     return {task.name: bytes_ for task, bytes_ in zip(holding, held, strict=False)}
 
 

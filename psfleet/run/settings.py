@@ -9,7 +9,7 @@ from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import Card
-from trainer.contract.model_files import built_in_card, is_file, model_name
+from trainer.contract.model_files import built_in_card, is_model_path, model_name
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER, run_tasks
@@ -57,7 +57,7 @@ def run_settings(
         "tasks": {name: of_task.as_dict() for name, of_task in of_tasks.items()},
         "program": program,
         "success": success,
-        "card": card if program is None and is_file(cluster.model) else None,
+        "card": card if program is None and is_model_path(cluster.model) else None,
     }
 
 
@@ -76,7 +76,7 @@ def model_card(settings: Mapping[str, Any]) -> Card | None:
 def carried_model(settings: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the `release` and the `file` on the hosts of the user's own model, None for any other run."""
     file = str(settings["cluster"].get("model"))
-    if settings.get("program") or not is_file(file):
+    if settings.get("program") or not is_model_path(file):
         return None
     return {"release": PurePosixPath(file).parent.name, "file": file}
 

@@ -146,6 +146,6 @@ def without_stale_progress(reading: Reading, stale: Progress) -> Reading:
 
     Its phase is `starting` if the progress is still the progress `stale` of an earlier part.
     """
-    if reading.alive and reading.progress.same_word(stale):
+    if reading.alive and reading.progress.same_content(stale):
         return replace(reading, progress=Progress("starting", elapsed=reading.progress.elapsed))
     return reading

@@ -50,7 +50,7 @@ class Snapshot:
     @property
     def urgent(self) -> tuple[str, tuple[str, ...]]:
         """The phase and the awaited tasks. A log gets a line as soon as they change."""
-        return self.progress.phase, tuple(sorted(self.progress.awaited))
+        return self.progress.phase, tuple(sorted(self.progress.awaited_tasks))
 
     @property
     def shown_state(self) -> tuple[object, ...]:
@@ -185,7 +185,7 @@ def _sentences(view: Snapshot) -> list[Text]:
             pieces.append(("running; it has printed nothing, and psfleet has seen no step", "plain"))
     if view.lacks_room_on:
         pieces.insert(0, (f"No space left on {view.lacks_room_on}", "warning"))
-    pieces += [(sentence, "warning") for sentence in view.away if not now.over]
+    pieces += [(sentence, "warning") for sentence in view.away if not now.is_over]
     return [Text(printable(text), style) for text, style in pieces]
 
 

@@ -236,7 +236,7 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     name, host, task = leads[0]
     progress = Progress.from_mapping(task["progress"]) if task["progress"] else Progress("")
     parts = [progress.phase or "it has reported no progress yet"]
-    if task["progress"] and not task["alive"] and not progress.over:
+    if task["progress"] and not task["alive"] and not progress.is_over:
         parts[0] += f" until {name} {_state(task)[0]}"
     if progress.last_step:
         share = min(progress.global_step / progress.last_step, 1.0)
@@ -251,7 +251,9 @@ def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_o
     if task["begun"]:
         parts.append(f"begun by {task['begun']}")
     reason = progress.reason if progress.phase != "finished" else ""
-    return in_a_line(f"{run}: {', '.join(filter(None, (*parts, progress.price, progress.waiting, reason)))}")
+    return in_a_line(
+        f"{run}: {', '.join(filter(None, (*parts, progress.fault_costs, progress.waiting, reason)))}"
+    )
 
 
 def _notes(

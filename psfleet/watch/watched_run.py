@@ -96,8 +96,8 @@ class WatchedRun:
         [] if one of them may end by itself.
         """
         now = self.now.progress
-        awaited = [task for task in self._tasks if task["name"] in now.awaited]
-        serve = len(awaited) == len(now.awaited) and now.awaited <= self.units.serving
+        awaited = [task for task in self._tasks if task["name"] in now.awaited_tasks]
+        serve = len(awaited) == len(now.awaited_tasks) and now.awaited_tasks <= self.units.serving
         return awaited if self._program and now.phase == "ending" and serve else []
 
     def restarts_of(self, task: str) -> int:
@@ -194,7 +194,7 @@ class WatchedRun:
             return trouble
         if task["job"] != "worker":
             return ""
-        if name in progress.awaited:
+        if name in progress.awaited_tasks:
             return WAITED_FOR
         if index not in self._stragglers.slow:
             return ""

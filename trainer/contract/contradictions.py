@@ -1,4 +1,4 @@
-"""What training settings cannot say beside each other, and with the number of workers."""
+"""Contradictions between training settings, and between a setting and the number of workers."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -12,10 +12,17 @@ from trainer.contract.stop_condition import stop_problems
 def replication_problems(
     settings: Mapping[str, Any], workers: int | None, prefix: str = "", card: Card | None = None
 ) -> dict[str, str]:
-    """Return setting -> what it cannot say beside the others, and with so many workers (None: not known).
+    """Return {name of a setting: error} for each setting that contradicts others or the number of workers.
 
-    `settings` may lack some; `prefix` is what people write before the name of a setting. `card` is the card
-    of the model, by default that of the built-in model that the settings name.
+    Args:
+        settings: {name: value}; may lack settings.
+        workers: the number of workers; None if unknown.
+        prefix: what people write before the name of a setting, such as "trainer_" or "--".
+        card: the card of the model; None takes the card of the built-in model that `settings` names, if any.
+
+    Returns:
+        Each error says the setting, its value and what is expected; {} if nothing contradicts.
+
     """
     card = card or built_in_card(str(settings.get("model")))
     replication, replicas = settings.get("replication"), settings.get("replicas_to_aggregate")
@@ -62,12 +69,15 @@ def replication_problems(
 
 
 def table_problems(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return setting -> why it is not for a model with tables."""
+    """Return {name: error} for the settings whose values a model with tables does not support.
+
+    `settings` and `prefix` are as for `replication_problems`.
+    """
     has = f"{prefix}model {settings.get('model')!r} has tables, whose rows are looked up for each batch"
     return {
-        name: f"{prefix}{name} is {settings[name]!r}, and {has}; expected {_one_of(of.with_tables)}"
-        for name, of in HANDLING.items()
-        if name in settings and of.with_tables and settings[name] not in of.with_tables
+        name: f"{prefix}{name} is {settings[name]!r}, and {has}; expected {_one_of(handling.with_tables)}"
+        for name, handling in HANDLING.items()
+        if name in settings and handling.with_tables and settings[name] not in handling.with_tables
     }
 
 
@@ -77,7 +87,10 @@ def _one_of(values: Collection[object]) -> str:
 
 
 def recovery_problem(settings: Mapping[str, Any], prefix: str = "", *, has_tables: bool) -> str:
-    """Return why a lost ps cannot restore its part alone, as these settings ask for; "" for no reason."""
+    """Return why the settings contradict `ps_recovery: partial`; "" if they do not, or do not ask for it.
+
+    `has_tables` says whether the model has tables.
+    """
     if settings.get("ps_recovery") != "partial":
         return ""
     what, replication = f"{prefix}ps_recovery is 'partial' with {prefix}", settings.get("replication")
@@ -96,7 +109,7 @@ def _recovery_problems(settings: Mapping[str, Any], prefix: str, card: Card | No
 
 
 def _transfer_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Return setting -> why a worker cannot push or pull as rarely as these settings ask for."""
+    """Return {name: error} if a worker cannot push or pull as rarely as `push_every` and `pull_every` say."""
     replication, push, pull = (settings.get(name) for name in ("replication", "push_every", "pull_every"))
     problems = {}
     if push and push > 1 and replication == "local":

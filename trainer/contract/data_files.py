@@ -46,10 +46,10 @@ class _Beginning(NamedTuple):
 
 
 def first_problem(data: str | None, folder: Path) -> str:
-    """Return why a folder's files are not such `data`, by their first rows; "" if these are well.
+    """Return the first problem of a folder's data files, by their first rows; "" if there is none.
 
-    `data` is what a model's card says that it reads; files of a kind that is not known have no problem. It
-    costs the same for small and large files.
+    `data` is the `data` of a model's card: "images", "clicks", or None, for which no file is read. The time
+    does not grow with the size of the files.
     """
     if data is None:
         return ""
@@ -88,7 +88,11 @@ def idx_files(folder: Path, part: str) -> tuple[Path, Path]:
 
 
 def idx_header(path: Path, content: bytes, magic: int) -> tuple[int, list[int]]:
-    """Return (bytes of an IDX file's header, its shape, such as [60000, 28, 28]). Raises ValueError."""
+    """Return (length of an IDX file's header in bytes, shape of its values, such as [60000, 28, 28]).
+
+    `content` is the beginning of the file, `magic` the expected magic number. Raises ValueError if the header
+    is cut or has another magic number.
+    """
     dimensions = magic & 0xFF
     length = 4 + 4 * dimensions
     if len(content) < length:
@@ -110,7 +114,10 @@ def require_bytes(path: Path, size: int, header: int, shape: Sequence[int]) -> N
 
 
 def require_alike(images: tuple[Path, Sequence[int]], labels: tuple[Path, Sequence[int]]) -> None:
-    """Raise ValueError if there is no image, or not one label for each image; arguments are (file, shape)."""
+    """Raise ValueError if there is no image, or not one label for each image.
+
+    Both arguments are (file, shape), with the shapes [images, rows, columns] and [labels].
+    """
     (images_file, shape), (labels_file, (count,)) = images, labels
     if shape[0] != count:
         found = f"{images_file} holds {shape[0]} images and {labels_file} {count} labels"
@@ -155,9 +162,10 @@ def read_plain(path: Path, most: int = -1) -> bytes:
 
 
 def click_lines(path: Path) -> Iterator[list[bytes]]:
-    """Yield the lines of a file, in lists of many lines, without line ends. Raises ValueError.
+    """Yield lists of a file's lines, in their order; a list has the lines that end in 1 MiB of the text.
 
-    The lines are the same as in TensorFlow's TextLineDataset.
+    The lines have no line ends, and are the same as in TensorFlow's TextLineDataset. Raises ValueError if the
+    file cannot be read, or if a line is longer than 64 KiB.
     """
     rest, number = b"", 0
     with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
@@ -173,34 +181,39 @@ def click_lines(path: Path) -> Iterator[list[bytes]]:
         yield [rest]
 
 
-def described_click(path: Path, number: int, line: bytes) -> str:
-    """Return a short description of a damaged line; line `number` counts from 0."""
+def describe_click(path: Path, number: int, line: bytes) -> str:
+    """Return a short description of a damaged line: file, line number, columns, and the line's beginning.
+
+    `number` counts the file's lines from 0; the description counts from 1.
+    """
     start = cut(repr(line[:_SHOWN])[2:-1], _SHOWN)
     return f"{path} line {number + 1} ({counted(line.count(_TAB) + 1, 'column')}): {start}"
 
 
-def require_few_damaged(where: str, lines: int, damaged: int, named: Sequence[str]) -> None:
-    """Raise ValueError if there are no lines, or if too many lines in `where` are damaged.
+def require_few_damaged(where: str, lines: int, damaged: int, examples: Sequence[str]) -> None:
+    """Raise ValueError if there are no lines, if more than 0.1% of them are damaged, or if all are.
 
-    `named` has descriptions of some damaged lines, for the error.
+    `lines` and `damaged` are numbers of lines. `where` names the files, and `examples` describe some damaged
+    lines, for the error.
     """
     if not lines:
         raise ValueError(f"{where} has no line; expected lines of {_EXPECTED_CLICK}")
     if damaged > MOST_DAMAGED * lines or damaged == lines:
         found = f"{damaged} of {counted(lines, 'line')} in {where} are damaged"
         expected = f"expected at most {MOST_DAMAGED:.1%}; a line has {_EXPECTED_CLICK}"
-        raise ValueError(f"{found}, {expected}. The first: {'; '.join(named)}")
+        raise ValueError(f"{found}, {expected}. The first: {'; '.join(examples)}")
 
 
-def _first_of_images(folder: Path) -> None:
+def _check_first_images(folder: Path) -> None:
     for part in ("train", "t10k"):
         images_file, labels_file = idx_files(folder, part)
-        images, labels = _first_of(images_file, IMAGES_MAGIC), _first_of(labels_file, LABELS_MAGIC)
+        images = _read_beginning(images_file, IMAGES_MAGIC)
+        labels = _read_beginning(labels_file, LABELS_MAGIC)
         require_alike((images_file, images.shape), (labels_file, labels.shape))
         require_labels(labels_file, max(labels.values, default=0))
 
 
-def _first_of(path: Path, magic: int) -> "_Beginning":
+def _read_beginning(path: Path, magic: int) -> _Beginning:
     content = read_plain(path, _BYTES_READ)
     header, shape = idx_header(path, content, magic)
     if len(content) < _BYTES_READ:  # the whole file was read
@@ -212,25 +225,25 @@ def _first_of(path: Path, magic: int) -> "_Beginning":
     return _Beginning(shape, content[header:])
 
 
-def _first_of_clicks(folder: Path) -> None:
+def _check_first_clicks(folder: Path) -> None:
     for part in ("train", "test"):
         paths = click_paths(folder, part)
         lines, damaged, all_read = 0, 0, len(paths) <= _MOST_FILES
-        named: list[str] = []
+        examples: list[str] = []
         for path in paths[:_MOST_FILES]:
             pieces = click_lines(path)
-            found = next(pieces, [])
-            first = found[:_FIRST_ROWS]
+            piece = next(pieces, [])
+            first = piece[:_FIRST_ROWS]
             bad = [number for number, line in enumerate(first) if not _CLICK.fullmatch(line)]
-            named += [
-                described_click(path, number, first[number]) for number in bad[: MOST_NAMED - len(named)]
+            examples += [
+                describe_click(path, number, first[number]) for number in bad[: MOST_NAMED - len(examples)]
             ]
             if 2 * len(bad) > len(first):
-                require_few_damaged(f"the beginning of {path}", len(first), len(bad), named)
+                require_few_damaged(f"the beginning of {path}", len(first), len(bad), examples)
             lines, damaged = lines + len(first), damaged + len(bad)
-            all_read = all_read and first == found and next(pieces, None) is None
+            all_read = all_read and first == piece and next(pieces, None) is None
         if all_read:
-            require_few_damaged(f"{folder}/{part}*", lines, damaged, named)
+            require_few_damaged(f"{folder}/{part}*", lines, damaged, examples)
 
 
 @contextmanager
@@ -245,6 +258,6 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 _CHECKS: Mapping[str, Callable[[Path], None]] = {
-    IMAGES: _first_of_images,
-    CLICKS: _first_of_clicks,
+    IMAGES: _check_first_images,
+    CLICKS: _check_first_clicks,
 }

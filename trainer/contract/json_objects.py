@@ -15,9 +15,10 @@ class JsonObject:
 
     @classmethod
     def from_json(cls: type[_Object], content: object) -> _Object:
-        """Return the object that `to_json` described; fields that only newer releases write are ignored.
+        """Return the object that `to_json` described; unknown fields, as of newer releases, are ignored.
 
-        Raises ValueError if a field is missing, and SettingsError with every value that its rule refuses.
+        Raises ValueError if a field without a default is missing, and SettingsError with every value that its
+        rule refuses.
         """
         if not isinstance(content, Mapping):
             raise ValueError(f"{as_given(content)} is not an object")
@@ -28,15 +29,16 @@ class JsonObject:
         return cls(**converted({name: content[name] for name in rules if name in content}, rules))
 
     @classmethod
-    def usable(cls: type[_Object], content: object) -> tuple[_Object, dict[str, SettingProblem]]:
-        """Return the object made of the valid fields in `content`, and {field: its problem} for the others.
+    def from_valid_fields(cls: type[_Object], content: object) -> tuple[_Object, dict[str, SettingProblem]]:
+        """Return (the object made of the valid fields in `content`, {field: problem} of the invalid fields).
 
-        All fields of the class must have defaults, which stand for invalid or missing fields.
+        All fields of the class must have defaults, which stand for invalid or missing fields. If `content` is
+        no object, all fields are missing.
         """
         rules = {each.name: each.metadata["rule"] for each in fields(cls)}
-        given = content if isinstance(content, Mapping) else {}
-        taken, problems = convert_all({name: given[name] for name in rules if name in given}, rules, str)
-        return cls(**taken), {problem.name: problem for problem in problems}
+        values = content if isinstance(content, Mapping) else {}
+        accepted, problems = convert_all({name: values[name] for name in rules if name in values}, rules, str)
+        return cls(**accepted), {problem.name: problem for problem in problems}
 
     def to_json(self) -> dict[str, Any]:
         """Return {field: value} of all fields, with lists instead of tuples."""

@@ -28,7 +28,10 @@ OF_SETTING, OF_DATA = "table_rows", "data"
 
 
 def _mapping(expected: str, rule_of: Callable[[str], Rule]) -> Rule:
-    """Return the rule for a mapping with names of the model's own, each with a value that fits its rule."""
+    """Return the rule for a mapping with any names; the value of a name must fit `rule_of(name)`.
+
+    `expected` is the rule's text.
+    """
 
     def convert(value: object) -> dict[str, Any]:
         if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
@@ -41,15 +44,18 @@ def _mapping(expected: str, rule_of: Callable[[str], Rule]) -> Rule:
 def _object(
     what: str, has: str, rules: Mapping[str, Rule], fits: Callable[[Mapping[str, Any]], object]
 ) -> Rule:
-    """Return the rule for a mapping with some of these keys; `has` says which, in words."""
+    """Return the rule for a mapping whose keys are among those of `rules`, and for which `fits` is true.
+
+    `what` names the mapping, `has` says which keys it must have: both are words of the rule's text.
+    """
 
     def convert(value: object) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise ValueError(value)
-        found = converted(value, rules, close_names(f"a key of {what}", rules), ".")
-        if not fits(found):
+        values = converted(value, rules, close_names(f"a key of {what}", rules), ".")
+        if not fits(values):
             raise ValueError(value)
-        return found
+        return values
 
     return Rule(f"{what}: a mapping with {has}", convert)
 

@@ -20,7 +20,7 @@ _FILE = re.compile(r"(/[A-Za-z0-9_.+-]+)*/(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.py")
 
 
 class CardError(ValueError):
-    """A model's file without a usable card; `problems` has each problem, with its file and line."""
+    """A model's file has no valid card; `problems` has a text for each problem, with file and line."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -28,7 +28,10 @@ class CardError(ValueError):
 
 
 def models_in(folder: Path) -> tuple[str, ...]:
-    """Return the models that have a file in a folder, by name; model.py says what a model is."""
+    """Return the names of the models that have a file in a folder, sorted.
+
+    Files whose names begin with "_", and model.py, are no models.
+    """
     names = {path.stem for path in folder.glob("[!_]*.py")} - {"model"}
     return tuple(sorted(name for name in names if name.isidentifier()))
 
@@ -39,7 +42,7 @@ MODELS = models_in(_FOLDER)
 
 def _to_model(value: object) -> str:
     model = to_text(value).strip()
-    if model not in MODELS and not is_file(model):
+    if model not in MODELS and not is_model_path(model):
         raise ValueError(value)
     return model
 
@@ -49,23 +52,30 @@ MODEL_RULE = Rule(
 )
 
 
-def is_file(model: str) -> bool:
-    """Return whether a model is named by the absolute path of its file, and not as a built-in one."""
+def is_model_path(model: str) -> bool:
+    """Return whether `model` is the absolute path of a model's file, rather than a built-in model's name.
+
+    The file need not exist.
+    """
     return _FILE.fullmatch(model) is not None
 
 
 def model_name(model: str) -> str:
-    """Return the name of a model: of `/opt/psfleet/programs/0a1b2c3d4e5f/my_model.py` it is `my_model`."""
-    named = _FILE.fullmatch(model)
-    return named["name"] if named else model
+    """Return the name of a model, which is given by its name or by its file's path.
+
+    Example: model_name("/opt/psfleet/programs/0a1b2c3d4e5f/my_model.py") -> "my_model"
+    """
+    path = _FILE.fullmatch(model)
+    return path["name"] if path else model
 
 
 def card_of(model: str) -> Card | None:
-    """Return the card of a built-in model, or of a model's file on this machine; None if there is neither.
+    """Return the card of a built-in model, or of the model's file at this path.
 
-    Raises CardError.
+    Return None for the name of no built-in model. Raises CardError if the file cannot be read or has no valid
+    card.
     """
-    return read_card(Path(model)) if is_file(model) else built_in_card(model)
+    return read_card(Path(model)) if is_model_path(model) else built_in_card(model)
 
 
 @cache
@@ -78,7 +88,10 @@ def built_in_card(model: str) -> Card | None:
 
 
 def read_card(path: Path) -> Card:
-    """Return the card in a model's file, whose code is not executed. Raises CardError."""
+    """Return the card in a model's file, whose code is not executed.
+
+    Raises CardError if the file cannot be read, is no Python, or has no valid card.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
@@ -101,7 +114,7 @@ def read_card(path: Path) -> Card:
 
 
 def _card_in(node: ast.stmt) -> ast.expr | None:
-    """Return what a statement gives to CARD; None if the statement does not."""
+    """Return the expression that a statement assigns to CARD; None for any other statement."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     is_card = any(isinstance(target, ast.Name) and target.id == VARIABLE for target in targets)
     return getattr(node, "value", None) if is_card else None
@@ -117,21 +130,21 @@ def _checked(path: Path, literal: ast.expr) -> Card:
     if not isinstance(values, dict):
         raise CardError([f"{path}:{literal.lineno}: {VARIABLE} is {as_given(values)}; expected a mapping"])
     rules = {name: each.metadata["rule"] for name, each in Card.__dataclass_fields__.items()}
-    taken, refused = convert_all(values, rules, close_names("a field of a card", rules))
+    accepted, refused = convert_all(values, rules, close_names("a field of a card", rules))
     problems = [f"{path}:{_line(literal, each.name)}: {VARIABLE}: {each}" for each in refused]
     if "learning_rates" not in values:
         what = "learning_rates is missing"
         problems.append(
             f"{path}:{literal.lineno}: {VARIABLE}: {what}; expected {rules['learning_rates'].expected}"
         )
-    known = taken.get("metrics", {})
-    for name in taken.get("goals", {}):
+    known = accepted.get("metrics", {})
+    for name in accepted.get("goals", {}):
         if name not in known and not any(each.name.startswith("metrics") for each in refused):
             what = f"goals has {as_given(name)}, which is no metric of the card"
             problems.append(f"{path}:{_line(literal, f'goals.{name}')}: {VARIABLE}: {what}; {_one_of(known)}")
     if problems:
         raise CardError(problems)
-    return Card(**taken)
+    return Card(**accepted)
 
 
 def _one_of(names: Mapping[str, object]) -> str:
@@ -139,13 +152,16 @@ def _one_of(names: Mapping[str, object]) -> str:
 
 
 def _computed_line(node: ast.AST) -> int | None:
-    """Return the line of an expression that is no literal, as far as its own kind tells; else None."""
+    """Return the line of an expression whose own type is no literal's; None for a literal's type."""
     literals = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp)
     return node.lineno if isinstance(node, ast.expr) and not isinstance(node, literals) else None
 
 
 def _line(node: ast.expr, name: str) -> int:
-    """Return the line of a value in a literal by its name (`goals.loss.maximum`), or of what holds it."""
+    """Return the line of the value `name`, such as "goals.loss.maximum", in the literal of a mapping.
+
+    If the mapping lacks the value, return the line of the innermost mapping on the way to it.
+    """
     line = node.lineno
     while isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)

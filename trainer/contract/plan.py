@@ -18,7 +18,10 @@ JOBS: tuple[Job, ...] = get_args(Job)
 
 @dataclass(frozen=True)
 class PlannedTask:
-    """One process of the cluster; `index` counts from 0 in its job, `gpus` are numbered as by nvidia-smi."""
+    """One task of the cluster; `index` counts from 0 in its job, `gpus` are nvidia-smi's numbers.
+
+    `address` is the host's address without the port.
+    """
 
     job: Job
     index: int

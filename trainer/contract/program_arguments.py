@@ -24,10 +24,10 @@ _PLACEHOLDER = re.compile(r"(\\?)\{([A-Za-z]+(?:[_-][A-Za-z]+)*)\}")
 _NEARLY = 0.8
 
 
-def filled(argument: str, values: Mapping[str, str]) -> str:
+def fill_placeholders(argument: str, values: Mapping[str, str]) -> str:
     """Return `argument` with its placeholders replaced; `values` maps a placeholder's name to its value.
 
-    Example: filled("--job={job_name}", {"job_name": "ps"}) -> "--job=ps"
+    Example: fill_placeholders("--job={job_name}", {"job_name": "ps"}) -> "--job=ps"
     """
 
     def value(found: re.Match[str]) -> str:
@@ -40,12 +40,15 @@ def filled(argument: str, values: Mapping[str, str]) -> str:
 
 
 def placeholders(argument: str) -> set[str]:
-    """Return the names of the placeholders in an argument, without escaped placeholders."""
+    """Return the names in `argument` that are in PLACEHOLDERS, without escaped placeholders."""
     return {name for escape, name in _PLACEHOLDER.findall(argument) if name in PLACEHOLDERS and not escape}
 
 
 def misspelled(argument: str) -> dict[str, str]:
-    """Return {misspelled name in the argument: the placeholder that it resembles}."""
+    """Return {misspelled name in `argument`: the name of the placeholder that it resembles}.
+
+    Example: misspelled("--job={jobname}") -> {"jobname": "job_name"}
+    """
     names = [name for escape, name in _PLACEHOLDER.findall(argument) if not escape]
     return {name: meant for name in names if (meant := _meant(name)) not in {"", name}}
 

@@ -21,14 +21,17 @@ class Progress:
     """A reading of `progress.json`.
 
     Attributes:
+        phase: "waiting", "training", "ending", "finished", "stopped" or "failed"; "starting" if unknown.
         wall: when the file was written, in Unix seconds of the lead's clock.
+        global_step: the run's global step; 0 if unknown.
+        last_step: the global step at which the run ends; 0 if unknown.
         loss: the lead's last loss; None if unknown.
-        contributions: the number of steps of each worker.
+        contributions: the number of steps of each worker, by the workers' indices.
         missing: the tasks for which the run waits, with address and reason, in words.
         reason: why the run ended, in words.
-        restarts: how often each worker was restarted.
+        restarts: how often each worker was restarted, by the workers' indices.
         steps_lost: global steps that were lost by restores.
-        still_seconds: the time between the loss of a task and the lead's next step.
+        still_seconds: the time between the loss of a task and the lead's next step, summed over all losses.
         evaluation: the last evaluation during the run, in words.
         elapsed: seconds since the lead's process began; not from the file, added by some callers.
         last_line: the last line of the lead's output; not from the file, added by some callers.
@@ -69,8 +72,8 @@ class Progress:
             evaluation=_evaluation(values.get("evaluation")),
         )
 
-    def same_word(self, other: "Progress") -> bool:
-        """Return whether both are readings of the same content of the file."""
+    def same_content(self, other: "Progress") -> bool:
+        """Return whether all fields that come from the file are equal in both readings."""
         return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
 
     @property
@@ -79,19 +82,19 @@ class Progress:
         return f"waiting for {first_of(self.missing, 4, '; ')}" if self.missing else ""
 
     @property
-    def awaited(self) -> set[str]:
+    def awaited_tasks(self) -> set[str]:
         """The names of the tasks for which the run waits."""
         return {task.partition(" ")[0] for task in self.missing}
 
     @property
-    def price(self) -> str:
-        """What faults have cost so far, in words; "" if they cost nothing."""
+    def fault_costs(self) -> str:
+        """What faults have cost so far, such as "12 steps lost by faults, 9 s without training"; else ""."""
         lost = f"{counted(self.steps_lost, 'step')} lost by faults" if self.steps_lost > 0 else ""
         still = f"{self.still_seconds:.0f} s without training" if self.still_seconds >= 1 else ""
         return ", ".join(filter(None, (lost, still)))
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the run is over, by the lead's phase."""
         return self.phase in {"finished", "stopped", "failed"}
 
@@ -125,9 +128,9 @@ def _counts(value: object) -> tuple[int, ...]:
 
 def _evaluation(value: object) -> str:
     """Return an evaluation in words, such as "accuracy 0.9611 at step 1500"; "" if it is unknown."""
-    if not isinstance(value, Mapping) or not isinstance(found := value.get("metrics"), Mapping):
+    if not isinstance(value, Mapping) or not isinstance(metrics := value.get("metrics"), Mapping):
         return ""
-    known = [(str(name), number(metric)) for name, metric in list(found.items())[:_METRICS_SHOWN]]
+    known = [(str(name), number(metric)) for name, metric in list(metrics.items())[:_METRICS_SHOWN]]
     listing = ", ".join(f"{cut(name, 40)} {metric:.4g}" for name, metric in known if metric is not None)
     step = number(value.get("global_step"))
     return printable(f"{listing} at step {int(step)}") if listing and step is not None else ""

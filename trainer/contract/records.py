@@ -166,7 +166,7 @@ class Record:
         return float(value) if isinstance(value, int | float) else math.nan
 
     def integer(self, name: str) -> int:
-        """Return an integer field. Raises KeyError if the field is missing or no integer."""
+        """Return an integer field. Raises KeyError if the field is missing or is no integer."""
         value = self.fields[name]
         if not _is_integer(value):
             raise KeyError(name)
@@ -210,7 +210,8 @@ def draw_nonce() -> int:
 def required_fields(event: str, job: str, index: int, *, program: bool = False) -> dict[str, str]:
     """Return {name: kind} of the fields that an event must have beside the common ones; {} if unknown.
 
-    `program` says that the record is a program's, which may lack some fields.
+    `job` and `index` are the task's. `program` says that the record is a program's, which may lack some
+    fields.
     """
     fields = dict(EVENTS.get(event, {}))
     if event == "finished" and job == "worker":
@@ -324,7 +325,10 @@ class RecordWriter:
     def write_started(
         self, settings: Mapping[str, object], tensorflow: str, address: str, nonce: int = 0
     ) -> None:
-        """Append the first record of a process; a `nonce` of 0 means that one is drawn."""
+        """Append the first record of a process; with a `nonce` of 0, draw a nonce.
+
+        `tensorflow` is TensorFlow's version, `address` is where the task listens ("" if it does not listen).
+        """
         versions = {"tensorflow": tensorflow, "python": platform.python_version()}
         own = {"nonce": nonce or draw_nonce(), "settings": settings, "address": address, "writes": WRITES}
         self.write("started", {**own, **versions})

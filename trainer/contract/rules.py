@@ -10,7 +10,7 @@ from typing import Any
 from trainer.host.wording import cut
 
 _NULLS = ("", "null", "none", "~")
-LONGEST_TOLD = 300
+LONGEST_VALUE = 300
 _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 
@@ -28,9 +28,9 @@ class SettingProblem:
 
 
 def as_given(value: object) -> str:
-    """Return a value as people gave it, as text of at most 300 characters."""
+    """Return a value as Python writes it (`repr`), cut to 300 characters; "too long to show" if it cannot."""
     try:
-        return cut(repr(value), LONGEST_TOLD)
+        return cut(repr(value), LONGEST_VALUE)
     except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
         return "too long to show"
 
@@ -63,9 +63,14 @@ class Rule:
 def convert_all(
     values: Mapping[str, object], rules: Mapping[str, Rule], unknown: Callable[[str], str], prefix: str = ""
 ) -> tuple[dict[str, Any], list[SettingProblem]]:
-    """Return the converted values that their rules accept, and a problem for each other value.
+    """Return ({name: converted value} of the values that their rules accept, a problem for each other value).
 
-    `unknown` returns what is expected instead of a name without a rule; `prefix` stands before each name.
+    Args:
+        values: {name: value}.
+        rules: {name: rule}.
+        unknown: returns what is expected instead of a name that has no rule.
+        prefix: stands before the names in the problems.
+
     """
     converted: dict[str, Any] = {}
     problems: list[SettingProblem] = []
@@ -86,11 +91,14 @@ def converted(
     unknown: Callable[[str], str] = str,
     prefix: str = "",
 ) -> dict[str, Any]:
-    """Return the converted values, as `convert_all` does. Raises SettingsError with every problem."""
-    taken, problems = convert_all(values, rules, unknown, prefix)
+    """Return {name: converted value}; the arguments are as for `convert_all`.
+
+    Raises SettingsError with every problem if any value has one.
+    """
+    accepted, problems = convert_all(values, rules, unknown, prefix)
     if problems:
         raise SettingsError(problems)
-    return taken
+    return accepted
 
 
 def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
@@ -111,14 +119,17 @@ def _refuse(value: object) -> object:
 
 
 def to_integer(value: object) -> int:
-    """Return 7 for 7 and for "7"; raise ValueError for anything else, such as True, 1.5 or "many"."""
-    given = value
+    """Return 7 for 7 and for "7"; raise ValueError for anything else, such as True, 1.5 or "many".
+
+    For an integer of 2**63 or more, the ValueError is a SettingsError that says so.
+    """
+    original = value
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(given)
+        raise ValueError(original)
     if value.bit_length() > 63:  # TensorFlow counts in 64 bits
-        raise SettingsError([SettingProblem("", given, "an integer below 2**63")])
+        raise SettingsError([SettingProblem("", original, "an integer below 2**63")])
     return int(value)
 
 
@@ -145,7 +156,10 @@ def _to_boolean(value: object) -> bool:
 
 
 def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any], object]) -> Rule:
-    """Return a rule that converts with `convert`, and accepts the values for which `fits` is true."""
+    """Return a rule that accepts a value if `fits` is true for what `convert` returns for the value.
+
+    `expected` is the rule's text.
+    """
 
     def fitting(value: object) -> object:
         converted = convert(value)
@@ -157,7 +171,10 @@ def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any
 
 
 def integer(minimum: int, maximum: int | None = None) -> Rule:
-    """Return the rule for integers from `minimum` to `maximum`. It accepts "7", but not True or 1.5."""
+    """Return the rule for integers from `minimum` to `maximum` (None: no limit).
+
+    It accepts "7", but not True or 1.5.
+    """
     span = f"from {minimum} to {maximum}" if maximum else f">= {minimum}"
     return checked(f"an integer {span}", to_integer, lambda whole: minimum <= whole <= (maximum or whole))
 

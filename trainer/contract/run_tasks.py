@@ -33,9 +33,9 @@ class RunTask:
 
 
 def has_one_client(replication: str) -> bool:
-    """Return whether worker 0 is the only client, which the other workers serve.
+    """Return whether worker 0 is the only client, which the other workers serve; else every worker is one.
 
-    If it is not, every worker is a client.
+    A *client* builds a graph and takes steps with it.
     """
     return replication in {"in_graph", "local"}
 

@@ -343,7 +343,7 @@ class TrainingSettings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "TrainingSettings":
-        """Return the settings that `values` give, defaults for the others.
+        """Return the settings in `values`, {name: value}, with defaults for the others.
 
         Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises
         SettingsError with every name that does not exist and every value that its rule refuses.
@@ -351,36 +351,43 @@ class TrainingSettings:
         return cls(**converted(values, RULES, close_names("a setting that exists", RULES)))
 
     def gradients_in_a_step(self, workers: int) -> int:
-        """Return how many gradients a global step applies the mean of, where so many workers learn."""
+        """Return the number of gradients whose mean one global step applies.
+
+        `workers` is the number of workers that learn.
+        """
         if self.replication == "sync":
             return self.replicas_to_aggregate or workers
         return workers if self.replication == "in_graph" else 1
 
     def examples_in_a_step(self, workers: int) -> int:
-        """Return the examples of a global step, where so many workers learn with batches of this size."""
+        """Return the number of examples in one global step; all batches are assumed to have this size.
+
+        `workers` is the number of workers that learn.
+        """
         return self.batch_size * self.push_every * self.gradients_in_a_step(workers)
 
     def last_step(self, workers: int, examples: int) -> int:
-        """Return the run's last global step: `steps`, or the global steps for `epochs` over the examples.
+        """Return the run's last global step: `steps`, or with `epochs` the global steps that they take.
 
-        An asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
+        `workers` is the number of workers that learn, `examples` the number of training examples. An
+        asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
         worker whose gradients go into it. All batches are assumed to have this task's size.
         """
         return math.ceil(self.epochs * examples / self.examples_in_a_step(workers)) or self.steps
 
     @property
     def steps_of_a_pull(self) -> int:
-        """The number of steps, each with a push, that a worker takes with the parameters of one pull."""
+        """The number of steps, with a push each, that a worker takes with the parameters of one pull."""
         return max((self.pull_every or 0) // self.push_every, 1)
 
     @property
     def most_steps_in_a_call(self) -> int:
-        """The most steps of one call into TensorFlow: whole pulls, at least one."""
+        """The most steps in one call into TensorFlow: `steps_of_a_pull`, or a multiple of it."""
         pulls = self.steps_per_call // (self.push_every * self.steps_of_a_pull)
         return max(pulls, 1) * self.steps_of_a_pull
 
     def as_dict(self) -> dict[str, str | int | float | None]:
-        """Return name -> value of every setting."""
+        """Return {name: value} of every setting."""
         return asdict(self)
 
 
@@ -392,22 +399,22 @@ RESET_BY_PROVE = tuple(name for name, of in HANDLING.items() if of.reset_by_prov
 
 
 def meaning(name: str) -> str:
-    """Return what a setting means, in Markdown."""
+    """Return what the setting `name` means, in Markdown. Raises KeyError for an unknown name."""
     return str(TrainingSettings.__dataclass_fields__[name].metadata["meaning"])
 
 
 def summary(name: str) -> str:
-    """Return the first sentence of what a setting means."""
+    """Return the first sentence of `meaning(name)`, without its full stop."""
     return meaning(name).partition(". ")[0].removesuffix(".")
 
 
 def default_text(name: str) -> str:
-    """Return the default of a setting as people write it: null, false, 60, or nothing for an empty text."""
+    """Return the default of a setting as people write it: "null", "false", "60", or "" for an empty text."""
     return value_text(TrainingSettings.__dataclass_fields__[name].default)
 
 
 def value_text(value: object) -> str:
-    """Return a value as people write it: null, true rather than True, and 60 rather than 60.0."""
+    """Return a value as people write it: "null", "true" rather than "True", and "60" rather than "60.0"."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -84,9 +84,11 @@ class StepWindows:
         self._add(loss, before, after, self._examples_of_a_step, 1)
 
     def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
-        """Count steps of unknown staleness; `before` is the last global step that the task read before them.
+        """Count steps of unknown staleness, and write them if that is due (`flush_in_time`).
 
-        A loss of None is unknown. A window without any known loss has no loss.
+        `before` and `after` are the last global steps that the task read before and after the steps,
+        `examples` are the examples of all steps. A loss of None is unknown. A window without any known loss
+        has no loss.
         """
         self._add(loss, before, after, examples, steps)
         self.flush_in_time()
@@ -116,11 +118,11 @@ class StepWindows:
         """
         for loss in losses:
             self._add(loss, before, after, 0, 1)
-        self.leave_unplaced(unplaced)
+        self.note_unplaced(unplaced)
         self._trained = trained
         self.flush()
 
-    def leave_unplaced(self, steps: float) -> None:
+    def note_unplaced(self, steps: float) -> None:
         """Note that `steps` steps of the window may belong to a neighbouring window.
 
         Infinity means that they may belong to any window.
@@ -139,7 +141,7 @@ class StepWindows:
         return not self._steps
 
     def flush_in_time(self) -> None:
-        """Write the counted steps if the window is full or 30 s old."""
+        """Write the counted steps if the window is full, or has been open for 30 s."""
         if self.room <= 0 or time.monotonic() - self._opened >= _WINDOW_SECONDS:
             self.flush()
 

@@ -1,4 +1,4 @@
-"""The condition that ends a run before its last step: a metric of an evaluation beside a bound."""
+"""The condition that ends a run before its last step: a metric of an evaluation, compared with a bound."""
 
 import math
 import operator
@@ -16,7 +16,7 @@ _FORM = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_]{{0,99}})\s*([<>]=?)\s*({_NUMBER}
 
 @dataclass(frozen=True)
 class StopCondition:
-    """A metric, how it compares, and the bound, as in "auc > 0.77"."""
+    """A comparison of a metric with a bound, as in "auc > 0.77"; `comparison` is <, <=, > or >=."""
 
     metric: str
     comparison: str
@@ -24,7 +24,7 @@ class StopCondition:
 
     @classmethod
     def from_text(cls, text: str) -> "StopCondition":
-        """Return the condition that a text says. Raises ValueError."""
+        """Return the condition in a text such as "auc > 0.77". Raises ValueError for any other text."""
         match = _FORM.fullmatch(text)
         if match is None or not math.isfinite(float(match[3])):
             raise ValueError(text)
@@ -36,17 +36,17 @@ class StopCondition:
         return float(self.bound_text)
 
     def is_met(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether the metric is there, and beyond the bound; nan never is."""
+        """Return whether the comparison is true for the metric in `metrics`; False without it, or for nan."""
         value = metrics.get(self.metric, math.nan)
         return bool(_COMPARISONS[self.comparison](value, self.bound))
 
     def __str__(self) -> str:
-        """Return the condition as people write it."""
+        """Return the condition as people write it, such as "auc > 0.77"."""
         return f"{self.metric} {self.comparison} {self.bound_text}"
 
 
 def condition_in(settings: Mapping[str, Any]) -> StopCondition | None:
-    """Return the condition in settings of a run, whoever wrote these; None if there is none."""
+    """Return the condition in the setting `stop_when`; None if it is missing, empty or not valid."""
     try:
         return StopCondition.from_text(str(settings.get("stop_when") or ""))
     except ValueError:
@@ -54,7 +54,10 @@ def condition_in(settings: Mapping[str, Any]) -> StopCondition | None:
 
 
 def stop_problems(settings: Mapping[str, Any], prefix: str, card: Card | None) -> dict[str, str]:
-    """Return setting -> why the run cannot end by its condition; `card` is the model's, if it is known."""
+    """Return {"stop_when": error} if no evaluation of the run can meet the condition; else {}.
+
+    `prefix` is what people write before the name of a setting; `card` is the model's, None if unknown.
+    """
     condition = condition_in(settings)
     if condition is None:
         return {}

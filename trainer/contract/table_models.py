@@ -1,4 +1,4 @@
-"""What each ps will hold of a model with tables, for those who have no TensorFlow."""
+"""The memory that a model with tables takes on each ps, computed without TensorFlow."""
 
 import math
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import Any
 from trainer.contract.model_card import OF_DATA, OF_SETTING, Card
 from trainer.host.wording import grouped
 
-# The optimizers that change the rows of a batch alone, each with its slots: how many numbers it keeps for
-# each number of the model.
+# The optimizers that change only the rows of a batch -> how many numbers they keep for each number of the
+# model (their slots).
 ROW_OPTIMIZERS: Mapping[str, int] = {"adagrad": 1, "sgd": 0, "adam": 2, "ftrl": 2}
 # With lazy Adam, the step that last needed a row.
 _BYTES_OF_ADAMS_ROW = 8
@@ -26,26 +26,32 @@ FEWEST_ROWS = sum(min(rows, _ROWS_KEPT) for rows in _CRITEO_ROWS)
 
 
 def rows_of(total: int) -> tuple[int, ...]:
-    """Return the rows of the 26 features of clicks: about `total`, in proportion to Criteo's."""
+    """Return the number of rows for each of the 26 categories of clicks, in proportion to Criteo's.
+
+    The sum is about `total`; a category with fewer than 1000 rows in Criteo's data keeps them all.
+    """
     criteo = sum(_CRITEO_ROWS)
     return tuple(max(min(rows, _ROWS_KEPT), rows * total // criteo) for rows in _CRITEO_ROWS)
 
 
-def held_bytes(card: Card, settings: Mapping[str, Any], ps: int) -> list[int]:
-    """Return the bytes that each of so many ps will hold at most of a model, with these settings of a run.
+def ps_bytes(card: Card, settings: Mapping[str, Any], ps_count: int) -> list[int]:
+    """Return the most bytes of memory that a model takes on each ps, by the ps's index.
 
-    The list is empty if that is not known: the model need not have tables, or its data decide their sizes.
+    The list is empty if that is unknown: the model does not need tables, or its data decide their sizes.
+    `settings` are the training settings as {name: value}.
     """
     tables = card.tables.values() if card.needs_tables else ()
     if not tables or any(table["rows"] == OF_DATA for table in tables):
         return []
     optimizer = str(settings["optimizer"] or next(iter(card.learning_rates)))
-    of_number = _BYTES_OF_NUMBER * (1 + ROW_OPTIMIZERS[optimizer])
-    dense = of_number * sum(units * (inputs + 1) for inputs, units in card.layers.values())
-    held = [dense / ps] * ps
+    number_bytes = _BYTES_OF_NUMBER * (1 + ROW_OPTIMIZERS[optimizer])
+    dense_bytes = number_bytes * sum(units * (inputs + 1) for inputs, units in card.layers.values())
+    sizes = [dense_bytes / ps_count] * ps_count
     # Tables of one width lie behind one another.
-    for width, its in grouped((table["width"], table["rows"]) for table in tables).items():
-        rows = sum(sum(rows_of(int(settings["table_rows"]))) if of == OF_SETTING else of for of in its)
-        of_row = width * of_number + (_BYTES_OF_ADAMS_ROW if optimizer == "adam" else 0)
-        held = [bytes_ + len(range(number, rows, ps)) * of_row for number, bytes_ in enumerate(held)]
-    return [math.ceil(BYTES_TO_SPARE * bytes_) for bytes_ in held]
+    for width, counts in grouped((table["width"], table["rows"]) for table in tables).items():
+        rows = sum(
+            sum(rows_of(int(settings["table_rows"]))) if count == OF_SETTING else count for count in counts
+        )
+        row_bytes = width * number_bytes + (_BYTES_OF_ADAMS_ROW if optimizer == "adam" else 0)
+        sizes = [size + len(range(ps, rows, ps_count)) * row_bytes for ps, size in enumerate(sizes)]
+    return [math.ceil(BYTES_TO_SPARE * size) for size in sizes]

@@ -26,7 +26,7 @@ from trainer.contract.data_files import (
     NUMBERS,
     click_lines,
     click_paths,
-    described_click,
+    describe_click,
     is_compressed,
     require_few_damaged,
 )
@@ -227,7 +227,7 @@ def _check(path: Path, parser: Parser, named: list[str]) -> CheckedFile:
     for lines in click_lines(path):
         bad = np.flatnonzero(~parser.are_good(lines))
         to_name = bad[: MOST_NAMED - len(named)].tolist()
-        named += [described_click(path, number + place, lines[place]) for place in to_name]
+        named += [describe_click(path, number + place, lines[place]) for place in to_name]
         damaged.append(bad + number)
         number += len(lines)
     return CheckedFile(path, is_compressed(path), number, np.concatenate(damaged))

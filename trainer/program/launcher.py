@@ -18,7 +18,7 @@ from pathlib import Path
 from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
 from trainer.contract.json_files import write_json
 from trainer.contract.plan import JOBS
-from trainer.contract.program_arguments import filled, placeholders
+from trainer.contract.program_arguments import fill_placeholders, placeholders
 from trainer.contract.program_progress import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
 from trainer.host.port_holders import read_holders
@@ -108,7 +108,7 @@ class Program(RunProgram):
             sys.executable,
             self.file,
             *(flags if self.flags else ()),
-            *(filled(argument, values) for argument in self.arguments),
+            *(fill_placeholders(argument, values) for argument in self.arguments),
         ]
 
 

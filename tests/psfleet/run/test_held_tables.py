@@ -11,7 +11,7 @@ from tests.repository import ROOT
 from trainer.contract.model_files import read_card
 from trainer.contract.plan import ClusterPlan
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.table_models import held_bytes
+from trainer.contract.table_models import ps_bytes
 
 HOSTS = hosts_file({"node1": {"trainer_ps_tasks": 2}, "node2": {}}, {"node3": {}})
 SETTINGS = TrainingSettings(model="wide_deep", table_rows=3_000_000)
@@ -21,7 +21,7 @@ CARD = read_card(ROOT / "trainer" / "model" / "models" / "wide_deep.py")
 def test_each_host_with_ps_has_its_bytes_and_the_line_that_sets_them(tmp_path: Path) -> None:
     given = {"trainer_model": "wide_deep", "trainer_table_rows": 3_000_000}
     inventory = written(tmp_path, {"hosts.yml": HOSTS, "group_vars/tf_cluster.yml": given})
-    of_ps = held_bytes(CARD, SETTINGS.as_dict(), 3)
+    of_ps = ps_bytes(CARD, SETTINGS.as_dict(), 3)
     remedy = (
         "give it more memory, have more ps, or lower trainer_table_rows "
         f"(edit {tmp_path}/group_vars/tf_cluster.yml:2)"
@@ -34,7 +34,7 @@ def test_each_host_with_ps_has_its_bytes_and_the_line_that_sets_them(tmp_path: P
     # One process has all of it.
     local = facts(inventory, {"trainer_replication": "local"})["cluster_data"]["tables"]
     assert [*local] == ["node3"]
-    assert local["node3"]["bytes"] == held_bytes(CARD, SETTINGS.as_dict(), 1)[0]
+    assert local["node3"]["bytes"] == ps_bytes(CARD, SETTINGS.as_dict(), 1)[0]
     lower = facts(inventory, {"trainer_table_rows": 20_000})["cluster_data"]["tables"]["node2"]["remedy"]
     assert lower.endswith("(given with -e on the command line)")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from trainer.contract.program_arguments import filled, misspelled, placeholders
+from trainer.contract.program_arguments import fill_placeholders, misspelled, placeholders
 
 VALUES = {"data_dir": "/data", "run_dir": "/var/lib/psfleet/runs/night", "task_index": "1"}
 
@@ -19,7 +19,7 @@ VALUES = {"data_dir": "/data", "run_dir": "/var/lib/psfleet/runs/night", "task_i
     ],
 )
 def test_known_placeholders_are_filled_and_escaped_or_unknown_ones_stay(argument: str, given: str) -> None:
-    assert filled(argument, VALUES) == given
+    assert fill_placeholders(argument, VALUES) == given
 
 
 @pytest.mark.parametrize(

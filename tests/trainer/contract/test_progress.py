@@ -13,7 +13,7 @@ def test_progress_fields_are_read_as_written() -> None:
     progress = Progress.from_mapping(told)
     assert progress == Progress("waiting", 1.5, 7, 9, 0.25, (3, 4), words, "x", (0, 2))
     assert progress.waiting == f"waiting for {'; '.join(words)}"
-    assert progress.awaited == {"worker1", "ps0", "chief0"}
+    assert progress.awaited_tasks == {"worker1", "ps0", "chief0"}
     assert Progress.from_mapping({}) == Progress("starting")
 
 
@@ -41,13 +41,13 @@ def test_an_evaluation_that_a_host_made_up_shows_what_is_a_number(evaluation: ob
 
 def test_a_run_is_over_in_the_phases_finished_stopped_and_failed() -> None:
     phases = ("starting", "waiting", "training", "ending", "finished", "stopped", "failed")
-    assert [phase for phase in phases if Progress(phase).over] == ["finished", "stopped", "failed"]
+    assert [phase for phase in phases if Progress(phase).is_over] == ["finished", "stopped", "failed"]
 
 
 def test_elapsed_time_and_the_last_line_do_not_make_progress_differ() -> None:
     told = Progress("training", wall=1.5, elapsed=3.0, last_line="a")
-    assert told.same_word(Progress("training", wall=1.5, elapsed=4.0, last_line="b"))
-    assert not told.same_word(Progress("training", wall=2.0, elapsed=3.0, last_line="a"))
+    assert told.same_content(Progress("training", wall=1.5, elapsed=4.0, last_line="b"))
+    assert not told.same_content(Progress("training", wall=2.0, elapsed=3.0, last_line="a"))
 
 
 @pytest.mark.parametrize("value", [None, "12", {"worker0": 1}, True, float("nan"), float("inf"), 10**400])

@@ -4,13 +4,13 @@ import pytest
 
 from trainer.contract.model_files import built_in_card
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.table_models import held_bytes, rows_of
+from trainer.contract.table_models import ps_bytes, rows_of
 
 
 def _held(ps: int, **settings: object) -> list[int]:
     card = built_in_card(str(settings["model"]))
     assert card is not None
-    return held_bytes(card, TrainingSettings.from_mapping(settings).as_dict(), ps)
+    return ps_bytes(card, TrainingSettings.from_mapping(settings).as_dict(), ps)
 
 
 @pytest.mark.parametrize(

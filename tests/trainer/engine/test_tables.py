@@ -27,7 +27,7 @@ from tests.trainer.engine.table_model import (
 from tests.trainer.engine.transfers import Tasks, typed_transfers_of
 from tests.trainer.processes import until
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.table_models import BYTES_TO_SPARE, held_bytes
+from trainer.contract.table_models import BYTES_TO_SPARE, ps_bytes
 from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.engine.asynchronous import AsynchronousGraph
 from trainer.engine.synchronous import SynchronousGraph
@@ -428,7 +428,7 @@ def test_each_ps_holds_what_is_known_of_it_before_a_run(model: str, optimizer: s
     held = Counter[str]()
     for variable in graph.graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES):
         held[variable.device] += variable.shape.num_elements() * variable.dtype.size
-    known = held_bytes(REGISTRY[model].card, settings.as_dict(), ps)
+    known = ps_bytes(REGISTRY[model].card, settings.as_dict(), ps)
     assert sum(held.values()) == pytest.approx(sum(known) / BYTES_TO_SPARE, rel=1e-3)
     of_ps = [held[f"{device}/device:CPU:0"] for device in cluster.ps_devices]
     assert of_ps == pytest.approx([bytes_ / BYTES_TO_SPARE for bytes_ in known], rel=0.02)

@@ -139,7 +139,7 @@ class Task:
         self.global_step = at
         self.loss = self.loss if loss is None else loss
         # With several threads, it is unknown when the other threads' steps began.
-        self.windows.leave_unplaced(steps if self._threads == 1 else math.inf)
+        self.windows.note_unplaced(steps if self._threads == 1 else math.inf)
         self.windows.add_unread(loss, before, at, examples, steps)
         self.report()
 
