@@ -67,7 +67,7 @@ def _live(options: flags.Options, lives: Lives) -> int:
     gpus.prepare(os.environ)
     bypass_proxies(os.environ, chain(options.cluster.ps_hosts, options.cluster.worker_hosts))
     # TensorFlow warns even of sessions that end properly. With a GPU, warnings may matter.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.given(os.environ) else "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if gpus.visible_devices(os.environ) else "2")
     os.environ.setdefault("TF_GRPC_DEFAULT_OPTIONS", _GRPC_OPTIONS)
     records = open_records(options.run_directory, options.identity, say)
     stop = StopRequest(_SECONDS_TO_STOP_SERVING) if options.cluster.serves else StopRequest()

@@ -38,33 +38,37 @@ _REMEDIES_OF_DEATH = {
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The end of the process with TensorFlow: its output, its log, and `how` it ended ("": it ended well)."""
+class EndedProcess:
+    """The process with TensorFlow after its end.
 
-    printed: str
+    `output` is its standard output, `log` its standard error. `problem` says how it ended; "" if it ended
+    well.
+    """
+
+    output: str
     log: str
-    how: str = ""
+    problem: str = ""
 
 
 def task_checks(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
-    """Return the four checks of a task with this environment, in the order of NAMES.
+    """Return the four checks of a task with these environment variables, in the order of NAMES.
 
     TensorFlow gets `seconds`; before that, the libraries get the time in trainer/process/gpu_libraries.py.
     """
-    if not gpus.given(environment):
+    if not gpus.visible_devices(environment):
         libraries = Check("libraries", "skipped", NO_GPU)
-        return chained([*checks_of(_run(environment, seconds)), libraries])
-    opened = gpu_libraries.open_libraries()
-    libraries = libraries_check(opened, gpu_libraries.compiler_problem(environment))
+        return in_order([*printed_checks(_run(environment, seconds)), libraries])
+    results = gpu_libraries.open_libraries()
+    libraries = libraries_check(results, gpu_libraries.compiler_problem(environment))
     # If libraries fail, TensorFlow would only repeat the problem less clearly. So TensorFlow is only
     # imported.
     alone = ("--import",) if libraries.state == "failed" else ()
-    return chained([*checks_of(_run(environment, seconds, alone)), libraries])
+    return in_order([*printed_checks(_run(environment, seconds, alone)), libraries])
 
 
-def libraries_check(opened: Sequence[gpu_libraries.Opened], compiler: str) -> Check:
+def libraries_check(results: Sequence[gpu_libraries.OpenResult], compiler: str) -> Check:
     """Return the check `libraries`; `compiler` is what XLA lacks to compile, "" for nothing."""
-    driver, needed, others = gpu_libraries.failures(opened)
+    driver, needed, others = gpu_libraries.failures(results)
     if driver:
         remedy = "NVIDIA's driver is a package of the system: roles/nvidia_cuda/README.md"
         return Check("libraries", "failed", f"of the driver: {driver}", remedy)
@@ -74,28 +78,31 @@ def libraries_check(opened: Sequence[gpu_libraries.Opened], compiler: str) -> Ch
     if others:
         remedy = "none of our models needs it; a program may: run deploy.yml"
         return Check("libraries", "warning", others, remedy)
-    return Check("libraries", "ok", f"all {len(opened)} open")
+    return Check("libraries", "ok", f"all {len(results)} open")
 
 
-def checks_of(ended: Ended) -> list[Check]:
-    """Return the checks that the process printed; if it did not end well, also a check that says so."""
-    found = [Check.from_json(json.loads(line)) for line in ended.printed.splitlines() if line.startswith("{")]
-    printed = {check.name for check in found}
+def printed_checks(ended: EndedProcess) -> list[Check]:
+    """Return the checks that the process printed; if it did not end well, also a failed check about that."""
+    checks = [Check.from_json(json.loads(line)) for line in ended.output.splitlines() if line.startswith("{")]
+    printed = {check.name for check in checks}
     lines = [_PREFIX.sub("", line).strip() for line in ended.log.splitlines() if line.strip()]
-    if ended.how:
+    if ended.problem:
         name = next((name for name in NAMES if name not in printed | {"libraries"}), NAMES[-1])
-        words = f"TensorFlow {ended.how}: {lines[-1] if lines else 'it printed nothing'}"
-        remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.how)
-        found.append(Check(name, "failed", words[:_FOUND_LENGTH], next(remedies, _LOG)))
+        words = f"TensorFlow {ended.problem}: {lines[-1] if lines else 'it printed nothing'}"
+        remedies = (text for death, text in _REMEDIES_OF_DEATH.items() if death in ended.problem)
+        checks.append(Check(name, "failed", words[:_FOUND_LENGTH], next(remedies, _LOG)))
     reason = "; ".join(dict.fromkeys(line for line in lines if _TELLING.search(line)))
-    for place, check in enumerate(found):
+    for place, check in enumerate(checks):
         if reason and check.name == "devices" and check.state == "failed":
-            found[place] = replace(check, found=f"{check.found}: {reason}"[:_FOUND_LENGTH])
-    return found
+            checks[place] = replace(check, found=f"{check.found}: {reason}"[:_FOUND_LENGTH])
+    return checks
 
 
-def chained(checks: Sequence[Check]) -> list[Check]:
-    """Return the four checks in the order of NAMES; the checks after a failed check are skipped."""
+def in_order(checks: Sequence[Check]) -> list[Check]:
+    """Return the four checks in the order of NAMES; the checks after the first failed check are skipped.
+
+    A check that is not in `checks` is skipped, too.
+    """
     by_name = {check.name: check for check in checks}
     chain: list[Check] = []
     failed = ""
@@ -109,24 +116,25 @@ def chained(checks: Sequence[Check]) -> list[Check]:
     return chain
 
 
-def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] = ()) -> Ended:
-    own = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
+def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] = ()) -> EndedProcess:
+    variables = {**environment, "TF_CPP_MIN_LOG_LEVEL": "0"}
     # A run's task may use the same GPU now, so this process takes little of the GPU's memory.
-    own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    gpus.prepare(own)
+    variables["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    gpus.prepare(variables)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     command = [sys.executable, "-m", "trainer.doctor_tensorflow", *options]
-    process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, env=own)
+    process = subprocess.Popen(command, stdin=nothing, stdout=pipe, stderr=pipe, env=variables)
     try:
-        printed, log = process.communicate(timeout=seconds)
+        output, log = process.communicate(timeout=seconds)
         code = process.returncode
-        how = f"ended with exit code {code}" if code else ""
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else how
+        problem = f"ended with exit code {code}" if code else ""
+        problem = f"was ended by {signal.Signals(-code).name}" if code < 0 else problem
     except subprocess.TimeoutExpired as error:
         # Do not wait for the end of the process: a process that hangs in the kernel cannot be killed.
         process.kill()
-        printed, log, how = error.stdout or b"", error.stderr or b"", f"did not answer within {seconds:g} s"
-    ended = Ended(printed.decode(errors="replace"), log.decode(errors="replace"), how)
+        output, log = error.stdout or b"", error.stderr or b""
+        problem = f"did not answer within {seconds:g} s"
+    ended = EndedProcess(output.decode(errors="replace"), log.decode(errors="replace"), problem)
     sys.stderr.write(ended.log)
     sys.stderr.flush()  # so that the answer is the last line, even if both go to one file
     return ended

@@ -45,8 +45,11 @@ _REMEDIES = (
 _OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host show what the driver reports"
 
 
-def tensorflow_check(given: Sequence[str]) -> Check:
-    """Return the check `tensorflow`: it can be imported and, if the task has GPUs, is built with CUDA."""
+def tensorflow_check(visible: Sequence[str]) -> Check:
+    """Return the check `tensorflow`: whether it can be imported and, if the task has GPUs, has CUDA.
+
+    `visible` are the task's GPUs, as `gpus.visible_devices` returns them; here and below.
+    """
     try:
         with loading_tensorflow():
             import tensorflow as tf
@@ -57,26 +60,26 @@ def tensorflow_check(given: Sequence[str]) -> Check:
     cuda = built.get("cuda_version") if tf.test.is_built_with_cuda() else None
     kind = f"built with CUDA {cuda} and cuDNN {built.get('cudnn_version')}" if cuda else "built without CUDA"
     found = f"TensorFlow {tf.__version__}, {kind}, Python {platform.python_version()}"
-    if given and not cuda:
+    if visible and not cuda:
         return Check("tensorflow", "failed", found, "run deploy.yml, which installs the one with CUDA")
     return Check("tensorflow", "ok", found)
 
 
-def devices_check(given: Sequence[str]) -> Check:
-    """Return the check `devices`: whether TensorFlow sees as many GPUs as the task was given."""
-    if not given:
+def devices_check(visible: Sequence[str]) -> Check:
+    """Return the check `devices`: whether TensorFlow sees as many GPUs as the task has (`visible`)."""
+    if not visible:
         return Check("devices", "skipped", NO_GPU)
     seen = gpus.seen_by_tensorflow()
-    if len(seen) == len(given):
+    if len(seen) == len(visible):
         return Check("devices", "ok", ", ".join(seen))
     given_by = "what the inventory gives (trainer_worker_gpus, trainer_ps_gpus)"
     remedy = f"`nvidia-smi -L` on the host lists its GPUs; {given_by} are to be numbers of that list"
-    return Check("devices", "failed", gpus.shortfall(given, seen), remedy)
+    return Check("devices", "failed", gpus.shortfall(visible, seen), remedy)
 
 
-def product_check(given: Sequence[str]) -> Check:
-    """Return the check `product`: a matrix product on each of the task's GPUs, or on the CPU without GPUs."""
-    devices = [f"GPU:{place}" for place in range(len(given))] or ["CPU:0"]
+def product_check(visible: Sequence[str]) -> Check:
+    """Return the check `product`: whether a matrix product is right on each of the GPUs, or on the CPU."""
+    devices = [f"GPU:{place}" for place in range(len(visible))] or ["CPU:0"]
     began = time.monotonic()
     for device in devices:
         try:
@@ -113,7 +116,7 @@ def _product_problem(device: str) -> str:
 
 
 def remedy_of(problem: str) -> str:
-    """Return what to do about an error of TensorFlow, XLA or CUDA."""
+    """Return what to do about an error of TensorFlow, XLA or CUDA, in one line; there is always something."""
     return next((remedy for words, remedy in _REMEDIES if any(word in problem for word in words)), _OTHERWISE)
 
 
@@ -126,9 +129,9 @@ def main(arguments: Sequence[str]) -> int:
     steps: list[Callable[[Sequence[str]], Check]] = [tensorflow_check]
     if list(arguments) != ["--import"]:
         steps += [devices_check, product_check]
-    given = gpus.given(os.environ)
+    visible = gpus.visible_devices(os.environ)
     for step in steps:
-        check = step(given)
+        check = step(visible)
         sys.stdout.write(json.dumps(check.to_json()) + "\n")
         sys.stdout.flush()
         if check.state == "failed":

@@ -63,14 +63,14 @@ answer is a line with a JSON object.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate the run in the given directory; return the exit code."""
+    """Evaluate, follow or export the run that the arguments name (USAGE_TEXT); return the exit code."""
     if list(arguments) in (["--help"], ["-h"]):
         say(USAGE_TEXT)
         return FINISHED
     options, places = dict(option.partition("=")[::2] for option in arguments[:-1]), arguments[-1:]
     if not _is_usable(options) or not places or not Path(places[0]).is_dir():
-        given = " ".join(arguments) or "nothing"
-        sys.stderr.write(f"RUN_DIRECTORY is {given}; expected one directory.\n{USAGE_TEXT}")
+        typed = " ".join(arguments) or "nothing"
+        sys.stderr.write(f"RUN_DIRECTORY is {typed}; expected one directory.\n{USAGE_TEXT}")
         return USAGE
     # Set before TensorFlow is loaded, because this process must not take a GPU's memory from others.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -124,12 +124,12 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
     checkpoint = _checkpoint(directory, chief[0])
     step = {"global_step": checkpoint.global_step}
     records.write("restored", {**step, "checkpoint": str(checkpoint.path)})
-    final, judged = _evaluated(checkpoint, settings, chief[0])
-    records.write("evaluated", {**step, **judged, "sample_outputs": final.sample()})
-    for line in final.model.summary_lines(judged["metrics"]):
+    final, evaluation = _evaluate_checkpoint(checkpoint, settings, chief[0])
+    records.write("evaluated", {**step, **evaluation, "sample_outputs": final.sample()})
+    for line in final.model.summary_lines(evaluation["metrics"]):
         say(line)
     records.write("finished", {"reason": "evaluated"})
-    say(f"Evaluated {judged['examples']} test examples in {time.monotonic() - began:.1f} s.")
+    say(f"Evaluated {evaluation['examples']} test examples in {time.monotonic() - began:.1f} s.")
     return FINISHED
 
 
@@ -153,8 +153,8 @@ def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], reco
         checkpoint = _newest(directory)
         model = _with_values(model, checkpoint, settings, directory)
         step, metrics = checkpoint.global_step, model.results()
-        judged = _judged(checkpoint, metrics, model)
-        records.write("evaluated", {"global_step": step, **judged})
+        evaluation = _evaluation_fields(checkpoint, metrics, model)
+        records.write("evaluated", {"global_step": step, **evaluation})
         summaries.write(step, test_scalars(metrics))
         answers.write(json.dumps(finite({"global_step": step, "metrics": metrics})) + "\n")
     records.write("finished", {"reason": "run over"})
@@ -171,15 +171,15 @@ def _with_values(
     return model
 
 
-def _evaluated(
+def _evaluate_checkpoint(
     checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]
 ) -> tuple[FinalModel, dict[str, Any]]:
-    """Return the model of a checkpoint, and {"metrics": .., "examples": .., "fingerprint": ..}."""
+    """Return (the model of a checkpoint, {"metrics": .., "examples": .., "fingerprint": ..})."""
     final = _model_of(checkpoint, settings, chief)
-    judged = _judged(checkpoint, final.metrics(), final)
-    which = f"global step {checkpoint.global_step}, fingerprint {judged['fingerprint']}"
+    evaluation = _evaluation_fields(checkpoint, final.metrics(), final)
+    which = f"global step {checkpoint.global_step}, fingerprint {evaluation['fingerprint']}"
     say(f"Read {checkpoint.path}: {which}.")
-    return final, judged
+    return final, evaluation
 
 
 def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]) -> FinalModel:
@@ -189,8 +189,10 @@ def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequenc
     return FinalModel(checkpoint, settings, len(peers.integers("ps_nonces")) if peers else 0)
 
 
-def _judged(checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel) -> dict[str, Any]:
-    """Return the fields of an `evaluated` record that say what was found, and for which values."""
+def _evaluation_fields(
+    checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel
+) -> dict[str, Any]:
+    """Return {"metrics": .., "examples": number of test examples, "fingerprint": the checkpoint's}."""
     examples = len(model.context.data.test)
     return {"metrics": metrics, "examples": examples, "fingerprint": checkpoint.fingerprint}
 
@@ -222,11 +224,11 @@ def _export_model(
         from trainer.model.saved_model import export_model
 
     checkpoint = _checkpoint(directory, chief[0])
-    final, judged = _evaluated(checkpoint, settings, chief[0])
+    final, evaluation = _evaluate_checkpoint(checkpoint, settings, chief[0])
     step = {"global_step": checkpoint.global_step}
-    _require_same_model(chief[0], judged["metrics"], **step, examples=judged["examples"])
+    _require_same_model(chief[0], evaluation["metrics"], **step, examples=evaluation["examples"])
     of_model = {"model": model_name(settings.model), **step, "checkpoint": checkpoint.path.name}
-    return export_model(final, directory, {**described, **of_model, **judged})
+    return export_model(final, directory, {**described, **of_model, **evaluation})
 
 
 def _export_program(directory: Path, described: Mapping[str, Any], options: Mapping[str, str]) -> Path:
@@ -249,11 +251,11 @@ def _require_same_model(
 
     This release may differ from the run's release, and compute the model in another way.
     """
-    of_step = [record for record in chief if record.event == "evaluated"]
-    found = next(
-        (record for record in reversed(of_step) if record.integer("global_step") == global_step), None
+    evaluations = [record for record in chief if record.event == "evaluated"]
+    evaluation = next(
+        (record for record in reversed(evaluations) if record.integer("global_step") == global_step), None
     )
-    by_chief = found.fields["metrics"] if found else {}
+    by_chief = evaluation.fields["metrics"] if evaluation else {}
     for name, value in by_chief.items() if isinstance(by_chief, Mapping) else ():
         own = metrics.get(name, math.nan)
         if isinstance(value, int | float) and not math.isclose(
@@ -322,9 +324,10 @@ def _newest(directory: Path) -> Checkpoint:
 
 
 def _whole(path: Path) -> tuple[Checkpoint | None, str]:
-    """Return (the checkpoint at `path`, ""), or (None, the reason).
+    """Return (the checkpoint at `path`, ""), or (None, why it cannot be read).
 
-    The files of its tables must match the manifest. The sums of the tables are computed from the files.
+    The files of the checkpoint's tables must match the manifest. The checksums of the tables are computed
+    from the files.
     """
     from trainer.model.checkpoints import read_checkpoint
     from trainer.model.fingerprint import summed_again

@@ -31,7 +31,15 @@ Show = Callable[[Sequence[str]], Sequence[Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class HostTask:
-    """A task of this host: the properties of its unit, and the figures in the files of its last run."""
+    """A task of this host: the properties of its unit, and the figures in the files of its last run.
+
+    Attributes:
+        unit: {property: value} of `systemctl show`.
+        run_id: the id of the last run; "" if the task had none.
+        step: the figures of `last_step_figures`; {} if there is no `step` record.
+        progress: the object in `progress.json`; {} on other hosts than the lead's.
+
+    """
 
     name: str
     job: str
@@ -43,7 +51,7 @@ class HostTask:
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name, its help text, and its samples with labels. A counter is named `.._total`."""
+    """A metric: its name, its help text, and its samples, each (labels, value). A counter is `.._total`."""
 
     name: str
     text: str
@@ -69,7 +77,7 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
 
 
 def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
-    """Yield the metrics of a host. Unknown values have no samples.
+    """Yield the metrics of a host; `cluster` is the value of their label. Unknown values have no samples.
 
     A run's metrics stay until the next run.
     """
@@ -139,20 +147,20 @@ def _of_run(labels: Mapping[str, str], progress: Progress, lead: HostTask) -> It
     yield Family("psfleet_run_info", "The run whose lead is on this host.", [(whose, 1)])
     phases = [({**labels, "phase": phase}, int(progress.phase == phase)) for phase in PHASES]
     yield Family("psfleet_run_phase", "The phase of the run, as its lead reports it.", phases)
-    told = "When the lead last reported the run's progress, in seconds since the epoch."
+    time_help = "When the lead last reported the run's progress, in seconds since the epoch."
     figures: tuple[tuple[str, str, float | None], ...] = (
         ("global_step", "The run's global step.", progress.global_step),
         ("last_step", "The global step at which the run ends.", progress.last_step or None),
         ("loss", "Loss of the lead's last step.", progress.loss),
         ("missing_tasks", "Tasks that the run waits for.", len(progress.missing)),
-        ("progress_timestamp_seconds", told, progress.wall or None),
+        ("progress_timestamp_seconds", time_help, progress.wall or None),
     )
     for name, text, value in figures:
         yield Family(f"psfleet_run_{name}", text, [] if value is None else [(labels, value)])
 
 
 def render(families_: Iterable[Family]) -> str:
-    """Return the lines of the metrics that have samples, in Prometheus' text format.
+    """Return the text of the metrics that have samples, in Prometheus' text format.
 
     See https://prometheus.io/docs/instrumenting/exposition_formats.
     """

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from tests.repository import ROOT
-from trainer.doctor import NAMES, NO_GPU, Ended, chained, checks_of, libraries_check, task_checks
+from trainer.doctor import NAMES, NO_GPU, EndedProcess, in_order, libraries_check, printed_checks, task_checks
 from trainer.doctor_tensorflow import product_check, remedy_of
 from trainer.host.check import Check
-from trainer.process.gpu_libraries import LIBRARIES, Opened
+from trainer.process.gpu_libraries import LIBRARIES, OpenResult
 
 OF_A_TASK = {**os.environ, "PYTHONPATH": str(ROOT)}
 SEEN = Check("devices", "failed", "was given GPU 0 (CUDA_VISIBLE_DEVICES), and TensorFlow sees none", "look")
@@ -54,11 +54,11 @@ def test_a_check_that_hangs_fails_and_the_later_ones_are_skipped() -> None:
 
 def test_a_failed_check_of_libraries_ends_the_chain_and_a_warning_does_not() -> None:
     failed = Check("libraries", "failed", "libcusolver.so.11: cannot open", "run deploy.yml")
-    assert [check.state for check in chained([IMPORTED, failed])] == ["ok", "failed", "skipped", "skipped"]
+    assert [check.state for check in in_order([IMPORTED, failed])] == ["ok", "failed", "skipped", "skipped"]
     warned = Check("libraries", "warning", "libnccl.so.2: cannot open", "run deploy.yml")
     product = Check("product", "ok", "equals NumPy's result")
     devices = Check("devices", "ok", "GPU:0")
-    assert chained([product, warned, devices, IMPORTED]) == [IMPORTED, warned, devices, product]
+    assert in_order([product, warned, devices, IMPORTED]) == [IMPORTED, warned, devices, product]
 
 
 def printed(*checks: Check) -> str:
@@ -74,7 +74,7 @@ def test_errors_in_tensorflows_log_are_added_to_the_check_of_devices() -> None:
         f"E0000 00:00:1795285259.964651   19012 cuda_platform.cc:52] {cu_init}\n"
         f"I0000 00:00:1795285259.964698   19012 cuda_diagnostics.cc:145] {driver}\n"
     )
-    imported, devices = checks_of(Ended(printed(IMPORTED, SEEN), log))
+    imported, devices = printed_checks(EndedProcess(printed(IMPORTED, SEEN), log))
     assert imported == IMPORTED
     assert devices.found == f"{SEEN.found}: {cu_init}; {driver}"
     assert devices.remedy == SEEN.remedy
@@ -92,7 +92,9 @@ def test_errors_in_tensorflows_log_are_added_to_the_check_of_devices() -> None:
 def test_the_check_in_which_tensorflow_died_fails_with_its_last_line(
     told: tuple[Check, ...], how: str, name: str, remedy: str
 ) -> None:
-    checks = chained(checks_of(Ended(printed(*told), "first\n\nI0000 00:00:1 2 a.cc:5] last words\n", how)))
+    checks = in_order(
+        printed_checks(EndedProcess(printed(*told), "first\n\nI0000 00:00:1 2 a.cc:5] last words\n", how))
+    )
     failed = next(check for check in checks if check.state == "failed")
     assert (failed.name, failed.found) == (name, f"TensorFlow {how}: last words")
     assert remedy in failed.remedy
@@ -152,7 +154,7 @@ def test_the_check_of_libraries_judges_which_of_them_do_not_open(
     failing: tuple[str, ...], compiler: str, state: str, words: str
 ) -> None:
     opened = [
-        Opened(library, f"{library.name}: not there" if library.name in failing else "")
+        OpenResult(library, f"{library.name}: not there" if library.name in failing else "")
         for library in LIBRARIES
     ]
     check = libraries_check(opened, compiler)

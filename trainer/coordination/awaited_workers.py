@@ -7,7 +7,7 @@ from trainer.contract.exit_codes import PEERS_MISSING
 from trainer.coordination.running_task import RunningTask
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
-from trainer.process.port_probes import Missing, listed, probe_all
+from trainer.process.port_probes import Missing, in_a_line, probe_all
 
 _SECONDS_UNTIL_REPORT = 2.0
 _SECONDS_BETWEEN_PROBES = 5.0
@@ -20,7 +20,7 @@ _SILENT = "its port answers but its part of the step has not come"
 
 
 class AwaitedWorkers:
-    """Watches a step's waits for other workers; call `wait` during a wait, and `over` after the step."""
+    """Watches a step's waits for other workers: call `note_wait` during a wait, `end_wait` after the step."""
 
     def __init__(self, task: RunningTask) -> None:
         self._task = task
@@ -29,8 +29,10 @@ class AwaitedWorkers:
         self._probed = 0.0
         self._missing: list[Missing] = []
 
-    def wait(self, awaited: Sequence[int]) -> None:
-        """Notify the watchdog; once the wait has lasted 2 s, report the workers with indices `awaited`.
+    def note_wait(self, awaited: Sequence[int]) -> None:
+        """Notify the watchdog; once the wait has lasted 2 s, report the awaited workers. Returns at once.
+
+        `awaited` are the indices of the workers for which the step waits; [] if unknown.
 
         Raises StopRequested, and TaskFailure (`peers_missing`) once the wait exceeds both
         `recovery_deadline_seconds` and the time of ten steps; on other workers than the chief, 30 s later.
@@ -49,18 +51,18 @@ class AwaitedWorkers:
             reasons = probe_all(addresses)
             self._missing = [Missing(name, at, reasons.get(name, _SILENT)) for name, at in addresses.items()]
             self._probed = time.monotonic()
-            self._task.progress.wait_for(self._missing, "The step waits for")
+            self._task.progress.report_missing(self._missing, "The step waits for")
         grace = 0.0 if self._task.cluster.is_chief else _GRACE_SECONDS
         deadline = self._task.settings.recovery_deadline_seconds
         if waited > max(deadline, _SLOW_STEPS * (self._since - self._stepped)) + grace:
-            names = listed(self._missing)
+            names = in_a_line(self._missing)
             raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
 
-    def over(self) -> None:
+    def end_wait(self) -> None:
         """Note that a step was taken, which ends the wait."""
         self._stepped = time.monotonic()
         if self._missing and self._since is not None:
             say(f"Going on after {self._stepped - self._since:.1f} s.")
             self._missing = []
-            self._task.progress.train()
+            self._task.progress.report_training()
         self._since = None

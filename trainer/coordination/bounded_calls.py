@@ -103,12 +103,12 @@ def call_within(
 
 def _abandon(thread: Thread) -> None:
     if thread.ident is not None:
-        its, error = ctypes.c_ulong(thread.ident), ctypes.py_object(_Abandoned)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(its, error)
+        ident, error = ctypes.c_ulong(thread.ident), ctypes.py_object(_Abandoned)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
 
 
 def run_once_more(run: Callable[[], Result]) -> Result:
-    """Return the result of `run`, a session's call.
+    """Return the result of `run()`, which calls a session.
 
     If a request of the call was refused because its number was used before, call `run` a second time.
     """
@@ -123,8 +123,9 @@ def run_once_more(run: Callable[[], Result]) -> Result:
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
     """Open a session that lasts until `close_in_background` or the end of the process.
 
-    `filters` are the devices that the session may use; if empty, it may use all. TensorFlow waits for ever
-    for the tasks of these devices.
+    `target` is the address of the session's server, such as "grpc://10.0.0.1:2222". `filters` are the devices
+    that the session may use; with [] it may use all. TensorFlow waits for ever for the tasks of these
+    devices.
     """
     session = v1.Session(target, graph=graph, config=runtime_config(filters=filters))
     _OPEN.add(session)
@@ -152,7 +153,7 @@ def runtime_config(
     count = threads or 0  # 0 lets TensorFlow choose
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
     config = v1.ConfigProto(**pools, device_filters=filters, experimental={"disable_thread_spinning": True})
-    config.graph_options.rewrite_options.disable_meta_optimizer = not gpus.given(os.environ)
+    config.graph_options.rewrite_options.disable_meta_optimizer = not gpus.visible_devices(os.environ)
     if gpu_memory_fraction is None:
         config.gpu_options.allow_growth = True
     else:

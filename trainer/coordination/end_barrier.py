@@ -34,7 +34,7 @@ class EndBarrier:
         self._poll_seconds = max(_POLL_SECONDS, len(task.cluster.clients) / _POLLS_A_SECOND)
 
     def wait_for_last_steps(self, seconds_per_step: float) -> bool:
-        """Sign off, and wait for the others' sign-offs; return whether the model will not change any more.
+        """Sign off and wait for the others' sign-offs; return True if the model will not change any more.
 
         The wait lasts at most 5 s, or ten times `seconds_per_step` if that is longer. Return False if another
         worker did not sign off in time and is alive, because it may still apply a step. Return False, too, if
@@ -65,6 +65,10 @@ class EndBarrier:
     def _wait(
         self, awaited: Callable[[Marks], list[int]], seconds: float, until_run_over: bool = False
     ) -> bool:
+        """Wait for the workers that `awaited` returns; return True if the model will not change any more.
+
+        With `until_run_over`, return False as soon as the run is over.
+        """
         deadline = time.monotonic() + seconds
         while True:
             others = set(awaited(self._ledger.marks())) - {self._task.cluster.index}
@@ -98,7 +102,7 @@ class EndBarrier:
 
 
 def quietly(function: Callable[[], object]) -> None:
-    """Call `function`; if the ps do not answer, print a line and return, because a leaving task goes on."""
+    """Call `function`; if the ps do not answer, print a line and return, because the task ends anyway."""
     try:
         function()
     except NO_ANSWER as error:

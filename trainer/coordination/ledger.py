@@ -56,11 +56,11 @@ class Marks(tuple[int, ...]):
 
     def behind(self, mark: int) -> list[int]:
         """Return the indices of the workers that have reported but are below `mark`."""
-        return [worker for worker, its in enumerate(self) if 0 < its < mark]
+        return [worker for worker, own in enumerate(self) if 0 < own < mark]
 
     def at(self, mark: int) -> list[int]:
         """Return the indices of the workers whose mark is exactly `mark`."""
-        return [worker for worker, its in enumerate(self) if its == mark]
+        return [worker for worker, own in enumerate(self) if own == mark]
 
 
 class _LedgerSession:
@@ -105,26 +105,29 @@ class OwnPart(_LedgerSession):
         for part in (self._part, self._towers, self._attendance):
             if part is not None:
                 self._run(part.initializers, seconds=_SECONDS_TO_BEGIN)
-        self._run(self._part.leave_note, {self._part.text: json.dumps(note)}, _SECONDS_TO_BEGIN)
+        self._run(self._part.write_note, {self._part.text: json.dumps(note)}, _SECONDS_TO_BEGIN)
 
     def status(self) -> PartStatus:
         """Return this task's own status."""
         return read_status(self._run(self._part.read))
 
     def towers(self) -> tuple[int, int, float]:
-        """Return (number of towers computed here, global step after the last tower, its loss)."""
+        """Return (number of towers computed here, global step after the last tower, the last tower's loss).
+
+        Raises ValueError if this task is not a worker that computes towers.
+        """
         if self._towers is None:
             raise ValueError("only a worker computes towers")
         (towers, global_step), loss = self._run(self._towers.read)
         return int(towers), int(global_step), float(loss)
 
 
-class ServedPart(_LedgerSession):
+class ServingPart(_LedgerSession):
     """The part of a task, other than a ps, that serves this client: a server, or a worker with towers."""
 
     def __init__(self, target: str, cluster: Cluster, task: str) -> None:
-        """Build the graph; `target` is the server of the client's sessions, `task` is in `cluster.served`."""
-        device = cluster.served[task]
+        """Build the graph; `target` is the client's server, `task` is in `cluster.serving_tasks`."""
+        device = cluster.serving_tasks[task]
         with tf.Graph().as_default() as graph:
             self._part = TaskPart(task, device)
         super().__init__(target, graph, sorted({cluster.device, device}))
@@ -170,19 +173,19 @@ class Ledger(_LedgerSession):
         self._run(part.set_status, part.feeds({BEAT: self._beats}))
 
     def notes(self) -> dict[int, Note]:
-        """Return {index of a worker: its note} for each worker that has reported."""
+        """Return {index of a worker: the worker's note} for each worker that has reported."""
         notes = self._run(self._attendance.notes)
         return {worker: object_in(note) for worker, note in enumerate(notes) if note}
 
     def marks(self) -> Marks:
-        """Return the marks of all workers."""
+        """Return the marks of all workers, by index."""
         return Marks(map(int, self._run(self._attendance.marks)))
 
     def report(self, note: Note) -> None:
-        """Leave this worker's note on ps 0, and set its mark to REPORTED."""
+        """Write this worker's note to ps 0, and set the worker's mark to REPORTED."""
         part = self._attendance
         self.mark(REPORTED)
-        self._run(part.leave_notes[self._cluster.index], {part.text: json.dumps(note)})
+        self._run(part.write_notes[self._cluster.index], {part.text: json.dumps(note)})
 
     def mark(self, mark: int) -> None:
         """Set this worker's mark on ps 0; after SIGNED_OFF this worker applies no more steps."""
@@ -190,12 +193,12 @@ class Ledger(_LedgerSession):
         self._run(part.set_mark, {part.worker: self._cluster.index, part.value: mark})
 
     def clear_ready(self) -> None:
-        """Make all starting tasks wait, because the variables are about to be set."""
+        """Set READY to 0 on all ps, so that starting tasks wait: the variables are about to be set."""
         for part in self._parts:
             self._run(part.set_status, part.feeds({READY: 0}))
 
     def set_ready(self, nonces: Sequence[int]) -> None:
-        """Let all tasks start, and write the nonces to the ps, in the order of the ps."""
+        """Set READY to 1 on all ps, so that all tasks start, and write the nonces, in the order of the ps."""
         for part, nonce in zip(self._parts, nonces, strict=True):
             self._run(part.set_status, part.feeds({READY: 1, NONCE: nonce}))
 
@@ -207,7 +210,7 @@ class Ledger(_LedgerSession):
         self._run(self._attendance.set_stop_code, {self._attendance.value: code})
 
     def take_no_more_steps(self) -> None:
-        """Let all workers treat their present step as the run's last step."""
+        """Set the stop code RUN_OVER: all workers treat their present step as the run's last step."""
         self._run(self._attendance.set_stop_code, {self._attendance.value: RUN_OVER})
 
     def end(self, code: int) -> None:

@@ -21,22 +21,23 @@ READY, STOP, END, NONCE, LAST_STEP, BEAT = range(6)
 # Indices in the counts of a worker that computes towers, which are on the worker's own device.
 TOWERS, TOWER_GLOBAL_STEP = range(2)
 
+# What a task writes about itself: {"nonce": .., "cluster": .., ..}, see task_notes.py.
 Note = Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class PartStatus:
-    """The status that a serving task holds about itself; the defaults stand for an unknown status.
+    """The status of a task that serves, in the task's own variables; the defaults are an unknown status.
 
     Attributes:
         ready: whether a run has begun.
         stop: the stop code; 0 for none.
         end: the end code; 0 for none.
         nonce: the nonce that the chief drew for a ps.
-        last_step: the run's last step, for workers that compute towers.
+        last_step: the run's last global step, for workers that compute towers.
         beat: a number that changes while the chief is at work with the ps.
-        stop_reason: why the run ends.
-        note: the task's own note.
+        stop_reason: why the run ends; "" before that.
+        note: the task's own note; {} if it has not written it.
 
     """
 
@@ -68,15 +69,15 @@ class TaskPart:
             # the reason.
             with tf.control_dependencies([code]):
                 self.read = [code, reason.read_value(), note.read_value()]
-            self.leave_note = note.assign(self.text).op
+            self.write_note = note.assign(self.text).op
             self.set_status = v1.scatter_update(status, self._places, self._values).op
             with tf.control_dependencies([reason.assign(self.text).op]):
                 self.set_status_with_reason = v1.scatter_update(status, self._places, self._values).op
 
     def feeds(self, status: Mapping[int, int], reason: str = "") -> dict[tf.Tensor, object]:
-        """Return the feeds for `set_status` and `set_status_with_reason`; `status` maps indices to values.
+        """Return {placeholder: value} for a run of `set_status` or `set_status_with_reason`.
 
-        Example of a status: {READY: 1, NONCE: 5}
+        `status` is {index in the status: new value}, such as {READY: 1, NONCE: 5}.
         """
         return {self._places: list(status), self._values: list(status.values()), self.text: reason}
 
@@ -98,7 +99,7 @@ class AttendancePart:
         with tf.device(counters.device):
             self.notes = [note.read_value() for note in notes]
             self.marks = marks.read_value()
-            self.leave_notes = [note.assign(self.text).op for note in notes]
+            self.write_notes = [note.assign(self.text).op for note in notes]
             self.set_mark = v1.scatter_update(marks, self.worker, self.value).op
             self.set_stop_code = v1.scatter_update(counters, STOP_CODE, self.value).op
 
@@ -122,7 +123,7 @@ def create_counters(cluster: Cluster) -> tf.Variable:
 
 
 def read_status(values: tuple[list[int], bytes, bytes]) -> PartStatus:
-    """Return the status, given the values of `TaskPart.read`."""
+    """Return the status in `values`, which are the results of a run of `TaskPart.read`."""
     status, reason, note = values
     ready, stop, end, nonce, last_step, beat = (int(number) for number in status)
     reason_in_words = reason.decode(errors="replace")
@@ -136,9 +137,9 @@ def variable_on(
     dtype: tf.DType,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create a resource variable, filled with 0; processes share it by its name and device.
+    """Create the resource variable psfleet/`name`, filled with 0; processes share it by name and device.
 
-    If `device` is "", the variable is on the device in force.
+    If `device` is "", the variable is on the CPU of the device in force.
     """
     with tf.device(f"{device}/device:CPU:0"):
         return v1.get_variable(

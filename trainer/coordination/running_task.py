@@ -34,10 +34,16 @@ class RunningTask:
 
     Attributes:
         stop: set by SIGTERM.
-        nonce: drawn at the start of this process.
+        lives: counts the task's processes that made no progress.
+        nonce: this process's nonce.
         started: when this process started, in seconds of the monotonic clock.
         progress: reports how far the task is.
+        resources: writes the `resources` records.
+        took_part: whether an earlier process of this task took part in the run.
+        seconds_to_gather: how long this task waits for others at its start: `recovery_deadline_seconds` if it
+            took part in the run before, else `patience_seconds`.
         target: the address of the server for this task's sessions; "" before the task has joined the cluster.
+        server: this process's own server; None if it has none, or before the task has joined the cluster.
 
     """
 
@@ -49,13 +55,10 @@ class RunningTask:
     started: float = field(default_factory=time.monotonic)
     progress: ProgressWriter = field(init=False)
     resources: ResourceUse = field(init=False)
-    # Whether an earlier process of this task took part in the run.
     took_part: bool = field(init=False)
-    # The seconds that this task waits for others at its start: `recovery_deadline_seconds` if it took part in
-    # the run before, else `patience_seconds`.
     seconds_to_gather: float = field(init=False)
     target: str = ""
-    # Kept for the life of the task, because TensorFlow ends a server that nothing refers to.
+    # The reference is kept, because TensorFlow ends a server that nothing refers to.
     server: tf.compat.v1.train.Server | None = None
 
     def __post_init__(self) -> None:
@@ -64,8 +67,10 @@ class RunningTask:
         path = directory / "progress.json" if directory else None
         self.progress = ProgressWriter(self.options.identity.run_id, self.cluster.workers, path)
         self.resources = ResourceUse(self.records)
-        run, of = self.options.run_directory, self.cluster
-        self.took_part = run is not None and took_part(events_file(run, of.job, of.index), serves=of.serves)
+        run, own = self.options.run_directory, self.cluster
+        self.took_part = run is not None and took_part(
+            events_file(run, own.job, own.index), serves=own.serves
+        )
         deadline = self.settings.recovery_deadline_seconds
         self.seconds_to_gather = deadline if self.took_part else self.patience_seconds
 
@@ -103,7 +108,7 @@ class RunningTask:
         that this task was given.
         """
         cluster = self.cluster
-        gpus.require_given(cluster.task, os.environ)
+        gpus.require_visible(cluster.task, os.environ)
         config = runtime_config(self.threads, self.settings.gpu_memory_fraction)
         if cluster.is_local:
             self.server = v1.train.Server.create_local_server(config=config)

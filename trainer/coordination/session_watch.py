@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from trainer.coordination.bounded_calls import CallTookTooLong
-from trainer.coordination.ledger import Ledger, ServedPart
+from trainer.coordination.ledger import Ledger, ServingPart
 from trainer.coordination.ledger_parts import PartStatus
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.task_notes import integer_in
@@ -40,16 +40,16 @@ class SessionWatch:
         self,
         task: RunningTask,
         ledger: Ledger,
-        served: Mapping[str, ServedPart],
+        serving_parts: Mapping[str, ServingPart],
         statuses: Mapping[str, PartStatus],
     ) -> None:
-        """Watch all ps and the `served` tasks; `statuses` have the nonces that identify their processes."""
+        """Watch all ps and the tasks in `serving_parts`; `statuses` have the nonces of their processes."""
         self._task, self._ledger = task, ledger
         self._reads: dict[str, Callable[[], PartStatus]] = {}
         if not task.cluster.is_local:
             ps = range(len(task.cluster.ledger_devices))
             self._reads |= {f"ps{index}": lambda index=index: self._read_ps(index) for index in ps}  # type: ignore[misc]
-        self._reads |= {name: part.status for name, part in served.items()}
+        self._reads |= {name: part.status for name, part in serving_parts.items()}
         self._nonces = {name: integer_in(statuses[name].note, "nonce") for name in self._reads}
         self._silent_since: dict[str, float] = {}
         self._next = 0.0

@@ -10,14 +10,14 @@ from functools import partial
 from trainer.contract.exit_codes import CLUSTER_BROKE, PEERS_MISSING
 from trainer.contract.task_names import CHIEF
 from trainer.coordination.bounded_calls import NO_ANSWER, call_within, is_lost_connection
-from trainer.coordination.ledger import AT_START, Ledger, ServedPart
+from trainer.coordination.ledger import AT_START, Ledger, ServingPart
 from trainer.coordination.ledger_parts import Note, PartStatus
 from trainer.coordination.running_task import RunningTask
 from trainer.coordination.session_watch import LostTask, SessionWatch
-from trainer.coordination.task_notes import compare, integer_in
+from trainer.coordination.task_notes import integer_in, require_equal_settings
 from trainer.process.console import say
 from trainer.process.failure import RunEnding, TaskFailure
-from trainer.process.port_probes import Missing, listed, probe_all
+from trainer.process.port_probes import Missing, in_a_line, probe_all
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_LINE_UP = 3.0
@@ -25,7 +25,9 @@ _SECONDS_TO_LINE_UP = 3.0
 _SECONDS_TO_REPORT_AGAIN = 10.0
 
 
+# Name of a task that serves -> its status.
 Statuses = Mapping[str, PartStatus]
+# The chief's function that sets the variables; `Barrier.wait` says what the arguments are.
 Prepare = Callable[[Ledger, Statuses, Statuses], None]
 
 
@@ -35,10 +37,10 @@ class Gathering:
 
     Attributes:
         ledger: the ledger on the ps.
-        ps_nonces: ps -> the nonce that the chief drew for it.
-        ps_own_nonces: ps -> the nonce that its process drew.
-        worker_nonces: worker -> the nonce that its process drew.
-        served: task -> note, for the tasks, other than the ps, that serve this client.
+        ps_nonces: {ps: nonce that the chief drew for the ps}, such as {"ps0": 5}.
+        ps_own_nonces: {ps: nonce that the ps's process drew}.
+        worker_nonces: {worker: nonce that the worker's process drew}.
+        serving_notes: {task: note} of the tasks, other than the ps, that serve this client.
         last_step: the run's last global step, as the chief computed it.
         watch: watches all tasks while a session to them is at work.
 
@@ -48,7 +50,7 @@ class Gathering:
     ps_nonces: Mapping[str, int]
     ps_own_nonces: Mapping[str, int]
     worker_nonces: Mapping[str, int]
-    served: Mapping[str, Note]
+    serving_notes: Mapping[str, Note]
     last_step: int
     watch: SessionWatch
 
@@ -67,14 +69,14 @@ class Barrier:
     def __init__(self, task: RunningTask) -> None:
         self._task, self._cluster = task, task.cluster
         self._own_server = f"server{self._cluster.index}"
-        self._served: dict[str, ServedPart] = {}
+        self._serving_parts: dict[str, ServingPart] = {}
         # The time from which the deadline counts: the start of the wait, or the chief's last sign of work.
         self._since = 0.0
         self._beats: tuple[int, ...] = ()
         self.ledger: Ledger | None = None
 
     def wait(self, note: Note, prepare: Prepare | None, *, recovering: bool = False) -> Gathering:
-        """Leave `note` on ps 0, wait until all tasks are there and the variables are set; return the tasks.
+        """Write `note` to ps 0, wait until all tasks are there and the variables are set; return the tasks.
 
         Only the chief has `prepare`, which sets the variables and makes the ps ready. Its arguments are the
         ledger, the statuses of the ps, and the statuses of the other tasks that serve this client.
@@ -83,9 +85,8 @@ class Barrier:
 
         - `absent` workers, which may join later, are never waited for.
         - After a loss (`recovering`) the run goes on with the workers that are present.
-        - An asynchronous run whose chief took part in it before goes on with the workers that are present
-          after
-          `barrier_deadline_seconds`.
+        - An asynchronous run whose chief took part in it before goes on, after `barrier_deadline_seconds`,
+          with the workers that are present.
 
         Raises TaskFailure after the deadline, or if the settings of tasks differ; RunEnding; StopRequested.
         While the chief sets the variables there is no deadline, however long that takes.
@@ -109,10 +110,10 @@ class Barrier:
                     raise
                 self.drop_ledger()
                 missing = [self._missing(error.task if isinstance(error, LostTask) else "ps0")]
-            self._task.progress.wait_for(missing, "Waiting for")
+            self._task.progress.report_missing(missing, "Waiting for")
             waited_seconds = time.monotonic() - self._since
             if waited_seconds >= seconds_to_wait:
-                waited = f"waited {waited_seconds:.0f} s for {listed(missing)}"
+                waited = f"waited {waited_seconds:.0f} s for {in_a_line(missing)}"
                 raise TaskFailure(CLUSTER_BROKE if recovering else PEERS_MISSING, waited)
             self._task.stop.wait(_POLL_SECONDS)
 
@@ -125,7 +126,7 @@ class Barrier:
             time.sleep(0.02)
 
     def reach_ledger(self, seconds: float) -> Ledger | None:
-        """Return the ledger for a task that leaves before the barrier.
+        """Return the ledger, for a task that ends before the barrier opens.
 
         Return None if the ps do not all answer within `seconds`.
         """
@@ -140,22 +141,25 @@ class Barrier:
         return None
 
     def drop_ledger(self) -> None:
-        """Close and forget the sessions to tasks that may be gone."""
-        for session in (self.ledger, *self._served.values()):
+        """Close and forget all sessions, because their tasks may be gone."""
+        for session in (self.ledger, *self._serving_parts.values()):
             if session is not None:
                 session.close()
-        self.ledger, self._served = None, {}
+        self.ledger, self._serving_parts = None, {}
 
-    def end_served(self, code: int, reason: str) -> None:
-        """Tell the tasks, other than the ps, that serve this client to end, if they can be reached."""
-        unreachable = self._unreachable(self._cluster.served)
+    def end_serving_tasks(self, code: int, reason: str) -> None:
+        """Tell the tasks, other than the ps, that serve this client to end, if they can be reached.
+
+        `code` is RUN_OVER, STOPPED or the exit code of a failure.
+        """
+        unreachable = self._unreachable(self._cluster.serving_tasks)
         if self._own_server in unreachable:  # all of this client's sessions go through it
             return
-        for task in self._cluster.served:
+        for task in self._cluster.serving_tasks:
             if task in unreachable:
                 continue
             try:
-                self._served_part(task).end(code, reason)
+                self._serving_part(task).end(code, reason)
             except NO_ANSWER as error:
                 say(f"{task} was not told to end: {type(error).__name__}")
 
@@ -166,13 +170,13 @@ class Barrier:
         if notes.get(self._cluster.index) != note:
             ledger.report(note)
             notes = ledger.notes()
-        served, silent = self._served_statuses()
-        others = {f"worker{worker}": of for worker, of in notes.items()}
-        others |= {task: status.note for task, status in {**statuses, **served}.items()}
-        compare(self._cluster.task, note, others)
+        serving, silent = self._serving_statuses()
+        others = {f"worker{worker}": other for worker, other in notes.items()}
+        others |= {task: status.note for task, status in {**statuses, **serving}.items()}
+        require_equal_settings(self._cluster.task, note, others)
         if silent:
             raise _NotThere(silent)
-        watch = SessionWatch(self._task, ledger, self._served, {**statuses, **served})
+        watch = SessionWatch(self._task, ledger, self._serving_parts, {**statuses, **serving})
         if not all(status.ready for status in statuses.values()):
             awaited = set(self._cluster.clients) - set(self._cluster.absent)
             absent = sorted(awaited - notes.keys())
@@ -188,7 +192,7 @@ class Barrier:
                 )
             if prepare is None:
                 raise _NotThere([self._missing(CHIEF, "it is setting the variables")])
-            set_variables = partial(prepare, ledger, statuses, served)
+            set_variables = partial(prepare, ledger, statuses, serving)
             try:
                 call_within(math.inf, set_variables, watch.update)
             finally:
@@ -196,17 +200,17 @@ class Barrier:
             # Another task may have given up meanwhile: then the run ends before it begins.
             statuses, notes = self._statuses(ledger), ledger.notes()
         last_step = integer_in(notes.get(0, note), "last_step")
-        for task in served:
-            self._served_part(task).set_ready(last_step)
-        of_workers = {f"worker{worker}": of for worker, of in notes.items()}
-        of_workers |= {task: status.note for task, status in served.items() if task.startswith("worker")}
-        of_ps = {} if self._cluster.is_local else statuses
+        for task in serving:
+            self._serving_part(task).set_ready(last_step)
+        worker_notes = {f"worker{worker}": other for worker, other in notes.items()}
+        worker_notes |= {task: status.note for task, status in serving.items() if task.startswith("worker")}
+        ps_statuses = {} if self._cluster.is_local else statuses
         return Gathering(
             ledger=ledger,
-            ps_nonces={ps: of.nonce for ps, of in of_ps.items()},
-            ps_own_nonces={ps: integer_in(of.note, "nonce") for ps, of in of_ps.items()},
-            worker_nonces={worker: integer_in(of, "nonce") for worker, of in of_workers.items()},
-            served={task: status.note for task, status in served.items()},
+            ps_nonces={ps: status.nonce for ps, status in ps_statuses.items()},
+            ps_own_nonces={ps: integer_in(status.note, "nonce") for ps, status in ps_statuses.items()},
+            worker_nonces={worker: integer_in(other, "nonce") for worker, other in worker_notes.items()},
+            serving_notes={task: status.note for task, status in serving.items()},
             last_step=last_step,
             watch=watch,
         )
@@ -229,10 +233,10 @@ class Barrier:
             self.ledger = Ledger(self._task.target, self._cluster)
         return self.ledger
 
-    def _served_part(self, task: str) -> ServedPart:
-        if task not in self._served:
-            self._served[task] = ServedPart(self._task.target, self._cluster, task)
-        return self._served[task]
+    def _serving_part(self, task: str) -> ServingPart:
+        if task not in self._serving_parts:
+            self._serving_parts[task] = ServingPart(self._task.target, self._cluster, task)
+        return self._serving_parts[task]
 
     def _statuses(self, ledger: Ledger) -> Statuses:
         """Return {ps: status}. Raises RunEnding if the run ends, and _NotThere."""
@@ -246,7 +250,7 @@ class Barrier:
     def _read_statuses(self, ledger: Ledger) -> Statuses:
         """Return {ps: status}, with the default status for a ps that does not answer."""
         count = len(self._cluster.ledger_devices)
-        return {f"ps{ps}": _status_or_nothing(partial(ledger.status, ps)) for ps in range(count)}
+        return {f"ps{ps}": _status_or_default(partial(ledger.status, ps)) for ps in range(count)}
 
     def _require_notes(self, statuses: Statuses) -> None:
         """Raise _NotThere if a ps has no note; then also close all sessions, because they may be dead."""
@@ -255,24 +259,25 @@ class Barrier:
             self.drop_ledger()
             raise _NotThere(silent)
 
-    def _served_statuses(self) -> tuple[Statuses, list[Missing]]:
-        unreachable = self._unreachable(self._cluster.served)
+    def _serving_statuses(self) -> tuple[Statuses, list[Missing]]:
+        """Return ({task: status} of the tasks in `serving_tasks` that are there, the missing ones)."""
+        unreachable = self._unreachable(self._cluster.serving_tasks)
         statuses: dict[str, PartStatus] = {}
         silent = []
-        for task in self._cluster.served:
+        for task in self._cluster.serving_tasks:
             status = PartStatus()
             if task not in unreachable:
-                status = _status_or_nothing(self._served_part(task).status)
+                status = _status_or_default(self._serving_part(task).status)
             if status.note and not status.end:
                 statuses[task] = status
                 continue
             silent.append(unreachable.get(task) or self._missing(task))
-            if task in self._served:
-                self._served.pop(task).close()
+            if task in self._serving_parts:
+                self._serving_parts.pop(task).close()
         return statuses, silent
 
     def _unreachable(self, tasks: Iterable[str]) -> dict[str, Missing]:
-        """Return {task: what is missing} for the tasks, other than this one, whose port does not answer."""
+        """Return {task: Missing} for the tasks, other than this one, whose port does not answer."""
         others = {task: self._cluster.address_of(task) for task in tasks if task != self._cluster.task}
         return {task: self._missing(task, reason) for task, reason in probe_all(others).items()}
 
@@ -280,7 +285,7 @@ class Barrier:
         return Missing(task, self._cluster.address_of(task), reason)
 
 
-def _status_or_nothing(read: Callable[[], PartStatus]) -> PartStatus:
+def _status_or_default(read: Callable[[], PartStatus]) -> PartStatus:
     try:
         return read()
     except NO_ANSWER:

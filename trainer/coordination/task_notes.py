@@ -10,14 +10,17 @@ from trainer.process.failure import TaskFailure
 
 
 def worker_note(task: RunningTask, last_step: int) -> dict[str, object]:
-    """Return the note that a client leaves on ps 0: nonce, cluster, settings, and the run's last step."""
+    """Return the note that a client writes to ps 0.
+
+    Its keys are "nonce", "cluster", "settings" and "last_step" (the run's last global step).
+    """
     return {**serving_note(task), "settings": _shared_settings(task), "last_step": last_step}
 
 
 def serving_note(task: RunningTask) -> dict[str, object]:
-    """Return the note that a serving task leaves in its own part of the ledger: nonce and cluster.
+    """Return the note that a serving task writes into its own part of the ledger.
 
-    The note of a worker also has its settings and its batch size.
+    Its keys are "nonce" and "cluster", and for a worker also "settings" and "batch_size".
     """
     note: dict[str, object] = {"nonce": task.nonce, "cluster": task.cluster.description}
     if task.cluster.job == "worker":
@@ -30,20 +33,21 @@ def _shared_settings(task: RunningTask) -> dict[str, object]:
     return {**shared, "run_id": task.options.identity.run_id}
 
 
-def compare(task: str, note: Note, others: Mapping[str, Note]) -> None:
+def require_equal_settings(task: str, note: Note, others: Mapping[str, Note]) -> None:
     """Raise TaskFailure (`configuration`) if another task has a different cluster or different settings.
 
-    `others` maps each other task to its note; what a note lacks is not compared.
+    `note` is the note of the task `task`; `others` maps each other task to its note. What a note lacks is not
+    compared.
     """
-    for other, theirs in others.items():
+    for other, other_note in others.items():
         for part in ("cluster", "settings"):
-            own, its = note[part], theirs.get(part)
-            if not isinstance(own, Mapping) or not isinstance(its, Mapping):
+            own, theirs = note[part], other_note.get(part)
+            if not isinstance(own, Mapping) or not isinstance(theirs, Mapping):
                 continue
-            different = [name for name in own if its.get(name) != own[name]]
+            different = [name for name in own if theirs.get(name) != own[name]]
             if different:
                 name = different[0]
-                values = f"{task} has {own[name]!r}, {other} has {its.get(name)!r}"
+                values = f"{task} has {own[name]!r}, {other} has {theirs.get(name)!r}"
                 reason = f"{task} and {other} differ in {name}: {values}"
                 raise TaskFailure(CONFIGURATION, f"{reason}; start every task of a run with the same")
 

@@ -72,9 +72,9 @@ class Cluster:
 
     @property
     def listeners(self) -> dict[str, str]:
-        """{task: address} of the tasks that listen, the ps first; a client with a server is not among them.
+        """{task: address} of the tasks that listen: the ps, then the workers or their servers.
 
-        The server listens in place of its client. The result is empty in a local run.
+        A server listens in place of its client, so such a client is not among them. {} in a local run.
         """
         if self.is_local:
             return {}
@@ -83,7 +83,7 @@ class Cluster:
         return {**tasks, **workers}
 
     def listener_of(self, worker: int) -> str:
-        """Return the task that listens at the address of worker number `worker`: "worker1", or "server1"."""
+        """Return the name of the task that listens at a worker's address: "worker1" or "server1" for 1."""
         has_server = self.existing_servers and worker in self.clients
         return f"{'server' if has_server else 'worker'}{worker}"
 
@@ -93,27 +93,28 @@ class Cluster:
         return self.address_of(self.task)
 
     def address_of(self, task: str) -> str:
-        """Return the `host:port` of a task; a server has the address of its worker; "" if there is none."""
+        """Return the "host:port" of the task with this name; a server has its worker's. "" if unknown."""
         job, index = split_name(task)
         hosts = self.ps_hosts if job == "ps" else self.worker_hosts
         return hosts[index] if index < len(hosts) else ""
 
-    def keepers(self, copies: int, of: str = CHIEF) -> tuple[str, ...]:
-        """Return the tasks that keep copies of what the task `of` saves, at most `copies` - 1.
+    def keepers(self, copies: int, saver: str = CHIEF) -> tuple[str, ...]:
+        """Return the names of the tasks that keep copies of what the task `saver` saves.
 
-        `copies` includes the saved original. Each keeper is the first listener on another host, a ps if
-        possible; there may be fewer such hosts. For each ps, the list begins with another host.
+        They are at most `copies` - 1, because `copies` includes the saved original; fewer if there are fewer
+        hosts beside the saver's. Each keeper is the first listener on another host, a ps if possible. For
+        each ps as the saver, the list begins with another host.
         """
         tasks: dict[str, str] = {}
         for task, address in self.listeners.items():
             tasks.setdefault(address.rpartition(":")[0], task)
-        tasks.pop(self.address_of(of).rpartition(":")[0], None)
-        others, (job, index) = tuple(tasks.values()), split_name(of)
+        tasks.pop(self.address_of(saver).rpartition(":")[0], None)
+        others, (job, index) = tuple(tasks.values()), split_name(saver)
         first = index % len(others) if others and job == "ps" else 0
         return (*others[first:], *others[:first])[: copies - 1]
 
     def device_of(self, listener: str) -> str:
-        """Return the device of a task that listens, such as "/job:ps/task:0"; a server has its worker's."""
+        """Return the device of the task `listener`, such as "/job:ps/task:0"; a server has its worker's."""
         job, index = split_name(listener)
         return f"/job:ps/task:{index}" if job == "ps" else worker_device(index)
 
@@ -121,11 +122,14 @@ class Cluster:
     def listeners_on_host(self) -> int:
         """The number of tasks that listen on this task's host, by their addresses; 1 in a local run."""
         host = self.address.rpartition(":")[0]
-        return sum(its.rpartition(":")[0] == host for its in self.listeners.values()) or 1
+        return sum(address.rpartition(":")[0] == host for address in self.listeners.values()) or 1
 
     @property
-    def served(self) -> dict[str, str]:
-        """{task: device} of the tasks, other than the ps, that serve this client; its own server is last."""
+    def serving_tasks(self) -> dict[str, str]:
+        """{task: device} of the tasks, other than the ps, that serve this client; its own server is last.
+
+        {} if there are none.
+        """
         tasks = {}
         if self.replication == "in_graph":
             tasks = {f"worker{index}": worker_device(index) for index in range(1, self.workers)}
@@ -135,7 +139,7 @@ class Cluster:
 
     @property
     def device(self) -> str:
-        """The device of this task, such as "/job:worker/task:0"; a server has its worker's."""
+        """The device of this task, such as "/job:worker/task:0"; a server has its worker's device."""
         if self.is_local:
             return "/job:localhost/task:0"  # as TensorFlow names the job of a local server
         return self.device_of(self.task)
@@ -151,7 +155,7 @@ class Cluster:
         return self.ps_devices or (self.device,)
 
     def filters(self, *devices: str) -> list[str]:
-        """Return the device filters for a session that uses these devices; [] in a local run.
+        """Return the device filters for a session that uses these devices; [] (no filter) in a local run.
 
         TensorFlow waits for ever for every task that a session's filters let through.
         """
@@ -208,7 +212,7 @@ class Cluster:
 
 
 def worker_device(index: int) -> str:
-    """Return the device of worker number `index`, as TensorFlow writes it."""
+    """Return the device of worker number `index`, such as "/job:worker/task:1" for 1."""
     return f"/job:worker/task:{index}"
 
 

@@ -20,10 +20,10 @@ def say(text: str) -> None:
 
 
 def keep_within_quota(megabytes: str) -> None:
-    """Empty this process's output file whenever it exceeds the quota, and print a line about that.
+    """Start a thread that empties this process's output file whenever it exceeds so many megabytes.
 
-    This does nothing if `megabytes` is "", or if standard output is not a file. The output of child processes
-    counts, too, because it goes to the same file.
+    It prints a line about that. This does nothing if `megabytes` is "", or if standard output is not a file.
+    The output of child processes counts, too, because it goes to the same file.
     """
     if megabytes and stat.S_ISREG(os.fstat(1).st_mode):
         threading.Thread(target=_watch_output, args=(int(megabytes) * _MEGABYTE,), daemon=True).start()

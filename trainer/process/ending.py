@@ -1,4 +1,4 @@
-"""Writes a task's exit code into a file of its run directory, because systemd forgets units that end well."""
+"""Writes a task's exit code into a file of the run directory, because systemd forgets units that end well."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,10 +9,10 @@ from trainer.process.console import say
 
 
 def with_ending_file(run_directory: Path | None, task: str, work: Callable[[], int]) -> int:
-    """Call `work`, which returns an exit code; write the code for `trainer.host.task_traces`, and return it.
+    """Call `work` and return its exit code; also write the code into `endings/<task>.json`.
 
     The file of an earlier process is removed first. If the file cannot be written, a line is printed. Without
-    a run directory nothing is written.
+    a run directory (None) nothing is written.
     """
     if run_directory is None:
         return work()

@@ -22,11 +22,11 @@ class _Ending(Exception):  # noqa: N818 - not every end is an error
 
 
 class TaskFailure(_Ending):
-    """The task has failed, and ends with the exit code of its failure."""
+    """The task has failed for `reason`, and ends with the exit code `code`."""
 
 
 class RunEnding(_Ending):
-    """Another task has ended the run, by a stop code or end code on the ps."""
+    """Another task has ended the run, by the stop code or end code `code` on the ps."""
 
 
 class StopRequested(Exception):  # noqa: N818 - not an error
@@ -42,16 +42,16 @@ def failure_of(error: Exception) -> TaskFailure:
 
 
 def memory_remedy(root: Path = Path("/")) -> str:
-    """Return a sentence: how much memory the host under `root` has for its tasks, and what helps."""
+    """Return a sentence that says how much memory the host under `root` has, and what helps."""
     least = memory_bytes(root)
     has = "its host has too little memory" if least is None else f"its host has {least / _GIB:.1f} GiB"
     return f"{has}: a smaller batch or model, fewer tasks on this host, or more memory helps"
 
 
 def with_failure_record(work: Callable[[], int], records: RecordWriter, task: str) -> int:
-    """Call `work` and return its exit code; if it raises, write a record and a line.
+    """Return the exit code of `work()`; if it raises, record and print the failure, and return its exit code.
 
-    The exit code after a failure is the code of the failure.
+    For an exception other than TaskFailure, the exit code is the one of `failure_of`.
     """
     try:
         return work()

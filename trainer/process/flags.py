@@ -48,7 +48,11 @@ _CLUSTER_FLAGS = {
 
 
 class UsageError(Exception):
-    """A command line that cannot be used; `problems` holds everything that is wrong with it."""
+    """A command line that cannot be used; `problems` has a text for everything that is wrong with it.
+
+    `identity` is the task that the command line names; None if it names none. `run_directory` is the value of
+    its flag; None without it.
+    """
 
     def __init__(
         self, problems: Sequence[str], identity: TaskIdentity | None = None, run_directory: Path | None = None
@@ -63,7 +67,8 @@ class UsageError(Exception):
 class Options:
     """The values of a valid command line.
 
-    `run_directory` is None if nothing is to be written, `program` is None for a built-in model.
+    `run_directory` is None if nothing is to be written. `program` is the path of a program.json, or None for
+    a built-in model.
     """
 
     cluster: Cluster
@@ -74,9 +79,9 @@ class Options:
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    """Read the arguments (without the program's name) and the environment.
+    """Return the options in a command line (without the program's name) and in the environment.
 
-    Raises UsageError with every problem found. `--help` prints the help, and raises SystemExit.
+    Raises UsageError with every problem. `--help` prints the help, and raises SystemExit.
     """
     values = _flag_values(arguments)
     is_program = bool(values["program"])
@@ -136,7 +141,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def _settings_in(file: str) -> tuple[Mapping[str, object], list[str]]:
-    """Return the settings in the file of `--settings` ("": none), and what is wrong with the file."""
+    """Return ({name: value} of the file of `--settings`, the problems of the file); ({}, []) for ""."""
     if not file:
         return {}, []
     expected = 'expected a JSON object of training settings, such as {"steps": 5000}'
@@ -155,7 +160,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
-    """Return flag -> its text, "" if it is not given."""
+    """Return {flag without "--": its text} for all flags; "" for a flag that is not in `arguments`."""
     layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=110)
     parser = _Parser(usage=_USAGE, description=_DESCRIPTION, formatter_class=layout, allow_abbrev=False)
     texts = {

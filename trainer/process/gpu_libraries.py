@@ -61,8 +61,8 @@ class Library:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A library, and the loader's error; "" if the library could be opened."""
+class OpenResult:
+    """The result of opening a library: the loader's error, or "" if the library was opened."""
 
     library: Library
     error: str = ""
@@ -97,28 +97,29 @@ LIBRARIES = (
 _NOT_IN_RUNPATH = "cusolver"
 
 
-def open_libraries(libraries: Sequence[Library] = LIBRARIES, seconds: float = SECONDS) -> list[Opened]:
-    """Open each library as TensorFlow would, in this process's environment; return the results, in order.
+def open_libraries(libraries: Sequence[Library] = LIBRARIES, seconds: float = SECONDS) -> list[OpenResult]:
+    """Return the result of opening each library as TensorFlow would, in the order of `libraries`.
 
-    All libraries together get `seconds`. Each library is opened in a process of its own: a library that is
+    All libraries together get `seconds`. Each library is opened in a process of its own, with this process's
+    environment: a library that is
     open already would hide that the next library does not find it, and a library may crash its process.
     """
     deadline = time.monotonic() + seconds
-    return [Opened(library, _why_not(library, deadline)) for library in libraries]
+    return [OpenResult(library, _error_of(library, deadline)) for library in libraries]
 
 
-def failures(opened: Sequence[Opened]) -> tuple[str, str, str]:
-    """Return the errors of (the driver, needed libraries, the other libraries), in words; "" for none.
+def failures(results: Sequence[OpenResult]) -> tuple[str, str, str]:
+    """Return (errors of the driver's libraries, of needed libraries, of the others), in words; "" for none.
 
     If a library of the wheels fails because it lacks a library of the driver, only the driver's error counts.
     """
     drivers = tuple(library.name for library in LIBRARIES if library.package == DRIVER)
-    of_driver = [each.error for each in opened if each.error and each.library.package == DRIVER]
-    of_wheels = [each for each in opened if each.error and each.library.package != DRIVER]
+    driver_errors = [each.error for each in results if each.error and each.library.package == DRIVER]
+    of_wheels = [each for each in results if each.error and each.library.package != DRIVER]
     own = [(each.error, each.library.needed) for each in of_wheels if not each.error.startswith(drivers)]
     needed = [error for error, is_needed in own if is_needed]
     others = [error for error, is_needed in own if not is_needed]
-    return _in_words(of_driver), _in_words(needed), _in_words(others)
+    return _in_words(driver_errors), _in_words(needed), _in_words(others)
 
 
 def compiler_problem(environment: Mapping[str, str]) -> str:
@@ -129,8 +130,8 @@ def compiler_problem(environment: Mapping[str, str]) -> str:
     """
     flag = _CUDA_DATA_DIR.search(environment.get("XLA_FLAGS", ""))
     if flag is None:
-        found = shutil.which("ptxas", path=environment.get("PATH", ""))
-        return "" if found else "XLA_FLAGS names no --xla_gpu_cuda_data_dir, and ptxas is not in PATH"
+        compiler_path = shutil.which("ptxas", path=environment.get("PATH", ""))
+        return "" if compiler_path else "XLA_FLAGS names no --xla_gpu_cuda_data_dir, and ptxas is not in PATH"
     folder = Path(flag[1])
     compiler = folder / "bin/ptxas"
     if not os.access(compiler, os.X_OK):
@@ -146,7 +147,8 @@ def _in_words(errors: Sequence[str]) -> str:
     return "; ".join(f"{names}: {reason}" for reason, names in shown.items())
 
 
-def _why_not(library: Library, deadline: float) -> str:
+def _error_of(library: Library, deadline: float) -> str:
+    """Return the error of opening a library, "" if it opens, by name and else in its wheel's folder."""
     error = _open(library.name, deadline)
     if library.package in {DRIVER, _NOT_IN_RUNPATH} or not error.startswith(f"{library.name}: {_NOT_FOUND}"):
         return error
@@ -174,11 +176,11 @@ def main() -> int:
 
     The driver's libraries are printed but do not count, because a machine image is built without a driver.
     """
-    opened = open_libraries()
+    results = open_libraries()
     compiler = compiler_problem(os.environ)
-    libraries = [{**asdict(each.library), "error": each.error} for each in opened]
+    libraries = [{**asdict(each.library), "error": each.error} for each in results]
     sys.stdout.write(json.dumps({"libraries": libraries, "compiler": compiler}) + "\n")
-    _, needed, others = failures(opened)
+    _, needed, others = failures(results)
     return 1 if needed or others or compiler else 0
 
 

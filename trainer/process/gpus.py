@@ -19,22 +19,22 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
 
-def given(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the GPUs in CUDA_VISIBLE_DEVICES, by number or UUID; empty if it is not set.
+def visible_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the numbers or UUIDs of the GPUs in CUDA_VISIBLE_DEVICES; () if it is not set or empty.
 
     As in CUDA, a negative number ends the list.
     """
-    named = (gpu.strip() for gpu in environment.get(VISIBLE, "").split(","))
-    return tuple(takewhile(lambda gpu: gpu and not gpu.startswith("-"), named))
+    entries = (gpu.strip() for gpu in environment.get(VISIBLE, "").split(","))
+    return tuple(takewhile(lambda gpu: gpu and not gpu.startswith("-"), entries))
 
 
-def require_given(task: str, environment: Mapping[str, str]) -> None:
+def require_visible(task: str, environment: Mapping[str, str]) -> None:
     """Raise TaskFailure (`configuration`) unless TensorFlow sees as many GPUs as the task was given.
 
     This loads TensorFlow if the task was given any GPU. TensorFlow itself would print a line and train on the
     CPU.
     """
-    own = given(environment)
+    own = visible_devices(environment)
     seen = seen_by_tensorflow() if own else []
     if len(seen) != len(own):
         reason = f"{task} {shortfall(own, seen)}: {_reason(len(seen))}; {DOCTOR}"
@@ -47,7 +47,7 @@ def require_driver(task: str, environment: Mapping[str, str]) -> None:
     This does not load TensorFlow. Without a driver no program can compute on a GPU, and TensorFlow would
     train on the CPU.
     """
-    own = given(environment)
+    own = visible_devices(environment)
     if not own:
         return
     driver = [library for library in gpu_libraries.LIBRARIES if library.package == gpu_libraries.DRIVER]
@@ -58,7 +58,7 @@ def require_driver(task: str, environment: Mapping[str, str]) -> None:
 
 
 def shortfall(own: Sequence[str], seen: Sequence[str]) -> str:
-    """Return, in words, which GPUs a task was given, and which GPUs TensorFlow sees."""
+    """Return, in words, which GPUs a task was given (`own`), and which GPUs TensorFlow sees (`seen`)."""
     return f"was given {_in_words(own)}, and TensorFlow sees {', '.join(seen) or 'none'}"
 
 
@@ -68,7 +68,7 @@ def _in_words(own: Sequence[str]) -> str:
 
 
 def seen_by_tensorflow() -> list[str]:
-    """Return the GPUs that TensorFlow sees, such as "GPU:0 NVIDIA H200 (compute capability 9.0)".
+    """Return a text for each GPU that TensorFlow sees: "GPU:0 NVIDIA H200 (compute capability 9.0)".
 
     This takes no memory on the GPUs.
     """

@@ -1,4 +1,4 @@
-"""How often a task was started in a row without making progress; systemd only counts starts."""
+"""The number of starts of a task in a row without progress; systemd only counts starts."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +20,7 @@ class Lives:
         """Find the file in the run directory; without one (None), nothing is counted."""
         self._file = run_directory / "endings" / f"{task}.lives.json" if run_directory else None
         self._events = (run_directory or Path()) / "events" / f"{task}.jsonl"
-        self._gets_on = False
+        self._made_progress = False
 
     def begin(self) -> None:
         """Count this process as one without progress.
@@ -34,10 +34,10 @@ class Lives:
             raise TaskFailure(GIVEN_UP, f"it was started {count} times in a row without getting on{last}")
         self._write(count + 1)
 
-    def get_on(self) -> None:
+    def note_progress(self) -> None:
         """Note that this process made progress: whatever ends it, it may be started again."""
-        if not self._gets_on:
-            self._gets_on = True
+        if not self._made_progress:
+            self._made_progress = True
             self._write(0)
 
     def end(self, exit_code: int) -> None:

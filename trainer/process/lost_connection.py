@@ -8,5 +8,5 @@ _PHRASES = ("Connection reset", "Socket closed", "Stream removed", "RST_STREAM",
 def is_lost_connection(exception: str) -> bool:
     """Return whether an exception, printed as "class: message", is TensorFlow's error for a lost task."""
     package, _, name = exception.partition(":")[0].rpartition(".")
-    is_its = package.partition(".")[0] == "tensorflow"
-    return is_its and (name in _LOST or any(phrase in exception for phrase in _PHRASES))
+    is_of_tensorflow = package.partition(".")[0] == "tensorflow"
+    return is_of_tensorflow and (name in _LOST or any(phrase in exception for phrase in _PHRASES))

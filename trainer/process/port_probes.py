@@ -24,20 +24,20 @@ _PROBE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Missing:
-    """A task that does not answer or has not reported yet, with its address and the reason."""
+    """A task that does not answer or has not reported yet, with its "host:port" and the reason in words."""
 
     task: str
     address: str
     reason: str
 
     def __str__(self) -> str:
-        """Return the task, its address and the reason in one text."""
+        """Return the three in one text, such as "ps0 at 10.0.0.1:2222 (connection refused)"."""
         return f"{self.task} at {self.address} ({self.reason})"
 
 
-def listed(missing: Iterable[Missing]) -> str:
-    """Return all missing tasks in one line."""
-    return "; ".join(str(one) for one in missing)
+def in_a_line(missing: Iterable[Missing]) -> str:
+    """Return all missing tasks in one line, joined by "; "."""
+    return "; ".join(str(entry) for entry in missing)
 
 
 def probe(address: str) -> str | None:
@@ -72,7 +72,7 @@ def require_own(task: str, address: str) -> None:
 
 
 def stranger_at(port: int) -> str:
-    """Return, in words, which other user holds a port; "" if none does, or only root or this user.
+    """Return, in words, which user other than root and this one holds a port; "" if none does.
 
     If another user holds the port for only one address or address family, TensorFlow itself would still
     listen.

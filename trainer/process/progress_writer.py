@@ -9,7 +9,7 @@ from threading import Lock
 from trainer.contract.json_files import read_object, write_json
 from trainer.host.task_traces import number
 from trainer.process.console import say
-from trainer.process.port_probes import Missing, listed
+from trainer.process.port_probes import Missing, in_a_line
 from trainer.process.watchdog import Watchdog
 
 _SECONDS_BETWEEN_REPORTS = 0.5
@@ -17,7 +17,20 @@ _SECONDS_BETWEEN_REPORTS = 0.5
 
 @dataclass
 class ProgressWriter:
-    """The state of the run. Every worker reports it to systemd, and the chief writes `progress.json`."""
+    """The state of the run. Every worker reports it to systemd, and the chief writes `progress.json`.
+
+    Most fields are fields of `progress.json` (docs/contracts.md).
+
+    Attributes:
+        workers: the number of workers.
+        path: the path of `progress.json`; None if this task does not write it.
+        loss: the task's last loss; None if unknown.
+        contributions: the number of steps of each worker, by the workers' indices; [] before the first step.
+        restarts: how often each worker was restarted, by the workers' indices.
+        missing: the tasks for which the run waits.
+        evaluation: {"global_step": .., "metrics": ..} of the last evaluation; {} before the first.
+
+    """
 
     run_id: str
     workers: int
@@ -32,7 +45,6 @@ class ProgressWriter:
     reason: str = ""
     steps_lost: int = 0
     still_seconds: float = 0.0
-    # The global step and the metrics of the last evaluation; empty before the first.
     evaluation: Mapping[str, object] = field(default_factory=dict)
     watchdog: Watchdog = field(default_factory=Watchdog)
     _next: float = 0.0
@@ -48,27 +60,33 @@ class ProgressWriter:
             self.steps_lost = int(number(earlier.get("steps_lost")) or 0)
             self.still_seconds = number(earlier.get("still_seconds")) or 0.0
 
-    def wait_for(self, missing: Sequence[Missing], prefix: str) -> None:
-        """If the missing tasks have changed, print `prefix` and these tasks, and report at once."""
+    def report_missing(self, missing: Sequence[Missing], prefix: str) -> None:
+        """Report that the run waits for the missing tasks: at once, with a line, if the tasks have changed.
+
+        `prefix` begins the line. This returns without waiting.
+        """
         if self.phase == "waiting" and missing == self.missing:
             self.report_if_due()
             return
-        say(f"{prefix} {listed(missing)}")
+        say(f"{prefix} {in_a_line(missing)}")
         self.missing = missing
-        self.change("waiting")
+        self.enter_phase("waiting")
 
-    def train(self) -> None:
-        """Report at once that all tasks are there."""
+    def report_training(self) -> None:
+        """Enter the phase "training", in which no task is missing, and report it at once."""
         self.missing = ()
-        self.change("training")
+        self.enter_phase("training")
 
-    def change(self, phase: str, reason: str = "") -> None:
+    def enter_phase(self, phase: str, reason: str = "") -> None:
         """Enter a phase and report it at once."""
         self.phase, self.reason = phase, reason
         self.report()
 
     def report_if_due(self) -> None:
-        """Report the state of the run, at most twice a second; the watchdog expects regular calls."""
+        """Report the state of the run if half a second has passed since the last report.
+
+        The watchdog expects regular calls.
+        """
         if time.monotonic() >= self._next:
             self.report()
 
@@ -103,7 +121,7 @@ class ProgressWriter:
 
     @property
     def status(self) -> str:
-        """A line for `systemctl status`."""
+        """A line for `systemctl status`, such as "training: step 120 of 2000, loss 0.3123"."""
         if self.phase == "waiting":
             names = ", ".join(missing.task for missing in self.missing)
             return f"waiting for {names}" if names else "starting"

@@ -13,6 +13,6 @@ def bypass_proxies(environment: MutableMapping[str, str], addresses: Iterable[st
     is in `no_grpc_proxy` or, if that is not set, in `no_proxy` (grpc/doc/environment_variables.md). Such a
     proxy knows nothing of the cluster, so a session would wait for ever.
     """
-    given = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
+    bypassed = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
     hosts = {*_THIS_HOST, *(address.rpartition(":")[0].strip("[]") for address in addresses)}
-    environment["no_grpc_proxy"] = ",".join(filter(None, [given, *sorted(hosts)]))
+    environment["no_grpc_proxy"] = ",".join(filter(None, [bypassed, *sorted(hosts)]))

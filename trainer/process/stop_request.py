@@ -7,7 +7,7 @@ from threading import Event
 
 from trainer.process.systemd import notify
 
-# The unit's TimeoutStopSec=, which take_time() begins anew. The process itself takes less time, as a reserve.
+# The unit's TimeoutStopSec=, which extend_timeout() begins anew. The process itself takes less, as a reserve.
 _UNIT_SECONDS = 30.0
 _SECONDS_TO_STOP = 20.0
 
@@ -17,13 +17,16 @@ _SHUTDOWN_FILE = "PSFLEET_SHUTDOWN_FILE"
 
 
 def host_goes_down() -> bool:
-    """Return whether this process is stopped because its host goes down; then its run goes on."""
+    """Return whether the host goes down, by the file that the unit makes before SIGTERM.
+
+    If so, the run goes on after this process has stopped.
+    """
     file = os.environ.get(_SHUTDOWN_FILE, "")
     return bool(file) and Path(file).exists()
 
 
 class StopRequest(Event):
-    """An event that SIGTERM sets. A process that takes too long afterwards is ended, signed off or not."""
+    """An event that SIGTERM sets; `is_late` says when the process must end, whatever it still does."""
 
     def __init__(self, seconds: float = _SECONDS_TO_STOP) -> None:
         """Give this process `seconds` after the request."""
@@ -31,14 +34,20 @@ class StopRequest(Event):
         self._seconds = seconds
         self._since: float | None = None
 
-    def take_time(self) -> None:
-        """Begin the time anew, also in systemd, because a save that is going on may take longer."""
+    def extend_timeout(self) -> None:
+        """Restart the time that the process may take, also systemd's, if the stop was requested.
+
+        For a save that may take longer.
+        """
         if self.is_set():
             self._since = time.monotonic()
             notify(f"EXTEND_TIMEOUT_USEC={_UNIT_SECONDS * 1e6:.0f}")
 
     def is_late(self) -> bool:
-        """Return whether the time is over; it counts from the first call of this method after the request."""
+        """Return whether the process has taken all its time; False before the request.
+
+        The time counts from the first call of this method after the request.
+        """
         if not self.is_set():
             return False
         self._since = self._since or time.monotonic()

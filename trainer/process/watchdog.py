@@ -27,7 +27,7 @@ class Watchdog:
         self._longest: float | None = None
 
     def shorten(self, part: float) -> None:
-        """Let systemd wait only this share (0 to 1) of the unit's time for a sign of life."""
+        """Let systemd wait only this share (`part`, 0 to 1) of the unit's time for a sign of life."""
         seconds = part * self._unit_seconds
         if seconds != self._seconds:
             self._seconds = seconds
@@ -65,5 +65,5 @@ class Watchdog:
         return time.monotonic() - stepped > max(TRAINING * self._unit_seconds, patience)
 
     def sign(self, status: str) -> None:
-        """Give a sign of life, and the line for people in systemd; if the task hangs, let systemd end it."""
+        """Send systemd a sign of life, or let it end a hanging task; `status` is a line for people."""
         notify("WATCHDOG=trigger" if self.hangs else "WATCHDOG=1", f"STATUS={status}")

@@ -273,7 +273,7 @@ class _Launcher:
             self.report()
             self._tell_whether_it_only_serves()
             if time.monotonic() >= self._gets_on_at:
-                self._lives.get_on()
+                self._lives.note_progress()
         return is_time
 
     def _tell_whether_it_only_serves(self) -> None:

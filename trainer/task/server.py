@@ -85,7 +85,7 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
         if status is not None:
             started = started or (_begin(task) if status.ready else 0.0)
             if started and time.monotonic() > started + _SECONDS_TO_GET_ON:
-                task.lives.get_on()
+                task.lives.note_progress()
             if towers is not None and started:
                 towers.update(status.last_step)
             line = towers.line if towers else "serving a run"

@@ -95,8 +95,8 @@ class Steps(CountedSteps):
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
                 began = time.monotonic()
-                taken = session.steps(self._most_steps(windows), lambda: others.wait(session.awaited))
-                others.over()
+                taken = session.steps(self._most_steps(windows), lambda: others.note_wait(session.awaited))
+                others.end_wait()
                 watchdog.step()
                 self._call_sizes.adapt(time.monotonic() - began, len(taken))
                 self._count(taken, windows)
@@ -194,7 +194,7 @@ class Steps(CountedSteps):
             before, after = step.global_step_before, step.counters[GLOBAL_STEP]
             windows.add(step.loss, before, after, step.waiting_seconds, step.read)
         windows.flush_in_time()
-        self._task.lives.get_on()
+        self._task.lives.note_progress()
         self._counted_at = time.monotonic()
         if self._still_since is not None:
             self._progress.still_seconds += self._counted_at - self._still_since

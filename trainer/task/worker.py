@@ -125,7 +125,7 @@ class _Worker:
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
     ) -> None:
         """Train with one session, from its opening to its end; runs in a thread, because calls may hang."""
-        graph.use_notes(gathering.served)
+        graph.use_notes(gathering.serving_notes)
         prepared = self.chief.meet(gathering) if self.chief else None
         steps.session = prepared or graph.session(self._task.target)
         self._barrier.line_up(gathering.ledger)
@@ -144,23 +144,23 @@ class _Worker:
             self._task.progress.watchdog.excuse()
         self._watch.update()
         if saves and self._watch.all_answer:
-            self._task.stop.take_time()
+            self._task.stop.extend_timeout()
 
     def _report_peers(self, gathering: Gathering, global_step: int, waited_seconds: float) -> None:
         names = ("ps_nonces", "ps_own_nonces", "worker_nonces")
         nonces = {name: getattr(gathering, name) for name in names}
-        server = gathering.served.get(f"server{self._task.cluster.index}")
+        server = gathering.serving_notes.get(f"server{self._task.cluster.index}")
         of_server = {} if server is None else {"server_nonce": server["nonce"]}
         when = {"waited_seconds": round(waited_seconds, 6), "global_step": global_step}
         self._task.records.write("peers_ready", {**nonces, **when, **of_server})
         steps = f"from global step {global_step} to {gathering.last_step}"
         say(f"All tasks are there after {waited_seconds:.1f} s: training {steps}.")
-        self._task.progress.train()
+        self._task.progress.report_training()
 
     def _end(self, ledger: Ledger, steps: Steps) -> None:
         """Wait for the others' last steps, then read the final model; the chief also evaluates and saves."""
         if self.chief is not None:
-            self._task.progress.change("ending")
+            self._task.progress.enter_phase("ending")
         end = EndBarrier(self._task, ledger)
         began = time.monotonic()
         if end.wait_for_last_steps(steps.seconds / max(steps.local_step, 1)):
@@ -182,7 +182,7 @@ class _Worker:
         self._record_finished(reason)
         self._end_serving(RUN_OVER)
         self._print_summary(in_words)
-        self._task.progress.change("finished", in_words if reason == MET else "")
+        self._task.progress.enter_phase("finished", in_words if reason == MET else "")
         return FINISHED
 
     def stop(self) -> int:
@@ -252,7 +252,7 @@ class _Worker:
         self._record_finished(STOPPED_BY_HAND)
         self._end_serving(STOPPED)
         self._print_summary(STOPPED_BY_HAND)
-        self._task.progress.change("stopped")
+        self._task.progress.enter_phase("stopped")
 
     def _save_present_step(self) -> None:
         """Save the model if this is the chief and the ps answer. Raises TaskFailure."""
@@ -280,7 +280,7 @@ class _Worker:
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.end(code))
         # Only after the ps have ended, because this client's sessions go through its own server.
-        self._barrier.end_served(code, reason)
+        self._barrier.end_serving_tasks(code, reason)
 
     def _record_finished(self, reason: str) -> None:
         steps = self.steps
@@ -297,7 +297,7 @@ class _Worker:
         name = FAILURE_CLASSES.get(code, FAILURE_CLASSES[CLUSTER_BROKE])
         self._task.records.write("failed", {"class": name, "reason": reason})
         say(f"Training failed ({name}): {reason}")
-        self._task.progress.change("failed", reason)
+        self._task.progress.enter_phase("failed", reason)
 
     def _print_summary(self, why: str) -> None:
         steps = self.steps

@@ -44,13 +44,13 @@ def test_the_flags_decide_which_tasks_serve_and_which_are_served() -> None:
         return flags.parse([*TUTORIAL.split(), *arguments]).cluster
 
     assert not cluster().serves
-    assert cluster().served == {}
+    assert cluster().serving_tasks == {}
     in_graph = ("--replication=in_graph", "--existing_servers=true")
     assert cluster(*in_graph).serves
     client = cluster(*in_graph, "--task_index=0")
-    assert client.served == {"worker1": "/job:worker/task:1", "server0": "/job:worker/task:0"}
+    assert client.serving_tasks == {"worker1": "/job:worker/task:1", "server0": "/job:worker/task:0"}
     assert list(client.listeners) == ["ps0", "server0", "worker1"]
-    assert cluster("--existing_servers=true").served == {"server1": "/job:worker/task:1"}
+    assert cluster("--existing_servers=true").serving_tasks == {"server1": "/job:worker/task:1"}
     server = cluster("--job_name=server")
     assert (server.task, server.device, server.serves) == ("server1", "/job:worker/task:1", True)
 

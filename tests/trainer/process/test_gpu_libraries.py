@@ -14,7 +14,7 @@ from trainer.process.gpu_libraries import (
     DRIVER,
     LIBRARIES,
     Library,
-    Opened,
+    OpenResult,
     compiler_problem,
     failures,
     open_libraries,
@@ -27,8 +27,8 @@ NOT_THERE = "cannot open shared object file: No such file or directory"
 
 def test_a_library_opens_or_has_the_error_of_the_loader() -> None:
     assert open_libraries([C_LIBRARY, ABSENT]) == [
-        Opened(C_LIBRARY),
-        Opened(ABSENT, f"{ABSENT.name}: {NOT_THERE}"),
+        OpenResult(C_LIBRARY),
+        OpenResult(ABSENT, f"{ABSENT.name}: {NOT_THERE}"),
     ]
 
 
@@ -63,17 +63,17 @@ def test_failures_are_grouped_into_driver_needed_and_optional_libraries() -> Non
         "libcusolver.so.11": "/opt/site/libcublas.so.12: file too short",
         "libnccl.so.2": f"libnccl.so.2: {NOT_THERE}",
     }
-    opened = [Opened(library, errors.get(library.name, "")) for library in LIBRARIES]
+    opened = [OpenResult(library, errors.get(library.name, "")) for library in LIBRARIES]
     assert failures(opened) == (
         f"libcuda.so.1, libnvidia-ml.so.1: {NOT_THERE}",
         "/opt/site/libcublas.so.12: file too short",
         f"libnccl.so.2: {NOT_THERE}",
     )
-    assert failures([Opened(library) for library in LIBRARIES]) == ("", "", "")
+    assert failures([OpenResult(library) for library in LIBRARIES]) == ("", "", "")
 
 
 def test_many_missing_libraries_are_abbreviated() -> None:
-    opened = [Opened(library, f"{library.name}: {NOT_THERE}") for library in LIBRARIES]
+    opened = [OpenResult(library, f"{library.name}: {NOT_THERE}") for library in LIBRARIES]
     _, needed, _ = failures(opened)
     assert needed.startswith("libcudart.so.12, libcublas.so.12, ")
     assert needed.endswith(f" and 11 more: {NOT_THERE}")

@@ -35,7 +35,7 @@ READ = {"IteratorV2", "IteratorGetNext", "MakeIterator"}
 )
 def test_the_visible_gpus_are_parsed_as_cuda_does(value: str | None, expected: tuple[str, ...]) -> None:
     environment = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
-    assert gpus.given(environment) == expected
+    assert gpus.visible_devices(environment) == expected
 
 
 def test_gpus_are_ordered_by_bus_unless_the_environment_sets_an_order() -> None:
@@ -74,9 +74,9 @@ def test_gpu_memory_grows_unless_a_fraction_is_set() -> None:
 
 @pytest.mark.parametrize(("given", "is_off"), [("", True), ("-1", True), ("0", False), ("0,1", False)])
 def test_graphs_are_optimized_only_for_gpus(
-    monkeypatch: pytest.MonkeyPatch, given: str, is_off: bool
+    monkeypatch: pytest.MonkeyPatch, visible_devices: str, is_off: bool
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible_devices)
     assert runtime_config().graph_options.rewrite_options.disable_meta_optimizer is is_off
 
 
@@ -85,8 +85,8 @@ def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:
     task = RunningTask(options, RecordWriter(None, options.identity))
     task.join_cluster()
     assert task.server is not None
-    given = task.server.server_def.default_session_config
-    assert given.gpu_options.per_process_gpu_memory_fraction == 0.5
+    visible_devices = task.server.server_def.default_session_config
+    assert visible_devices.gpu_options.per_process_gpu_memory_fraction == 0.5
 
 
 @pytest.mark.parametrize("replication", ["async", "sync", "in_graph"])

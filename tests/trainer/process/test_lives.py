@@ -34,7 +34,7 @@ def test_a_task_that_makes_progress_may_die_any_number_of_times(tmp_path: Path) 
         _dies_in_vain(tmp_path, 5)
         lives = Lives(tmp_path, "worker1")
         lives.begin()
-        lives.get_on()
+        lives.note_progress()
     _dies_in_vain(tmp_path, 6)
     _is_given_up(tmp_path)
 
