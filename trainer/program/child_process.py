@@ -60,11 +60,11 @@ class Ending:
 class ProgramProcess:
     """A running program, in a session of its own.
 
-    `served` says whether the program was seen listening at its task's port. If it was, the program accepted
-    its command line, so its failure is no usage error.
+    `has_listened` says whether the program was seen listening at its task's port. If it was, the program has
+    accepted its command line, so its failure is no usage error.
     """
 
-    served = False
+    has_listened = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
         """Start the program in the directory. Raises OSError."""
@@ -82,7 +82,7 @@ class ProgramProcess:
         return self._process.pid
 
     def wait(self, stop: Event, tick: Callable[[], None]) -> Ending:
-        """Wait for the program's end, and return it; call `tick` meanwhile.
+        """Wait for the program's end, and return it; call `tick` about five times a second meanwhile.
 
         If `stop` is set, the program gets SIGTERM, and 20 s later SIGKILL. All processes that the program
         started are killed at the end.
@@ -122,7 +122,7 @@ class ProgramProcess:
         exit_code = code if code >= 0 else _KILLED - code
         if self._killed:
             return Ending(STOPPED, stopped=True)
-        if exit_code == FINISHED and not (stopped or self.served):
+        if exit_code == FINISHED and not (stopped or self.has_listened):
             # Many scripts print their usage and call exit(): exit code 0, which looks like a good end.
             usage = usage_alone_in(self._printed(), self._script)
             return Ending(USAGE, usage) if usage else Ending(FINISHED)
@@ -144,7 +144,7 @@ class ProgramProcess:
             is_lost = is_lost_connection(f"{exception.partition(':')[0]}: {reason}")
             raised = CLUSTER_BROKE if is_lost else PROGRAM
             return Ending(raised if code == _PYTHON_RAISED else code, reason)
-        if not self.served and (usage := usage_error_in(printed)):
+        if not self.has_listened and (usage := usage_error_in(printed)):
             return Ending(code if code in NO_RESTART else USAGE, usage)
         last_line = last_words(printed.splitlines()).rpartition("\n")[2].strip()
         reason = f"the program ended with exit code {code}"

@@ -24,7 +24,10 @@ _PATH = re.compile(r"[^\s'\"`;:=(){}\[\],]+")
 
 
 def file_hint(reason: str, program: RunProgram) -> str:
-    """Return the hint for a failure about files beside the script; "" for any other failure."""
+    """Return the hint for a failure about files beside the script; "" for any other failure.
+
+    `reason` is the reason of the failure, in words.
+    """
     script = Path(program.file)
     if _READ_ONLY in reason:
         return (

@@ -29,7 +29,7 @@ _REFUSED_CALL = re.compile(
 
 
 def with_hint(code: int, reason: str, program: RunProgram) -> str:
-    """Return `reason` followed by the hint that fits it; without a fitting hint, `reason` alone.
+    """Return the reason of a failure and, on a line of its own in brackets, the hint that fits it, if any.
 
     `code` is the exit code of the program's task.
     """

@@ -66,7 +66,7 @@ class Program(RunProgram):
 
     @classmethod
     def read(cls, path: Path) -> "Program":
-        """Read `program.json` at `path`.
+        """Return the program that the file `program.json` at `path` describes.
 
         Raises TaskFailure (`configuration`) if the file is damaged, or if the program is not on this host.
         """
@@ -81,10 +81,10 @@ class Program(RunProgram):
         return program
 
     def command(self, options: Options, cluster: Mapping[str, Sequence[str]], directory: Path) -> list[str]:
-        """Return the program's command line, with the Python that runs the launcher.
+        """Return the program's command line, which begins with the Python that runs the launcher.
 
-        `cluster` maps each job to its addresses; `directory` is the working directory. If an argument uses
-        it, the file with the cluster is written there. Raises OSError if that fails.
+        `cluster` is {job: addresses}, `directory` the working directory. If an argument has the placeholder
+        {cluster_file}, the file is written into `directory`. Raises OSError if that fails.
         """
         own = options.cluster
         hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in JOBS}
@@ -113,7 +113,7 @@ class Program(RunProgram):
 
 
 def run_program(options: Options, lives: Lives) -> int:
-    """Run the program that `--program` names, to its end; return the exit code of the task."""
+    """Run the program of the task, which has a `--program`, to its end; return the task's exit code."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
@@ -131,7 +131,7 @@ def run_program(options: Options, lives: Lives) -> int:
 
 
 def program_environment(options: Options, program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the program's environment variables, made from `inherited`.
+    """Return all environment variables of the program: `inherited` ones, changed and extended.
 
     Raises TaskFailure (`configuration`) for a chief without TF_CONFIG, because no flag has the chief's
     address.
@@ -173,13 +173,14 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     }
 
 
-def _tf_config(options: Options, given: str) -> str:
-    """Return `given`, the TF_CONFIG that deploy.yml wrote; if it is "", make a TF_CONFIG from the flags.
+def _tf_config(options: Options, inherited: str) -> str:
+    """Return `inherited`, the TF_CONFIG that deploy.yml wrote; if it is "", a TF_CONFIG made from the flags.
 
-    The flags are enough for a task started by hand. Raises TaskFailure (`configuration`) for a chief.
+    The flags are enough for a task started by hand. Raises TaskFailure (`configuration`) for a chief without
+    an inherited TF_CONFIG.
     """
-    if given:
-        return given
+    if inherited:
+        return inherited
     cluster = options.cluster
     if cluster.job == PROGRAM_CHIEF:
         raise TaskFailure(CONFIGURATION, "TF_CONFIG is missing, and no flag holds the chief's address")
@@ -217,9 +218,11 @@ class _Launcher:
         if address := _address_in(cluster, options):
             self._port = split_address(address)[1]
             require_own(self._task, address)
-        ending = self._live(program, cluster)
+        ending = self._run_process(program, cluster)
         if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
-            ending = self._outlast(cluster.get("worker", []), ending, 60 * program.end_deadline_minutes)
+            ending = self._wait_for_workers(
+                cluster.get("worker", []), ending, 60 * program.end_deadline_minutes
+            )
         ending = replace(ending, reason=with_hint(ending.code, ending.reason, program))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
@@ -230,7 +233,7 @@ class _Launcher:
         return ending.code
 
     def report(self, **changes: object) -> None:
-        """Set these fields of `progress.json`, if this is the launcher of the lead."""
+        """Set these fields of `progress.json` to these values, if this is the launcher of the lead."""
         directory = self._options.run_directory
         if not self._is_lead or directory is None:
             return
@@ -241,7 +244,7 @@ class _Launcher:
                 say(f"progress cannot be written in {directory}: {error.strerror}")
             self._complained = True
 
-    def _live(self, program: Program, cluster: Mapping[str, Sequence[str]]) -> Ending:
+    def _run_process(self, program: Program, cluster: Mapping[str, Sequence[str]]) -> Ending:
         options = self._options
         directory = options.run_directory or Path.cwd()
         environment = program_environment(options, program, os.environ)
@@ -257,8 +260,8 @@ class _Launcher:
         notify("READY=1", f"STATUS={self._status}")
 
         def tick() -> None:
-            if self._ping() and not process.served:
-                process.served = bool(read_holders([self._port]))
+            if self._ping() and not process.has_listened:
+                process.has_listened = bool(read_holders([self._port]))
 
         try:
             return process.wait(self._stop, tick)
@@ -266,18 +269,18 @@ class _Launcher:
             self._process = None
 
     def _ping(self) -> bool:
-        """Notify the watchdog and report if 2 s have passed since the last time; return whether they had."""
+        """If 2 s have passed since the last time, notify the watchdog and report; return whether they had."""
         if is_time := time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
             self.report()
-            self._tell_whether_it_only_serves()
+            self._notify_if_only_serving()
             if time.monotonic() >= self._gets_on_at:
                 self._lives.note_progress()
         return is_time
 
-    def _tell_whether_it_only_serves(self) -> None:
-        """Tell systemd, and so a watching train.yml, once the program does nothing but wait in `join()`."""
+    def _notify_if_only_serving(self) -> None:
+        """Set the unit's status, which train.yml watches, when the program begins or ends to only serve."""
         directory = self._options.run_directory
         if self._process is None or directory is None:
             return
@@ -286,11 +289,11 @@ class _Launcher:
             self._only_serves = serves
             notify(f"STATUS={ONLY_SERVES if serves else self._status}")
 
-    def _outlast(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
-        """Wait until the other workers' ports are closed or their hosts gone; return the end of the run.
+    def _wait_for_workers(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
+        """Wait until the other workers' ports are closed or their hosts gone, at most `most_seconds`.
 
-        The end is `ending`, or a stop if this task was stopped meanwhile. The wait lasts `most_seconds` at
-        most.
+        `workers` are the addresses of all workers. Return `ending`, or a stop if this task was stopped
+        meanwhile.
         """
         began = time.monotonic()
         why = f"{_HINT}; it is ended after {most_seconds / 60:g} min ({_PAGE})"

@@ -13,7 +13,7 @@ def serving_note(run_directory: Path, task: str) -> Path:
 
 
 def only_serves(note: Path, pid: int) -> bool:
-    """Return whether the note was written by process `pid`, which is alone in its session.
+    """Return whether the note at the path `note` is of process `pid`, and this is alone in its session.
 
     The program may write any note: a false note ends only its own task, once the run is over.
     """

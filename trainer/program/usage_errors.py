@@ -49,7 +49,11 @@ def usage_error_in(text: str) -> str:
 
 
 def usage_alone_in(text: str, script: str) -> str:
-    """Return the usage that a script printed first and then ended well; "" if it did not print its own."""
+    """Return the usage that a script printed in its first lines; "" if it printed none, or another's.
+
+    `script` is the name of the script's file, which its own usage contains. This is for a script that ended
+    with exit code 0.
+    """
     usage = usage_error_in(text)
     first = any(_USAGE.match(line) for line in _lines(text)[:_FIRST_LINES])
     return usage if first and script in usage else ""

@@ -44,7 +44,7 @@ _CONTRACT = "_psfleet_contract"
 
 
 def _contract(module: str) -> ModuleType:
-    """Return the module `module` of psfleet's package `contract`, found by its path relative to this file."""
+    """Return the module `contract`.`module` of the trainer, loaded from its path relative to this file."""
     if _CONTRACT not in sys.modules:
         path = Path(__file__).resolve().parents[2] / "contract" / "__init__.py"
         spec = importlib.util.spec_from_file_location(_CONTRACT, path)
@@ -75,7 +75,7 @@ class Task:
             f"{job}{index}" for job in ("chief", "worker") for index in range(len(cluster.get(job, [])))
         ]
         self.addresses = frozenset(address for hosts in cluster.values() for address in hosts)
-        self.observed = False  # whether psfleet's observer has begun to record its steps
+        self.observed = False  # whether psfleet's observer records this process's steps
         self.is_lead = bool(cluster) and identity.task == program_progress.lead_task(cluster)
         self.records = records.open_records(
             run_directory, identity, lambda problem: sys.stderr.write(f"{problem}\n")
@@ -98,7 +98,10 @@ class Task:
         self._of_thread, self._era, self._threads = threading.local(), 0, 0
 
     def start(self, settings: Mapping[str, object], last_step: int, nonce: int = 0) -> None:
-        """Record that this process begins, or begins again; `last_step` is 0 if unknown."""
+        """Record that this process begins, or begins again; also write the waiting notes.
+
+        `last_step` is the run's last global step, 0 if unknown; a `nonce` of 0 means that one is drawn.
+        """
         self.last_step = last_step
         self.windows.flush()
         self.local_step = self.examples = 0
@@ -112,7 +115,7 @@ class Task:
         self.report(at_once=True)
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Record what the observer sees beside the steps, but not before the task's first record."""
+        """Record an event that the observer sees beside the steps; it waits for the task's first record."""
         with self.lock:
             self._notes.append((event, fields))
             if self._has_begun:
@@ -158,7 +161,7 @@ class Task:
         """Forget the threads' global steps; the next global step that a thread reports counts as it is."""
         self._era, self._threads = self._era + 1, 0
 
-    def take(
+    def record_window(
         self,
         losses: Sequence[float | None],
         before: int,
@@ -177,7 +180,7 @@ class Task:
         self.set_progress(after, next((loss for loss in reversed(losses) if loss is not None), None))
 
     def set_progress(self, global_step: int, loss: float | None) -> None:
-        """Set the run's current global step and, if it is known, its loss; report them if that is due."""
+        """Set the run's global step and loss (None keeps the last loss); report them if that is due."""
         self.global_step, self.loss = global_step, self.loss if loss is None else loss
         self.report()
 
@@ -199,7 +202,7 @@ class Task:
             self.report(at_once=True)
 
     def finish(self, reason: str, more: Mapping[str, object] | None = None) -> None:
-        """Record that the task has done its work, with `more` fields."""
+        """Record that the task has done its work; `more` are further fields of the record."""
         self.flush()
         fields: dict[str, object] = {"reason": reason, **(more or {})}
         if self.global_step is not None and self.first_step_at is not None:
@@ -233,7 +236,7 @@ def recorded_by_program() -> bool:
 
 
 def task_to_observe() -> Task | None:
-    """Return the task for psfleet's own observer; None if psfleet does not run the process."""
+    """Return the task of this process, for psfleet's own observer; None if psfleet does not run it."""
     return _task_of_process()
 
 
@@ -252,7 +255,7 @@ def _task() -> Task | None:
 
 
 def _task_of_process() -> Task | None:
-    """Return the task; None if psfleet does not run the process. A forked process begins its own count."""
+    """Return the task of this process; None if psfleet does not run it. A forked process has its own."""
     directory = os.environ.get("PSFLEET_RUN_DIRECTORY", "")
     if not directory:
         return None

@@ -35,11 +35,12 @@ class _Loss:
     step: int = 0
 
 
-class _HandedOut:
-    """The finished steps of each worker; `written` is the number of steps that are in records."""
+class _FinishedSteps:
+    """The steps that the workers have finished; `written` is the number of steps that are in records."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        # Worker -> how many steps it finished.
         self.done: Counter[str] = Counter()
         self.written = 0
         # Worker -> how many functions it finished that do not change the model, as far as the observer sees.
@@ -68,7 +69,7 @@ class _HandedOut:
                 self.task.set_progress(reached, None)
 
     def see(self, step: int, loss: float) -> None:
-        """Note the loss of a step, which the program has fetched."""
+        """Note the loss of step number `step`, which the program has fetched."""
         with self.lock:
             if step > self.written:
                 self.losses[step] = loss
@@ -76,10 +77,10 @@ class _HandedOut:
                     self.write(step)
 
     def write(self, reached: int) -> None:
-        """Write a record of the steps up to number `reached` that are not written yet."""
+        """Write a record of the unwritten steps up to number `reached`; nothing if there are none."""
         steps = range(self.written + 1, reached + 1)
         if steps:
-            self.task.take([self.losses.pop(step, None) for step in steps], self.written, reached)
+            self.task.record_window([self.losses.pop(step, None) for step in steps], self.written, reached)
             self.written, self.written_at = reached, time.monotonic()
 
     @guarded
@@ -92,7 +93,7 @@ class _HandedOut:
             end(self.task, {"contributions": {worker: self.done[worker] for worker in workers}})
 
 
-_handed: list[_HandedOut] = []
+_finished: list[_FinishedSteps] = []
 # Function -> (whether it trains, the index of the loss among its results or None).
 _functions: WeakKeyDictionary[Any, tuple[bool, int | None]] = WeakKeyDictionary()
 _creating = threading.Lock()
@@ -148,18 +149,18 @@ def _see(value: Any, found: Any) -> None:
     import tensorflow as tf
 
     loss: _Loss | None = getattr(value, _LOSS, None)
-    if loss is not None and loss.step and _handed:
+    if loss is not None and loss.step and _finished:
         setattr(value, _LOSS, None)  # a loss that is fetched again does not count again
-        _handed[0].see(loss.step, float(tf.nest.flatten(found)[loss.place]))
+        _finished[0].see(loss.step, float(tf.nest.flatten(found)[loss.place]))
 
 
 @guarded
 def _count(worker: str, loss: _Loss | None, *, trains: bool) -> None:
     with _creating:
-        if not _handed and (task := task_of_process()) is not None:
-            _handed.append(_HandedOut(task))
-    if _handed:
-        _handed[0].add(worker, loss, trains=trains)
+        if not _finished and (task := task_of_process()) is not None:
+            _finished.append(_FinishedSteps(task))
+    if _finished:
+        _finished[0].add(worker, loss, trains=trains)
 
 
 def _changes_the_model(function: Any) -> bool:

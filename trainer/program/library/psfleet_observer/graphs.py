@@ -221,18 +221,18 @@ def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
 
 
 def writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any]) -> bool:
-    """Return whether one of the nodes, or a function that it calls, writes one of the handles.
+    """Return whether one of the nodes, or a function that it calls, writes a variable of `handles`.
 
-    `nodes` must be in an order in which each node comes after its inputs. `functions` maps names to the
-    definitions of functions.
+    `nodes` are NodeDefs in an order in which each node comes after its inputs. `handles` are the names of the
+    nodes with the variables' handles. `functions` is {name: FunctionDef}.
     """
     handles = set(handles)
     for node in nodes:
-        taken = [place for place, name in enumerate(node.input) if name.partition(":")[0] in handles]
-        if not taken:
+        places = [place for place, name in enumerate(node.input) if name.partition(":")[0] in handles]
+        if not places:
             continue
         if node.op.startswith(WRITING):
-            if 0 in taken:
+            if 0 in places:
                 return True
         elif node.op == "Identity":
             handles.add(node.name)
@@ -241,16 +241,16 @@ def writes(nodes: Iterable[Any], handles: set[str], functions: Mapping[str, Any]
                 # The first input of a condition is the predicate, which its branches do not get.
                 shift = 1 if node.op in {"If", "StatelessIf", "Case", "StatelessCase"} else 0
                 arguments = functions[called].signature.input_arg
-                given = {
-                    arguments[place - shift].name for place in taken if 0 <= place - shift < len(arguments)
+                names = {
+                    arguments[place - shift].name for place in places if 0 <= place - shift < len(arguments)
                 }
-                if writes(functions[called].node_def, given, functions):
+                if writes(functions[called].node_def, names, functions):
                     return True
     return False
 
 
 def names_of_functions(attributes: Mapping[str, Any]) -> list[str]:
-    """Return the names of the functions that a node with these attributes calls."""
+    """Return the names of the functions that a node with these attributes (`NodeDef.attr`) calls."""
     names = [value.func.name for value in attributes.values() if value.func.name]
     return names + [one.name for value in attributes.values() for one in value.list.func]
 
@@ -280,16 +280,16 @@ def place_of_loss(function: Any) -> int | None:
     return None
 
 
-def after(operation: tf.Operation) -> set[tf.Operation]:
-    """Return the operation and all operations that depend on it."""
+def dependents_of(operation: tf.Operation) -> set[tf.Operation]:
+    """Return the operation and all operations that depend on it, by data or by control."""
     return _closure(
         [operation],
         lambda of: [*(user for out in of.outputs for user in out.consumers()), *of._control_outputs],
     )
 
 
-def before(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
-    """Return the operations and all operations on which they depend."""
+def dependencies_of(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
+    """Return the operations and all operations on which they depend, by data or by control."""
     return _closure(operations, lambda of: [*(tensor.op for tensor in of.inputs), *of.control_inputs])
 
 
@@ -301,10 +301,10 @@ def derived_from(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
 def _closure(
     first: Iterable[tf.Operation], near: Callable[[tf.Operation], Iterable[tf.Operation]]
 ) -> set[tf.Operation]:
-    found = set(first)
-    left = list(found)
+    closure = set(first)
+    left = list(closure)
     while left:
-        fresh = set(near(left.pop())) - found
-        found |= fresh
+        fresh = set(near(left.pop())) - closure
+        closure |= fresh
         left.extend(fresh)
-    return found
+    return closure

@@ -25,7 +25,7 @@ _SECONDS_TO_MEET, _SECONDS_TO_READ = 60.0, 10.0
 
 
 class Meeting:
-    """A session to the tasks with a program's step counters.
+    """The observer's session to the tasks with a program's step counters.
 
     Its methods raise tf.errors.OpError and TimeoutError.
     """
@@ -38,9 +38,10 @@ class Meeting:
         nonce: int,
         workers: Iterable[str],
     ) -> None:
-        """Connect to all tasks that the program's `session` can reach.
+        """Connect to all tasks that the program's `session` can reach, and publish the nonce.
 
-        `workers` are the names of all workers.
+        `counters` are the program's step counters, `task` and `nonce` are this process's, and `workers` are
+        the names of all workers.
         """
         import tensorflow as tf
 
@@ -54,7 +55,7 @@ class Meeting:
             # A ps may train, too, and so may a task that is not in the plan.
             own = self._workers.get(task) or _Nonce(task, home)
         began = time.monotonic()
-        self._session, self._drawn = within(
+        self._session, self._ps_nonces = within(
             _SECONDS_TO_MEET, lambda: self._meet(session.sess_str, config, own, nonce)
         )
         self._seconds = round(time.monotonic() - began, 6)
@@ -62,26 +63,28 @@ class Meeting:
     def _meet(
         self, target: str, config: tf.compat.v1.ConfigProto, own: _Nonce, nonce: int
     ) -> tuple[tf.compat.v1.Session, dict[str, int]]:
+        """Return (a new session, {ps: nonce} of the ps that have published it), after writing own nonce."""
         import tensorflow as tf
 
         session = tf.compat.v1.Session(target, graph=self._graph, config=config)
         places = sorted({place_of(device.name, "") for device in session.list_devices()})
         with self._graph.as_default():
             servers = {name: _Nonce(name, _device(name)) for name in places if name.startswith("ps")}
-        session.run(own.assigned(nonce))
+        session.run(own.assign(nonce))
         until = time.monotonic() + _SECONDS_FOR_THE_PS
-        while len(drawn := _read(session, servers)) < len(servers) and time.monotonic() < until:
+        while len(nonces := _read(session, servers)) < len(servers) and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
-        return session, drawn
+        return session, nonces
 
     def read(self) -> tuple[int, dict[str, object]]:
-        """Return the global step, and the fields of a `peers_ready` record about nonces.
+        """Return (global step, the fields of a `peers_ready` record about nonces).
 
-        They are the nonces that ps and workers have published by now.
+        The nonces are those that the ps had published when this session met them, and those that the workers
+        have published by now.
         """
-        there = within(_SECONDS_TO_READ, lambda: _read(self._session, self._workers))
-        drawn = {"ps_nonces": self._drawn, "ps_own_nonces": self._drawn}
-        return self.global_step(), {**drawn, "worker_nonces": there, "waited_seconds": self._seconds}
+        workers = within(_SECONDS_TO_READ, lambda: _read(self._session, self._workers))
+        servers = {"ps_nonces": self._ps_nonces, "ps_own_nonces": self._ps_nonces}
+        return self.global_step(), {**servers, "worker_nonces": workers, "waited_seconds": self._seconds}
 
     def global_step(self) -> int:
         """Return the current global step; if the program has several counters, their sum."""
@@ -103,16 +106,16 @@ def publish_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
         device = _device(name)
         config = tf.compat.v1.ConfigProto(device_filters=[device])
         with tf.Graph().as_default() as graph, tf.compat.v1.Session(server.target, graph, config) as session:
-            session.run(_Nonce(name, device).assigned(nonce))
+            session.run(_Nonce(name, device).assign(nonce))
 
     within(_SECONDS_TO_READ, write)
 
 
 def places_of(variables: Mapping[tf.Operation, int], task: str) -> dict[str, int]:
-    """Return {"task name": bytes} of the variables, with keys such as "ps0 weights".
+    """Return {"<task> <variable's name>": bytes}, such as {"ps0 weights": 4000}.
 
-    With more than 1000 variables, each task has a single entry with a digest of the names. `task` is this
-    process's task.
+    `variables` is {variable's operation: bytes}, `task` is this process's task. With more than 1000
+    variables, each task has a single entry, "<task> <count> variables <digest of the names>".
     """
     sizes: dict[str, int] = {}
     for variable, size in variables.items():
@@ -121,12 +124,12 @@ def places_of(variables: Mapping[tf.Operation, int], task: str) -> dict[str, int
         sizes[f"{place_of(variable.device, task)} {name}"] = size
     if len(sizes) <= _MOST_VARIABLES:
         return sizes
-    held: dict[str, list[str]] = {}
+    names_on: dict[str, list[str]] = {}
     for name in sorted(sizes):
-        held.setdefault(name.partition(" ")[0], []).append(name)
+        names_on.setdefault(name.partition(" ")[0], []).append(name)
     return {
         f"{place} {len(names)} variables {_digest(names)}": sum(sizes[name] for name in names)
-        for place, names in held.items()
+        for place, names in names_on.items()
     }
 
 
@@ -135,7 +138,7 @@ def _digest(names: Sequence[str]) -> str:
 
 
 def place_of(device: str, task: str) -> str:
-    """Return the task of a device, such as "ps0"; `task`, this process's, if the device names none."""
+    """Return the task of a device, such as "ps0"; return `task`, this process's, if the device names none."""
     import tensorflow as tf
 
     spec = tf.DeviceSpec.from_string(device or "")
@@ -161,10 +164,10 @@ class _Nonce:
             self._handle = tf.raw_ops.VarHandleOp(
                 dtype=tf.int64, shape=[], container=_CONTAINER, shared_name=f"nonce_of_{name}"
             )
-            self.there = tf.raw_ops.VarIsInitializedOp(resource=self._handle)
+            self.is_set = tf.raw_ops.VarIsInitializedOp(resource=self._handle)
             self.value = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int64)
 
-    def assigned(self, nonce: int) -> tf.Operation:
+    def assign(self, nonce: int) -> tf.Operation:
         import tensorflow as tf
 
         with self._handle.graph.as_default(), tf.device(self._device):
@@ -172,9 +175,10 @@ class _Nonce:
 
 
 def _read(session: tf.compat.v1.Session, nonces: Mapping[str, _Nonce]) -> dict[str, int]:
-    there = session.run({name: nonce.there for name, nonce in nonces.items()})
-    drawn = session.run({name: nonces[name].value for name, is_there in there.items() if is_there})
-    return {name: int(value) for name, value in drawn.items()}
+    """Return {task: nonce} of the tasks whose nonce is set."""
+    are_set = session.run({name: nonce.is_set for name, nonce in nonces.items()})
+    values = session.run({name: nonces[name].value for name, is_set in are_set.items() if is_set})
+    return {name: int(value) for name, value in values.items()}
 
 
 def _read_alike(variable: tf.Variable) -> tf.Tensor:

@@ -32,7 +32,7 @@ _observers: list[Observer] = []
 
 
 @dataclass
-class Session:
+class ObservedSession:
     """The state of one of the program's sessions.
 
     Attributes:
@@ -41,8 +41,8 @@ class Session:
         begun: whether the places of the variables were recorded; if it is reset, they are examined again.
         lost: whether no more steps are recorded.
         steps: ids of a run's operations -> its step; None if the run is no step.
-        kept: references to these operations, so that no other object gets their ids.
-        taken: the number of steps.
+        references: references to these operations, so that no other object gets their ids.
+        taken_steps: the number of steps.
         writes: the model's variables that the steps write.
         recorded: what was recorded about the places of variables.
 
@@ -54,18 +54,18 @@ class Session:
     begun: bool = False
     lost: bool = False
     steps: dict[tuple[int, ...], training_runs.Step | None] = field(default_factory=dict)
-    kept: list[object] = field(default_factory=list)
-    taken: int = 0
+    references: list[object] = field(default_factory=list)
+    taken_steps: int = 0
     writes: frozenset[tf.Operation] = frozenset()
     recorded: Mapping[str, object] = field(default_factory=dict)
 
-    def wants_more(self, step: training_runs.Step) -> bool:
-        """Return whether to fetch more tensors in the next step than the program does."""
-        often = self.taken < _STEPS_WITH_LOSS and not step.known
-        return often or self.taken % _STEPS_BETWEEN_LOSSES == 0
+    def is_extra_due(self, step: training_runs.Step) -> bool:
+        """Return whether to fetch the next step's `extra_fetches`, in addition to the program's fetches."""
+        often = self.taken_steps < _STEPS_WITH_LOSS and not step.fetches_loss
+        return often or self.taken_steps % _STEPS_BETWEEN_LOSSES == 0
 
-    def lose(self, error: Exception) -> None:
-        """Record no more steps of this session, and log why."""
+    def stop_recording(self, error: Exception) -> None:
+        """Record no more steps of this session, because of `error`, and log why."""
         self.lost = True
         why = f"the steps of this session are not recorded: {type(error).__name__}: {error}"
         trained.note_unseen(why.partition("\n")[0])
@@ -108,21 +108,21 @@ class Observer:
         self._before = 0
         self._steps_a_second = 1
         self._read_at = time.monotonic()
-        self._last: Session | None = None
+        self._last: ObservedSession | None = None
         self._read_again_at = 0.0
         self._gradients = {"gradients_seen": 0, "gradients_of_zero": 0}
         atexit.register(self.finish)
 
-    def meet(self, session: tf.compat.v1.Session) -> Session:
-        """Return the state of a session, connected to the other tasks, so that no step has to wait for that.
+    def meet(self, session: tf.compat.v1.Session) -> ObservedSession:
+        """Return the state of a session, connected to the other tasks.
 
-        Called at the program's first run.
+        Called at the session's first run, so that no step has to wait for the connection.
         """
-        own = Session(self)
+        own = ObservedSession(self)
         self._meet_at_counters(session, own)
         return own
 
-    def _meet_at_counters(self, session: tf.compat.v1.Session, own: Session) -> None:
+    def _meet_at_counters(self, session: tf.compat.v1.Session, own: ObservedSession) -> None:
         import tensorflow as tf
 
         counters = training_runs.counters_of(session.graph)
@@ -135,9 +135,9 @@ class Observer:
         try:
             own.meeting = meeting.Meeting(session, counters, self.task.name, self.nonce, self.task.workers)
         except (tf.errors.OpError, TimeoutError) as error:
-            own.lose(error)
+            own.stop_recording(error)
 
-    def begin(self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step) -> None:
+    def begin(self, session: tf.compat.v1.Session, own: ObservedSession, step: training_runs.Step) -> None:
         """Record where variables and counters are, before the session's first step of its kind."""
         import tensorflow as tf
 
@@ -163,7 +163,7 @@ class Observer:
             try:
                 now, peers = own.meeting.read() if own.meeting else (self._before, _NOBODY)
             except (tf.errors.OpError, TimeoutError) as error:
-                own.lose(error)
+                own.stop_recording(error)
                 return
             if now >= self._before + len(self.losses) - self._unplaced:
                 self._write(now)
@@ -172,7 +172,7 @@ class Observer:
             self.task.records.write("peers_ready", {**peers, "global_step": now, **where})
 
     def _where(
-        self, session: tf.compat.v1.Session, own: Session, step: training_runs.Step
+        self, session: tf.compat.v1.Session, own: ObservedSession, step: training_runs.Step
     ) -> dict[str, object]:
         """Return fields of a record: the places of the model's variables and counters, as known now."""
         name, graph = self.task.name, session.graph
@@ -199,14 +199,16 @@ class Observer:
         with self._lock:
             self._running["since the last reading" if readings == self.readings else "longer"] -= 1
 
-    def count(self, own: Session, step: training_runs.Step, loss: float | None, readings: int) -> None:
+    def count(
+        self, own: ObservedSession, step: training_runs.Step, loss: float | None, readings: int
+    ) -> None:
         """Count a run that has ended; read the global step if that is due.
 
         `readings` is what `enter` returned for the run; `loss` is None if unknown.
         """
         with self._lock:
             self.leave(readings)
-            own.taken += 1
+            own.taken_steps += 1
             self._unplaced += step.steps if readings != self.readings else 0
             self.losses += [loss, *[None] * (step.steps - 1)]
             due = len(self.losses) >= self.limit and not self._running["longer"]
@@ -226,7 +228,7 @@ class Observer:
             self._gradients["gradients_seen"] += 1
             self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(of)) for of in gradients)
 
-    def read(self, own: Session, *, everything: bool = True) -> None:
+    def read(self, own: ObservedSession, *, everything: bool = True) -> None:
         """Read the global step; with `everything`, write the steps, else only report progress.
 
         If the ps do not answer, the next try is 5 s later.
@@ -249,7 +251,7 @@ class Observer:
 
     def _write(self, now: int) -> None:
         if self.losses:
-            self.task.take(self.losses, self._before, now, self._unplaced, self._trained)
+            self.task.record_window(self.losses, self._before, now, self._unplaced, self._trained)
         self._go_on_from(now)
 
     def _go_on_from(self, now: int) -> None:

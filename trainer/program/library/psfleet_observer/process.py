@@ -16,7 +16,7 @@ _tasks: list[psfleet_records.Task | None] = []
 
 
 def task_of_process() -> psfleet_records.Task | None:
-    """Return the task of this process.
+    """Return the task of this process, to record its steps.
 
     Return None if psfleet does not run the process, if the program records itself, or if another process of
     the task is observed.
@@ -25,18 +25,18 @@ def task_of_process() -> psfleet_records.Task | None:
 
 
 def task_to_note() -> psfleet_records.Task | None:
-    """Return the task of this process, even if the program records itself.
+    """Return the task of this process, to record what is beside steps; even if the program records itself.
 
     Return None if psfleet does not run the process, or if another process of the task is observed.
     """
     if not _tasks:
         task = psfleet_records.task_to_observe()
-        _tasks.append(task if task is not None and _alone(task) else None)
+        _tasks.append(task if task is not None and _lock_records(task) else None)
     return _tasks[0]
 
 
 def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
-    """Record how the process ends: by the end of the program, or by an uncaught exception."""
+    """Record the process's end: `finished` with the fields `known`, or `failed` by an uncaught exception."""
     error = getattr(sys, "last_value", None)
     if error is None:
         task.finish("run over", known)
@@ -44,7 +44,7 @@ def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
         task.fail(f"{type(error).__name__}: {error}")
 
 
-def _alone(task: psfleet_records.Task) -> bool:
+def _lock_records(task: psfleet_records.Task) -> bool:
     """Lock the task's records; return whether no other process of the program records the same task."""
     try:
         _locks.append(os.open(task.records_file, os.O_RDONLY | os.O_CLOEXEC))

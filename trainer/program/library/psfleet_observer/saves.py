@@ -67,12 +67,12 @@ def wrap_file_writers(module: ModuleType) -> None:
 
 
 def _argument(place: int, name: str) -> Callable[..., object]:
-    """Return a function that returns the argument of a call with this index or name, or None."""
+    """Return a function that returns the argument with this index or name of its own call, or None."""
 
-    def given(*arguments: object, **named: object) -> object:
+    def argument(*arguments: object, **named: object) -> object:
         return arguments[place] if len(arguments) > place else named.get(name)
 
-    return given
+    return argument
 
 
 def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None:

@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from psfleet_observer import graphs, meeting, serving, trained, training_runs
 from psfleet_observer.guard import guarded, when_lost
-from psfleet_observer.observed_steps import Session, count_training, note_last_step, observer_of_process
+from psfleet_observer.observed_steps import (
+    ObservedSession,
+    count_training,
+    note_last_step,
+    observer_of_process,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 _RUNS_KEPT = 1000
 
-_OWN = "_psfleet_observed"  # the attribute of a TensorFlow session that holds its observed_steps.Session
+_OWN = "_psfleet_observed"  # the attribute of a TensorFlow session that holds its ObservedSession
 _meeting = threading.Lock()
 
 
@@ -31,7 +36,7 @@ def wrap_sessions(module: ModuleType) -> None:
     base = module.BaseSession
     _wrap_runs(base)
     _wrap_callables(base)
-    _wrap_callables_of_options(base)
+    _wrap_callables_from_options(base)
     close = base.close
 
     @functools.wraps(close)
@@ -56,7 +61,7 @@ def _wrap_runs(base: Any) -> None:
             count_training(int(bool(trains)))
             return results
         with _running(self) as readings:
-            results = run(self, handle, target_list, [*fetch_list, *step.more], feed_dict, *options)
+            results = run(self, handle, target_list, [*fetch_list, *step.extra_fetches], feed_dict, *options)
         count_training(step.steps if trains else 0)
         _count_step(self, step, results, readings)
         return results[: len(fetch_list)]
@@ -84,7 +89,7 @@ def _wrap_callables(base: Any) -> None:
             with _running(self) as readings:
                 result = call(*arguments, **options)
             count_training(step.steps if trains else 0)
-            _count_step_of_callable(self, step.bare, fetches, result, readings)
+            _count_step_of_callable(self, step.without_extra, fetches, result, readings)
             return result
 
         return counted
@@ -92,7 +97,7 @@ def _wrap_callables(base: Any) -> None:
     base.make_callable = counting_callable
 
 
-def _wrap_callables_of_options(base: Any) -> None:
+def _wrap_callables_from_options(base: Any) -> None:
     """Wrap the callables that Keras makes: their training is noted, but not counted as steps."""
     make_callable = base._make_callable_from_options
 
@@ -160,7 +165,7 @@ def _note_run(
 
 @guarded
 def _of_options(session: tf.compat.v1.Session, options: Any) -> tuple[list[tf.Operation], list[tf.Tensor]]:
-    """Return the operations and tensors that a callable runs, found by their names."""
+    """Return (the operations, the tensors) that a callable runs; `options` is its CallableOptions."""
     find = session.graph.as_graph_element
     return [find(name, allow_tensor=False) for name in options.target], [find(name) for name in options.fetch]
 
@@ -181,9 +186,10 @@ def _begin(
     step = own.steps[of_run] if of_run in own.steps else _analyse_run(session, own, targets, fetches)
     if step is None or own.lost or not (own.begun or _begun(session, own, step)):
         return None
-    if not step.more or (own.wants_more(step) and not any(of.ref() in feeds for of in step.more)):
+    extra = step.extra_fetches
+    if not extra or (own.is_extra_due(step) and not any(tensor.ref() in feeds for tensor in extra)):
         return step
-    return step.bare
+    return step.without_extra
 
 
 @contextlib.contextmanager
@@ -198,7 +204,7 @@ def _running(session: tf.compat.v1.Session) -> Iterator[int]:
         raise
 
 
-def _meet(session: tf.compat.v1.Session) -> Session | None:
+def _meet(session: tf.compat.v1.Session) -> ObservedSession | None:
     """Return the state of a session; None if its graph counts no training steps.
 
     The first call for a session makes the state.
@@ -209,25 +215,25 @@ def _meet(session: tf.compat.v1.Session) -> Session | None:
         observer = observer_of_process() if _OWN not in session.__dict__ else None
         if observer is not None:
             session.__dict__[_OWN] = observer.meet(session)
-        own: Session | None = session.__dict__.get(_OWN)
+        own: ObservedSession | None = session.__dict__.get(_OWN)
         return own
 
 
 def _analyse_run(
-    session: tf.compat.v1.Session, own: Session, targets: Sequence[Any], fetches: Sequence[Any]
+    session: tf.compat.v1.Session, own: ObservedSession, targets: Sequence[Any], fetches: Sequence[Any]
 ) -> training_runs.Step | None:
     """Return the training step in a run of these operations, and keep it for later; None if it is no step."""
     if len(own.steps) >= _RUNS_KEPT:
         own.steps.clear()
-        own.kept.clear()
-    own.kept.append((targets, fetches))  # a reference, so that no other object gets their ids
+        own.references.clear()
+    own.references.append((targets, fetches))  # a reference, so that no other object gets their ids
     step = training_runs.step_of(session.graph, targets, fetches)
     own.steps[(*map(id, targets), 0, *map(id, fetches))] = step
     own.begun = own.begun and step is None  # a new kind of step may train other variables
     return step
 
 
-def _begun(session: tf.compat.v1.Session, own: Session, step: training_runs.Step) -> bool:
+def _begun(session: tf.compat.v1.Session, own: ObservedSession, step: training_runs.Step) -> bool:
     observer = observer_of_process()
     if observer is not None:
         observer.begin(session, own, step)
@@ -239,7 +245,7 @@ def _count_step(
     session: tf.compat.v1.Session, step: training_runs.Step, results: Sequence[Any], readings: int
 ) -> None:
     own = session.__dict__[_OWN]
-    loss = None if step.place is None else float(results[step.place])
+    loss = None if step.loss_index is None else float(results[step.loss_index])
     if loss is not None and not step.certain and not math.isfinite(loss):
         loss = None  # the program may have skipped the step because of it
     if step.probes:
@@ -259,10 +265,10 @@ def _count_step_of_callable(
     session: tf.compat.v1.Session, step: training_runs.Step, fetches: Any, result: Any, readings: int
 ) -> None:
     """Count a step; its loss is known if the callable returns it."""
-    listed = isinstance(fetches, list | tuple)
-    places = [place for place, of in enumerate(fetches if listed else [fetches]) if of is step.loss]
-    placed = replace(step, place=next(iter(places), None))
-    _count_step(session, placed, result if listed else [result], readings)
+    is_list = isinstance(fetches, list | tuple)
+    places = [place for place, of in enumerate(fetches if is_list else [fetches]) if of is step.loss]
+    placed = replace(step, loss_index=next(iter(places), None))
+    _count_step(session, placed, result if is_list else [result], readings)
 
 
 @guarded

@@ -36,7 +36,7 @@ def note_run(
     if of_run not in known:
         if len(known) >= _RUNS_KEPT:
             known.clear()
-        computed = graphs.before([*targets, *(tensor.op for tensor in fetches)])
+        computed = graphs.dependencies_of([*targets, *(tensor.op for tensor in fetches)])
         variables = _trained_by(session.graph, computed)
         # Keep references to the operations, so that no other operations get their ids.
         known[of_run] = bool(variables), targets, fetches
@@ -81,9 +81,9 @@ def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Op
     count as training.
     """
     notes = graphs.notes_of(graph)
-    found = {of.op for update in notes.updates if update.operation in computed for _, of in update.pairs}
+    updated = {of.op for update in notes.updates if update.operation in computed for _, of in update.pairs}
     calls = [of for of in computed if of.type.removeprefix("Stateless") in training_runs.CALLING]
-    found |= {variable for call in calls for variable in _written_in_functions(graph, call)}
+    updated |= {variable for call in calls for variable in _written_in_functions(graph, call)}
     derived = graphs.derived_from(notes.gradients)
     writing = [of for of in computed if of.type.startswith(graphs.WRITING) and len(of.inputs)]
     written = {
@@ -93,24 +93,24 @@ def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Op
         and any(tensor.op in derived for tensor in [*of.inputs][1:])
     }
     return frozenset(
-        of for of in found | (written & training_runs.read_by_losses(graph)) if of.graph is graph
+        of for of in updated | (written & training_runs.read_by_losses(graph)) if of.graph is graph
     )
 
 
 def _written_in_functions(graph: tf.Graph, call: tf.Operation) -> set[tf.Operation]:
     """Return the model's variables that are written by the functions that `call` calls."""
-    given = {
+    inputs = {
         place: variable
         for place, tensor in enumerate(call.inputs)
         if (variable := graphs.variable_of(tensor.op)) is not None
     }
-    model = training_runs.parameters_of(graph, frozenset()).keys() if given else set()
-    if model.isdisjoint(given.values()):
+    model = training_runs.parameters_of(graph, frozenset()).keys() if inputs else set()
+    if model.isdisjoint(inputs.values()):
         return set()
     node, functions = call.node_def, training_runs.functions_of(graph, call)
     return {
         variable
-        for place, variable in given.items()
+        for place, variable in inputs.items()
         if variable in model and graphs.writes([node], {node.input[place].partition(":")[0]}, functions)
     }
 

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from psfleet_observer.graphs import (
     WRITING,
     Update,
-    after,
-    before,
+    dependencies_of,
+    dependents_of,
     names_of_functions,
     notes_of,
     tensors_of,
@@ -46,8 +46,8 @@ class Step:
         certain: whether the run always moves them by this much.
         replicas: for how many gradients a step of a synchronous optimizer waits; 0 for other optimizers.
         loss: the loss; None if unknown.
-        place: the index of the loss among the results; None if unknown.
-        known: whether the program itself fetches the loss.
+        loss_index: the index of the loss among the results; None if unknown.
+        fetches_loss: whether the program itself fetches the loss.
         probes: gradients to fetch.
         writes: the model's variables that the run writes.
 
@@ -57,20 +57,22 @@ class Step:
     certain: bool = True
     replicas: int = 0
     loss: tf.Tensor | None = None
-    place: int | None = None
-    known: bool = False
+    loss_index: int | None = None
+    fetches_loss: bool = False
     probes: tuple[tf.Tensor, ...] = ()
     writes: frozenset[tf.Operation] = frozenset()
 
     @functools.cached_property
-    def bare(self) -> Step:
+    def without_extra(self) -> Step:
         """The same run, without any fetch beside the program's own fetches."""
-        return replace(self, probes=()) if self.known else replace(self, loss=None, place=None, probes=())
+        if self.fetches_loss:
+            return replace(self, probes=())
+        return replace(self, loss=None, loss_index=None, probes=())
 
     @functools.cached_property
-    def more(self) -> list[tf.Tensor]:
-        """The tensors to fetch beside the program's own: the loss, unless `known`, then the gradients."""
-        return [*([] if self.loss is None or self.known else [self.loss]), *self.probes]
+    def extra_fetches(self) -> list[tf.Tensor]:
+        """The tensors to fetch beside the program's own: the loss unless `fetches_loss`, then the probes."""
+        return [*([] if self.loss is None or self.fetches_loss else [self.loss]), *self.probes]
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,15 @@ class _Move:
 
 
 @dataclass
-class _Analysed:
-    """The analysis of a graph, which is valid while the graph has this `version`."""
+class _Analysis:
+    """The analysis of a graph, which is valid while the graph has this `version`.
+
+    Attributes:
+        counters: what `counters_of` returns.
+        moves: the operations that move a counter.
+        applied: each update, with its operation and all operations that depend on it.
+
+    """
 
     version: int = -1
     counters: list[tf.Variable] = field(default_factory=list)
@@ -101,11 +110,11 @@ class _Analysed:
     applied: list[tuple[Update, frozenset[tf.Operation]]] = field(default_factory=list)
 
 
-_analysed: WeakKeyDictionary[tf.Graph, _Analysed] = WeakKeyDictionary()
+_analyses: WeakKeyDictionary[tf.Graph, _Analysis] = WeakKeyDictionary()
 
 
 def counters_of(graph: tf.Graph) -> list[tf.Variable]:
-    """Return the counters of a graph's steps: the counters of its optimizers, else its global step.
+    """Return the variables that count a graph's steps: the counters of its optimizers, else its global step.
 
     The list is empty if there is neither.
     """
@@ -114,16 +123,16 @@ def counters_of(graph: tf.Graph) -> list[tf.Variable]:
 
 def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
     """Return the training step in a run of these operations and tensors; None if the run is no step."""
-    found, ran = _analyse(graph), [*targets, *(tensor.op for tensor in fetches)]
-    made = [move for move in found.moves if not move.waiting.isdisjoint(ran)]
-    if not made:
+    analysis, ran = _analyse(graph), [*targets, *(tensor.op for tensor in fetches)]
+    moves = [move for move in analysis.moves if not move.waiting.isdisjoint(ran)]
+    if not moves:
         return None
-    computed = before(ran)
+    computed = dependencies_of(ran)
     step = Step(
-        steps=sum(move.steps for move in made),
-        certain=all(move.certain for move in made),
-        replicas=max(move.replicas for move in made),
-        probes=_probes(graph, found, ran, computed),
+        steps=sum(move.steps for move in moves),
+        certain=all(move.certain for move in moves),
+        replicas=max(move.replicas for move in moves),
+        probes=_probes(graph, analysis, ran, computed),
         writes=_written(graph, computed),
     )
     losses = list(notes_of(graph).losses.values())
@@ -131,13 +140,13 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
     if loss is None or loss.graph is not graph or loss.shape.rank != 0 or not loss.dtype.is_floating:
         return step
     # Only one of several losses is recorded, because different losses of a worker make no curve.
-    if not _is_of(loss, found, ran):
+    if not _is_of(loss, analysis, ran):
         return step
     names = [tensor.name for tensor in fetches]
     if loss.name in names:
-        return replace(step, loss=loss, place=names.index(loss.name), known=True)
+        return replace(step, loss=loss, loss_index=names.index(loss.name), fetches_loss=True)
     if _costs_nothing(graph, loss, computed):
-        return replace(step, loss=loss, place=len(fetches))
+        return replace(step, loss=loss, loss_index=len(fetches))
     return step
 
 
@@ -157,52 +166,54 @@ def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.
 
 
 def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
-    """Return {name: definition} of all functions that an operation calls, directly or indirectly."""
-    found: dict[str, Any] = {}
+    """Return {name: FunctionDef} of all functions that an operation calls, directly or indirectly."""
+    definitions: dict[str, Any] = {}
     names = names_of_functions(call.node_def.attr)
     while names:
         name = names.pop()
-        function = None if name in found else graph._get_function(name)
+        function = None if name in definitions else graph._get_function(name)
         if function is not None:
-            found[name] = function.cached_definition
-            names += [of for node in found[name].node_def for of in names_of_functions(node.attr)]
-    return found
+            definitions[name] = function.cached_definition
+            names += [
+                called for node in definitions[name].node_def for called in names_of_functions(node.attr)
+            ]
+    return definitions
 
 
 def strange_gradients(graph: tf.Graph) -> list[str]:
-    """Return the names of variables whose applied gradients do not come from the gradient of any loss."""
+    """Return the sorted names of the variables whose applied gradients do not come from any loss."""
     notes = notes_of(graph)
     return sorted(
         variable.op.name
         for update in notes.updates
         for gradient, variable in update.pairs
         if update.operation.graph is graph
-        and before(tensor.op for tensor in tensors_of(gradient)).isdisjoint(notes.gradients)
+        and dependencies_of(tensor.op for tensor in tensors_of(gradient)).isdisjoint(notes.gradients)
     )
 
 
-def _analyse(graph: tf.Graph) -> _Analysed:
-    found = _analysed.setdefault(graph, _Analysed())
-    if found.version != graph.version:
+def _analyse(graph: tf.Graph) -> _Analysis:
+    analysis = _analyses.setdefault(graph, _Analysis())
+    if analysis.version != graph.version:
         updates = notes_of(graph).updates
-        found.counters = _counters(graph, updates)
-        found.applied = [
-            (update, frozenset(after(update.operation)))
+        analysis.counters = _counters(graph, updates)
+        analysis.applied = [
+            (update, frozenset(dependents_of(update.operation)))
             for update in updates
             if update.operation.graph is graph
         ]
-        found.moves = [
+        analysis.moves = [
             _Move(waiting, 1, update.certain, update.replicas)
-            for update, waiting in found.applied
+            for update, waiting in analysis.applied
             if update.replicas
         ]
         # The chief moves a synchronous optimizer's counter, once there are enough gradients.
         together = {update.counter.op for update in updates if update.replicas and update.counter is not None}
-        for counter in found.counters:
+        for counter in analysis.counters:
             if counter.op not in together:
-                found.moves += _moves(graph, counter.op)
-        found.version = graph.version
-    return found
+                analysis.moves += _moves(graph, counter.op)
+        analysis.version = graph.version
+    return analysis
 
 
 def _counters(graph: tf.Graph, updates: Sequence[Update]) -> list[tf.Variable]:
@@ -229,9 +240,9 @@ def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
             elif user.type in _ADDING:
                 delta = _constant(user.inputs[1])
                 certain = delta is not None and user._get_control_flow_context() is None
-                moves.append(_Move(frozenset(after(user)), delta or 1, certain))
+                moves.append(_Move(frozenset(dependents_of(user)), delta or 1, certain))
             elif user.type.removeprefix("Stateless") in CALLING and _calls_a_write(graph, user):
-                moves.append(_Move(frozenset(after(user)), 1, certain=False))
+                moves.append(_Move(frozenset(dependents_of(user)), 1, certain=False))
     return moves
 
 
@@ -257,30 +268,32 @@ def _written(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Opera
 
 
 def read_by_losses(graph: tf.Graph) -> set[tf.Operation]:
-    """Return the operations on which the losses of a graph and their gradients depend."""
+    """Return the losses and gradients of a graph, and all operations on which they depend."""
     notes = notes_of(graph)
-    return before([*(loss.op for loss in notes.losses.values() if loss.graph is graph), *notes.gradients])
+    return dependencies_of(
+        [*(loss.op for loss in notes.losses.values() if loss.graph is graph), *notes.gradients]
+    )
 
 
-def _is_of(loss: tf.Tensor, found: _Analysed, ran: Sequence[tf.Operation]) -> bool:
+def _is_of(loss: tf.Tensor, analysis: _Analysis, ran: Sequence[tf.Operation]) -> bool:
     """Return whether a run trains by this loss.
 
     If there are several losses, the variables that the run updates decide.
     """
     losses = notes_of(loss.graph).losses
-    applied = [update for update, waiting in found.applied if not waiting.isdisjoint(ran)]
+    applied = [update for update, waiting in analysis.applied if not waiting.isdisjoint(ran)]
     if not applied or len(set(map(id, losses.values()))) == 1:
         return True
     return any(losses.get(variable.op) is loss for update in applied for _, variable in update.pairs)
 
 
 def _probes(
-    graph: tf.Graph, found: _Analysed, ran: Sequence[tf.Operation], computed: set[tf.Operation]
+    graph: tf.Graph, analysis: _Analysis, ran: Sequence[tf.Operation], computed: set[tf.Operation]
 ) -> tuple[tf.Tensor, ...]:
     """Return at most four small gradients that a run computes and applies."""
     tensors = [
         tensor
-        for update, waiting in found.applied
+        for update, waiting in analysis.applied
         if not waiting.isdisjoint(ran)
         for gradient, _ in update.pairs
         for tensor in tensors_of(gradient)

@@ -16,7 +16,7 @@ _servers: dict[str, tuple[str, int]] = {}
 
 
 def own_device() -> str:
-    """Return the device of this process's task; "" for a process without a server."""
+    """Return the device of this process's task, such as "/job:worker/task:0"; "" without a server."""
     job, index = next(iter(_servers.values()), ("", 0))
     return f"/job:{job}/task:{index}" if job else ""
 

@@ -11,7 +11,7 @@ _QUEUE_RUNNER, _SECONDS_FOR_QUEUE_RUNNERS = "QueueRunnerThread", 2.0
 
 
 def end_soon(module: ModuleType) -> None:
-    """Wait 2 s, not two minutes, for threads that fill a queue which is not read any more.
+    """Wrap coordinators, so that `join` waits 2 s, not two minutes, for threads that fill unread queues.
 
     The chief of a program with SyncReplicasOptimizer has such threads.
     """
