@@ -330,7 +330,7 @@ def _whole(path: Path) -> tuple[Checkpoint | None, str]:
     from the files.
     """
     from trainer.model.checkpoints import read_checkpoint
-    from trainer.model.fingerprint import summed_again
+    from trainer.model.fingerprint import with_computed_sums
     from trainer.model.tables.checkpoint_files import problems_beside
 
     checkpoint, problem = read_checkpoint(path)
@@ -339,7 +339,7 @@ def _whole(path: Path) -> tuple[Checkpoint | None, str]:
     try:
         problem = next(problems_beside(path, checkpoint.tables), "")
         if not problem:
-            return replace(checkpoint, tables=summed_again(path, checkpoint.tables)), ""
+            return replace(checkpoint, tables=with_computed_sums(path, checkpoint.tables)), ""
     except (OSError, ValueError) as error:  # the chief has just removed them
         problem = str(error)
     return None, problem

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trainer.model.checkpoints import Checkpoint
 from trainer.model.fingerprint import sum_of_rows
-from trainer.model.tables.checkpoint_files import Rows, SavedTable, rows_in
+from trainer.model.tables.checkpoint_files import RowLayout, SavedTable, rows_in
 
 Numbers = npt.NDArray[Any]
 
@@ -31,11 +31,11 @@ def whole_tables(checkpoint: Checkpoint) -> dict[str, Numbers]:
 def write_delta(path: Path, table: SavedTable, whole: Numbers, changed: Numbers) -> SavedTable:
     """Write a further delta with some rows of the whole table; return the table with it, and its old sum."""
     deltas = dict(table.deltas)
-    for part in range(table.rows.parts):
-        its = np.sort(changed[changed % table.rows.parts == part])
-        for file in table.rows.delta_files(part, table.last_delta + 1, len(its)):
+    for part in range(table.layout.parts):
+        its = np.sort(changed[changed % table.layout.parts == part])
+        for file in table.layout.delta_files(part, table.last_delta + 1, len(its)):
             some = its[file.first : file.first + file.rows]
-            positions = (some // table.rows.parts).astype(table.rows.positions.dtype)
+            positions = (some // table.layout.parts).astype(table.layout.positions.dtype)
             for suffix, content in ((file.suffix, whole[some]), (file.positions.suffix, positions)):
                 Path(f"{path}.{suffix}").write_bytes(content.tobytes())
             deltas[file] = hashlib.sha256(whole[some].tobytes()).hexdigest()
@@ -46,7 +46,7 @@ def write_tables(path: Path, tables: Mapping[str, Numbers], parts: int) -> list[
     """Write such files, as so many ps would."""
     saved = []
     for name, value in tables.items():
-        rows, total, sha256 = Rows(name, value.dtype.name, value.shape, parts), 0, {}
+        rows, total, sha256 = RowLayout(name, value.dtype.name, value.shape, parts), 0, {}
         for file in (file for part in range(parts) for file in rows.files_of(part)):
             values = value[file.part :: parts][file.first : file.first + file.rows]
             content = np.ascontiguousarray(values).tobytes()

@@ -185,8 +185,8 @@ class TrainingGraph(ABC):
         size = self.settings.push_every
         with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
             before = v1.placeholder(tf.int64, [])
-            had = before * size * batch_size
-            dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard, had)
+            skip = before * size * batch_size
+            dataset, feeds = batches(self.data.train_of(worker), batch_size, seed, shard, skip)
             iterator = v1.data.make_initializable_iterator(dataset)
             self.batches_starts.append(BatchesStart(worker, iterator.initializer, feeds, before))
             read: list[Batch] = []
@@ -278,7 +278,7 @@ class TrainingGraph(ABC):
         self._local_steps = steps = take_local_steps(loss_of, move, point, batches, weight)
         self._worker_losses.append(WorkerLoss(context, loss_at, steps.points, batches, steps.loss, weight))
         of_variables, of_rows = self._divided(steps.gradients)
-        return steps.loss, [*of_variables, *looked_up.summed(of_rows)]
+        return steps.loss, [*of_variables, *looked_up.sum_gradients(of_rows)]
 
     def _divided(self, values: Sequence[_Value]) -> tuple[Sequence[_Value], Sequence[_Value]]:
         """Return `values` in two parts: for the model's variables, and for the rows of its tables."""

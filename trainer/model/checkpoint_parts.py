@@ -56,9 +56,10 @@ class Slice:
 def parts_of(
     variables: Mapping[str, tuple[tuple[int, ...], int]], most_bytes: int = MOST_BYTES
 ) -> list[list[Slice]]:
-    """Return the slices of each part; `variables` maps a name to (shape, bytes of one number).
+    """Return the parts of a checkpoint's variables, each a list of slices; all slices together are all rows.
 
-    A part has at most `most_bytes` bytes, unless a single row is larger.
+    `variables` is {name: (shape, bytes of one number)}. A part has at most `most_bytes` bytes, unless a
+    single row is larger.
     """
     parts: list[list[Slice]] = []
     room = 0
@@ -77,5 +78,5 @@ def parts_of(
 
 
 def bytes_of(variables: Mapping[str, tuple[tuple[int, ...], int]]) -> int:
-    """Return the bytes of all variables; `variables` maps a name to (shape, bytes of one number)."""
+    """Return the bytes of all variables together; `variables` is {name: (shape, bytes of one number)}."""
     return sum(math.prod(shape) * element_bytes for shape, element_bytes in variables.values())

@@ -91,16 +91,17 @@ class NotFinite(ValueError):  # noqa: N818 - a property of the model, and no err
 
 
 def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dict[str, tf.Tensor]:
-    """Return {variable's name: its whole value}, to be fetched for `CheckpointFolder.write`.
+    """Return {variable's name: the variable's whole value}, to be fetched for `CheckpointFolder.write`.
 
     Tables are left out, because each ps saves its own rows. `device` is the CPU of the process that fetches
     the values: TensorFlow has a fast path to a device of that process. `device` is None if the process is a
     client of another process's server.
     """
     tensors = {}
-    for variable in (its for its in variables if not isinstance(its, TableVariable)):
-        with tf.device(device):
-            tensors[name_of(variable)] = tf.identity(value_of(variable))
+    for variable in variables:
+        if not isinstance(variable, TableVariable):
+            with tf.device(device):
+                tensors[name_of(variable)] = tf.identity(value_of(variable))
     return tensors
 
 
@@ -154,11 +155,11 @@ class RestoreOperation:
                 differences.append(f"{found} for {name}, this run needs {needed}")
             else:
                 values[name] = value
-        saved = {table.rows.table: table.rows for table in checkpoint.tables}
+        layouts = {table.layout.table: table.layout for table in checkpoint.tables}
         for table in self._tables:
             needed = f"{table.dtype.base_dtype.name} of shape {tuple(table.shape)}"
-            its = saved.get(table.name)
-            found = f"{its.dtype} of shape {its.shape}" if its else "nothing"
+            layout = layouts.get(table.name)
+            found = f"{layout.dtype} of shape {layout.shape}" if layout else "nothing"
             if found != needed:
                 differences.append(f"{found} for {table.name}, this run needs {needed}")
         if differences:
@@ -180,7 +181,7 @@ class CheckpointFolder:
         self.remove_unfinished()
 
     def unfinished(self, step: int) -> Path:
-        """Return the path, without a suffix, of the checkpoint of `step` before it counts."""
+        """Return the path, without a suffix, of the checkpoint of global step `step` before it counts."""
         return self.directory / f"model.ckpt-{step}{UNFINISHED}"
 
     def remove_unfinished(self) -> None:
@@ -191,8 +192,9 @@ class CheckpointFolder:
     def write(self, values: Values, manifest: str = "") -> tuple[Path, str]:
         """Write a checkpoint, named by the global step in `values`, and remove the oldest.
 
-        `manifest` lists its tables' files, which must be complete. Return (the checkpoint's path without a
-        suffix, its fingerprint). Raises NotFinite, DamagedError, OSError and tf.errors.OpError.
+        `values` is {variable's name: value}. `manifest` lists the files of the checkpoint's tables, which
+        must be complete; "" if it has none. Return (the checkpoint's path without a suffix, the checkpoint's
+        fingerprint). Raises NotFinite, DamagedError, OSError and tf.errors.OpError.
         """
         for name, value in values.items():
             if not np.all(np.isfinite(value)):
@@ -213,12 +215,10 @@ class CheckpointFolder:
         return self.accept(step, fingerprint), fingerprint
 
     def accept(self, step: int, fingerprint: str | None) -> Path:
-        """Let the unfinished checkpoint of `step` count, and remove the oldest.
+        """Let the unfinished checkpoint of `step` count, remove the oldest, and return the checkpoint's path.
 
-        Return its path without a suffix.
-
-        First bring it to the disk, and check that it reads back with this fingerprint (None: any
-        fingerprint). Raises DamagedError and OSError.
+        The path has no suffix. The checkpoint is first brought to the disk, and checked: it must read back
+        with this fingerprint (None: any fingerprint). Raises DamagedError and OSError.
         """
         unfinished = self.unfinished(step)
         path = unfinished.with_name(unfinished.name.removesuffix(UNFINISHED))
@@ -231,8 +231,8 @@ class CheckpointFolder:
             raise DamagedError(problem)
         if checkpoint.global_step != step:
             raise DamagedError(f"it holds global step {checkpoint.global_step}")
-        if fingerprint is not None and (found := checkpoint.fingerprint) != fingerprint:
-            raise DamagedError(f"{fingerprint} was written, {found} is read")
+        if fingerprint is not None and (read := checkpoint.fingerprint) != fingerprint:
+            raise DamagedError(f"{fingerprint} was written, {read} is read")
         # A checkpoint counts once it has an index. So the index is renamed last, and the index of an earlier
         # checkpoint of this step is removed first.
         Path(f"{path}.index").unlink(missing_ok=True)
@@ -246,7 +246,7 @@ class CheckpointFolder:
         self,
         report_damaged: Callable[[Path, str], None],
         copies: Mapping[int, Sequence[Fetch]] | None = None,
-        missing: Callable[[Checkpoint], str] = lambda _: "",
+        tables_problem: Callable[[Checkpoint], str] = lambda _: "",
     ) -> Checkpoint | None:
         """Return the newest checkpoint that can be read; None if there has never been any.
 
@@ -255,12 +255,10 @@ class CheckpointFolder:
 
         Args:
             report_damaged: called with the path of each checkpoint that cannot be read, and what is wrong.
-                Such
-                checkpoints of this folder are renamed to `damaged-*`.
-            copies: global step -> functions that fetch a copy of this step from another host. A copy is
-                fetched
-                only if this folder has no good checkpoint of that step or of a later step.
-            missing: returns what is wrong with the files of a checkpoint's tables; "" if nothing is.
+                Such checkpoints of this folder are renamed to `damaged-*`.
+            copies: {global step: functions that fetch a copy of this step from another host}. A copy is
+                fetched only if this folder has no good checkpoint of that step or of a later step.
+            tables_problem: returns what is wrong with the files of a checkpoint's tables; "" if nothing is.
 
         """
         copies, own = copies or {}, {step_in(path) for path in checkpoint_paths(self.directory)}
@@ -269,8 +267,8 @@ class CheckpointFolder:
             path = self.directory / f"model.ckpt-{step}"
             own_first: list[Fetch | None] = [None] if step in own else []
             for fetch in (*own_first, *copies.get(step, ())):
-                checkpoint, problem = read_checkpoint(path) if fetch is None else self._fetched(step, fetch)
-                if checkpoint is not None and not (problem := missing(checkpoint)):
+                checkpoint, problem = read_checkpoint(path) if fetch is None else self._fetch(step, fetch)
+                if checkpoint is not None and not (problem := tables_problem(checkpoint)):
                     return checkpoint
                 report_damaged(path, problem)
                 if fetch is not None:
@@ -278,15 +276,15 @@ class CheckpointFolder:
                 # Later saves may have lower steps; then the damaged checkpoint must not count as the newest.
                 for file in self.directory.glob(f"{path.name}.*"):
                     file.rename(file.with_name(f"{_DAMAGED}{file.name}"))
-        found = (file.name.split(".") for file in self.directory.glob(f"{_DAMAGED}*"))
-        damaged = {".".join(parts[:2]) for parts in found} | set(refused)
+        names = (file.name.split(".") for file in self.directory.glob(f"{_DAMAGED}*"))
+        damaged = {".".join(parts[:2]) for parts in names} | set(refused)
         if damaged:
-            names = f"all checkpoints in {self.directory} are damaged ({', '.join(sorted(damaged))})"
+            what = f"all checkpoints in {self.directory} are damaged ({', '.join(sorted(damaged))})"
             remedy = "put back a whole one without that prefix, or begin anew with another run"
-            raise TaskFailure(INPUT, f"{names}, so the run cannot go on: {remedy}")
+            raise TaskFailure(INPUT, f"{what}, so the run cannot go on: {remedy}")
         return None
 
-    def _fetched(self, step: int, fetch: Fetch) -> tuple[Checkpoint | None, str]:
+    def _fetch(self, step: int, fetch: Fetch) -> tuple[Checkpoint | None, str]:
         """Fetch a checkpoint into this folder; return (checkpoint, ""), or (None, the reason)."""
         try:
             fetch(self)
@@ -302,7 +300,7 @@ class CheckpointFolder:
         behind.
         """
         paths = checkpoint_paths(self.directory)
-        kept = self._kept([path for path in paths if step_in(path) <= step])
+        kept = self._to_keep([path for path in paths if step_in(path) <= step])
         v1.train.update_checkpoint_state(
             str(self.directory),
             model_checkpoint_path=kept[-1].name,
@@ -312,7 +310,7 @@ class CheckpointFolder:
             for file in self.directory.glob(f"{path.name}.*"):
                 file.unlink(missing_ok=True)
 
-    def _kept(self, paths: Sequence[Path]) -> list[Path]:
+    def _to_keep(self, paths: Sequence[Path]) -> list[Path]:
         """Return the checkpoints to keep: the newest `keep` of `paths`, and sometimes one more.
 
         Checkpoints with deltas share files, which may be damaged. If all the newest share the files of whole
@@ -333,8 +331,8 @@ def with_manifest(values: Values, manifest: str) -> Values:
 
 def checkpoint_paths(directory: Path) -> list[Path]:
     """Return the paths, without a suffix, of a folder's checkpoints, newest last. Raises OSError."""
-    found = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
-    steps = sorted(int(match[1]) for match in found if match is not None)
+    matches = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
+    steps = sorted(int(match[1]) for match in matches if match is not None)
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
@@ -367,13 +365,13 @@ def step_in(path: Path) -> int:
     return int(path.name.rpartition("-")[2])
 
 
-def is_of_the_end(checkpoint: Checkpoint) -> bool:
+def is_of_ended_run(checkpoint: Checkpoint) -> bool:
     """Return whether the checkpoint was saved after its chief had told the run to take no more steps."""
     return int(checkpoint.values[COUNTERS][STOP_CODE]) == RUN_OVER
 
 
 def contributions_in(checkpoint: Checkpoint) -> dict[str, int]:
-    """Return {worker: the number of its gradients in the checkpoint's model}."""
+    """Return {worker: the number of the worker's gradients in the checkpoint's model}, as {"worker0": 7}."""
     counters = checkpoint.values[COUNTERS]
     return {f"worker{worker}": int(count) for worker, count in enumerate(counters[FIRST_WORKER:])}
 

@@ -35,7 +35,7 @@ from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, TrainingSett
 from trainer.contract.table_models import rows_of
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.model.click_truth import MISSING_ID, MISSING_NUMBER, Truth
-from trainer.model.clicks import generated
+from trainer.model.clicks import generate_clicks
 from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
@@ -114,11 +114,11 @@ class ClickFiles:
         seed: int,
         workers: int,
         index: int,
-        had: int | tf.Tensor = 0,  # noqa: ARG002 - to read over so many lines may take hours
+        skip: int | tf.Tensor = 0,  # noqa: ARG002 - to read over so many lines may take hours
     ) -> Dataset:
         """Return endless batches, which TensorFlow reads and parses without Python, and no feeds.
 
-        Each worker reads all files, from the first line on, and keeps its own lines; `had` has no effect.
+        Each worker reads all files, from the first line on, and keeps its own lines; `skip` has no effect.
         Lines are shuffled among the next 16,384 lines.
         """
         own = self.part(index, workers)
@@ -155,12 +155,12 @@ class Parser:
         config = runtime_config(threads)
         config.device_count["GPU"] = 0
         session = v1.Session(graph=graph, config=config)
-        self._good, self._parsed = (session.make_callable(found, [lines]) for found in (good, parsed))
+        self._good, self._parsed = (session.make_callable(fetched, [lines]) for fetched in (good, parsed))
 
     def are_good(self, lines: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """Return for each line whether it is good, that is, not damaged."""
-        found: npt.NDArray[np.bool_] = self._good(np.array(lines, object))
-        return found
+        """Return for each line whether it is not damaged: bool [lines]."""
+        good: npt.NDArray[np.bool_] = self._good(np.array(lines, object))
+        return good
 
     def examples(self, lines: Sequence[bytes]) -> Examples:
         """Return the examples in `lines`, without damaged lines."""
@@ -171,17 +171,18 @@ class Parser:
         good = tf.boolean_mask(lines, tf.strings.regex_full_match(lines, CLICK_LINE))
         columns = tf.reshape(tf.strings.split(good, "\t").values, [-1, COLUMNS])
         labels, numbers, values = tf.split(columns, [1, NUMBERS, CATEGORIES], axis=1)
-        given = tf.where(tf.equal(numbers, ""), str(MISSING_NUMBER), numbers)
+        filled = tf.where(tf.equal(numbers, ""), str(MISSING_NUMBER), numbers)
         hashes = tf.strings.to_hash_bucket_fast(values, 2**62)
         ids = tf.where(tf.equal(values, ""), np.int64(MISSING_ID), 1 + hashes % (self._rows - 1))
-        features = tf.concat([tf.strings.to_number(given, tf.int64), ids], axis=1)
+        features = tf.concat([tf.strings.to_number(filled, tf.int64), ids], axis=1)
         return features, tf.strings.to_number(labels[:, 0], tf.float32)
 
 
 def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int) -> Data:
-    """Return the clicks in the settings' `data_dir`; without one, generate `train` and `test` clicks.
+    """Return the clicks in the settings' `data_dir`; without one, so many generated clicks.
 
-    Raises TaskFailure: `input` if files are wrong, `configuration` if no clicks can be generated.
+    `rows` are the numbers of rows of the 26 categories; `train` and `test` are numbers of clicks. Raises
+    TaskFailure: `input` if files are wrong, `configuration` if no clicks can be generated.
     """
     if settings.data_dir:
         return clicks_in(Path(settings.data_dir), rows, settings.threads)
@@ -189,69 +190,75 @@ def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int)
         expected = "expected a trainer_data_dir (--data_dir) with files of clicks"
         why = f"trainer_data_dir is empty: {GENERATED_WHERE_THE_GRAPH_IS}"
         raise TaskFailure(CONFIGURATION, f"{why}; {expected}")
-    return generated(Truth(rows, DATA_SEED), train, test)
+    return generate_clicks(Truth(rows, DATA_SEED), train, test)
 
 
 def clicks_in(folder: Path, rows: Sequence[int], threads: int | None = None) -> Data:
     """Return the examples in the files of a folder: train* to train on, test* to test with.
 
-    All files are read once, to count and check their lines. Raises TaskFailure (`input`).
+    `rows` are the numbers of rows of the 26 categories. All files are read once, to count and check their
+    lines. Raises TaskFailure (`input`).
     """
     parser = Parser(rows, threads)
-    train, test = (ClickFiles(_checked(folder, part, parser), parser) for part in ("train", "test"))
+    train, test = (ClickFiles(_check_files(folder, part, parser), parser) for part in ("train", "test"))
     return Data(train, test)
 
 
-def _checked(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFile]:
-    """Return the files of a part ("train" or "test"); print how many lines are damaged.
+def _check_files(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFile]:
+    """Return the checked files of a part ("train" or "test"); print how many lines are damaged.
 
     Raises TaskFailure (`input`).
     """
-    named: list[str] = []
+    examples: list[str] = []
     where = f"{folder}/{part}*"
     try:
-        files = [_check(path, parser, named) for path in click_paths(folder, part)]
+        files = [_check(path, parser, examples) for path in click_paths(folder, part)]
         lines, damaged = sum(file.lines for file in files), sum(len(file.damaged) for file in files)
-        require_few_damaged(where, lines, damaged, named)
+        require_few_damaged(where, lines, damaged, examples)
     except ValueError as error:
         raise TaskFailure(INPUT, str(error)) from error
     if damaged:
-        say(f"{damaged} of {lines} lines in {where} are damaged and left out. The first: {'; '.join(named)}")
+        first = "; ".join(examples)
+        say(f"{damaged} of {lines} lines in {where} are damaged and left out. The first: {first}")
     return files
 
 
-def _check(path: Path, parser: Parser, named: list[str]) -> CheckedFile:
-    """Return the checked file; describe its first damaged lines in `named`, up to the limit."""
+def _check(path: Path, parser: Parser, examples: list[str]) -> CheckedFile:
+    """Return the checked file; append descriptions of its first damaged lines to `examples`, up to three."""
     damaged: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     number = 0
     for lines in click_lines(path):
         bad = np.flatnonzero(~parser.are_good(lines))
-        to_name = bad[: MOST_NAMED - len(named)].tolist()
-        named += [describe_click(path, number + place, lines[place]) for place in to_name]
+        shown = bad[: MOST_NAMED - len(examples)].tolist()
+        examples += [describe_click(path, number + place, lines[place]) for place in shown]
         damaged.append(bad + number)
         number += len(lines)
     return CheckedFile(path, is_compressed(path), number, np.concatenate(damaged))
 
 
 def lines_of(examples: Examples) -> Iterator[str]:
-    """Yield a line for each example. An id becomes a value that no other id of the same feature has."""
+    """Yield a line in Criteo's format, without its end, for each example.
+
+    An id becomes a value of eight hexadecimal digits that no other id of the same feature has.
+    """
     numbers, ids = np.split(examples.features, [NUMBERS], axis=1)
     values = (ids * _ODD + np.arange(CATEGORIES) * _APART) & 0xFFFFFFFF
     rows = zip(examples.labels.tolist(), numbers.tolist(), ids.tolist(), values.tolist(), strict=True)
-    for label, own, of, shown in rows:
-        given = ["" if number == MISSING_NUMBER else str(number) for number in own]
-        hashed = ["" if each == MISSING_ID else f"{value:08x}" for each, value in zip(of, shown, strict=True)]
-        yield "\t".join([f"{label:.0f}", *given, *hashed])
+    for label, own_numbers, own_ids, own_values in rows:
+        columns = ["" if number == MISSING_NUMBER else str(number) for number in own_numbers]
+        pairs = zip(own_ids, own_values, strict=True)
+        columns += ["" if own == MISSING_ID else f"{value:08x}" for own, value in pairs]
+        yield "\t".join([f"{label:.0f}", *columns])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write generated clicks to train.tsv and test.tsv in a folder."""
+    """Write generated clicks to train.tsv and test.tsv in a folder; return 0."""
     parser = argparse.ArgumentParser(prog="python -m trainer.model.click_files", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     for name, default in (("train", 1_000_000), ("test", 100_000), ("rows", 1_000_000), ("seed", DATA_SEED)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args(arguments)
-    data = generated(Truth(rows_of(options.rows), options.seed), options.train, options.test)
+    data = generate_clicks(Truth(rows_of(options.rows), options.seed), options.train, options.test)
     options.folder.mkdir(parents=True, exist_ok=True)
     for part, source in (("train", data.train), ("test", data.test)):
         with (options.folder / f"{part}.tsv").open("w", encoding="ascii", newline="\n") as file:

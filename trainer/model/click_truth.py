@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.contract.data_files import CATEGORIES, NUMBERS
-from trainer.model.random_words import Words, keys_of, permutation_keys, permuted, random_words, uniform
+from trainer.model.random_words import Words, keys_of, permutation_keys, permute, random_words, uniform
 
 # What stands for a missing number, and for a missing id: row 0 of each feature.
 MISSING_NUMBER, MISSING_ID = -(2**31), 0
@@ -54,7 +54,7 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-class Drawn(NamedTuple):
+class ClickFeatures(NamedTuple):
     """The features of examples: numbers [13, count], ids [26, count], and the ids' ranks [26, count]."""
 
     numbers: Integers
@@ -80,11 +80,11 @@ class Truth:
     def __init__(self, rows: Sequence[int], seed: int, parts: int = 1) -> None:
         ids = [count - 1 for count in rows]
         split = [parts if count >= parts else 1 for count in ids]
-        of_a_part = [count // of for count, of in zip(ids, split, strict=True)]
-        self._parts, self._ids_of_a_part = _column(split), _column(of_a_part)
+        ids_of_a_part = [count // share for count, share in zip(ids, split, strict=True)]
+        self._parts, self._ids_of_a_part = _column(split), _column(ids_of_a_part)
         self._ids = self._parts * self._ids_of_a_part
         self._least = np.array(
-            [[_root(count + 1, power)] for count, power in zip(of_a_part, _POWERS, strict=True)]
+            [[_root(count + 1, power)] for count, power in zip(ids_of_a_part, _POWERS, strict=True)]
         )
         words = keys_of(seed, 2 * (NUMBERS + CATEGORIES) + 2)[:, None]
         sizes = (NUMBERS, CATEGORIES, CATEGORIES, NUMBERS, 1, 1)
@@ -96,7 +96,7 @@ class Truth:
         self._scales, self._bias = (1.0, 1.0, 1.0), 0.0
         self._calibrate()
 
-    def draw(self, numbers: Integers, part: Integers | None = None) -> Drawn:
+    def draw(self, numbers: Integers, part: Integers | None = None) -> ClickFeatures:
         """Return the features of the examples with these numbers, int64 [count].
 
         `part` is the part of each example, to which its ids belong; None draws a part for each id.
@@ -106,8 +106,8 @@ class Truth:
         # 2**x for a logarithm x that is the sum of two uniform numbers; linear between whole powers of two.
         exponents = (_quarter(words, 0) + _quarter(words, 1)) * _column(_BITS)
         powers = ((exponents & np.uint64(2**17 - 1)) + np.uint64(2**17)) << (exponents >> np.uint64(17))
-        shown = (powers >> np.uint64(17)).view(np.int64) + (_LEAST[:, None] - 1)
-        shown[(words >> np.uint64(52)) < _column(_NUMBERS_MISSING)] = MISSING_NUMBER
+        values = (powers >> np.uint64(17)).view(np.int64) + (_LEAST[:, None] - 1)
+        values[(words >> np.uint64(52)) < _column(_NUMBERS_MISSING)] = MISSING_NUMBER
 
         words = random_words(examples, self._id_keys)
         present = (words & np.uint64(0xFFF)) >= _column(_IDS_MISSING)
@@ -115,11 +115,11 @@ class Truth:
         if (self._parts > 1).any():
             chosen = random_words(words, self._id_keys) if part is None else part.view(np.uint64)
             ranks = ranks * self._parts + chosen % self._parts
-        ids = permuted(ranks, self._ids, self._hiding_keys) + np.uint64(1)
+        ids = permute(ranks, self._ids, self._hiding_keys) + np.uint64(1)
         ids *= present
-        return Drawn(shown, ids, ranks)
+        return ClickFeatures(values, ids, ranks)
 
-    def terms(self, drawn: Drawn, known: Words | None = None) -> Terms:
+    def terms(self, drawn: ClickFeatures, known: Words | None = None) -> Terms:
         """Return the terms of the logits, before scaling.
 
         With `known`, [26, 1], the ids of a feature whose rank is at least `known` have the mean weights of
@@ -148,9 +148,10 @@ class Truth:
         return (uniform(words) - 1 < _sigmoid(logits)).astype(np.float32)
 
     def ranks_seen(self, times: int, examples: int) -> Words:
-        """Return for each feature, [26, 1], how many ids occur at least `times` times in `examples` examples.
+        """Return for each category the number of ids that occur at least `times` times in so many examples.
 
-        An id counts by its mean number of occurrences. The counted ids are the ids with the lowest ranks.
+        The result is uint64 [26, 1]. An id counts by its mean number of occurrences, so the counted ids are
+        the ids with the lowest ranks.
         """
         of_a_part = examples / self._parts * (1 - _IDS_MISSING[:, None] / 4096)
         share = times / of_a_part * (1 - self._least)

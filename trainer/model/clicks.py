@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from trainer.contract.data_files import CATEGORIES, NUMBERS
 from trainer.model import scores
-from trainer.model.click_truth import Drawn, Integers, Truth
+from trainer.model.click_truth import ClickFeatures, Integers, Truth
 from trainer.model.data import AS_IT_IS, Data, Dataset, Examples
-from trainer.model.random_words import permutation_keys, permuted, random_words
+from trainer.model.random_words import permutation_keys, permute, random_words
 
 COLUMNS = NUMBERS + CATEGORIES
 _FIRST_TO_TEST = 2**48
@@ -51,7 +51,7 @@ class Clicks:
         features = np.empty((len(numbers), COLUMNS), np.int64)
         labels = np.empty(len(numbers), np.float32)
         made = 0
-        for block, drawn in self._drawn(numbers):
+        for block, drawn in self._draw_blocks(numbers):
             piece = slice(made, made := made + len(block))
             features[piece, :NUMBERS], features[piece, NUMBERS:] = drawn.numbers.T, drawn.ids.T
             labels[piece] = self.truth.labels(block, self.truth.logits(self.truth.terms(drawn)))
@@ -67,7 +67,7 @@ class Clicks:
         return replace(self, first=self.first + index * length, count=length)
 
     def dataset(
-        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor = 0
+        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, skip: int | tf.Tensor = 0
     ) -> Dataset:
         """Return endless batches and no feeds; this process computes the batches while its session reads."""
 
@@ -80,7 +80,7 @@ class Clicks:
             features, labels = tf.numpy_function(compute, [start], (tf.int64, tf.float32))
             return tf.ensure_shape(features, [_CALL, COLUMNS]), tf.ensure_shape(labels, [_CALL])
 
-        starts = tf.data.Dataset.range(had, 2**62, _CALL)
+        starts = tf.data.Dataset.range(skip, 2**62, _CALL)
         return starts.map(AS_IT_IS(call)).rebatch(batch_size), {}
 
     def order(self, places: Integers, seed: int, workers: int, index: int) -> Integers:
@@ -91,10 +91,12 @@ class Clicks:
         epochs, places = np.divmod(places, len(range(index, self.count, workers)))
         keys = random_words(epochs.view(np.uint64), permutation_keys(seed, 1))
         size = np.array([self.count], np.uint64)
-        return permuted((places * workers + index).view(np.uint64), size, keys).view(np.int64)
+        return permute((places * workers + index).view(np.uint64), size, keys).view(np.int64)
 
     def levels(self, times: int, trained_with: int) -> dict[str, Level]:
-        """Return the levels that models reach on these examples.
+        """Return {level: AUC and log loss} that models reach on these examples.
+
+        The levels are:
 
         - `guess` predicts the share of clicks for each example.
         - `first_order` is the best model without pairs.
@@ -104,7 +106,7 @@ class Clicks:
         """
         truth, known = self.truth, self.truth.ranks_seen(times, trained_with)
         counts = {level: np.zeros((2, scores.BINS), np.int64) for level in ("first_order", "seen", "best")}
-        for block, drawn in self._drawn(np.arange(self.count)):
+        for block, drawn in self._draw_blocks(np.arange(self.count)):
             terms = truth.terms(drawn)
             logits = {
                 "first_order": truth.logits(terms._replace(pairs=np.zeros_like(terms.pairs))),
@@ -112,14 +114,14 @@ class Clicks:
                 "best": truth.logits(terms),
             }
             labels = truth.labels(block, logits["best"])
-            for level, of_level in logits.items():
-                counts[level] += scores.count_scores(of_level, labels)
-        of_levels = {level: Level(scores.auc(of), scores.log_loss(of)) for level, of in counts.items()}
+            for level, level_logits in logits.items():
+                counts[level] += scores.count_scores(level_logits, labels)
+        levels = {level: Level(scores.auc(own), scores.log_loss(own)) for level, own in counts.items()}
         others, clicks = counts["best"].sum(axis=1) / self.count
         entropy = -(clicks * np.log(clicks) + others * np.log(others))
-        return {"guess": Level(0.5, float(entropy)), **of_levels}
+        return {"guess": Level(0.5, float(entropy)), **levels}
 
-    def _drawn(self, numbers: Integers) -> Iterator[tuple[Integers, Drawn]]:
+    def _draw_blocks(self, numbers: Integers) -> Iterator[tuple[Integers, ClickFeatures]]:
         """Yield (numbers of examples in the truth, their features), in blocks."""
         for start in range(0, len(numbers), _BLOCK):
             block = numbers[start : start + _BLOCK] + self.first
@@ -127,12 +129,12 @@ class Clicks:
             yield block, self.truth.draw(block, part)
 
 
-def generated(truth: Truth, train: int, test: int, parts: int = 1) -> Data:
-    """Return `train` examples to train on, and `test` examples to test with, none of them twice.
+def generate_clicks(truth: Truth, train: int, test: int, parts: int = 1) -> Data:
+    """Return data with `train` examples to train on and `test` examples to test with, none of them twice.
 
     `parts` must be the number of parts of the truth. The number of examples to train on is rounded down to a
     multiple of it.
     """
     length = train // parts
-    of_parts = None if parts == 1 else length
-    return Data(Clicks(truth, 0, length * parts, of_parts), Clicks(truth, _FIRST_TO_TEST, test), parts)
+    part_length = None if parts == 1 else length
+    return Data(Clicks(truth, 0, length * parts, part_length), Clicks(truth, _FIRST_TO_TEST, test), parts)

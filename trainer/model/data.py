@@ -33,10 +33,10 @@ class Source(Protocol):
         """Return `count` examples from number `first` on, counted from 0; the first follows the last."""
 
     def part(self, index: int, parts: int) -> "Source":
-        """Return part `index` of `parts` parts, of which no two have an example in common."""
+        """Return part `index` of `parts` parts; no two parts have an example in common."""
 
     def dataset(
-        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor
+        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, skip: int | tf.Tensor
     ) -> Dataset:
         """Return endless batches for worker `index` of `workers` workers, as `batches` describes them."""
 
@@ -70,7 +70,7 @@ class Examples:
         return Examples(self.features[piece], self.labels[piece])
 
     def dataset(
-        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, had: int | tf.Tensor = 0
+        self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, skip: int | tf.Tensor = 0
     ) -> Dataset:
         """Return endless batches, and the feeds with all examples.
 
@@ -80,9 +80,9 @@ class Examples:
         """
         features = tf.compat.v1.placeholder(self.feature_type, self.features.shape)
         labels = tf.compat.v1.placeholder(tf.as_dtype(self.labels.dtype), self.labels.shape)
-        had = tf.convert_to_tensor(had, tf.int64)
+        skip = tf.convert_to_tensor(skip, tf.int64)
         own = len(range(index, len(self), workers))
-        first = had // own
+        first = skip // own
 
         def order(epoch: tf.Tensor) -> tf.Tensor:
             # A stateless shuffle is equal in all workers; tf.data's own shuffle also depends on the graph's
@@ -90,7 +90,7 @@ class Examples:
             epoch_seed = tf.stack([tf.constant(seed, tf.int64), epoch])
             numbers = tf.range(len(self), dtype=tf.int64)
             shuffled = tf.random.experimental.stateless_shuffle(numbers, seed=epoch_seed, alg="philox")
-            return shuffled[index::workers][tf.where(tf.equal(epoch, first), had % own, 0) :]
+            return shuffled[index::workers][tf.where(tf.equal(epoch, first), skip % own, 0) :]
 
         def gather(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.gather(features, numbers), tf.gather(labels, numbers)
@@ -136,7 +136,7 @@ def digits(data_dir: str) -> Data:
 def seed_and_shard(
     settings: TrainingSettings, workers: int, index: int
 ) -> tuple[int, tuple[int, int] | None]:
-    """Return the arguments `seed` and `shard` of `batches` for worker number `index` of `workers`.
+    """Return the arguments (`seed`, `shard`) of `batches` for worker number `index` of `workers`.
 
     With the setting `shard_data`, all workers share one seed, and each has a shard. Without it, each worker
     has its own seed, and `shard` is None.
@@ -151,9 +151,9 @@ def batches(
     batch_size: int | tf.Tensor,
     seed: int,
     shard: tuple[int, int] | None = None,
-    had: int | tf.Tensor = 0,
+    skip: int | tf.Tensor = 0,
 ) -> Dataset:
-    """Return an endless dataset of shuffled batches, and the feeds for initialising its iterator.
+    """Return (an endless dataset of shuffled batches, the feeds for initialising its iterator).
 
     All examples are shuffled anew in each epoch. A batch may span two epochs, so that all batches have the
     same size. Raises TaskFailure (`input`) if there are fewer examples than workers.
@@ -164,8 +164,8 @@ def batches(
         seed: gives the order of the examples.
         shard: (number of workers, index of this worker). Together the workers then read each example once in
             each epoch, if all use the same `seed`. None: this worker reads all examples.
-        had: how many examples the worker has trained on before; the first batch comes after these. Clicks in
-            files begin anew.
+        skip: how many examples to skip, because the worker has trained on them before. Clicks in files are
+            not skipped.
 
     """
     workers, index = shard or (1, 0)
@@ -173,7 +173,7 @@ def batches(
         expected = f"expected as many examples to train on at least; there are {len(source)}"
         help_ = "Set trainer_shard_data: false, or give more data"
         raise TaskFailure(INPUT, f"shard_data is true for {workers} workers, {expected}. {help_}")
-    dataset, feeds = source.dataset(batch_size, seed, workers, index, had)
+    dataset, feeds = source.dataset(batch_size, seed, workers, index, skip)
     return dataset.prefetch(4), feeds
 
 

@@ -49,7 +49,7 @@ class Evaluation:
             self._ids = [table.ids(context, self._features) for table, _ in tables.places]
 
     def run(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
-        """Return {name: result} of the model over `examples`.
+        """Return {name: result} over `examples`: what the model's `results` makes of its metrics.
 
         A float metric is the mean over calls of EVALUATION_BATCH examples, weighted by their numbers of
         examples. An integer metric is the sum over the calls. Raises tf.errors.OpError.
@@ -68,9 +68,12 @@ class Evaluation:
     def outputs(
         self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
     ) -> dict[str, npt.NDArray[np.generic]]:
-        """Return {name: output of the model for each of these features}. Raises tf.errors.OpError."""
-        found: dict[str, npt.NDArray[np.generic]] = session.run(self._outputs, {self._features: features})
-        return found
+        """Return {name: output of the model, [batch, ...]} for a batch of features, [batch, ...].
+
+        Raises tf.errors.OpError.
+        """
+        outputs: dict[str, npt.NDArray[np.generic]] = session.run(self._outputs, {self._features: features})
+        return outputs
 
     def ids(
         self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
@@ -79,11 +82,11 @@ class Evaluation:
 
         The tables are not read.
         """
-        found: list[npt.NDArray[np.int64]] = session.run(self._ids, {self._features: features})
-        return found
+        ids: list[npt.NDArray[np.int64]] = session.run(self._ids, {self._features: features})
+        return ids
 
     def sample(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
-        """Return some numbers of the outputs for the first examples, such as {"logits[0]": 0.5}."""
+        """Return the first 32 numbers of each output for the first 10 examples: {"logits[0]": 0.5, ..}."""
         features = examples.read(0, min(_SAMPLE_EXAMPLES, len(examples))).features
         return {
             f"{name}[{place}]": float(number)
@@ -99,16 +102,16 @@ class FinalModel:
     Rows of tables stay in the files beside the checkpoint; each batch reads the rows that it needs.
     """
 
-    def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps: int) -> None:
+    def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps_count: int) -> None:
         """Restore the checkpoint, whose files must have been checked.
 
-        `ps` is the run's number of ps, on which the number of a model's variables may depend. Raises
+        `ps_count` is the run's number of ps, on which the number of a model's variables may depend. Raises
         TaskFailure (`configuration`) if the checkpoint is not of the model in these settings, and TaskFailure
         (`input`) if the examples cannot be read.
         """
         self.model, workers = find_model(settings.model), len(checkpoint.values[COUNTERS]) - FIRST_WORKER
         data = self.model.load(settings, workers)
-        self.context = ModelContext(settings, data, Devices((_CPU,) * ps, _CPU))
+        self.context = ModelContext(settings, data, Devices((_CPU,) * ps_count, _CPU))
         with tf.Graph().as_default() as graph, v1.device(_CPU):
             self._variables = self.model.create_variables(self.context)
             self._tables = Tables(self.model, self.context, gather=self._saved_rows)
@@ -121,14 +124,17 @@ class FinalModel:
         self.restore(checkpoint)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set the variables from another checkpoint of the run. Raises TaskFailure (`configuration`)."""
+        """Set the variables from another checkpoint of the run.
+
+        Raises TaskFailure (`configuration`) if the checkpoint is not of this model.
+        """
         _require_no_others(checkpoint, self.model, self._learned)
         self._restore_operation.run(self._session, checkpoint)
         names = {table.name for table in self._tables.variables}
         self._rows = {
-            its.rows.table: SavedRows(checkpoint.path, its)
-            for its in checkpoint.tables
-            if its.rows.table in names
+            table.layout.table: SavedRows(checkpoint.path, table)
+            for table in checkpoint.tables
+            if table.layout.table in names
         }
         self._checkpoint = checkpoint
 
@@ -155,29 +161,29 @@ class FinalModel:
 
     def fingerprint(self) -> str:
         """Return the fingerprint of the model's variables, without the optimizer's slots."""
-        tables = [table for table in self._checkpoint.tables if table.rows.table in self._rows]
+        tables = [table for table in self._checkpoint.tables if table.layout.table in self._rows]
         return fingerprint_of(self._dense_values(), tables)
 
     def outputs(self, features: npt.NDArray[np.generic]) -> dict[str, npt.NDArray[np.generic]]:
-        """Return {name: output of the model for each of these features}."""
+        """Return {name: output of the model, [batch, ...]} for a batch of features, [batch, ...]."""
         return self._evaluation.outputs(self._session, features)
 
     def sample(self) -> dict[str, float]:
-        """Return some numbers of the outputs for the first test examples, such as {"logits[0]": 0.5}.
+        """Return the first numbers of the outputs for the first test examples, such as {"logits[0]": 0.5}.
 
         Each client of a run records the same numbers.
         """
         return self._evaluation.sample(self._session, self.context.data.test)
 
     def _dense_values(self) -> Mapping[str, npt.NDArray[np.generic]]:
-        names = [name_of(its) for its in self._learned if not isinstance(its, TableVariable)]
+        names = [name_of(variable) for variable in self._learned if not isinstance(variable, TableVariable)]
         return {name: self._checkpoint.values[name] for name in names}
 
     def _saved_rows(self, table: TableVariable, part: int, positions: tf.Tensor) -> tf.Tensor:
         """Return the rows at `positions` of part number `part` of a table, read from the files."""
 
-        def read(its: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.generic]:
-            return self._rows[table.name].read(its.astype(np.int64) * len(table.pieces) + part)
+        def read(places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.generic]:
+            return self._rows[table.name].read(places.astype(np.int64) * len(table.pieces) + part)
 
         rows = tf.numpy_function(read, [positions], table.dtype.base_dtype)
         return tf.ensure_shape(rows, [None, *table.shape[1:]])
@@ -206,13 +212,13 @@ def _require_no_others(checkpoint: Checkpoint, model: Model, variables: Sequence
     """
     own = {name_of(variable) for variable in variables}
     shapes = {name: value.shape for name, value in checkpoint.values.items()}
-    shapes |= {table.rows.table: table.rows.shape for table in checkpoint.tables}
+    shapes |= {table.layout.table: table.layout.shape for table in checkpoint.tables}
     others = [
         name
         for name, shape in sorted(shapes.items())
         if name not in own | {COUNTERS} and name.rpartition("/")[0] not in own and shape != ()
     ]
     if others:
-        held = f"{first_of(others, _NAMES_SHOWN)}, which model {model.name} does not have"
+        listing = f"{first_of(others, _NAMES_SHOWN)}, which model {model.name} does not have"
         expected = f"expected {', '.join(sorted(own))} alone"
-        raise TaskFailure(CONFIGURATION, f"checkpoint {checkpoint.path} holds {held}; {expected}")
+        raise TaskFailure(CONFIGURATION, f"checkpoint {checkpoint.path} holds {listing}; {expected}")

@@ -3,7 +3,7 @@
 It is the same whether it is computed from a checkpoint or from the ps. The bits of each number are read as an
 unsigned integer. Each integer is multiplied by an odd factor that depends on its place, and the products are
 added modulo 2**64: this sum does not depend on the order in which threads add. At place i of the flattened
-variable the factor is scrambled(i % BLOCK) * scrambled(i // BLOCK). Each variable gives a line "name dtype
+variable the factor is scramble(i % BLOCK) * scramble(i // BLOCK). Each variable gives a line "name dtype
 [shape] sum"; the fingerprint is the first 16 hex digits of the SHA-256 of the sorted lines. The counters of
 trainer/coordination/ledger.py are left out, because they are not part of the model.
 """
@@ -29,7 +29,7 @@ from trainer.model.pieces import (
     pieces_of,
     split_array,
 )
-from trainer.model.scrambling import scrambled
+from trainer.model.scrambling import scramble
 from trainer.model.tables.checkpoint_files import RowFile, SavedTable, positions_in, rows_in
 from trainer.model.tables.checkpoint_rows import SavedRows
 
@@ -52,28 +52,31 @@ def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
         for name, value in values.items()
         if name != COUNTERS
     ]
-    of_tables = [_line(its.rows.table, its.rows.dtype, its.rows.shape, its.total) for its in tables]
-    return _digest([*lines, *of_tables])
+    layouts = [(table.layout, table.total) for table in tables]
+    return _digest(
+        [*lines, *(_line(layout.table, layout.dtype, layout.shape, total) for layout, total in layouts)]
+    )
 
 
 def fingerprints_of_ps(
     variables: Iterable[AnyVariable], values: Values, sums: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return {ps: fingerprint of its share of a checkpoint}, as `FingerprintOperations.run_ps` returns it.
+    """Return {ps: fingerprint of the ps's share of a checkpoint}, as `FingerprintOperations.run_ps` does.
 
     `values` are the values of all variables except tables; `sums` is {ps: {table: sum of the table's rows
     there}}.
     """
-    found: list[tuple[tf.Variable, int]] = []
-    for variable in (its for its in variables if name_of(its) != COUNTERS):
-        name = name_of(variable)
+    pairs: list[tuple[tf.Variable, int]] = []
+    for variable in variables:
+        if (name := name_of(variable)) == COUNTERS:
+            continue
         if isinstance(variable, TableVariable):
             totals = [sums[holder_of(piece)][name] for piece in variable.pieces]
         else:
             of_pieces = zip(split_array(variable, values[name]), offsets_of(variable), strict=True)
             totals = [_sum_of(name, value, offset) for value, offset in of_pieces]
-        found += zip(pieces_of(variable), totals, strict=True)
-    return _digests_of_ps(found)
+        pairs += zip(pieces_of(variable), totals, strict=True)
+    return _digests_of_ps(pairs)
 
 
 def sum_of_rows(
@@ -90,21 +93,21 @@ def sum_of_rows(
     for start in range(0, len(values), at_once):
         block = np.ascontiguousarray(values[start : start + at_once])
         if positions is None:
-            held = np.arange(file.first + start, file.first + start + len(block), dtype=np.int64)
+            some = np.arange(file.first + start, file.first + start + len(block), dtype=np.int64)
         else:
-            held = positions[start : start + at_once]
-        rows = file.part + file.parts * held
+            some = positions[start : start + at_once]
+        rows = file.part + file.parts * some
         places = (rows[:, np.newaxis] * width + np.arange(width)).reshape(-1).astype(np.uint64)
         blocks = places >> np.uint64(BLOCK.bit_length() - 1)
-        outer = scrambled(np.arange(blocks.min(), blocks.max() + np.uint64(1), dtype=np.uint64), np)
+        outer = scramble(np.arange(blocks.min(), blocks.max() + np.uint64(1), dtype=np.uint64), np)
         factors = within[places & np.uint64(BLOCK - 1)] * outer[blocks - blocks.min()]
         products = block.reshape(-1).view(bits).astype(np.uint64) * factors
         total += int(np.sum(products, dtype=np.uint64))
     return total % 2**64
 
 
-def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTable]:
-    """Return the tables of a checkpoint with sums computed from the files beside it.
+def with_computed_sums(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTable]:
+    """Return the tables of a checkpoint, each with a `total` that is computed from the files beside it.
 
     Raises OSError, and ValueError if a file is too short.
     """
@@ -119,7 +122,7 @@ def summed_again(checkpoint: Path, tables: Sequence[SavedTable]) -> list[SavedTa
 @cache
 def _within_a_block() -> npt.NDArray[np.uint64]:
     """Return the factors of the places in a block: uint64 [BLOCK]."""
-    factors: npt.NDArray[np.uint64] = scrambled(np.arange(BLOCK, dtype=np.uint64), np)
+    factors: npt.NDArray[np.uint64] = scramble(np.arange(BLOCK, dtype=np.uint64), np)
     return factors
 
 
@@ -130,13 +133,13 @@ def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[Row
     delta's files of one part. Raises OSError.
     """
     total = 0
-    for whole in (its for its in table.sha256 if files and its.part == files[0].part):
+    for whole in (other for other in table.sha256 if files and other.part == files[0].part):
         before = rows_in(former, table, whole)
         for file in files:
             positions = positions_in(later, table, file)
             begin, end = np.searchsorted(positions, [whole.first, whole.first + whole.rows])
-            its = positions[begin:end]
-            total += sum_of_rows(before[its - whole.first], file, its)
+            some = positions[begin:end]
+            total += sum_of_rows(before[some - whole.first], file, some)
     return total % 2**64
 
 
@@ -179,9 +182,9 @@ class FingerprintOperations:
 
     def run_ps(self, session: tf.compat.v1.Session, ps: Collection[str]) -> dict[str, str]:
         """Return {ps: fingerprint of the ps's parameters} for each of `ps`. Raises tf.errors.OpError."""
-        held = [pair for pair in zip(self._pieces, self._sums, strict=True) if holder_of(pair[0]) in ps]
-        totals = map(int, session.run([its for _, its in held]))
-        return _digests_of_ps((piece, total) for (piece, _), total in zip(held, totals, strict=True))
+        pairs = [pair for pair in zip(self._pieces, self._sums, strict=True) if holder_of(pair[0]) in ps]
+        totals = map(int, session.run([total for _, total in pairs]))
+        return _digests_of_ps((piece, total) for (piece, _), total in zip(pairs, totals, strict=True))
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -193,12 +196,12 @@ def _line(name: str, dtype: str, shape: Sequence[int], total: int) -> str:
 
 
 def _digests_of_ps(sums: Iterable[tuple[tf.Variable, int]]) -> dict[str, str]:
-    """Return {ps: fingerprint} of pieces of variables, each given with its sum."""
+    """Return {ps: fingerprint of the pieces on the ps}; `sums` are pairs (piece of a variable, its sum)."""
     lines: dict[str, list[str]] = {}
     for piece, total in sums:
         line = _line(piece.op.name, piece.dtype.base_dtype.name, piece.shape.as_list(), total)
         lines.setdefault(holder_of(piece), []).append(line)
-    return {ps: _digest(its) for ps, its in lines.items()}
+    return {ps: _digest(own) for ps, own in lines.items()}
 
 
 def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
@@ -216,9 +219,9 @@ def _sum_of(name: str, value: npt.NDArray[np.generic], offset: int = 0) -> int:
     bits = _bits_of(name, tf.as_dtype(value.dtype)).as_numpy_dtype
     flat = np.ascontiguousarray(value).reshape(-1).view(bits)
     number, first = divmod(offset, BLOCK)
-    within = scrambled(np.arange(min(BLOCK, first + len(flat)), dtype=np.uint64), np)
+    within = scramble(np.arange(min(BLOCK, first + len(flat)), dtype=np.uint64), np)
     blocks = math.ceil((first + len(flat)) / BLOCK)
-    factors = scrambled(np.arange(number, number + blocks, dtype=np.uint64), np)
+    factors = scramble(np.arange(number, number + blocks, dtype=np.uint64), np)
     sums = [
         np.sum(block * within[at : at + len(block)], dtype=np.uint64)
         for start in range(-first, len(flat), BLOCK)
@@ -248,14 +251,14 @@ def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
     for place, size in longest.items():
         with tf.device(place):
             places = tf.range(min(size, BLOCK), dtype=tf.int64)
-            within[place] = scrambled(tf.bitcast(places, tf.uint64), tf.bitwise)
+            within[place] = scramble(tf.bitcast(places, tf.uint64), tf.bitwise)
     sums = []
     for variable in variables:
         if isinstance(variable, TableVariable):
             sums += [_sum_of_part(variable, number) for number in range(len(variable.pieces))]
         else:
-            its = [flats[piece.op.name] for piece in pieces_of(variable)]
-            sums += [_sum_of_flat(flat, offset, within[flat.device]) for flat, offset in its]
+            own = [flats[piece.op.name] for piece in pieces_of(variable)]
+            sums += [_sum_of_flat(flat, offset, within[flat.device]) for flat, offset in own]
     return sums
 
 
@@ -269,12 +272,12 @@ def _sum_of_part(table: TableVariable, number: int) -> tf.Tensor:
     at_once = max(1, BLOCK // width)
 
     def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        held = tf.range(start, tf.minimum(start + at_once, rows))
-        values = tf.raw_ops.ResourceGather(resource=part.handle, indices=held, dtype=part.dtype.base_dtype)
-        first = (held * len(table.pieces) + number) * width
+        some = tf.range(start, tf.minimum(start + at_once, rows))
+        values = tf.raw_ops.ResourceGather(resource=part.handle, indices=some, dtype=part.dtype.base_dtype)
+        first = (some * len(table.pieces) + number) * width
         places = tf.bitcast(tf.reshape(first[:, tf.newaxis] + np.arange(width), [-1]), tf.uint64)
-        inner = scrambled(tf.bitwise.bitwise_and(places, np.uint64(BLOCK - 1)), tf.bitwise)
-        outer = scrambled(tf.bitwise.right_shift(places, np.uint64(BLOCK.bit_length() - 1)), tf.bitwise)
+        inner = scramble(tf.bitwise.bitwise_and(places, np.uint64(BLOCK - 1)), tf.bitwise)
+        outer = scramble(tf.bitwise.right_shift(places, np.uint64(BLOCK.bit_length() - 1)), tf.bitwise)
         bits = tf.cast(_bits_in_a_row(part.op.name, values), tf.uint64)
         return start + at_once, total + tf.reduce_sum(bits * inner * outer)
 
@@ -309,7 +312,7 @@ def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
     def add(start: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         first = (offset + start) % BLOCK
         block = tf.cast(flat[start : start + BLOCK - first], tf.uint64)
-        factor = scrambled(tf.bitcast((offset + start) // BLOCK, tf.uint64), tf.bitwise)
+        factor = scramble(tf.bitcast((offset + start) // BLOCK, tf.uint64), tf.bitwise)
         stop = start + tf.size(block, tf.int64)
         return stop, total + tf.reduce_sum(block * within[first : first + stop - start]) * factor
 
@@ -317,7 +320,7 @@ def _sum_of_flat(flat: tf.Tensor, offset: int, within: tf.Tensor) -> tf.Tensor:
         number, first = divmod(offset, BLOCK)
         if first + size <= BLOCK:
             # Most variables fit into one block. Building and starting a loop costs more than all their sums.
-            factor = scrambled(np.asarray([number], np.uint64), np)[0]
+            factor = scramble(np.asarray([number], np.uint64), np)[0]
             return tf.reduce_sum(tf.cast(flat, tf.uint64) * within[first : first + size]) * factor
         begin = [tf.constant(0, tf.int64), tf.constant(0, tf.uint64)]
         _, total = v1.while_loop(lambda start, _: start < size, add, begin, parallel_iterations=1)

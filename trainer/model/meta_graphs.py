@@ -19,7 +19,13 @@ from trainer.contract.export import program_fingerprint, signature_name
 from trainer.coordination.bounded_calls import runtime_config
 from trainer.host.wording import first_of
 from trainer.model.fingerprint import fingerprint_of
-from trainer.model.saved_model import BOUND, check_served, finish, unfinished, write_saved_model
+from trainer.model.saved_model import (
+    BOUND,
+    check_serving,
+    finish_export,
+    unfinished_export,
+    write_saved_model,
+)
 from trainer.process.failure import TaskFailure
 
 v1 = tf.compat.v1
@@ -38,15 +44,16 @@ Values = Mapping[str, npt.NDArray[np.generic]]
 def export_checkpoint(
     checkpoint: Path,
     directory: Path,
-    described: Mapping[str, Any],
+    card_fields: Mapping[str, Any],
     inputs: Sequence[str],
     outputs: Sequence[str],
 ) -> Path:
     """Export a program's checkpoint into the folder `export` of `directory`; return that folder.
 
-    `checkpoint` is the path without a suffix. `inputs` and `outputs` are names of tensors. `described` is
-    what the card says of the run. Raises OSError and TaskFailure: `input` if the checkpoint cannot be read,
-    `configuration` if the names do not fit its graph, `program` if the check fails.
+    `checkpoint` is the path without a suffix. `inputs` and `outputs` are names of tensors, such as "x" or
+    "x:0". `card_fields` are the card's fields about the run. Raises OSError and TaskFailure: `input` if the
+    checkpoint cannot be read, `configuration` if the names do not fit its graph, `program` if the check
+    fails.
     """
     with tf.Graph().as_default() as graph:
         try:
@@ -54,40 +61,43 @@ def export_checkpoint(
         except (OSError, ValueError, tf.errors.OpError) as error:
             raise TaskFailure(INPUT, f"{checkpoint}{_META} cannot be read: {_in_a_line(error)}") from error
         variables = {each.op: each for each in v1.global_variables()}
-    fed, answered = _named(graph, inputs, outputs)
+    input_tensors, output_tensors = _tensors_of(graph, inputs, outputs)
     with v1.Session(graph=graph, config=runtime_config()) as session:
         try:
             saver.restore(session, str(checkpoint))
         except (AttributeError, ValueError, tf.errors.OpError) as error:
             raise TaskFailure(INPUT, f"{checkpoint} cannot be restored: {_in_a_line(error)}") from error
-        operations, needed = _between(list(answered.values()), list(fed.values()), variables)
+        operations, needed = _between(list(output_tensors.values()), list(input_tensors.values()), variables)
         if lacking := [each.name for each in operations if each.type == "Placeholder"]:
             names = ", ".join(f"{name}:0" for name in lacking)
             raise TaskFailure(CONFIGURATION, f"the outputs also depend on {names}: add these to the inputs")
         values = session.run({each.op.name: each for each in needed})
-        request = {name: _example(tensor) for name, tensor in fed.items()}
-        expected = session.run(answered, {tensor: request[name] for name, tensor in fed.items()})
-    with unfinished(directory) as folder:
-        signature = _write(graph, operations, needed, values, fed, answered, folder)
-        found = check_served(folder, request, expected)
-        found.require_variables(values)
-        checked = {"examples": _EXAMPLES, "bound": BOUND, "largest_difference": found.largest_difference}
+        request = {name: _example(tensor) for name, tensor in input_tensors.items()}
+        feeds = {tensor: request[name] for name, tensor in input_tensors.items()}
+        expected = session.run(output_tensors, feeds)
+    with unfinished_export(directory) as folder:
+        signature = _write(graph, operations, needed, values, input_tensors, output_tensors, folder)
+        result = check_serving(folder, request, expected)
+        result.require_variables(values)
+        checked = {"examples": _EXAMPLES, "bound": BOUND, "largest_difference": result.largest_difference}
         numbered = _NUMBERED.fullmatch(checkpoint.name)
         step = {"global_step": int(numbered[1]) if numbered else 0}
         prints = {
             "fingerprint": program_fingerprint(checkpoint), "variables_fingerprint": fingerprint_of(values)
         }  # fmt: skip
-        return finish(folder, directory, {**described, **step, **prints, "checked": checked, **signature})
+        return finish_export(
+            folder, directory, {**card_fields, **step, **prints, "checked": checked, **signature}
+        )
 
 
-def _named(
+def _tensors_of(
     graph: tf.Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     """Return ({name in the signature: input}, {name in the signature: output}).
 
     Raises TaskFailure (`configuration`), which lists candidates, if a name is missing or not in the graph.
     """
-    problems, found = [], []
+    problems, pair = [], []
     for what, names in (("inputs", inputs), ("outputs", outputs)):
         tensors: dict[str, tf.Tensor] = {}
         for name in names:
@@ -99,16 +109,16 @@ def _named(
             tensors[signature_name(tensor.name)] = tensor
         if not names:
             problems.append(f"the names of {what} are not given")
-        found.append(tensors)
+        pair.append(tensors)
     if problems:
         placeholders = [each.outputs[0] for each in graph.get_operations() if each.type == "Placeholder"]
         candidates = _candidates(graph, placeholders)
         raise TaskFailure(
             CONFIGURATION,
-            f"{'; '.join(problems)}\nIts placeholders: {_listed(placeholders)}\n"
-            f"What it computes from them, the likely outputs first: {_listed(candidates)}",
+            f"{'; '.join(problems)}\nIts placeholders: {_in_words(placeholders)}\n"
+            f"What it computes from them, the likely outputs first: {_in_words(candidates)}",
         )
-    return found[0], found[1]
+    return pair[0], pair[1]
 
 
 def _candidates(graph: tf.Graph, placeholders: Iterable[tf.Tensor]) -> list[tf.Tensor]:
@@ -118,7 +128,7 @@ def _candidates(graph: tf.Graph, placeholders: Iterable[tf.Tensor]) -> list[tf.T
     come late in the graph.
     """
     needs = {tensor.op: frozenset({tensor.op}) for tensor in placeholders}
-    found = []
+    candidates = []
     for operation in graph.get_operations():
         needed = frozenset[tf.Operation]().union(*(needs.get(each.op, ()) for each in operation.inputs))
         if operation in needs or not needed:
@@ -126,16 +136,16 @@ def _candidates(graph: tf.Graph, placeholders: Iterable[tf.Tensor]) -> list[tf.T
         needs[operation] = needed
         if _OF_TRAINING.fullmatch(operation.name):
             continue
-        found += [
+        candidates += [
             tensor
             for tensor in operation.outputs
             if tensor.dtype.is_floating and tensor.shape.rank and tensor.shape[0] is None
         ]
-    found.reverse()
-    return sorted(found, key=lambda tensor: len(needs[tensor.op]))
+    candidates.reverse()
+    return sorted(candidates, key=lambda tensor: len(needs[tensor.op]))
 
 
-def _listed(tensors: Sequence[tf.Tensor]) -> str:
+def _in_words(tensors: Sequence[tf.Tensor]) -> str:
     each = [f"{tensor.name} ({tensor.dtype.name} {tensor.shape})" for tensor in tensors]
     return first_of(each, _SHOWN) if each else "none"
 
@@ -143,20 +153,20 @@ def _listed(tensors: Sequence[tf.Tensor]) -> str:
 def _between(
     outputs: Sequence[tf.Tensor], inputs: Collection[tf.Tensor], variables: Mapping[tf.Operation, tf.Variable]
 ) -> tuple[list[tf.Operation], list[tf.Variable]]:
-    """Return the operations between inputs and outputs, and the variables that the outputs need."""
+    """Return (the operations between inputs and outputs, the variables that the outputs need)."""
     ends = {tensor.ref() for tensor in inputs}
-    found: dict[tf.Operation, None] = {}
+    between: dict[tf.Operation, None] = {}
     needed: dict[tf.Operation, tf.Variable] = {}
     left = [tensor.op for tensor in outputs if tensor.ref() not in ends]
     while left:
         operation = left.pop()
         if operation in variables:
             needed[operation] = variables[operation]
-        elif operation not in found:
-            found[operation] = None
+        elif operation not in between:
+            between[operation] = None
             left += [tensor.op for tensor in operation.inputs if tensor.ref() not in ends]
             left += operation.control_inputs
-    return list(found), list(needed.values())
+    return list(between), list(needed.values())
 
 
 def _example(tensor: tf.Tensor) -> npt.NDArray[np.generic]:
@@ -181,7 +191,10 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
     outputs: Mapping[str, tf.Tensor],
     folder: Path,
 ) -> dict[str, Any]:
-    """Write the operations, with new variables and placeholders, as a SavedModel; return its signature."""
+    """Write the operations, with new variables and placeholders, as a SavedModel.
+
+    Return what `write_saved_model` returns.
+    """
     whole, names = graph.as_graph_def(), {operation.name for operation in operations}
     part = tf.compat.v1.GraphDef(versions=whole.versions, library=whole.library)
     for node in whole.node:

@@ -75,7 +75,7 @@ def offsets_of(variable: tf.Variable | CutVariable) -> list[int]:
 
 
 def value_of(variable: tf.Variable | CutVariable) -> tf.Tensor:
-    """Return the whole value: each piece is read on its own device, and joined on the device in force."""
+    """Return the whole variable's value; each piece is read on its device, and joined on the one in force."""
     values = []
     for piece in pieces_of(variable):
         with tf.device(None), tf.device(piece.device):
@@ -84,7 +84,7 @@ def value_of(variable: tf.Variable | CutVariable) -> tf.Tensor:
 
 
 def join_values(variable: tf.Variable | CutVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the whole variable's value, given one value for each piece."""
+    """Return the whole variable's value; `values` are the values of its pieces, in order."""
     if not isinstance(variable, CutVariable):
         return values[0]
     return tf.reshape(tf.concat(values, axis=0), variable.shape)
@@ -93,9 +93,9 @@ def join_values(variable: tf.Variable | CutVariable, values: Sequence[tf.Tensor]
 def split_value(
     variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices
 ) -> list[tf.Tensor | tf.IndexedSlices]:
-    """Return one flat value for each piece, given the whole variable's value.
+    """Return a one-dimensional value for each piece, in order, cut from the whole variable's `value`.
 
-    A variable that is not cut, or a table, has one value: the given value, unchanged.
+    For a variable that is not cut, or a table, return [`value`].
     """
     if not isinstance(variable, CutVariable):
         return [value]
@@ -107,7 +107,7 @@ def split_value(
 def split_array(
     variable: tf.Variable | CutVariable, value: npt.NDArray[np.generic]
 ) -> list[npt.NDArray[np.generic]]:
-    """Return one array for each piece, in the piece's shape, given the whole variable's value."""
+    """Return an array for each piece, in the piece's shape, cut from the whole variable's `value`."""
     row = value.reshape(-1)
     return [
         row[start : start + piece.shape.num_elements()].reshape(piece.shape)
@@ -116,20 +116,20 @@ def split_array(
 
 
 def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[InPieces]) -> list[AnyVariable]:
-    """Return the variables, with all pieces of each cut variable, and of its optimizer slots, joined.
+    """Return the variables, in which the pieces of each `cut` variable, or of its slots, are one variable.
 
     The variables stay in their order; a joined variable takes the place of its first piece.
     """
     by_name = {variable.op.name: variable for variable in variables}
     whole_of = {piece.op.name: whole for whole in cut for piece in whole.pieces}
-    found: list[AnyVariable] = []
+    joined: list[AnyVariable] = []
     for name, variable in by_name.items():
         piece = name if name in whole_of else name.rpartition("/")[0]
         whole = whole_of.get(piece)
         if whole is None:
-            found.append(variable)
+            joined.append(variable)
         elif piece == whole.pieces[0].op.name:
             slot = name[len(piece) :]
-            its = tuple(by_name[other.op.name + slot] for other in whole.pieces)
-            found.append(replace(whole, name=whole.name + slot, pieces=its))
-    return found
+            pieces = tuple(by_name[other.op.name + slot] for other in whole.pieces)
+            joined.append(replace(whole, name=whole.name + slot, pieces=pieces))
+    return joined

@@ -17,7 +17,7 @@ _ROUNDS = 4
 
 
 def random_words(numbers: Words, keys: Words) -> Words:
-    """Return a random word for each number and key; the two arrays are broadcast against each other."""
+    """Return a random word, uint64, for each pair (number, key); both arrays are broadcast to one shape."""
     return _mixed(numbers * GAMMA + keys)
 
 
@@ -33,7 +33,7 @@ def uniform(words: Words) -> npt.NDArray[np.float64]:
     return bits.view(np.float64)
 
 
-def permuted(values: Words, sizes: Words, keys: Words) -> Words:
+def permute(values: Words, sizes: Words, keys: Words) -> Words:
     """Return the place of each value in a fixed permutation of the numbers 0 to size - 1.
 
     `sizes`, and each of the `keys` [_ROUNDS, ...], are broadcast to the values. This is a Feistel network
@@ -53,7 +53,7 @@ def permuted(values: Words, sizes: Words, keys: Words) -> Words:
     outside = np.nonzero(places >= sizes)
     if outside[0].size:
         size, *own = [np.broadcast_to(each, places.shape)[outside] for each in (sizes, *keys)]
-        places[outside] = permuted(places[outside], size, np.stack(own))
+        places[outside] = permute(places[outside], size, np.stack(own))
     return places
 
 

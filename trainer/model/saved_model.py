@@ -50,11 +50,11 @@ Tensors = Mapping[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
-class Served:
-    """What a process without this code found in a SavedModel.
+class ServingCheck:
+    """The results of a process without this code that served a SavedModel.
 
-    `variables` has the SHA-256 of each variable. `largest_difference` is how far the outputs differ from the
-    expected outputs at most, relative to the largest number in the output.
+    `variables` is {name: SHA-256 of the variable}. `largest_difference` is how far the outputs differ from
+    the expected outputs at most, relative to the largest number in the output.
     """
 
     variables: Mapping[str, str]
@@ -82,33 +82,36 @@ class _RestoringSaver:
         return self._saver.export_meta_graph(**options)
 
 
-def export_model(final: FinalModel, directory: Path, described: Mapping[str, Any]) -> Path:
+def export_model(final: FinalModel, directory: Path, card_fields: Mapping[str, Any]) -> Path:
     """Export a final model into the folder `export` of `directory`; return that folder.
 
-    `described` is what the card says of the run. An earlier export is replaced once the new export is
+    `card_fields` are the card's fields about the run. An earlier export is replaced once the new export is
     checked. Raises TaskFailure (`program`) if the check fails, TaskFailure (`out_of_memory`) if this host
     could not load the model, and OSError; then nothing of the new export is left.
     """
     test = final.context.data.test
     features, values = test.read(0, min(len(test), MOST_EXAMPLES)).features, final.values()
     _require_memory(values)
-    with unfinished(directory) as folder:
+    with unfinished_export(directory) as folder:
         signature = _write_model(final, features, values, folder)
-        found = check_served(folder, {FEATURES: features}, final.outputs(features))
-        found.require_variables(values)
-        checked = {"examples": len(features), "bound": BOUND, "largest_difference": found.largest_difference}
-        described = {**described, "variables_fingerprint": final.fingerprint(), "checked": checked}
-        return finish(folder, directory, {**described, **signature})
+        result = check_serving(folder, {FEATURES: features}, final.outputs(features))
+        result.require_variables(values)
+        checked = {"examples": len(features), "bound": BOUND, "largest_difference": result.largest_difference}
+        card_fields = {**card_fields, "variables_fingerprint": final.fingerprint(), "checked": checked}
+        return finish_export(folder, directory, {**card_fields, **signature})
 
 
 @contextmanager
-def unfinished(directory: Path) -> Iterator[Path]:
-    """Yield a folder for an export in `directory`; the folder is removed unless `finish` has moved it."""
+def unfinished_export(directory: Path) -> Iterator[Path]:
+    """Return a context with the path of a new export in `directory`; at its end an unfinished one is removed.
+
+    The folder of the export does not exist yet. `finish_export` finishes it.
+    """
     with tempfile.TemporaryDirectory(prefix=f"{_UNFINISHED}.", dir=directory) as place:
         yield Path(place) / EXPORT
 
 
-def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
+def finish_export(folder: Path, directory: Path, card_fields: Mapping[str, Any]) -> Path:
     """Write the card of a SavedModel, move both to `directory`/export, and return that folder.
 
     An earlier export is replaced. Raises OSError.
@@ -118,7 +121,7 @@ def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    card = {"version": VERSION, **described, "tensorflow": tf.__version__, "files": files}
+    card = {"version": VERSION, **card_fields, "tensorflow": tf.__version__, "files": files}
     write_json(folder / CARD, card, indent=4)
     target = directory / EXPORT
     if target.exists():
@@ -129,7 +132,11 @@ def finish(folder: Path, directory: Path, described: Mapping[str, Any]) -> Path:
 def write_saved_model(
     graph: tf.Graph, values: Values, inputs: Tensors, outputs: Tensors, folder: Path
 ) -> dict[str, Any]:
-    """Write a graph and the values of its variables as a SavedModel; return its signature for the card."""
+    """Write a graph and the values of its variables as a SavedModel in `folder`; return fields for the card.
+
+    The fields are {"inputs": .., "outputs": ..}, each {name: {"dtype": .., "shape": ..}}. `inputs` and
+    `outputs` are {name in the signature: tensor}.
+    """
     signature = v1.saved_model.build_signature_def(
         _infos(inputs), _infos(outputs), v1.saved_model.signature_constants.PREDICT_METHOD_NAME
     )
@@ -145,45 +152,45 @@ def write_saved_model(
         )
     builder.save()
     _write_variables(values, folder / "variables" / "variables")
-    return {"inputs": _described(inputs), "outputs": _described(outputs)}
+    return {"inputs": _types_of(inputs), "outputs": _types_of(outputs)}
 
 
-def check_served(folder: Path, request: Arrays, expected: Arrays) -> Served:
+def check_serving(folder: Path, request: Arrays, expected: Arrays) -> ServingCheck:
     """Let a process without this code serve a SavedModel, and compare its outputs with `expected`.
 
-    `request` has the inputs. Return what the process found. Raises TaskFailure (`program`) if an output is
-    not a value for each example, or differs.
+    `request` is {input's name: value}, `expected` is {output's name: value}. Raises TaskFailure (`program`)
+    if an output is not a value for each example, or differs, or if the model cannot be served.
     """
     count = next((len(value) for value in request.values() if value.ndim), None)
     if others := [name for name, value in expected.items() if value.shape[:1] != (count,)]:
         raise _not_exported(f"its output {others[0]} is not a value for each example")
     with tempfile.TemporaryDirectory() as place:
-        asked, answered = Path(place) / "request.npz", Path(place) / "answer.npz"
-        np.savez(asked, allow_pickle=False, **request)
-        command = [sys.executable, "-I", served.__file__, str(folder), str(asked), str(answered)]
+        request_file, answer_file = Path(place) / "request.npz", Path(place) / "answer.npz"
+        np.savez(request_file, allow_pickle=False, **request)
+        command = [sys.executable, "-I", served.__file__, str(folder), str(request_file), str(answer_file)]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
         if done.returncode:
             why = last_words((done.stdout + done.stderr).splitlines())
             raise _not_exported(f"it could not serve, exit code {done.returncode}: {why}")
-        with np.load(answered) as content:
-            found = {part: _part(content, part) for part in ("outputs", "first", "variables")}
-        hashes = {name: str(sha256) for name, sha256 in found["variables"].items()}
-    if {*found["outputs"]} != {*expected}:
-        raise _not_exported(f"it answers {', '.join(found['outputs'])}, expected {', '.join(expected)}")
+        with np.load(answer_file) as content:
+            answer = {part: _part(content, part) for part in ("outputs", "first", "variables")}
+        hashes = {name: str(sha256) for name, sha256 in answer["variables"].items()}
+    if {*answer["outputs"]} != {*expected}:
+        raise _not_exported(f"it answers {', '.join(answer['outputs'])}, expected {', '.join(expected)}")
     differences = [
         difference
         for name, value in expected.items()
         # The first example alone must get the same output as among the others.
-        for rows, other in ((value, found["outputs"][name]), (value[:1], found["first"][name]))
+        for rows, other in ((value, answer["outputs"][name]), (value[:1], answer["first"][name]))
         for difference in [_difference(name, rows, other, value)]
     ]
-    return Served(hashes, max(differences))
+    return ServingCheck(hashes, max(differences))
 
 
 def _write_model(
     final: FinalModel, features: npt.NDArray[np.generic], values: Values, folder: Path
 ) -> dict[str, Any]:
-    """Write the SavedModel, whose graph has only what serving needs; return its signature."""
+    """Write the SavedModel, whose graph has only what serving needs; return as write_saved_model."""
     model, context = final.model, final.context
     with tf.Graph().as_default() as graph:
         variables, tables = model.create_variables(context), Tables(model, context)
@@ -211,7 +218,10 @@ def _write_variables(values: Values, path: Path) -> None:
 
 
 def _require_memory(values: Values) -> None:
-    """Raise TaskFailure (`out_of_memory`) if the variables, all of which the check loads, do not fit here."""
+    """Raise TaskFailure (`out_of_memory`) if the variables need more memory than this host has.
+
+    The check of an export loads all of them.
+    """
     needed, has = bytes_of(_sizes_of(values)), memory_bytes()
     if has is not None and needed > has:
         what = f"its variables have {readable(needed)}, and this host has {readable(has)} of memory"
@@ -273,7 +283,7 @@ def _infos(tensors: Tensors) -> dict[str, Any]:
     }
 
 
-def _described(tensors: Tensors) -> dict[str, Any]:
+def _types_of(tensors: Tensors) -> dict[str, Any]:
     """Return {name: {"dtype": .., "shape": ..}} of each tensor, with None for a size that is free."""
     return {
         name: {

@@ -14,8 +14,8 @@ MIXING = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 Numbers = TypeVar("Numbers", npt.NDArray[np.uint64], tf.Tensor)
 
 
-def scrambled(numbers: Numbers, operations: ModuleType) -> Numbers:
-    """Return an odd uint64 for each uint64; `operations` is `np` for arrays, `tf.bitwise` for tensors."""
+def scramble(numbers: Numbers, operations: ModuleType) -> Numbers:
+    """Return an odd uint64, a hash, for each uint64; `operations` is `np`, or `tf.bitwise` for tensors."""
     mixed = (numbers + np.uint64(1)) * GAMMA
     for shift, factor in MIXING:
         shifted = operations.right_shift(mixed, np.uint64(shift))

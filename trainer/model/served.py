@@ -26,17 +26,17 @@ def main(saved_model: str, request: str, answer: str) -> None:
         raise SystemExit(f"this process must know TensorFlow alone, and it finds {', '.join(known)}")
     loaded = tf.saved_model.load(saved_model)
     serve = loaded.signatures[SIGNATURE]
-    with np.load(request) as asked:
-        given = {name: asked[name] for name in serve.structured_input_signature[1]}
-    found: dict[str, Any] = {}
+    with np.load(request) as content:
+        inputs = {name: content[name] for name in serve.structured_input_signature[1]}
+    results: dict[str, Any] = {}
     for part, count in (("outputs", None), ("first", 1)):
         # A scalar, as for dropout, belongs to all examples.
-        part_of = {name: value[:count] if value.ndim else value for name, value in given.items()}
+        part_of = {name: value[:count] if value.ndim else value for name, value in inputs.items()}
         outputs = serve(**{name: tf.constant(value) for name, value in part_of.items()})
-        found |= {f"{part}/{name}": value.numpy() for name, value in outputs.items()}
+        results |= {f"{part}/{name}": value.numpy() for name, value in outputs.items()}
     for variable in getattr(loaded, "variables", ()):
-        found[f"variables/{variable.name.removesuffix(':0')}"] = sha256_of(variable, _rows_of(variable))
-    np.savez(answer, allow_pickle=False, **found)
+        results[f"variables/{variable.name.removesuffix(':0')}"] = sha256_of(variable, _rows_of(variable))
+    np.savez(answer, allow_pickle=False, **results)
 
 
 def sha256_of(variable: Any, rows: Callable[[int, int], Any]) -> str:  # noqa: ANN401 - an array, or a variable

@@ -12,7 +12,7 @@ from trainer.coordination.running_task import RunningTask
 from trainer.coordination.start_barrier import Gathering, Statuses
 from trainer.coordination.task_notes import integer_in
 from trainer.engine.training import TrainingGraph, TrainingSession
-from trainer.model.checkpoints import Checkpoint, contributions_in, is_of_the_end
+from trainer.model.checkpoints import Checkpoint, contributions_in, is_of_ended_run
 from trainer.model.pieces import holder_of, name_of
 from trainer.process.console import say
 from trainer.task.evaluations import Evaluations
@@ -80,7 +80,7 @@ class Chief:
             fields |= {"fingerprint": fingerprint} if fingerprint else {}
             self._task.records.write("restored", read | fields)
             # If a run ended early, its last checkpoint says so; then the run is over.
-            if self._task.settings.stop_when and is_of_the_end(checkpoint):
+            if self._task.settings.stop_when and is_of_ended_run(checkpoint):
                 ledger.take_no_more_steps()
         step = checkpoint.global_step if checkpoint else 0
         self._task.progress.steps_lost += max(self._task.progress.global_step - step, 0)
@@ -119,7 +119,7 @@ class Chief:
         fingerprints cannot be compared, and it is "".
         """
         held = ""
-        names = {*checkpoint.values, *(table.rows.table for table in checkpoint.tables)}
+        names = {*checkpoint.values, *(table.layout.table for table in checkpoint.tables)}
         are_same = {name_of(variable) for variable in self._graph.variables} == names
         # A push that a worker began earlier may arrive after the restored values; then restore them again.
         for _ in range(_RESTORES):

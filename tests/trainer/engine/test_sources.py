@@ -17,7 +17,7 @@ from trainer.engine.replication import ENGINES
 from trainer.engine.training import TrainingSession
 from trainer.model import click_files, scores
 from trainer.model.click_truth import MISSING_NUMBER, Truth
-from trainer.model.clicks import generated
+from trainer.model.clicks import generate_clicks
 from trainer.model.data import Data
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Metrics, Model, ModelContext, Scalars, Values, Variables
@@ -98,7 +98,7 @@ def _train(sessions: Sequence[TrainingSession]) -> None:
 
 @pytest.mark.parametrize("kind", [pytest.param("generated", marks=pytest.mark.chaos), "files"])
 def test_workers_learn_from_clicks(kind: str, tmp_path: Path) -> None:
-    data = generated(Truth(ROWS, 1), 200_000, 5_000) if kind == "generated" else _files(tmp_path)
+    data = generate_clicks(Truth(ROWS, 1), 200_000, 5_000) if kind == "generated" else _files(tmp_path)
     sessions = _sessions(data)
     (fit,) = sessions[1].check_gradients(sessions[1].sampled_batches(3)).values()
     assert fit.loss == pytest.approx(math.log(2), rel=1e-5)
@@ -112,7 +112,7 @@ def test_workers_learn_from_clicks(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.chaos
 def test_a_worker_alone_learns_nothing_about_the_ids_of_others() -> None:
-    data = generated(Truth(ROWS, 1, parts=2), 200_000, 5_000, parts=2)
+    data = generate_clicks(Truth(ROWS, 1, parts=2), 200_000, 5_000, parts=2)
     together = _sessions(data)
     _train(together)
     alone, _ = _sessions(data)

@@ -22,9 +22,9 @@ from trainer.model.click_truth import (
     MISSING_NUMBER,
     Truth,
 )
-from trainer.model.clicks import Clicks, generated
+from trainer.model.clicks import Clicks, generate_clicks
 from trainer.model.data import batches, seed_and_shard
-from trainer.model.random_words import keys_of, permutation_keys, permuted, uniform
+from trainer.model.random_words import keys_of, permutation_keys, permute, uniform
 
 v1 = tf.compat.v1
 
@@ -59,7 +59,7 @@ def test_rows_are_scaled_but_for_features_with_few() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 1000, 4097])
 def test_a_permutation_has_each_place_once_and_hides_the_order(size: int) -> None:
     values, sizes = np.arange(size, dtype=np.uint64), np.array([size], np.uint64)
-    places = [permuted(values, sizes, permutation_keys(seed, 1)) for seed in range(2)]
+    places = [permute(values, sizes, permutation_keys(seed, 1)) for seed in range(2)]
     for found in places:
         assert sorted(found.tolist()) == list(range(size))
     if size >= 1000:
@@ -176,7 +176,7 @@ def test_numbers_and_ids_are_missing_as_in_criteos_data(clicks: Clicks) -> None:
 
 @pytest.mark.parametrize("parts", [2, 3])
 def test_each_part_has_its_own_ids_and_the_test_has_all(parts: int) -> None:
-    data = generated(Truth(ROWS, 1, parts), 30_000, 20_000, parts)
+    data = generate_clicks(Truth(ROWS, 1, parts), 30_000, 20_000, parts)
     assert (len(data.train), len(data.test)) == (30_000, 20_000)
     whole = data.train.read(0, 30_000)
     ids = [data.train_of(worker).read(0, 30_000 // parts).features[:, NUMBERS:] for worker in range(parts)]

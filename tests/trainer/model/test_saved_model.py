@@ -26,8 +26,8 @@ from trainer.model.evaluation import FinalModel
 from trainer.model.fingerprint import fingerprint_of
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Model
-from trainer.model.saved_model import BOUND, check_served, export_model
-from trainer.model.tables.checkpoint_files import Rows, SavedTable
+from trainer.model.saved_model import BOUND, check_serving, export_model
+from trainer.model.tables.checkpoint_files import RowLayout, SavedTable
 from trainer.process.failure import TaskFailure
 
 
@@ -114,7 +114,7 @@ def test_a_model_that_this_host_could_not_load_is_refused(tmp_path: Path) -> Non
     memory = memory_bytes()
     assert memory
     settings = TrainingSettings(model="dlrm", table_rows=memory // 50)
-    rows = Rows("tables_16", "float32", (sum(rows_of(settings.table_rows)), 16), 3)
+    rows = RowLayout("tables_16", "float32", (sum(rows_of(settings.table_rows)), 16), 3)
     saved = SavedTable(rows, 0, {file: "" for part in range(3) for file in rows.files_of(part)})
     path = tmp_path / "checkpoints/model.ckpt-40"
     path.parent.mkdir()
@@ -133,7 +133,7 @@ def test_a_model_that_this_host_could_not_load_is_refused(tmp_path: Path) -> Non
 def test_another_value_of_a_variable_is_found(tmp_path: Path) -> None:
     final = final_model("linear")
     folder, features, values = export_model(final, tmp_path, {}), examples_of(final), final.values()
-    found = check_served(folder, {"features": features}, final.outputs(features))
+    found = check_serving(folder, {"features": features}, final.outputs(features))
     found.require_variables(values)
     next_float = np.nextafter(model_values("linear")["weight"], np.float32(np.inf))
     for others in ({**values, "weight": np.asarray(next_float)}, {"bias": values["bias"]}):
@@ -185,7 +185,7 @@ def test_a_difference_above_the_bound_is_found(tmp_path: Path, excess: float, re
     expected = final.outputs(features)
     expected["scores"][3, 4] += excess * BOUND * np.max(np.abs(expected["scores"]))
     with pytest.raises(TaskFailure, match="its output scores differs") if refused else nullcontext():
-        check_served(folder, {"features": features}, expected)
+        check_serving(folder, {"features": features}, expected)
 
 
 @pytest.mark.chaos

@@ -320,7 +320,7 @@ def taken() -> Iterator[tuple[str, list[float | None], list[object], int]]:
     observer = observed_steps.observer_of_process()
     assert observer is not None
     seen = observer._gradients
-    take, write = task.take, task.records.write
+    take, write = task.record_window, task.records.write
 
     def note(of: list[float | None], *around: int) -> None:
         losses.extend(of)
@@ -331,7 +331,7 @@ def taken() -> Iterator[tuple[str, list[float | None], list[object], int]]:
         if event == "peers_ready":
             told.update(fields)
 
-    task.take, task.records.write = note, note_where  # type: ignore[assignment, method-assign]
+    task.record_window, task.records.write = note, note_where  # type: ignore[assignment, method-assign]
     for build in GRAPHS:
         losses.clear()
         told.clear()
@@ -351,4 +351,4 @@ if __name__ == "__main__":
         sys.stdout.write(json.dumps(line) + "\n")
     observed = psfleet_records.task_to_observe()
     # Another process that trains as this task would not be.
-    assert observed is not None and not process._alone(observed)
+    assert observed is not None and not process._lock_records(observed)

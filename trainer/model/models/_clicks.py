@@ -73,7 +73,7 @@ def click_model(
 
 
 def table(context: ModelContext, name: str, width: int, scale: float = 0.05) -> Table:
-    """Return a table with a row for each id of every category; values in files are hashed to ids."""
+    """Return a table with a row for each id of all 26 categories; values in files are hashed to ids."""
     rows = rows_of(context.settings.table_rows)
     begins = accumulate(rows[:-1], initial=0)
     # The first row of each category is for missing values.
@@ -93,25 +93,28 @@ def inputs_of(features: tf.Tensor) -> tf.Tensor:
     return tf.concat([logarithms, tf.cast(numbers < 0, tf.float32)], axis=1)
 
 
-def through(layer: tf.Tensor, weights_and_biases: Values) -> tf.Tensor:
-    """Return what comes out of layers with rectified units."""
+def relu_layers(layer: tf.Tensor, weights_and_biases: Values) -> tf.Tensor:
+    """Return the output [batch, units] of dense layers with rectified units, for the input [batch, inputs].
+
+    `weights_and_biases` has the weights and the biases of each layer in turn.
+    """
     for weights, biases in zip(weights_and_biases[::2], weights_and_biases[1::2], strict=True):
         layer = tf.nn.relu(tf.matmul(layer, weights) + biases)
     return layer
 
 
 def _load(settings: TrainingSettings, _workers: int) -> Data:
-    """Return the clicks in the folder of the settings, or generated ones."""
+    """Return the clicks in the settings' `data_dir`, or generated clicks."""
     return click_files.load(settings, rows_of(settings.table_rows), _TRAIN_EXAMPLES, _TEST_EXAMPLES)
 
 
 def _results(found: Metrics) -> Mapping[str, float]:
-    """Return AUC and log loss."""
+    """Return {"auc": .., "log_loss": ..}."""
     return {"auc": scores.auc(found["counts"]), "log_loss": scores.log_loss(found["counts"])}
 
 
 def _levels(context: ModelContext, examples: int) -> Mapping[str, float]:
-    """Return AUC and log loss that so many examples let a model reach; nothing for clicks in files."""
+    """Return {"reachable_auc": .., "reachable_log_loss": ..} for so many examples; {} for clicks in files."""
     test = context.data.test
     if not isinstance(test, Clicks):
         return {}

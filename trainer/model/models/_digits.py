@@ -63,7 +63,7 @@ def digits_model(
 
 
 def weights_and_biases(layer: str, shape: Sequence[int]) -> Variables:
-    """Create a layer's weights of this shape, and one bias for each output (the last dimension)."""
+    """Return [weights, biases], new variables: weights of this shape, a bias for each output (last size)."""
     drawn, zeros = v1.glorot_uniform_initializer(), v1.zeros_initializer()
     weights = v1.get_variable(f"{layer}/weights", shape, initializer=drawn, use_resource=True)
     return [weights, v1.get_variable(f"{layer}/biases", shape[-1:], initializer=zeros, use_resource=True)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer.model.models._clicks import click_model, inputs_of, table, through
+from trainer.model.models._clicks import click_model, inputs_of, relu_layers, table
 from trainer.model.models.model import ModelContext, Table, Values
 
 CARD: dict[str, Any] = {
@@ -39,21 +39,21 @@ _BOTTOM = 2 * sum(name.startswith("bottom") for name in CARD["layers"])
 
 
 def tables(context: ModelContext) -> Sequence[Table]:
-    """Return the one table."""
-    return [table(context, name, its["width"]) for name, its in CARD["tables"].items()]
+    """Return the model's only table."""
+    return [table(context, name, entry["width"]) for name, entry in CARD["tables"].items()]
 
 
 def logits(values: Values, features: tf.Tensor) -> tf.Tensor:
-    """Return the logit of each example."""
+    """Return the logit of each example, [batch]."""
     *dense, weights, biases, rows = values
-    bottom = through(inputs_of(features), dense[:_BOTTOM])
+    bottom = relu_layers(inputs_of(features), dense[:_BOTTOM])
     vectors = tf.concat([bottom[:, tf.newaxis], _OF_ROWS * rows], axis=1)
-    hidden = through(tf.concat([bottom, _products(vectors)], axis=1), dense[_BOTTOM:])
+    hidden = relu_layers(tf.concat([bottom, _products(vectors)], axis=1), dense[_BOTTOM:])
     return (tf.matmul(hidden, weights) + biases)[:, 0]
 
 
 def _products(vectors: tf.Tensor) -> tf.Tensor:
-    """Return the dot product of each pair of an example's vectors [batch, count, width]."""
+    """Return the dot products of all pairs of an example's vectors [batch, count, width]: [batch, pairs]."""
     count = vectors.shape[1]
     of_all = tf.reshape(tf.matmul(vectors, vectors, transpose_b=True), [-1, count * count])
     first, second = np.tril_indices(count, -1)

@@ -36,7 +36,7 @@ def load(_settings: TrainingSettings, _workers: int) -> Data:
 
 
 def create_variables(_context: ModelContext) -> Variables:
-    """Create weight and bias, both drawn from a normal distribution."""
+    """Return [weight, bias], new scalar variables, both drawn from a normal distribution."""
     return [
         v1.get_variable(name, shape=[], initializer=v1.random_normal_initializer(), use_resource=True)
         for name in ("weight", "bias")
@@ -44,23 +44,23 @@ def create_variables(_context: ModelContext) -> Variables:
 
 
 def outputs(_context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
-    """Return y of the line that was found."""
+    """Return {"y": weight * x + bias}, [batch], for the features x, [batch]."""
     weight, bias = variables
     return {"y": features * weight + bias}
 
 
 def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean squared error."""
+    """Return the mean squared error, a scalar."""
     return tf.reduce_mean(tf.square(labels - outputs(context, variables, features)["y"]))
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return weight, bias and mean squared error."""
+    """Return {"weight": .., "bias": .., "loss": mean squared error}."""
     return {**watched(variables), "loss": loss(context, variables, features, labels)}
 
 
 def watched(variables: Values) -> Scalars:
-    """Return weight and bias."""
+    """Return {"weight": .., "bias": ..}."""
     weight, bias = variables
     return {"weight": weight, "bias": bias}
 

@@ -136,7 +136,7 @@ class Model:
     card: Card = field(default_factory=lambda: Card(learning_rates={}))
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
-        """Return what `watched` takes: the variables that travel alone, the others' values."""
+        """Return what `watched` takes: for each variable its value, or itself if it travels alone."""
         return [
             variable
             if not isinstance(variable, InPieces) and self.travels_alone(variable)
@@ -145,17 +145,17 @@ class Model:
         ]
 
     def levels_at(self, context: ModelContext, global_step: int, workers: int) -> Mapping[str, float]:
-        """Return the levels for a model of this global step, which so many workers trained."""
+        """Return {name: level} (see `levels`) for a model of this global step; `workers` is their number."""
         return self.levels(context, global_step * context.settings.examples_in_a_step(workers))
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
-        """Return the optimizer of the settings, or the model's default."""
+        """Return the name of the optimizer in the settings, or of the model's default."""
         return settings.optimizer or next(iter(self.card.learning_rates))
 
     def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
-        """Return the learning rate of the settings, or the model's default for the optimizer.
+        """Return the learning rate in the settings, or the model's default for the optimizer.
 
-        Raises TaskFailure (`configuration`) if there is neither.
+        `workers` is the number of workers. Raises TaskFailure (`configuration`) if there is neither.
         """
         if settings.learning_rate is not None:
             return settings.learning_rate

@@ -51,7 +51,7 @@ Numbers = npt.NDArray[np.float32]
 
 
 def has_rows(settings: TrainingSettings) -> bool:
-    """Return whether the model has a table: whether the settings are for a model with tables."""
+    """Return whether the model has its table: whether a model with tables supports all these settings."""
     return not table_problems(settings.as_dict())
 
 
@@ -68,7 +68,7 @@ def known_weights(workers: int, seed: int = _WEIGHTS_SEED) -> Numbers:
 
 
 def known_rows(workers: int) -> Numbers:
-    """Return the rows to learn, as many as there are weights, and drawn as these."""
+    """Return the rows to learn, [workers * WEIGHTS_OF_A_WORKER], drawn as the weights are."""
     return known_weights(workers, _ROWS_SEED)
 
 
@@ -104,14 +104,14 @@ def create_variables(context: ModelContext) -> Variables:
 
 
 def tables(context: ModelContext) -> list[Table]:
-    """Return the table, whose rows are single numbers and begin at 0."""
+    """Return the table, whose rows are single numbers and begin at 0; [] without rows (`has_rows`)."""
     if not has_rows(context.settings):
         return []
     return [Table("rows", _weights_of(context), 1, _ids, scale=0.0)]
 
 
 def outputs(context: ModelContext, values: Values, features: tf.Tensor) -> Outputs:
-    """Return y = w . x + v . rows, or y = w . x without rows."""
+    """Return {"y": w . x + v . rows}, [batch], or {"y": w . x} without rows."""
     weights, rows = _split(context, values)
     y = tf.linalg.matvec(features[:, : _weights_of(context)], weights)
     if rows is not None:
@@ -120,12 +120,12 @@ def outputs(context: ModelContext, values: Values, features: tf.Tensor) -> Outpu
 
 
 def loss(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean squared error."""
+    """Return the mean squared error, a scalar."""
     return tf.reduce_mean(tf.square(labels - outputs(context, values, features)["y"]))
 
 
 def metrics(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return the largest error, the number of workers whose part was found, and the loss.
+    """Return {name: scalar}: `parts`, `parts_found`, `largest_error` and `loss`, and the errors of workers.
 
     Up to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric of its own. With more workers,
     `worst_worker` is the index of the worker with the largest error.
@@ -147,7 +147,7 @@ def metrics(context: ModelContext, values: Values, features: tf.Tensor, labels: 
 
 
 def watched(variables: Values) -> Scalars:
-    """Return the number of workers, how many workers' weights are found, and their largest error."""
+    """Return {"parts": number of workers, "parts_found": .., "largest_error": ..} of the weights alone."""
     return _found(_errors_of_workers(_joined(variables)))
 
 

@@ -37,7 +37,7 @@ def load(_settings: TrainingSettings, _workers: int) -> Data:
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Create the matrix on ps 0 and the offset on ps 1."""
+    """Return [matrix, offset], new variables: the matrix on ps 0, the offset on ps 1 if there is one."""
     variables = []
     for ps, (name, known) in enumerate(_KNOWN.items()):
         with tf.device(context.devices.ps_device(ps)):
@@ -47,19 +47,19 @@ def create_variables(context: ModelContext) -> Variables:
 
 
 def loss(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean squared error; the multiplication runs on ps 0, the rest on the worker."""
+    """Return the mean squared error, a scalar; the multiplication runs on ps 0, the rest on the worker."""
     with tf.device(context.devices.worker):
         return tf.reduce_mean(tf.square(tf.transpose(labels) - _columns(context, variables, features)))
 
 
 def outputs(context: ModelContext, variables: Values, features: tf.Tensor) -> Outputs:
-    """Return y = A x + b."""
+    """Return {"y": A x + b}, [batch, 3]."""
     with tf.device(context.devices.worker):
         return {"y": tf.transpose(_columns(context, variables, features))}
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return the largest error of the learned numbers, and the mean squared error."""
+    """Return {"largest_error": of the learned numbers, "loss": mean squared error}."""
     return {
         "largest_error": tf.reduce_max(tf.stack(list(watched(variables).values()))),
         "loss": loss(context, variables, features, labels),
@@ -67,7 +67,7 @@ def metrics(context: ModelContext, variables: Values, features: tf.Tensor, label
 
 
 def watched(variables: Values) -> Scalars:
-    """Return the largest error of each variable's numbers; the metric's name has the variable's device."""
+    """Return {"<variable> on <device>": largest error of the variable's numbers}."""
     return {
         f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
         for variable, (name, known) in zip(variables, _KNOWN.items(), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.model.models._clicks import click_model, inputs_of, table, through
+from trainer.model.models._clicks import click_model, inputs_of, relu_layers, table
 from trainer.model.models.model import ModelContext, Table, Values
 
 CARD: dict[str, Any] = {
@@ -38,16 +38,16 @@ _OF_ROWS = 4.0
 
 
 def tables(context: ModelContext) -> Sequence[Table]:
-    """Return a table for each part."""
-    of_wide, of_deep = (each["width"] for each in CARD["tables"].values())
-    return [table(context, "wide", of_wide, scale=0.0), table(context, "deep", of_deep)]
+    """Return the two tables, "wide" and "deep"."""
+    wide, deep = (each["width"] for each in CARD["tables"].values())
+    return [table(context, "wide", wide, scale=0.0), table(context, "deep", deep)]
 
 
 def logits(values: Values, features: tf.Tensor) -> tf.Tensor:
-    """Return the logit of each example."""
+    """Return the logit of each example, [batch]."""
     *dense, weights, biases, wide, deep = values
     rows = _OF_ROWS * tf.reshape(deep, [-1, deep.shape[1] * deep.shape[2]])
-    hidden = through(tf.concat([inputs_of(features), rows], axis=1), dense)
+    hidden = relu_layers(tf.concat([inputs_of(features), rows], axis=1), dense)
     return tf.reduce_sum(wide, axis=[1, 2]) + (tf.matmul(hidden, weights) + biases)[:, 0]
 
 

@@ -95,10 +95,10 @@ class RowFile:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The layout of a table, or of a slot of a table.
+class RowLayout:
+    """How the rows of a table, or of a slot of a table, lie in parts and files.
 
-    `table` is its name, `dtype` and `shape` describe the whole table, `parts` is the number of parts.
+    `table` is the name, `dtype` and `shape` are of the whole table, `parts` is the number of parts.
     """
 
     table: str
@@ -112,18 +112,18 @@ class Rows:
         return math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
 
     @property
-    def positions(self) -> "Rows":
+    def positions(self) -> "RowLayout":
         """The layout of the positions of a delta's rows, which a table and its slots share."""
         dtype = positions_dtype(self.shape[0])
         return replace(self, table=_positions_of(self.table), dtype=dtype, shape=self.shape[:1])
 
-    def held(self, part: int) -> int:
-        """Return how many rows part number `part` has."""
+    def rows_of_part(self, part: int) -> int:
+        """Return the number of rows of part number `part`."""
         return len(range(part, self.shape[0], self.parts))
 
     def files_of(self, part: int) -> list[RowFile]:
-        """Return the files of a part, in the order of its rows."""
-        return self._files(part, self.held(part), self.rows_in_a_file(0), 0)
+        """Return the files of part number `part`, in the order of the part's rows."""
+        return self._files(part, self.rows_of_part(part), self.rows_in_a_file(0), 0)
 
     def delta_files(self, part: int, delta: int, rows: int) -> list[RowFile]:
         """Return the files of delta number `delta` of a part, if the delta has `rows` rows of the part."""
@@ -147,16 +147,16 @@ class SavedTable:
     """A table, or a slot of a table, as a checkpoint has it.
 
     Attributes:
-        rows: the layout.
+        layout: the layout of the rows.
         total: the sum for the fingerprint.
-        sha256: the files of whole parts -> their SHA-256.
-        deltas: the files of all deltas, in the order of the deltas -> their SHA-256.
-        positions: the files with the positions of the deltas' rows -> their SHA-256; a table and its slots
-            share these files.
+        sha256: {file of a whole part: SHA-256}.
+        deltas: {file of a delta: SHA-256}, in the order of the deltas.
+        positions: {file with the positions of a delta's rows: SHA-256}; a table and its slots share these
+            files.
 
     """
 
-    rows: Rows
+    layout: RowLayout
     total: int
     sha256: Mapping[RowFile, str]
     deltas: Mapping[RowFile, str] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class SavedTable:
 
     @property
     def files(self) -> dict[RowFile, str]:
-        """All files with their SHA-256, files of whole parts first: a restore sets rows in this order."""
+        """{file: SHA-256} of all files, whole parts first, then deltas: a restore sets rows in this order."""
         return {**self.sha256, **self.deltas, **self.positions}
 
     @property
@@ -189,9 +189,9 @@ def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
     are read from the disk when they are used: only rows that deltas changed are in this process's memory.
     Raises OSError.
     """
-    shape = table.rows.shape[1:]
+    shape = table.layout.shape[1:]
     values: Numbers = np.memmap(
-        f"{checkpoint}.{file.suffix}", table.rows.dtype, mode="c", shape=(file.rows, *shape)
+        f"{checkpoint}.{file.suffix}", table.layout.dtype, mode="c", shape=(file.rows, *shape)
     )
     for delta in (delta for delta in table.deltas if delta.part == file.part):
         positions = positions_in(checkpoint, table, delta)
@@ -201,15 +201,15 @@ def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
 
 
 def positions_in(checkpoint: Path, table: SavedTable, delta: RowFile) -> npt.NDArray[np.int64]:
-    """Return the positions, rising, in their part of the rows in a delta's file. Raises OSError."""
-    dtype = table.rows.positions.dtype
+    """Return the positions in the part of the rows in a delta's file, rising: int64 [rows]. Raises OSError."""
+    dtype = table.layout.positions.dtype
     return np.fromfile(f"{checkpoint}.{delta.positions.suffix}", dtype).astype(np.int64)
 
 
 def delta_rows(checkpoint: Path, table: SavedTable, delta: RowFile) -> Numbers:
-    """Return the rows in a delta's file; they are read from the disk when they are used. Raises OSError."""
-    shape = (delta.rows, *table.rows.shape[1:])
-    return np.memmap(f"{checkpoint}.{delta.suffix}", table.rows.dtype, mode="r", shape=shape)
+    """Return the rows in a delta's file, which are read from the disk when they are used. Raises OSError."""
+    shape = (delta.rows, *table.layout.shape[1:])
+    return np.memmap(f"{checkpoint}.{delta.suffix}", table.layout.dtype, mode="r", shape=shape)
 
 
 def _positions_of(name: str) -> str:
@@ -222,16 +222,16 @@ def _positions_of(name: str) -> str:
 
 def manifest_of(step: int, tables: Sequence[SavedTable]) -> str:
     """Return the manifest of the checkpoint of global step `step`, as text; `tables` must not be empty."""
-    parts, deltas = tables[0].rows.parts, tables[0].last_delta
+    parts, deltas = tables[0].layout.parts, tables[0].last_delta
     content = {
         "version": _VERSION,
         "global_step": step,
         "layout": _LAYOUT,
         "ps": parts,
         "tables": {
-            table.rows.table: {
-                "dtype": table.rows.dtype,
-                "shape": list(table.rows.shape),
+            table.layout.table: {
+                "dtype": table.layout.dtype,
+                "shape": list(table.layout.shape),
                 "sum": str(table.total),
                 "sha256": _by_part(table.sha256, parts, 0),
             }
@@ -243,14 +243,18 @@ def manifest_of(step: int, tables: Sequence[SavedTable]) -> str:
 
 
 def _delta_described(tables: Sequence[SavedTable], delta: int) -> dict[str, Any]:
-    """Return {table: its "rows" by part and "sha256" by part} in a delta, slots and positions included."""
+    """Return {name: {"rows": [number for each part], "sha256": [hashes for each part]}} of a delta.
+
+    The names are of tables, slots and positions.
+    """
     described = {}
     for table in tables:
-        parts = range(table.rows.parts)
-        for name, its in ((table.rows.table, table.deltas), (table.rows.positions.table, table.positions)):
+        parts = range(table.layout.parts)
+        names = table.layout.table, table.layout.positions.table
+        for name, hashes in zip(names, (table.deltas, table.positions), strict=True):
             described[name] = {
                 "rows": [table.rows_of_delta(delta, part) for part in parts],
-                "sha256": _by_part(its, len(parts), delta),
+                "sha256": _by_part(hashes, len(parts), delta),
             }
     return described
 
@@ -301,41 +305,43 @@ def _table_in(
     shape, dtype = described["shape"], described["dtype"]
     if not _NAME.fullmatch(name) or dtype not in _DTYPES or not _is_shape(shape):
         raise ValueError(f"its manifest of tables has {name!r} of {dtype!r} and shape {shape!r}")
-    rows = Rows(name, dtype, tuple(shape), parts)
+    rows = RowLayout(name, dtype, tuple(shape), parts)
     whole = _hashes_in(name, described["sha256"], [rows.files_of(part) for part in range(parts)])
     changed, positions = dict[RowFile, str](), dict[RowFile, str]()
     for number, delta in enumerate(deltas, 1):
-        for its, of, found in ((rows, name, changed), (rows.positions, rows.positions.table, positions)):
-            counts = delta[of]["rows"]
+        for layout, hashes in ((rows, changed), (rows.positions, positions)):
+            entry = delta[layout.table]
+            counts = entry["rows"]
             if len(counts) != parts or not all(
-                type(count) is int and 0 <= count <= rows.held(part) for part, count in enumerate(counts)
+                type(count) is int and 0 <= count <= rows.rows_of_part(part)
+                for part, count in enumerate(counts)
             ):
-                raise ValueError(f"its manifest has {counts!r} rows of {of} in delta {number}")
-            files = [its.delta_files(part, number, count) for part, count in enumerate(counts)]
-            found.update(_hashes_in(of, delta[of]["sha256"], files))
+                raise ValueError(f"its manifest has {counts!r} rows of {layout.table} in delta {number}")
+            files = [layout.delta_files(part, number, count) for part, count in enumerate(counts)]
+            hashes.update(_hashes_in(layout.table, entry["sha256"], files))
     return SavedTable(rows, int(described["sum"]), whole, changed, positions)
 
 
 def _hashes_in(
     name: str, hashes: Sequence[Sequence[object]], files: Sequence[Sequence[RowFile]]
 ) -> dict[RowFile, str]:
-    """Return {file: SHA-256}, given the hashes and the files of each part.
+    """Return {file: SHA-256}; `hashes` and `files` have a sequence for each part, in the same order.
 
-    Raises ValueError if their numbers differ, or if a hash is none.
+    `name` is the table's. Raises ValueError if the numbers of hashes and files differ, or if a hash is none.
     """
     if len(hashes) != len(files):
         raise ValueError(
             f"its manifest has {len(hashes)} parts of {name}, expected {len(files)}, one for each ps"
         )
-    found: dict[RowFile, str] = {}
-    for part, (its, expected) in enumerate(zip(hashes, files, strict=True)):
-        good = [sha256 for sha256 in its if isinstance(sha256, str) and _SHA256.fullmatch(sha256)]
-        if len(its) != len(expected) or len(good) != len(its):
+    hash_of: dict[RowFile, str] = {}
+    for part, (own, expected) in enumerate(zip(hashes, files, strict=True)):
+        good = [sha256 for sha256 in own if isinstance(sha256, str) and _SHA256.fullmatch(sha256)]
+        if len(own) != len(expected) or len(good) != len(own):
             raise ValueError(
                 f"its manifest has {len(good)} files of part {part} of {name}, expected {len(expected)}"
             )
-        found.update(zip(expected, good, strict=True))
-    return found
+        hash_of.update(zip(expected, good, strict=True))
+    return hash_of
 
 
 def _is_shape(shape: object) -> bool:
@@ -352,7 +358,7 @@ def sha256_of_text(text: str) -> str:
 
 
 def file_problem(path: Path, size: int, sha256: str) -> str:
-    """Return what is wrong with a file of rows, in words; "" if nothing is wrong."""
+    """Return why a file of rows is missing, or has another size (in bytes) or SHA-256; "" if it is good."""
     try:
         if (found := path.stat().st_size) != size:
             return f"{path.name} has {found} bytes, expected {size}"
@@ -373,7 +379,7 @@ def sha256_of(path: Path) -> str:
 
 
 def problems_beside(path: Path, tables: Sequence[SavedTable]) -> Iterator[str]:
-    """Yield what is wrong with each bad file of rows beside the checkpoint at `path` (without a suffix)."""
+    """Yield, for each bad file of rows beside the checkpoint at `path` (without a suffix), what is wrong."""
     for table in tables:
         for file, sha256 in table.files.items():
             if problem := file_problem(Path(f"{path}.{file.suffix}"), file.size, sha256):

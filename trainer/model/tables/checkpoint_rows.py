@@ -32,9 +32,9 @@ class SavedRows:
 
         Raises OSError, and ValueError if a file is too short.
         """
-        self._rows, self._files = table.rows, list(table.sha256)
-        self.shape, self.dtype = table.rows.shape, np.dtype(table.rows.dtype)
-        first = table.rows.files_of(0)
+        self._rows, self._files = table.layout, list(table.sha256)
+        self.shape, self.dtype = table.layout.shape, np.dtype(table.layout.dtype)
+        first = table.layout.files_of(0)
         self._rows_of_file, self._files_of_part = first[0].rows, len(first)
         self._mapped = {
             (file.part, file.number): np.memmap(
@@ -55,13 +55,13 @@ class SavedRows:
         number, place = np.divmod(positions, self._rows_of_file)
         file = part * self._files_of_part + number
         by_file = np.argsort(file, kind="stable")
-        found = np.empty((len(rows), *self.shape[1:]), self.dtype)
-        for its in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
-            if len(its):
-                found[its] = self._mapped[int(part[its[0]]), int(number[its[0]])][place[its]]
+        values = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        for own in np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1):
+            if len(own):
+                values[own] = self._mapped[int(part[own[0]]), int(number[own[0]])][place[own]]
         for delta in self._deltas:
-            delta.overwrite(found, part, positions)
-        return found
+            delta.overwrite(values, part, positions)
+        return values
 
     def chunks(self) -> Iterator[tuple[RowFile, Numbers]]:
         """Yield all rows, some at a time, as (a RowFile that says which rows they are, the rows)."""
@@ -80,21 +80,21 @@ class _Delta:
 
     def __init__(self, checkpoint: Path, table: SavedTable, file: RowFile) -> None:
         self._part, path = file.part, f"{checkpoint}.{file.positions.suffix}"
-        self._positions = np.memmap(path, table.rows.positions.dtype, mode="r", shape=(file.rows,))
+        self._positions = np.memmap(path, table.layout.positions.dtype, mode="r", shape=(file.rows,))
         self._values = delta_rows(checkpoint, table, file)
         self._first, self._last = int(self._positions[0]), int(self._positions[-1])
 
-    def overwrite(self, found: Numbers, part: Numbers, positions: Numbers) -> None:
-        """Overwrite in `found` the rows that this file has.
+    def overwrite(self, values: Numbers, part: Numbers, positions: Numbers) -> None:
+        """Overwrite in `values` the rows that this file has.
 
-        Row i of `found` is at `positions[i]` of `part[i]`.
+        Row i of `values` is at position `positions[i]` of part number `part[i]`.
         """
         within = (part == self._part) & (positions >= self._first) & (positions <= self._last)
-        its = np.flatnonzero(within)
-        wanted = positions[its].astype(self._positions.dtype)
+        rows = np.flatnonzero(within)
+        wanted = positions[rows].astype(self._positions.dtype)
         at = np.searchsorted(self._positions, wanted)
         are_here = self._positions[at] == wanted
-        found[its[are_here]] = self._values[at[are_here]]
+        values[rows[are_here]] = self._values[at[are_here]]
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class PartOfRows:
         return self.rows.dtype
 
     def __getitem__(self, some: slice) -> Numbers:
-        """Return the rows of the part in the slice `some`, whose step must be 1."""
+        """Return the rows of the part in the slice `some`, whose step must be 1: [rows, ...]."""
         start, stop, _ = some.indices(self.shape[0])
-        found = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        values = np.empty((stop - start, *self.shape[1:]), self.dtype)
         for begin in range(start, stop, _AT_ONCE):
             positions = np.arange(begin, min(begin + _AT_ONCE, stop))
             rows = self.rows.read(positions * self.parts + self.number)
-            found[begin - start : begin - start + len(rows)] = rows
-        return found
+            values[begin - start : begin - start + len(rows)] = rows
+        return values

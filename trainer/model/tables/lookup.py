@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainer.model.models.model import Model, ModelContext, Table
 from trainer.model.pieces import TableVariable
-from trainer.model.scrambling import scrambled
+from trainer.model.scrambling import scramble
 
 v1 = tf.compat.v1
 
@@ -63,7 +63,7 @@ class _Fused(NamedTuple):
 
     @property
     def needs(self) -> object:
-        """A key for the rows that a batch needs: fused tables with equal keys need the same rows."""
+        """A key for the rows that a batch needs: fused tables with equal keys need equal rows."""
         return tuple((table.ids, table.rows) for _, table in self.tables)
 
 
@@ -105,34 +105,34 @@ class Tables:
         self.wire_dtype, self.gather = wire_dtype, gather or _from_variable
         self.devices = [_cpu_of(device) for device in context.devices.ps or [context.devices.worker]]
         self._tables = list(model.tables(context))
-        of_widths: dict[int, list[tuple[int, Table]]] = {}
+        by_width: dict[int, list[tuple[int, Table]]] = {}
         for number, table in enumerate(self._tables):
-            of_widths.setdefault(table.width, []).append((number, table))
-        self.fused = [_Fused(tables, self._create(tables)) for tables in of_widths.values()]
+            by_width.setdefault(table.width, []).append((number, table))
+        self.fused = [_Fused(tables, self._create(tables)) for tables in by_width.values()]
         self.variables = [fused.variable for fused in self.fused]
         self._seed = context.settings.seed
 
     @property
     def places(self) -> list[tuple[Table, int]]:
-        """The model's tables in their order, each with the number of its first row in the fused table."""
-        found = {
+        """(table, number of its first row in the fused table) of the model's tables, in their order."""
+        places = {
             number: (table, begin)
             for fused in self.fused
             for (number, table), begin in zip(fused.tables, fused.begins, strict=True)
         }
-        return [found[number] for number in sorted(found)]
+        return [places[number] for number in sorted(places)]
 
     def first_values(self) -> list[tf.Operation]:
-        """Return operations that give each row its first value; parts must exist and be 0 everywhere.
+        """Return operations, one for each part, that give each row its first value; all rows must be 0.
 
-        The list is empty if all first values are 0.
+        A fused table whose first values are all 0 has no operations.
         """
         return [operation for fused in self.fused for operation in _first_values(fused, self._seed)]
 
     def look_up(
         self, context: ModelContext, features: tf.Tensor, after: Sequence[tf.Tensor] = ()
     ) -> "LookUp":
-        """Return the look-up of the rows that these features need; the ps read them once `after` exist."""
+        """Add the look-up of the rows that a batch of features needs; the ps read once `after` exist."""
         with tf.name_scope("look_up"):
             needed: dict[object, _Needed] = {}
             for fused in self.fused:
@@ -145,13 +145,13 @@ class Tables:
     def _create(self, tables: Sequence[tuple[int, Table]]) -> TableVariable:
         rows, width = sum(table.rows for _, table in tables), tables[0][1].width
         name, parts = f"tables_{width}", len(self.devices)
-        held = [len(range(number, rows, parts)) for number in range(parts)]
+        sizes = [len(range(number, rows, parts)) for number in range(parts)]
         return TableVariable(
             name,
             rows,
             tuple(
                 create_filled(f"{name}/part_{number}", device, [size, width])
-                for number, (device, size) in enumerate(zip(self.devices, held, strict=True))
+                for number, (device, size) in enumerate(zip(self.devices, sizes, strict=True))
             ),
         )
 
@@ -178,30 +178,30 @@ class LookUp:
                 arrived = [of_needs[fused.needs] for fused in tables.fused]
                 with tf.control_dependencies(after):
                     read = [
-                        tables.gather(variable, number, its)
-                        for variable, its in zip(tables.variables, arrived, strict=True)
+                        tables.gather(variable, number, own)
+                        for variable, own in zip(tables.variables, arrived, strict=True)
                     ]
-                flat = self._packed(read)
+                flat = self._pack(read)
             self._arrived.append(arrived)
-            pulled.append(self._unpacked(flat, positions))
+            pulled.append(self._unpack(flat, positions))
         self.rows = [tf.concat(of_table, axis=0) for of_table in zip(*pulled, strict=True)]
 
     def values(self, rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return for each of the model's tables float32 [batch, ids of an example, width].
+        """Return for each of the model's tables its rows: float32 [batch, ids of an example, width].
 
         `rows` has the values to use, in the shapes and order of the attribute `rows`.
         """
-        found: dict[int, tf.Tensor] = {}
-        for fused, needed, its in zip(self._tables.fused, self._needed, rows, strict=True):
-            of_ids = tf.ensure_shape(tf.gather(its, needed.places), [None, sum(needed.columns), fused.width])
+        values: dict[int, tf.Tensor] = {}
+        for fused, needed, own in zip(self._tables.fused, self._needed, rows, strict=True):
+            of_ids = tf.ensure_shape(tf.gather(own, needed.places), [None, sum(needed.columns), fused.width])
             numbers = [number for number, _ in fused.tables]
-            found.update(zip(numbers, tf.split(of_ids, needed.columns, axis=1), strict=True))
-        return [found[number] for number in range(len(found))]
+            values.update(zip(numbers, tf.split(of_ids, needed.columns, axis=1), strict=True))
+        return [values[number] for number in range(len(values))]
 
-    def summed(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> list[tf.Tensor]:
-        """Return dense gradients of `rows`; a row's gradient is the sum over all ids that need the row.
+    def sum_gradients(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> list[tf.Tensor]:
+        """Return dense gradients of `rows`, in their shapes and order, from TensorFlow's gradients of `rows`.
 
-        A gradient that is None becomes zeros.
+        A row's gradient is the sum over all ids that need the row. A gradient that is None becomes zeros.
         """
         dense = []
         for gradient, rows in zip(gradients, self.rows, strict=True):
@@ -213,27 +213,30 @@ class LookUp:
         return dense
 
     def push(self, gradients: Sequence[tf.Tensor]) -> list[tuple[RowGradients, tf.Variable]]:
-        """Return pairs (gradients of rows, part of the table), on the ps, given the gradients of `rows`."""
+        """Return pairs (gradients of some rows, part of the fused table), on the part's ps.
+
+        `gradients` are dense gradients of `rows`, as `sum_gradients` returns them.
+        """
         of_parts = [
-            tf.split(gradient, tf.stack([tf.size(its) for its in needed.positions]), num=len(self._arrived))
+            tf.split(gradient, tf.stack([tf.size(own) for own in needed.positions]), num=len(self._arrived))
             for gradient, needed in zip(gradients, self._needed, strict=True)
         ]
         pushed = []
         for number, arrived in enumerate(self._arrived):
-            flat = self._packed([parts[number] for parts in of_parts])
+            flat = self._pack([parts[number] for parts in of_parts])
             with tf.device(self._tables.devices[number]):
-                received = self._unpacked(flat, arrived)
+                received = self._unpack(flat, arrived)
             parts = [variable.pieces[number] for variable in self._tables.variables]
             pushed += list(zip(map(RowGradients, received, arrived), parts, strict=True))
         return pushed
 
-    def _packed(self, rows: Sequence[tf.Tensor]) -> tf.Tensor:
-        flat = tf.concat([tf.reshape(its, [-1]) for its in rows], axis=0)
+    def _pack(self, rows: Sequence[tf.Tensor]) -> tf.Tensor:
+        flat = tf.concat([tf.reshape(own, [-1]) for own in rows], axis=0)
         return tf.cast(flat, self._tables.wire_dtype)
 
-    def _unpacked(self, flat: tf.Tensor, positions: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def _unpack(self, flat: tf.Tensor, positions: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         widths = [fused.width for fused in self._tables.fused]
-        sizes = tf.stack([tf.size(its) * width for its, width in zip(positions, widths, strict=True)])
+        sizes = tf.stack([tf.size(own) * width for own, width in zip(positions, widths, strict=True)])
         parts = tf.split(tf.cast(flat, tf.float32), sizes, num=len(widths))
         return [tf.reshape(part, [-1, width]) for part, width in zip(parts, widths, strict=True)]
 
@@ -245,7 +248,7 @@ def create_filled(
     value: np.generic = _ZERO,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create a variable with `value`, and its type, everywhere; its own device makes the first value."""
+    """Create and return a variable of the type of `value`, filled with it; its own device fills it."""
     dtype = tf.as_dtype(value.dtype)
 
     def first_value(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
@@ -266,13 +269,13 @@ def _from_variable(table: TableVariable, part: int, positions: tf.Tensor) -> tf.
 
 
 def _cpu_of(device: str) -> str:
-    """Return the CPU of the task to which `device` belongs."""
+    """Return the CPU of the task of `device`, such as "/job:ps/task:0/device:CPU:0"."""
     place = tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0)
     return str(place.to_string())
 
 
 def _needed(fused: _Fused, ids: Sequence[tf.Tensor]) -> _Needed:
-    columns, parts = [its.shape[1] for its in ids], len(fused.variable.pieces)
+    columns, parts = [own.shape[1] for own in ids], len(fused.variable.pieces)
     together = tf.concat(ids, axis=1)
     limits = np.repeat([table.rows for _, table in fused.tables], columns)
     # A negative id, read as an unsigned number, is larger than any limit.
@@ -289,7 +292,7 @@ def _needed(fused: _Fused, ids: Sequence[tf.Tensor]) -> _Needed:
         positions = tf.dynamic_partition(unique // parts, part_of, parts)
         places = tf.gather(tf.math.invert_permutation(tf.concat(numbers, axis=0)), places)
     largest = fused.variable.pieces[0].shape[0]
-    positions = [tf.cast(its, _type_for(largest)) for its in positions]
+    positions = [tf.cast(own, _type_for(largest)) for own in positions]
     return _Needed(positions, tf.reshape(places, tf.shape(together)), columns)
 
 
@@ -299,10 +302,10 @@ def _type_for(rows: int) -> tf.DType:
 
 def _request(positions: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return one tensor for a ps: how many rows it shall read of each fused table, then their positions."""
-    dtype = max((its.dtype for its in positions), key=lambda its: its.size)
+    dtype = max((own.dtype for own in positions), key=lambda each: each.size)
     with tf.device("/device:CPU:0"):
-        counts = tf.cast(tf.stack([tf.size(its) for its in positions]), dtype)
-        return tf.concat([counts, *(tf.cast(its, dtype) for its in positions)], axis=0)
+        counts = tf.cast(tf.stack([tf.size(own) for own in positions]), dtype)
+        return tf.concat([counts, *(tf.cast(own, dtype) for own in positions)], axis=0)
 
 
 def _split_request(request: tf.Tensor, tables: int) -> list[tf.Tensor]:
@@ -343,10 +346,10 @@ def _fill(fused: _Fused, number: int, key: np.uint64) -> tf.Operation:
 
 def _key(seed: int, width: int) -> np.uint64:
     """Return the key from which first values of tables of this width are hashed, with this seed."""
-    return np.uint64(scrambled(scrambled(np.array([seed], np.uint64), np) + np.uint64(width), np)[0])
+    return np.uint64(scramble(scramble(np.array([seed], np.uint64), np) + np.uint64(width), np)[0])
 
 
 def _uniform(places: tf.Tensor, key: np.uint64) -> tf.Tensor:
     """Return for each place a float32 from -1 (included) to 1 (excluded), exact on every machine."""
-    bits = tf.bitwise.right_shift(scrambled(places + key, tf.bitwise), np.uint64(64 - 24))
+    bits = tf.bitwise.right_shift(scramble(places + key, tf.bitwise), np.uint64(64 - 24))
     return tf.cast(tf.bitcast(bits, tf.int64), tf.float32) * np.float32(2**-23) - np.float32(1)

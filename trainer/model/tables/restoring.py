@@ -55,13 +55,13 @@ class RowLoading:
         part_of = tf.cast(of_table % np.int64(parts), tf.int32)
         positions = tf.dynamic_partition(of_table // np.int64(parts), part_of, parts)
         values = tf.dynamic_partition(rows, part_of, parts)
-        written = []
-        for piece, at, its in zip(table.pieces, positions, values, strict=True):
+        updates = []
+        for piece, at, own in zip(table.pieces, positions, values, strict=True):
             with tf.device(piece.device):
-                written.append(
-                    tf.raw_ops.ResourceScatterUpdate(resource=piece.handle, indices=at, updates=its)
+                updates.append(
+                    tf.raw_ops.ResourceScatterUpdate(resource=piece.handle, indices=at, updates=own)
                 )
-        return tf.group(*written)
+        return tf.group(*updates)
 
     def _places(self, table: TableVariable, count: tf.Tensor) -> tf.Tensor:
         """Return for each of the file's `count` rows how far it is behind the first, in rows of the part."""

@@ -29,7 +29,7 @@ from trainer.model.checkpoints import (
     link,
 )
 from trainer.model.pieces import TableVariable
-from trainer.model.tables.checkpoint_files import RowFile, Rows, SavedTable, file_problem, manifest_of
+from trainer.model.tables.checkpoint_files import RowFile, RowLayout, SavedTable, file_problem, manifest_of
 from trainer.model.tables.restoring import RowLoading
 from trainer.process.port_probes import probe
 from trainer.task.tables.local_files import Asked
@@ -169,7 +169,7 @@ class TableSaves:
             ps: {name: (before.get(ps, {}).get(name, 0) + int(its)) % 2**64 for name, its in sums.items()}
             for ps, sums in of_ps.items()
         }
-        of_former = {its.rows.table: its for its in former.tables} if former else {}
+        of_former = {its.layout.table: its for its in former.tables} if former else {}
         rows = sum(count for answer in answers for count in answer["rows"].values())
         self.written = {"rows_written": rows, "deltas": self._delta}
         return manifest_of(step, [self._saved(table, answers, of_former) for table in self._tables])
@@ -179,8 +179,8 @@ class TableSaves:
 
         If the checkpoint has other tables or is of another number of ps, the next save writes all rows.
         """
-        are_same = {its.rows.table for its in tables} == {its.name for its in self._tables}
-        if tables and are_same and tables[0].rows.parts == len(self._ps):
+        are_same = {its.layout.table for its in tables} == {its.name for its in self._tables}
+        if tables and are_same and tables[0].layout.parts == len(self._ps):
             former = _Former(step, tables, f"{step} {fingerprint}")
             self._ask("follow", lambda _: {"since": former.name})
             self._former = former
@@ -381,10 +381,12 @@ class TableSaves:
     def _saved(
         self, table: TableVariable, answers: Sequence[Asked], former: Mapping[str, SavedTable]
     ) -> SavedTable:
-        rows = Rows(table.name, table.dtype.base_dtype.name, tuple(table.shape.as_list()), len(table.pieces))
+        rows = RowLayout(
+            table.name, table.dtype.base_dtype.name, tuple(table.shape.as_list()), len(table.pieces)
+        )
         total = sum(int(answer["sums"][table.name]) for answer in answers)
 
-        def hashes(its: Rows) -> dict[RowFile, str]:
+        def hashes(its: RowLayout) -> dict[RowFile, str]:
             """Return the new files of a variable, or of positions, with their SHA-256."""
             found = {}
             for part, answer in enumerate(answers):

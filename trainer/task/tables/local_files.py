@@ -22,7 +22,7 @@ from trainer.engine.mutex import rows_mutex
 from trainer.engine.tables.changed_rows import HeldVariable, MarkedPart
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import CHECKPOINTS, COPIES, UNFINISHED, bring_to_disk, link
-from trainer.model.tables.checkpoint_files import Rows, file_problem, tables_in
+from trainer.model.tables.checkpoint_files import RowLayout, file_problem, tables_in
 from trainer.task.tables.writer import CutWriting, PartOfCut
 
 v1 = tf.compat.v1
@@ -223,7 +223,7 @@ class TableFiles:
 
     def _changes(self, asked: Asked, cut: CutWriting) -> dict[str, int]:
         """Link the files of the former checkpoint into the new one; return {variable: change of its sum}."""
-        tables = {its.rows.table: its for its in tables_in(asked["former"], asked["former_step"])}
+        tables = {its.layout.table: its for its in tables_in(asked["former"], asked["former_step"])}
         files = [
             file.suffix for table in tables.values() for file in table.files if file.part == asked["part"]
         ]
@@ -302,8 +302,8 @@ class TableFiles:
         return parts
 
 
-def _rows(its: Asked) -> Rows:
-    return Rows(its["table"], its["dtype"], tuple(its["shape"]), its["parts"])
+def _rows(its: Asked) -> RowLayout:
+    return RowLayout(its["table"], its["dtype"], tuple(its["shape"]), its["parts"])
 
 
 def serve_table_files(task: RunningTask) -> None:

@@ -21,7 +21,7 @@ from trainer.model.checkpoints import bring_to_disk
 from trainer.model.fingerprint import sum_before, sum_of_rows
 from trainer.model.tables.checkpoint_files import (
     RowFile,
-    Rows,
+    RowLayout,
     SavedTable,
     delta_rows,
     positions_in,
@@ -39,7 +39,7 @@ class Stopped(Exception):  # noqa: N818 - not an error of the program
 class _Files:
     """The files of one variable, into which rows are written."""
 
-    def __init__(self, path: Path, rows: Rows, part: int, delta: int) -> None:
+    def __init__(self, path: Path, rows: RowLayout, part: int, delta: int) -> None:
         """Remove the files of an interrupted save.
 
         `path` is what comes before the suffixes of the files' names.
@@ -82,7 +82,7 @@ class PartOfCut:
 
     """
 
-    def __init__(self, marked: MarkedPart, rows: Mapping[str, Rows], part: int, delta: int) -> None:
+    def __init__(self, marked: MarkedPart, rows: Mapping[str, RowLayout], part: int, delta: int) -> None:
         """Prepare to write.
 
         `rows` is {variable: its layout}, `delta` the delta's number, or 0 for all rows.
@@ -99,7 +99,7 @@ class PartOfCut:
         Raises OSError and tf.errors.OpError; ValueError if the number of rows is not the expected number.
         """
         files = [_Files(path, its, self._part, self._delta) for its in self._written]
-        expected, of_delta = self.rows[0].held(self._part), np.empty(0, self.rows[0].positions.dtype)
+        expected, of_delta = self.rows[0].rows_of_part(self._part), np.empty(0, self.rows[0].positions.dtype)
         kept: list[Sequence[Numbers]] = []
         if self._delta:
             found = [*self.marked.find(session)]
@@ -128,7 +128,7 @@ class PartOfCut:
             if rows.table not in self.not_finite and not np.all(np.isfinite(its)):
                 self.not_finite.append(rows.table)
 
-    def files(self, rows: Rows) -> list[RowFile]:
+    def files(self, rows: RowLayout) -> list[RowFile]:
         """Return the files with the rows of one variable, given its layout."""
         if self._delta:
             return rows.delta_files(self._part, self._delta, self.count)
@@ -161,7 +161,7 @@ class PartOfCut:
         return (self.sums[table] - sum_before(former, tables[table], path, self.files(rows))) % 2**64
 
     @property
-    def _written(self) -> list[Rows]:
+    def _written(self) -> list[RowLayout]:
         """The layouts of what is written: of each variable and, in a delta, first of the positions."""
         return [self.rows[0].positions, *self.rows] if self._delta else self.rows
 
@@ -222,6 +222,6 @@ class CutWriting:
                     part.marked.forget(self._session)
 
 
-def _file_of(rows: Rows, part: int, delta: int) -> RowFile:
+def _file_of(rows: RowLayout, part: int, delta: int) -> RowFile:
     """Return a file of part `part`, of which only the name is used."""
     return RowFile(rows.table, part, rows.parts, 0, 0, 0, rows.row_bytes, delta)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.row_files import Numbers, write_delta, write_tables
-from trainer.model.fingerprint import fingerprint_of, summed_again
+from trainer.model.fingerprint import fingerprint_of, with_computed_sums
 from trainer.model.tables import checkpoint_files, checkpoint_rows
 from trainer.model.tables.checkpoint_files import SavedTable
 from trainer.model.tables.checkpoint_rows import SavedRows
@@ -72,7 +72,7 @@ def test_the_chunks_have_each_row_once_and_add_up_to_the_fingerprint(
         places += its.tolist()
     assert sorted(places) == list(range(ROWS))
     np.testing.assert_array_equal(found, whole)
-    assert fingerprint_of({}, summed_again(path, [table])) == fingerprint_of({"tables_5": whole})
+    assert fingerprint_of({}, with_computed_sums(path, [table])) == fingerprint_of({"tables_5": whole})
 
 
 def _remove(file: Path) -> None:

@@ -15,7 +15,7 @@ from tests.trainer.processes import until
 from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
 from trainer.coordination.ledger_parts import GLOBAL_STEP
 from trainer.model.checkpoints import Checkpoint, DamagedError, read_checkpoint
-from trainer.model.fingerprint import fingerprint_of, fingerprints_of_ps, summed_again
+from trainer.model.fingerprint import fingerprint_of, fingerprints_of_ps, with_computed_sums
 from trainer.model.tables.checkpoint_files import MANIFEST, tables_in
 from trainer.task.tables import local_files
 
@@ -41,8 +41,8 @@ def test_a_checkpoint_is_the_same_on_any_number_of_ps(
     assert first.session.fingerprint() == (saved.fingerprint, 6)
     first.tables.bring(saved)
     first.close()
-    assert summed_again(saved.path, saved.tables) == list(saved.tables)
-    whole = {**saved.values, **{its.rows.table: held[its.rows.table] for its in saved.tables}}
+    assert with_computed_sums(saved.path, saved.tables) == list(saved.tables)
+    whole = {**saved.values, **{its.layout.table: held[its.layout.table] for its in saved.tables}}
     assert saved.fingerprint == fingerprint_of(whole)
     for ps in (1, 2):
         other = SavingRun(cluster_of(ps), tmp_path, optimizer=optimizer, seed=9)
@@ -51,8 +51,8 @@ def test_a_checkpoint_is_the_same_on_any_number_of_ps(
         other.close()
         same(held, restored)
         assert set(held) - set(restored) <= {f"{name}_{n}" for n in (1, 2) for name in OF_EACH_PS}
-        assert {its.rows.table: its.total for its in again.tables} == {
-            its.rows.table: its.total for its in saved.tables
+        assert {its.layout.table: its.total for its in again.tables} == {
+            its.layout.table: its.total for its in saved.tables
         }
 
 
@@ -95,7 +95,7 @@ def test_rows_that_are_there_are_restored_in_their_place(
     run.steps(2)
     trained = run.values()
     assert not run.session.create()
-    created, tables = run.values(), {its.rows.table for its in saved.tables}
+    created, tables = run.values(), {its.layout.table for its in saved.tables}
     for name in trained:
         assert (created[name].tobytes() == trained[name].tobytes()) == (name in tables), name
     run.tables.forget()

@@ -25,8 +25,8 @@ from trainer.model.checkpoints import (
     read_checkpoint,
     step_in,
 )
-from trainer.model.fingerprint import summed_again
-from trainer.model.tables.checkpoint_files import Rows
+from trainer.model.fingerprint import with_computed_sums
+from trainer.model.tables.checkpoint_files import RowLayout
 from trainer.task.tables import chief
 
 # Bytes of a position; of the numbers that a row of each width has with its slot of adagrad.
@@ -69,7 +69,7 @@ def test_a_full_checkpoint_and_deltas_are_a_later_full_one_to_the_bit(
         saved, _ = run.save()
         assert deltas_of(saved) == deltas
         assert run.session.fingerprint() == (saved.fingerprint, saved.global_step)
-        changed = {its.rows.table: sum(file.rows for file in its.deltas) for its in saved.tables}
+        changed = {its.layout.table: sum(file.rows for file in its.deltas) for its in saved.tables}
         # An example needs at most four rows of each table, of 28 and 11.
         assert changed["tables_4"] <= 4 * deltas
         assert changed["tables_1"] <= 2 * deltas
@@ -110,7 +110,7 @@ def test_a_delta_has_at_most_a_tenth_more_bytes_than_its_rows(model: str) -> Non
     count, card = 300_000, built_in_card(model)
     assert card is not None
     variables = [
-        Rows(f"tables_{width}{slot}", "float32", (1_000_000, width), 2)
+        RowLayout(f"tables_{width}{slot}", "float32", (1_000_000, width), 2)
         for width in (table["width"] for table in card.tables.values())
         for slot in ("", "/Adagrad")
     ]
@@ -290,4 +290,4 @@ def test_a_ps_that_is_killed_in_a_save_costs_what_came_after_the_last_whole_chec
         final = cluster.records("worker0", "checkpointed")[-1]
     checkpoint, problem = read_checkpoint(Path(final.text("path")))
     assert checkpoint is not None, problem
-    assert summed_again(checkpoint.path, checkpoint.tables) == list(checkpoint.tables)
+    assert with_computed_sums(checkpoint.path, checkpoint.tables) == list(checkpoint.tables)
