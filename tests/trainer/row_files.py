@@ -20,8 +20,8 @@ def whole_tables(checkpoint: Checkpoint) -> dict[str, Numbers]:
     """Name -> value of the tables of a checkpoint, and of their slots."""
     found = {}
     for table in checkpoint.tables:
-        rows = table.rows
-        whole = found[rows.table] = np.zeros(rows.shape, rows.dtype)
+        layout = table.layout
+        whole = found[layout.table] = np.zeros(layout.shape, layout.dtype)
         for file in table.sha256:
             last = file.first_row + (file.rows - 1) * file.parts
             whole[file.first_row : last + 1 : file.parts] = rows_in(checkpoint.path, table, file)

@@ -19,9 +19,9 @@ class CallSizes:
         self._most, self._least, self._size = most, least, 1
         self._seconds = _LONGEST_SECONDS_AHEAD if pull_ahead else _LONGEST_SECONDS
 
-    def within(self, steps: float) -> int:
-        """Return the number of steps for the next call, at least 1; something is due after `steps` steps."""
-        return int(max(1, min(self._size, steps)))
+    def next_size(self, steps_until_due: float) -> int:
+        """Return the number of steps for the next call, at least 1; it ends before something is due."""
+        return int(max(1, min(self._size, steps_until_due)))
 
     def adapt(self, seconds: float, steps: int) -> None:
         """Adapt the size to a call of `steps` steps that took `seconds`.

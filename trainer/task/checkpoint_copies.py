@@ -51,7 +51,7 @@ v1 = tf.compat.v1
 Result = TypeVar("Result")
 
 # The suffix of the last file that is sent of a checkpoint; the file contains the checkpoint's fingerprint.
-SENT = f"{UNFINISHED}.fingerprint"
+SENT_SUFFIX = f"{UNFINISHED}.fingerprint"
 _SECONDS_TO_ANSWER = 5.0
 _SECONDS_FOR_A_PART = 60.0
 # The slowest rate at which a keeper may read a copy back.
@@ -62,15 +62,16 @@ _FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.(index|data-[0-9]{5}-of-[0-9]{5}
 
 
 class Keeper:
-    """A task on another host that keeps copies, as the chief reaches the task.
+    """The chief's access to a task on another host that keeps copies.
 
     If the task does not answer, the methods raise tf.errors.OpError or CallTookTooLong; they also raise
     DamagedError.
     """
 
     def __init__(self, task: RunningTask, keeper: str, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Add the operations to a graph of their own; `tensors` are the tensors of a checkpoint, by name.
+        """Add the operations to a graph of their own.
 
+        `keeper` is the name of the task that keeps the copies, `tensors` is {name: tensor} of a checkpoint.
         The run directory must have the same path on all hosts.
         """
         cluster, self._target, self.task = task.cluster, task.target, keeper
@@ -107,7 +108,9 @@ class Keeper:
                 self._find = tf.raw_ops.MatchingFiles(pattern=self._path)
 
     def send(self, values: Values, step: int, fingerprint: str, manifest: str) -> None:
-        """Send a checkpoint, and return once the keeper has read the copy back and lets it count.
+        """Send a checkpoint; return once the keeper has read the copy back and lets it count.
+
+        `values` is {name: value}, `manifest` the manifest of the checkpoint's tables, "" without tables.
 
         Raises DamagedError if the keeper refuses the copy, or takes too long.
         """
@@ -126,10 +129,10 @@ class Keeper:
             if manifest:
                 feeds = {self._path: f"{path}{UNFINISHED}.{MANIFEST}", self._text: manifest}
                 _within(_SECONDS_FOR_A_PART, partial(session.run, self._write, feeds))
-            feeds = {self._path: f"{path}{SENT}", self._text: fingerprint}
+            feeds = {self._path: f"{path}{SENT_SUFFIX}", self._text: fingerprint}
             _within(_SECONDS_FOR_A_PART, partial(session.run, self._write, feeds))
             deadline = time.monotonic() + _SECONDS_FOR_A_PART + self._bytes / _BYTES_PER_SECOND
-            while self._names(session, f"{path}{SENT}"):
+            while self._names(session, f"{path}{SENT_SUFFIX}"):
                 if time.monotonic() > deadline:
                     raise DamagedError("it was not read back in time")
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -173,17 +176,18 @@ class Keeper:
 class CheckpointCopies:
     """Copies the newest checkpoint to each keeper, in a thread beside training.
 
-    `run_ends` is set once the chief saves for the last time. From then on, keepers that leave before the
-    chief get no copy.
+    `run_ends` is set once the chief saves for the last time. From then on, keepers that end before the chief
+    get no copy.
     """
 
     def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor], tables: TableSaves) -> None:
         """Prepare the keepers.
 
-        `tensors` are the tensors of a checkpoint by name, `tables` copies its tables.
+        `tensors` is {name: tensor} of a checkpoint, `tables` copies the checkpoint's tables.
         """
         self._task, self._tables = task, tables
-        self._of_tables = tables.keepers(task.settings.checkpoint_copies)
+        # Pairs (ps, keeper of the ps's table files).
+        self._table_keepers = tables.keepers(task.settings.checkpoint_copies)
         self._keepers = {
             name: Keeper(task, name, tensors)
             for name in task.cluster.keepers(task.settings.checkpoint_copies)
@@ -194,11 +198,8 @@ class CheckpointCopies:
         self.run_ends = False
 
     def send(self, values: Values, path: Path, fingerprint: str, manifest: str) -> None:
-        """Let the thread send the checkpoint at `path`.
-
-        It replaces a checkpoint that still waits to be sent.
-        """
-        if not self._keepers and not self._of_tables:
+        """Let the thread send the checkpoint at `path`, in place of one that still waits to be sent."""
+        if not self._keepers and not self._table_keepers:
             return
         with self._lock:
             self._next = (values, path, fingerprint, manifest)
@@ -211,8 +212,8 @@ class CheckpointCopies:
         if thread := self._thread:
             thread.join(_SECONDS_FOR_THE_LAST)
 
-    def found(self, *, needed: bool) -> dict[int, list[Fetch]]:
-        """Return {global step: functions that fetch a copy of this step}, asking each keeper for its copies.
+    def ask_keepers(self, *, needed: bool) -> dict[int, list[Fetch]]:
+        """Ask each keeper for its copies; return {global step: functions that fetch a copy of this step}.
 
         Call with `needed=True` if the chief has no checkpoint. The chief then waits for the keepers as long
         as for all tasks, because a run must not begin anew only because a keeper is late. Raises TaskFailure
@@ -267,13 +268,13 @@ class CheckpointCopies:
             if manifest:
                 checkpoint = Checkpoint(path, step, values, tables_in(manifest, step))
                 steps = [step_in(kept) for kept in checkpoint_paths(path.parent)]
-                for ps, keeper in self._of_tables:
+                for ps, keeper in self._table_keepers:
                     self._send(keeper, step, partial(self._tables.copy, checkpoint, ps, keeper, steps))
-            for name, keeps in self._keepers.items():
-                self._send(name, step, partial(keeps.send, values, step, fingerprint, manifest))
+            for name, own in self._keepers.items():
+                self._send(name, step, partial(own.send, values, step, fingerprint, manifest))
 
     def _send(self, keeper: str, step: int, send: Callable[[], None]) -> None:
-        if self.run_ends and self._leaves_first(keeper):
+        if self.run_ends and self._ends_first(keeper):
             return
         began = time.monotonic()
         fields: dict[str, object] = {"global_step": step, "task": keeper}
@@ -290,7 +291,8 @@ class CheckpointCopies:
             seconds = round(time.monotonic() - began, 6)
             self._task.records.write("checkpoint_copied", {**fields, "seconds": seconds})
 
-    def _leaves_first(self, keeper: str) -> bool:
+    def _ends_first(self, keeper: str) -> bool:
+        """Return whether the task `keeper` ends before the chief does, as other clients do."""
         job, index = split_name(keeper)
         return keeper != CHIEF and job == "worker" and index in self._task.cluster.clients
 

@@ -40,13 +40,13 @@ class Chief:
         self.evaluations = Evaluations(task, self.saver)
         self.summary_lines: list[str] = []
 
-    def prepare(self, ledger: Ledger, statuses: Statuses, served: Statuses) -> None:
+    def prepare(self, ledger: Ledger, statuses: Statuses, serving: Statuses) -> None:
         """Restore the newest good checkpoint, or initialise the variables; then let all tasks start.
 
-        If ps were lost, they may restore their parts alone. `statuses` are the statuses of the ps; `served`
+        If ps were lost, they may restore their parts alone. `statuses` are the statuses of the ps; `serving`
         are the statuses of the other tasks that serve the chief.
         """
-        self._graph.use_notes({task: status.note for task, status in served.items()})
+        self._graph.use_notes({task: status.note for task, status in serving.items()})
         if self._session is not None:
             self._session.close()
         self._session = session = self._graph.session(self._task.target)
@@ -75,10 +75,10 @@ class Chief:
         else:
             fingerprint = self._restore(session, checkpoint)
             say(f"Restored {checkpoint.path}: going on from global step {checkpoint.global_step}.")
-            read = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
+            restored = {"global_step": checkpoint.global_step, "checkpoint": str(checkpoint.path)}
             fields |= {"contributions": contributions_in(checkpoint)}
             fields |= {"fingerprint": fingerprint} if fingerprint else {}
-            self._task.records.write("restored", read | fields)
+            self._task.records.write("restored", restored | fields)
             # If a run ended early, its last checkpoint says so; then the run is over.
             if self._task.settings.stop_when and is_of_ended_run(checkpoint):
                 ledger.take_no_more_steps()
@@ -87,9 +87,9 @@ class Chief:
         return step
 
     def _restore_alone(self, session: TrainingSession, lost: Sequence[str]) -> int | None:
-        """Restore only the variables on the lost ps; return the present global step.
+        """Restore only the variables on the ps `lost`; return the present global step.
 
-        Return None if all ps have to restore:
+        Return None, and restore nothing, if all ps have to restore:
 
         - `ps_recovery` is not "partial";
         - ps 0, which has the counters, was lost;
@@ -113,12 +113,12 @@ class Chief:
         return global_step
 
     def _restore(self, session: TrainingSession, checkpoint: Checkpoint) -> str:
-        """Restore a checkpoint; return the fingerprint of what the ps hold then, "" if nobody could read it.
+        """Restore a checkpoint; return the fingerprint of the variables afterwards, "" if it is unknown.
 
-        With another number of ps, the optimizer may have other variables than the checkpoint: then the two
-        fingerprints cannot be compared, and it is "".
+        It is unknown if it could not be read. It also is if this run has other variables than the checkpoint,
+        as an optimizer has with another number of ps: the two fingerprints could not be compared.
         """
-        held = ""
+        fingerprint = ""
         names = {*checkpoint.values, *(table.layout.table for table in checkpoint.tables)}
         are_same = {name_of(variable) for variable in self._graph.variables} == names
         # A push that a worker began earlier may arrive after the restored values; then restore them again.
@@ -126,15 +126,16 @@ class Chief:
             session.restore(checkpoint)
             self.saver.tables.restore(session.session, checkpoint)
             read = session.fingerprint() if are_same else None
-            held = read[0] if read else ""
-            if not are_same or held == checkpoint.fingerprint:
+            fingerprint = read[0] if read else ""
+            if not are_same or fingerprint == checkpoint.fingerprint:
                 break
-        return held
+        return fingerprint
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
-        """Take note of the gathered tasks; return the session that set the variables, to take steps with it.
+        """Note the gathered tasks' ledger and nonces; return the session that set the variables.
 
-        Return None if this process has set no variables since the last call.
+        The caller takes steps with this session. Return None if this process has set no variables since the
+        last call.
         """
         self._ledger = gathering.ledger
         self._count_restarts(gathering.worker_nonces)
@@ -149,7 +150,7 @@ class Chief:
         self.saver.save_if_due(session, global_step)
         if self.evaluations.work(session, global_step) and self._ledger is not None:
             self._ledger.take_no_more_steps()
-        # A worker that starts again only leaves its note on ps 0: the chief has to read the notes.
+        # A worker that starts again only writes its note to ps 0: the chief has to read the notes.
         if time.monotonic() >= self._next_reading:
             self._find_restarts()
 
@@ -172,7 +173,7 @@ class Chief:
         return metrics
 
     def _find_restarts(self) -> None:
-        """Read the notes on ps 0, where each process of a worker leaves its nonce; count changed nonces."""
+        """Read the notes on ps 0, with the nonces of the workers' processes; count the changed nonces."""
         self._next_reading = time.monotonic() + _SECONDS_BETWEEN_READINGS
         if self._ledger is None:
             return
@@ -183,8 +184,8 @@ class Chief:
         nonces = {f"worker{worker}": integer_in(note, "nonce") for worker, note in notes.items()}
         # A worker that left in order and joins again does not count as restarted.
         for name in [f"worker{worker}" for worker in marks.at(LEAVING)]:
-            for of in (self._nonces, nonces):
-                of.pop(name, None)
+            for known in (self._nonces, nonces):
+                known.pop(name, None)
         self._count_restarts(nonces)
 
     def _count_restarts(self, nonces: Mapping[str, int]) -> None:
@@ -202,16 +203,16 @@ class Chief:
         """
         cluster = self._task.cluster
         holders = [f"ps{ps}" for ps in range(len(cluster.ps_devices))] or [cluster.task]
-        held = {task: {"variables": 0, "bytes": 0} for task in holders}
+        counts = {task: {"variables": 0, "bytes": 0} for task in holders}
         parts = [piece.op.name for table in self._graph.tables.variables for piece in table.pieces]
         for variable in self._graph.saved_parameters:
-            of_task = held[cluster.task if cluster.is_local else holder_of(variable)]
+            own = counts[cluster.task if cluster.is_local else holder_of(variable)]
             size = variable.shape.num_elements() * variable.dtype.size
-            of_task["variables"] += 1
-            of_task["bytes"] += size
+            own["variables"] += 1
+            own["bytes"] += size
             # A slot is named after its variable, as in "tables_16/part_0/Adagrad".
-            if part := next((its for its in parts if f"{variable.op.name}/".startswith(f"{its}/")), ""):
-                of_task["table_bytes"] = of_task.get("table_bytes", 0) + size
+            if part := next((name for name in parts if f"{variable.op.name}/".startswith(f"{name}/")), ""):
+                own["table_bytes"] = own.get("table_bytes", 0) + size
                 if variable.op.name == part:
-                    of_task["rows"] = of_task.get("rows", 0) + variable.shape[0]
-        return held
+                    own["rows"] = own.get("rows", 0) + variable.shape[0]
+        return counts

@@ -30,7 +30,7 @@ class CountedSteps:
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     @property
-    def finished(self) -> dict[str, object]:
+    def finished_fields(self) -> dict[str, object]:
         """The fields of a worker's `finished` record, without the reason."""
         return {
             "local_step": self.local_step,
@@ -41,15 +41,12 @@ class CountedSteps:
         }
 
     def begin(self, last_step: int) -> StepWindows:
-        """Begin the steps of a run that ends at global step `last_step`.
-
-        Return the object that records them.
-        """
+        """Begin the steps of a run whose last global step is `last_step`; return what records them."""
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)
-        of_a_step = (self._batch_size, self.local_step, self._batches)
-        self._windows = StepWindows(self._task.records, last_step, *of_a_step)
+        arguments = (self._batch_size, self.local_step, self._batches)
+        self._windows = StepWindows(self._task.records, last_step, *arguments)
         return self._windows
 
     def print_totals(self) -> None:

@@ -22,15 +22,15 @@ class Divergence:
         self._most_steps, self._steps = most_steps, 0
         self.first = first
         # The global step of the first step in a row with a high loss; None while the loss is not high.
-        self.left_at: int | None = None
+        self.high_since: int | None = None
 
     def add(self, loss: float, global_step: int) -> bool:
-        """Count a step; return whether the loss has now been far above the first for `most_steps` steps."""
+        """Count a step; return whether the last `most_steps` steps all had a loss far above the first."""
         if loss > _FAR * self.first:
             self._steps += 1
-            self.left_at = global_step if self.left_at is None else self.left_at
+            self.high_since = global_step if self.high_since is None else self.high_since
         else:
-            self._steps, self.left_at = 0, None
+            self._steps, self.high_since = 0, None
         return 0 < self._most_steps <= self._steps
 
 
@@ -47,8 +47,8 @@ def first_loss_in(run_directory: Path | None, job: str, index: int) -> float:
         with events_file(run_directory, job, index).open("rb") as file:
             for line in file:
                 if b'"event":"gradients"' in line:
-                    found = json.loads(line)["losses"].values()
-                    losses += [float(loss) for loss in found if isinstance(loss, int | float)]
+                    recorded = json.loads(line)["losses"].values()
+                    losses += [float(loss) for loss in recorded if isinstance(loss, int | float)]
                 if len(losses) >= FIRST_SAMPLES or b'"event":"step"' in line:
                     break
     except (OSError, ValueError, KeyError, AttributeError):

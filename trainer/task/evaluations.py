@@ -65,9 +65,7 @@ class Evaluations:
         return self._steps_from + self._every - global_step
 
     def work(self, session: TrainingSession, global_step: int) -> bool:
-        """Save for an evaluation that is due, and take the child's answers.
-
-        Return whether the condition is met.
+        """Save for a due evaluation, and take the child's answers; return whether the condition is met.
 
         Raises tf.errors.OpError if a ps is lost, and TaskFailure (`configuration`) if an evaluation lacks the
         metric of the condition.
@@ -159,15 +157,12 @@ class Evaluations:
             self._met_at = step
 
     def _show(self, answer: Mapping[str, object]) -> tuple[int, Mapping[str, float]]:
-        """Show an answer of the child to people.
-
-        Return (global step, {metric: value}), with nan for unknown.
-        """
+        """Show an answer of the child; return (global step, {metric: value}), with nan for unknown."""
         self._evaluates, self._failures = False, 0
-        step, found = answer["global_step"], answer["metrics"]
-        if not isinstance(step, int) or not isinstance(found, dict):
+        step, values = answer["global_step"], answer["metrics"]
+        if not isinstance(step, int) or not isinstance(values, dict):
             raise TypeError(answer)
-        metrics = {name: math.nan if value is None else float(value) for name, value in found.items()}
+        metrics = {name: math.nan if value is None else float(value) for name, value in values.items()}
         self._task.progress.evaluation = {"global_step": step, "metrics": metrics}
         listing = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         say(f"Evaluated global step {step}: {listing}")

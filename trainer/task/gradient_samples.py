@@ -16,7 +16,7 @@ class GradientSamples:
     """Samples a worker's gradients; for an in-graph client, the gradients of all workers."""
 
     def __init__(self, task: RunningTask, session: TrainingSession, global_step: int) -> None:
-        """Take the first samples. Raises what the session raises."""
+        """Take the first samples, at this global step. Raises what the session raises."""
         self._task, self._session = task, session
         waiting = task.cluster.workers if task.settings.replication == "sync" else 1
         self._share, self._number = _SHARE / waiting, 0
@@ -25,7 +25,7 @@ class GradientSamples:
             self._sample(global_step)
 
     def sample_if_due(self, global_step: int) -> None:
-        """Take a sample if the time since the last sample is long compared with the time that sample took."""
+        """Take a sample at this global step if the last sample took a small share of the time since it."""
         if (time.monotonic() - self._sampled_at) * self._share >= self._seconds:
             self._sample(global_step)
 

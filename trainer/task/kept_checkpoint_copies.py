@@ -8,10 +8,10 @@ from trainer.coordination.running_task import RunningTask
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import COPIES, CheckpointFolder, DamagedError
 from trainer.process.console import say
-from trainer.task.checkpoint_copies import SENT
+from trainer.task.checkpoint_copies import SENT_SUFFIX
 
 _SECONDS_BETWEEN_LOOKS = 0.5
-_SENT = re.compile(rf"model\.ckpt-([0-9]{{1,18}}){re.escape(SENT)}")
+_SENT = re.compile(rf"model\.ckpt-([0-9]{{1,18}}){re.escape(SENT_SUFFIX)}")
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
@@ -30,17 +30,17 @@ def keep_copies(task: RunningTask) -> None:
     Thread(target=_keep, args=(folder,), daemon=True).start()
 
 
-def accept_sent(folder: CheckpointFolder) -> None:
-    """Let each copy that was sent completely count, unless it does not read back as it was sent.
+def accept_copies(folder: CheckpointFolder) -> None:
+    """Let each copy that has arrived completely count if it reads back as it was sent.
 
-    A refused copy is removed, with a printed line.
+    Any other copy that has arrived completely is removed, with a printed line.
     """
-    for file in folder.directory.glob(f"*{SENT}"):
-        match, sent = _SENT.fullmatch(file.name), file.read_text(encoding="utf-8", errors="replace")
-        if match is None or not _FINGERPRINT.fullmatch(sent):
+    for file in folder.directory.glob(f"*{SENT_SUFFIX}"):
+        match, fingerprint = _SENT.fullmatch(file.name), file.read_text(encoding="utf-8", errors="replace")
+        if match is None or not _FINGERPRINT.fullmatch(fingerprint):
             continue  # the file is still being written
         try:
-            folder.accept(int(match[1]), sent)
+            folder.accept(int(match[1]), fingerprint)
         except (DamagedError, OSError) as error:
             say(f"the copy of the checkpoint at global step {match[1]} is refused: {error}")
         folder.remove_unfinished()
@@ -49,7 +49,7 @@ def accept_sent(folder: CheckpointFolder) -> None:
 def _keep(folder: CheckpointFolder) -> None:
     while True:
         try:
-            accept_sent(folder)
+            accept_copies(folder)
         except Exception as error:
             say(f"copies of checkpoints: {error_in_short(error)}")
         time.sleep(_SECONDS_BETWEEN_LOOKS)

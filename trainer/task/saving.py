@@ -109,26 +109,27 @@ class CheckpointSaver:
             device = None if task.cluster.existing_servers else f"{task.cluster.device}/device:CPU:0"
             with graph.graph.as_default():
                 self._tensors = tensors_to_save(graph.variables, device)
-                of_manifest = {TABLES: tf.zeros([SHA256_BYTES], tf.uint8)} if graph.tables.variables else {}
-            self._copies = CheckpointCopies(task, {**self._tensors, **of_manifest}, self.tables)
+                sha256 = {TABLES: tf.zeros([SHA256_BYTES], tf.uint8)} if graph.tables.variables else {}
+            self._copies = CheckpointCopies(task, {**self._tensors, **sha256}, self.tables)
 
     def newest_checkpoint(self, ps: Collection[str] | None = None) -> Checkpoint | None:
         """Return the newest good checkpoint, from here or from another host; None if none was ever saved.
 
-        With `ps`, only the rows on these ps must be good. Damaged checkpoints are recorded.
+        With `ps`, only the rows on these ps must be good. Table files that a ps lacks are fetched from other
+        tasks. Damaged checkpoints are recorded.
 
         Raises TaskFailure: `input` if all checkpoints are damaged, `peers_missing` if there is none here and
         another host does not answer. Raises tf.errors.OpError if a task is lost.
         """
         # So a save that is going on fails at once, and does not wait for a lost ps.
-        self.tables.connect_anew()
+        self.tables.drop_connection()
         self.finish()
         if self._folder is None:
             return None
         self.tables.forget()
-        copies = self._copies.found(needed=not checkpoint_paths(self._folder.directory))
-        missing = partial(self.tables.missing, ps=ps)
-        checkpoint = self._folder.newest_good(self._report_damaged, copies, missing)
+        copies = self._copies.ask_keepers(needed=not checkpoint_paths(self._folder.directory))
+        fetch_tables = partial(self.tables.fetch_missing_files, ps=ps)
+        checkpoint = self._folder.newest_good(self._report_damaged, copies, fetch_tables)
         self.saved_step = checkpoint.global_step if checkpoint else -1
         return checkpoint
 
@@ -155,12 +156,12 @@ class CheckpointSaver:
         return self._schedule.steps_left(global_step)
 
     def save_last(self, session: TrainingSession, global_step: int) -> None:
-        """Save the final model, and wait for its copies. Raises TaskFailure (`input`) if it is not saved."""
+        """Save the final model, and wait for the copies. Raises TaskFailure (`input`) if it is not saved."""
         if self._folder is None:
             return
         self._copies.run_ends = True
         self.save(session, global_step)
-        if why := self.finish() or self._brought(self._folder):
+        if why := self.finish() or self._fetch_tables(self._folder):
             raise TaskFailure(
                 INPUT, f"the last checkpoint, of global step {global_step}, is not saved: {why}"
             )
@@ -171,9 +172,9 @@ class CheckpointSaver:
     def save(self, session: TrainingSession, global_step: int, *, whole: bool = False) -> None:
         """Read the values and let a thread write them, unless this global step is saved already.
 
-        If another save is going on, wait for it first. With `whole`, the thread then brings the tables' files
-        beside the checkpoint, so that it can be read without the ps. Raises tf.errors.OpError if a ps is
-        lost; any other failure is printed and recorded, and `finish` returns it.
+        If another save is going on, wait for it first. With `whole`, the thread then fetches the tables'
+        files beside the checkpoint, so that it can be read without the ps. Raises tf.errors.OpError if a ps
+        is lost; any other failure is printed and recorded, and `finish` returns it.
         """
         self.finish()
         if self._folder is None or global_step == self.saved_step:
@@ -181,9 +182,9 @@ class CheckpointSaver:
         began = time.monotonic()
         self.is_saving = True
         try:
-            with session.updates_paused(), self.tables.held():
+            with session.updates_paused(), self.tables.blocked_pushes():
                 values: Values = session.session.run(self._tensors)
-                self.tables.cut(int(values[COUNTERS][GLOBAL_STEP]))
+                self.tables.begin_writing(int(values[COUNTERS][GLOBAL_STEP]))
         except (tf.errors.OpError, DamagedError) as error:
             self.is_saving = False
             if is_lost_connection(error):
@@ -224,23 +225,23 @@ class CheckpointSaver:
         try:
             manifest = self.tables.finish(global_step)
             path, fingerprint = folder.write(values, manifest)
-            kept = [step_in(its) for its in checkpoint_paths(folder.directory)]
-            self.saved_step, self.own_steps = global_step, {*self.own_steps, global_step} & {*kept}
+            steps = [step_in(kept) for kept in checkpoint_paths(folder.directory)]
+            self.saved_step, self.own_steps = global_step, {*self.own_steps, global_step} & {*steps}
             self._reason = ""
             seconds = {"seconds": round(time.monotonic() - began, 6)}
             seconds["stopped_seconds"] = round(stopped_seconds, 6)
             fields: dict[str, object] = {"path": str(path), "fingerprint": fingerprint, **seconds}
-            fields |= self.tables.written
+            fields |= self.tables.record_fields
             if self._task.settings.ps_recovery == "partial":
                 fields["ps_fingerprints"] = fingerprints_of_ps(self._variables, values, self.tables.sums)
             self._task.records.write("checkpointed", {"global_step": self.saved_step, **fields})
             # A checkpoint counts even if a ps was lost after the ps wrote its part.
             with suppress(tf.errors.OpError):
-                self.tables.keep(kept)
+                self.tables.keep(steps)
                 if manifest:
-                    self.tables.follow(global_step, tables_in(manifest, global_step), fingerprint)
+                    self.tables.base_next_save_on(global_step, tables_in(manifest, global_step), fingerprint)
             self._copies.send(values, path, fingerprint, manifest)
-            if whole and (why := self._brought(folder)):
+            if whole and (why := self._fetch_tables(folder)):
                 say(f"The checkpoint at global step {global_step} cannot be evaluated: {why}")
         except (NotFinite, DamagedError) as error:
             self._fail(global_step, str(error))
@@ -251,19 +252,16 @@ class CheckpointSaver:
         finally:
             self.is_saving = False
 
-    def _brought(self, folder: CheckpointFolder) -> str:
-        """Bring the tables of the newest checkpoint to this host.
-
-        Return why that failed, or "" if it did not.
-        """
-        if self.tables.are_none:
+    def _fetch_tables(self, folder: CheckpointFolder) -> str:
+        """Fetch the table files of the newest checkpoint to this host; return why that failed, "" if not."""
+        if not self.tables.has_tables:
             return ""
         checkpoint, problem = read_checkpoint(folder.directory / f"model.ckpt-{self.saved_step}")
         if checkpoint is None:
             return problem
         self.is_saving = True
         try:
-            self.tables.bring(checkpoint)
+            self.tables.fetch_to_chief(checkpoint)
         except (DamagedError, OSError) as error:
             return f"its tables could not be brought here: {error_in_short(error)}"
         finally:

@@ -59,7 +59,7 @@ def run_serving(task: RunningTask) -> int:
             towers.close()
     if code in FAILURE_CLASSES:
         raise TaskFailure(code, reason)
-    task.records.write("finished", {"reason": reason, **(towers.finished if towers else {})})
+    task.records.write("finished", {"reason": reason, **(towers.finished_fields if towers else {})})
     if towers is not None:
         towers.print_summary()
     say(f"{task.cluster.task} ends: {reason}")

@@ -27,7 +27,16 @@ from trainer.task.summaries import test_scalars
 
 
 class Steps(CountedSteps):
-    """The training steps of this process, over all its sessions."""
+    """The training steps of this process, over all its sessions.
+
+    Attributes:
+        session: the session that takes the steps; None if there is none.
+        last_step: the run's last global step.
+        train_examples: the number of training examples.
+        has_ended_early: whether the chief has ended the run before its last step.
+        counters: the counters that were read last: [global step, stop code, steps of worker 0, ...].
+
+    """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph, chief: Chief | None) -> None:
         super().__init__(task, graph.graph)
@@ -43,27 +52,29 @@ class Steps(CountedSteps):
         self._still_since: float | None = None
         self._counted_at = time.monotonic()
         self.last_step, self.train_examples = 0, len(graph.data.train)
-        # Whether the chief has ended the run before its last step.
-        self.end_early = False
+        self.has_ended_early = False
         self.session: TrainingSession | None = None
         # The fields of the record `finished` about the final model; empty if the model was not read.
-        self._read: Mapping[str, object] = {}
+        self._model_fields: Mapping[str, object] = {}
         self.counters: tuple[int, ...] = (0, 0, *[0] * task.cluster.workers)
 
     @property
-    def finished(self) -> dict[str, object]:
+    def finished_fields(self) -> dict[str, object]:
         """The fields of a worker's `finished` record, without the reason."""
-        return {**super().finished, **self._read}
+        return {**super().finished_fields, **self._model_fields}
 
-    def enter(self, last_step: int) -> None:
-        """Begin with a `session` whose ps are ready. Raises RunEnding and tf.errors.OpError."""
-        session, self.end_early = self._connected(), False
+    def begin_session(self, last_step: int) -> None:
+        """Read the counters, and start the batches after the steps that they count.
+
+        The caller has set `session`, whose ps are ready. Raises RunEnding and tf.errors.OpError.
+        """
+        session, self.has_ended_early = self._require_session(), False
         self.last_step = session.last_step = self._progress.last_step = last_step
         self._follow_counters(session.counters())
         if any(self.counters[FIRST_WORKER:]):
             session.start_batches(self.counters)
 
-    def leave(self) -> None:
+    def end_session(self) -> None:
         """End and close the session after a ps was lost, even if a call of its steps hangs in TensorFlow."""
         if self._windows is not None:
             self._windows.flush()
@@ -79,10 +90,10 @@ class Steps(CountedSteps):
         Raises RunEnding (without the reason), StopRequested, TaskFailure (`diverged`, `peers_missing`) and
         tf.errors.OpError.
         """
-        session = self._connected()
+        session = self._require_session()
         samples = GradientSamples(self._task, session, self.global_step)
-        of_task = (self._task.cluster.job, self._task.cluster.index)
-        self._divergence.first = first_loss_in(self._task.options.run_directory, *of_task)
+        job, index = self._task.cluster.job, self._task.cluster.index
+        self._divergence.first = first_loss_in(self._task.options.run_directory, job, index)
         windows = self.begin(self.last_step)
         # Created only now, because the time at the start barrier, or of a recovery, is no waiting within a
         # step.
@@ -102,7 +113,7 @@ class Steps(CountedSteps):
                 self._count(taken, windows)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
-                if self.summaries.due(self.local_step):
+                if self.summaries.is_due(self.local_step):
                     self.summaries.write(self.global_step, {**self.scalars(), **self._test_scalars(session)})
                 self._progress.report_if_due()
                 if windows.written:
@@ -116,20 +127,19 @@ class Steps(CountedSteps):
             session.end()
 
     def contributions(self) -> dict[str, int]:
-        """Return {worker: number of its steps}, from the counters that this worker read last."""
+        """Return {worker: number of the worker's steps}, from the counters that this worker read last."""
         return {f"worker{worker}": count for worker, count in enumerate(self.counters[FIRST_WORKER:])}
 
     def read_counters(self) -> None:
-        """Read the counters without taking a step."""
-        self._set_counters(self._connected().counters())
+        """Read the counters from ps 0 without taking a step."""
+        self._set_counters(self._require_session().counters())
 
     def read_final_model(self) -> None:
-        """Read the final model's fingerprint, and its outputs for some test examples.
+        """Read the final model's fingerprint, and its outputs for some test examples, for `finished_fields`.
 
-        These are the values that this client reads. If reading fails, only print a line: training does not
-        depend on it.
+        If reading fails, only print a line: training does not depend on it.
         """
-        self._read, session = {}, self._connected()
+        self._model_fields, session = {}, self._require_session()
 
         def read() -> tuple[tuple[str, int] | None, Mapping[str, float]]:
             return session.fingerprint(), session.sample()
@@ -143,11 +153,11 @@ class Steps(CountedSteps):
             say("The model has no fingerprint: a step was taken while it was read.")
             return
         digest, step = fingerprint
-        self._read = {"fingerprint": digest, "fingerprint_step": step, "sample_outputs": outputs}
+        self._model_fields = {"fingerprint": digest, "fingerprint_step": step, "sample_outputs": outputs}
 
-    def _connected(self) -> TrainingSession:
+    def _require_session(self) -> TrainingSession:
         if self.session is None:
-            raise ValueError("steps need a session: enter one first")
+            raise ValueError("steps need a session")
         return self.session
 
     def _set_counters(self, counters: tuple[int, ...]) -> None:
@@ -163,16 +173,13 @@ class Steps(CountedSteps):
         self._set_counters(counters)
         if counters[STOP_CODE] == RUN_OVER:
             if self.global_step < self.last_step:
-                self.end_early = True
+                self.has_ended_early = True
                 self.last_step = self._progress.last_step = self.global_step
         elif counters[STOP_CODE]:
             raise RunEnding(counters[STOP_CODE], "")
 
     def _most_steps(self, windows: StepWindows) -> int:
-        """Return the number of steps for the next call.
-
-        Nothing is due between the first and the last of them.
-        """
+        """Return the number of steps for the next call; nothing is due between its first and last step."""
         left: float = self.last_step - self.global_step
         if self._chief is not None:
             left = min(left, self._chief.steps_left(self.global_step))
@@ -181,7 +188,7 @@ class Steps(CountedSteps):
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)
         )
         # The other workers each take as many steps during this call, and may have begun as many before it.
-        return self._call_sizes.within(min(due, left // (2 * self._task.cluster.workers)))
+        return self._call_sizes.next_size(min(due, left // (2 * self._task.cluster.workers)))
 
     def _count(self, taken: Sequence[StepResult], windows: StepWindows) -> None:
         """Count all steps of a call, because all are in the model, and store the last counters.
@@ -220,7 +227,7 @@ class Steps(CountedSteps):
             return ""
         if not self._divergence.add(step.loss, step.counters[GLOBAL_STEP]):
             return None
-        since = f"since global step {self._divergence.left_at}"
+        since = f"since global step {self._divergence.high_since}"
         return f", more than ten times its first ({self._divergence.first:g}) {since}"
 
     def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:

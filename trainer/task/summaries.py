@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_TRIES = 60.0
 
 
 def test_scalars(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics with "test/" before each name, because training also has a `loss`."""
+    """Return {"test/<name>": value} for {name: value}, because training also has a `loss`."""
     return {f"test/{name}": value for name, value in metrics.items()}
 
 
@@ -48,7 +48,7 @@ class Summaries:
         self._last_step: int | None = None
         self._writer: tf.io.TFRecordWriter | None = None
 
-    def due(self, local_step: int) -> bool:
+    def is_due(self, local_step: int) -> bool:
         """Return whether a summary is due at `local_step`."""
         return self._folder is not None and local_step % self._every == 0
 

@@ -12,7 +12,7 @@ from trainer.contract.task_names import CHIEF
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.model.checkpoints import DamagedError
 from trainer.process.cluster import Cluster
-from trainer.task.tables.local_files import Asked, Question
+from trainer.task.tables.local_files import Fields, QuestionQueues
 
 v1 = tf.compat.v1
 
@@ -31,7 +31,7 @@ class TaskLine:
         filters = cluster.filters(*self._devices.values(), cluster.device)
         self._devices[CHIEF] = cluster.device
         with tf.Graph().as_default() as self._graph:
-            self._questions = {task: Question(self._devices[task]) for task in tasks}
+            self._questions = {task: QuestionQueues(self._devices[task]) for task in tasks}
             self._from, self._to = v1.placeholder(tf.string, []), v1.placeholder(tf.string, [])
         self._copying: dict[tuple[str, str], tf.Operation] = {}
         self.session = open_session(target, self._graph, filters)
@@ -40,15 +40,15 @@ class TaskLine:
         """Close the session without waiting for a task that is gone."""
         close_in_background(self.session)
 
-    def ask(self, task: str, what: str, more: Asked) -> Asked:
-        """Ask `task` to do `what`, with `more` in the question; return the answer.
+    def ask(self, task: str, what: str, more: Fields) -> Fields:
+        """Ask `task` to do `what`, with the further fields `more` in the question; return the answer.
 
         Raises DamagedError if the task answers with an error.
         """
         question, identity = self._questions[task], draw_nonce()
         self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})
         while True:
-            answer: Asked = json.loads(self._run(question.take_answer))
+            answer: Fields = json.loads(self._run(question.take_answer))
             if answer.get("id") == identity:  # else the answer is for an earlier chief
                 break
         if problem := answer.get("error"):

@@ -18,7 +18,7 @@ class Towers(CountedSteps):
 
     @property
     def line(self) -> str:
-        """A line for `systemctl status`."""
+        """A line for `systemctl status`, with the global step and the number of towers."""
         return f"serving a run: global step {self.global_step}, towers of this worker {self.local_step}"
 
     def update(self, last_step: int) -> None:
@@ -43,7 +43,7 @@ class Towers(CountedSteps):
         self.local_step, self.global_step, self.loss = towers, global_step, loss
         summary_steps, every = self._task.settings.summary_steps, self._task.settings.steps_to_validate
         due = towers - towers % summary_steps if summary_steps else 0
-        if due > before and self.summaries.due(due):
+        if due > before and self.summaries.is_due(due):
             self.summaries.write(global_step, self.scalars())
         if towers // every > before // every:
             average = f"AvgTime: {self.average_milliseconds():.2f}ms"

@@ -1,4 +1,4 @@
-"""A worker that takes steps: it waits for the other tasks, trains until the run is over, and leaves.
+"""A worker that takes steps: it waits for the other tasks, trains until the run is over, and ends.
 
 The chief tells every ps that the run is over. Each client tells the other tasks that serve the client.
 """
@@ -50,11 +50,11 @@ def run_worker(task: RunningTask) -> int:
     worker = _Worker(task)
     try:
         worker.train()
-        return worker.finish(*worker.why_at_the_end)
+        return worker.finish(*worker.end_reason)
     except StopRequested:
         return worker.stop()
     except RunEnding as ending:
-        return worker.follow(ending)
+        return worker.end_with_run(ending)
     except TaskFailure as failure:
         return worker.fail(failure)
     except Exception as error:  # any other exception is an error of the program
@@ -102,14 +102,14 @@ class _Worker:
                     raise TaskFailure(CLUSTER_BROKE, f"{again}: {reason}") from error
                 say(f"A task that holds a part of the run was lost, connecting again: {reason}")
                 self._task.records.write("recovering", {"reason": reason})
-                steps.leave()
+                steps.end_session()
                 self._barrier.drop_ledger()
             steps_at_loss = steps.local_step
 
     @property
-    def why_at_the_end(self) -> tuple[str, str]:
+    def end_reason(self) -> tuple[str, str]:
         """Why the run takes no more steps: (the reason in a record, the reason in words)."""
-        if self.steps is not None and self.steps.end_early:
+        if self.steps is not None and self.steps.has_ended_early:
             return MET, f"an evaluation met {condition_in(self._task.settings.as_dict())}"
         return "last step", "the last step is taken"
 
@@ -129,7 +129,7 @@ class _Worker:
         prepared = self.chief.meet(gathering) if self.chief else None
         steps.session = prepared or graph.session(self._task.target)
         self._barrier.line_up(gathering.ledger)
-        steps.enter(gathering.last_step)
+        steps.begin_session(gathering.last_step)
         self._report_peers(gathering, steps.global_step, waited_seconds)
         steps.run()
         self._end(gathering.ledger, steps)
@@ -150,9 +150,9 @@ class _Worker:
         names = ("ps_nonces", "ps_own_nonces", "worker_nonces")
         nonces = {name: getattr(gathering, name) for name in names}
         server = gathering.serving_notes.get(f"server{self._task.cluster.index}")
-        of_server = {} if server is None else {"server_nonce": server["nonce"]}
+        server_nonce = {} if server is None else {"server_nonce": server["nonce"]}
         when = {"waited_seconds": round(waited_seconds, 6), "global_step": global_step}
-        self._task.records.write("peers_ready", {**nonces, **when, **of_server})
+        self._task.records.write("peers_ready", {**nonces, **when, **server_nonce})
         steps = f"from global step {global_step} to {gathering.last_step}"
         say(f"All tasks are there after {waited_seconds:.1f} s: training {steps}.")
         self._task.progress.report_training()
@@ -178,7 +178,7 @@ class _Worker:
         end.wait_for_readers(seconds_to_read)
 
     def finish(self, reason: str, in_words: str) -> int:
-        """Leave because the run is over; return the exit code."""
+        """End because the run is over; return the exit code."""
         self._record_finished(reason)
         self._end_serving(RUN_OVER)
         self._print_summary(in_words)
@@ -186,7 +186,7 @@ class _Worker:
         return FINISHED
 
     def stop(self) -> int:
-        """Leave because of SIGTERM; return the exit code. The chief stops the run, and saves its last step.
+        """End because of SIGTERM; return the exit code. The chief stops the run, and saves its last step.
 
         If the host goes down, the run goes on without this task, which joins the run again after the boot.
         """
@@ -200,16 +200,16 @@ class _Worker:
         if ledger is not None and self._task.cluster.is_chief:
             quietly(lambda: ledger.request_stop(STOPPED, "the chief was told to stop"))
         try:
-            self._leave_stopped()
+            self._end_stopped()
         except TaskFailure as unsaved:
             return self.fail(unsaved)
         return STOPPED
 
-    def follow(self, ending: RunEnding) -> int:
-        """Leave because another task has ended the run; return the exit code."""
+    def end_with_run(self, ending: RunEnding) -> int:
+        """End because another task has ended the run; return the exit code."""
         ledger = self._barrier.ledger
         if ending.code == STOPPED:
-            self._leave_stopped()
+            self._end_stopped()
             return FINISHED
         if ending.code == RUN_OVER:
             return self.finish("run over", "the run is over")
@@ -222,7 +222,7 @@ class _Worker:
         return ending.code
 
     def fail(self, failure: TaskFailure) -> int:
-        """Leave because this task failed; return the exit code.
+        """End because this task failed; return the exit code.
 
         This ends the run, unless a restart may help or the run can go on without this task.
         """
@@ -246,7 +246,7 @@ class _Worker:
             return ledger.status(0).ready
         return False
 
-    def _leave_stopped(self) -> None:
+    def _end_stopped(self) -> None:
         self._sign_off()
         self._save_present_step()
         self._record_finished(STOPPED_BY_HAND)
@@ -285,7 +285,7 @@ class _Worker:
     def _record_finished(self, reason: str) -> None:
         steps = self.steps
         nothing = {"local_step": 0, "global_step": 0, "seconds": 0.0, "examples": 0, "loss": None}
-        fields: dict[str, object] = {"reason": reason, **(steps.finished if steps else nothing)}
+        fields: dict[str, object] = {"reason": reason, **(steps.finished_fields if steps else nothing)}
         if self._task.cluster.is_chief:
             fields["contributions"] = steps.contributions() if steps else {}
             fields["last_step"] = steps.last_step if steps else 0

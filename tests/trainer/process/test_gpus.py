@@ -72,11 +72,11 @@ def test_gpu_memory_grows_unless_a_fraction_is_set() -> None:
     assert list(taken.device_filters) == ["/job:ps"]
 
 
-@pytest.mark.parametrize(("given", "is_off"), [("", True), ("-1", True), ("0", False), ("0,1", False)])
+@pytest.mark.parametrize(("devices", "is_off"), [("", True), ("-1", True), ("0", False), ("0,1", False)])
 def test_graphs_are_optimized_only_for_gpus(
-    monkeypatch: pytest.MonkeyPatch, visible_devices: str, is_off: bool
+    monkeypatch: pytest.MonkeyPatch, devices: str, is_off: bool
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible_devices)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
     assert runtime_config().graph_options.rewrite_options.disable_meta_optimizer is is_off
 
 
@@ -85,8 +85,8 @@ def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:
     task = RunningTask(options, RecordWriter(None, options.identity))
     task.join_cluster()
     assert task.server is not None
-    visible_devices = task.server.server_def.default_session_config
-    assert visible_devices.gpu_options.per_process_gpu_memory_fraction == 0.5
+    given = task.server.server_def.default_session_config
+    assert given.gpu_options.per_process_gpu_memory_fraction == 0.5
 
 
 @pytest.mark.parametrize("replication", ["async", "sync", "in_graph"])

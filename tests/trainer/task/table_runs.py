@@ -64,19 +64,19 @@ class SavingRun:
     def save(self, *, all_rows: bool = False) -> tuple[Checkpoint, dict[str, Numbers]]:
         """Save as the chief does; return the checkpoint, and what the ps held while pushes were held up."""
         if all_rows:
-            self.tables.connect_anew()
-        with self.tables.held():
+            self.tables.drop_connection()
+        with self.tables.blocked_pushes():
             before = self._unfinished()
             values = self.session.session.run(self.tensors)
             held = self.values()
             step = int(values[COUNTERS][GLOBAL_STEP])
-            self.tables.cut(step)
+            self.tables.begin_writing(step)
             # Nothing is written while pushes stand still, however many rows there are.
             assert self._unfinished() <= before
         manifest = self.tables.finish(step)
         path, fingerprint = self.folder.write(values, manifest)
         self.tables.keep([step_in(kept) for kept in checkpoint_paths(self.folder.directory)])
-        self.tables.follow(step, tables_in(manifest, step), fingerprint)
+        self.tables.base_next_save_on(step, tables_in(manifest, step), fingerprint)
         checkpoint, problem = read_checkpoint(path)
         assert checkpoint is not None, problem
         assert checkpoint.fingerprint == fingerprint
@@ -84,14 +84,14 @@ class SavingRun:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore as the chief does."""
-        assert self.tables.missing(checkpoint) == ""
+        assert self.tables.fetch_missing_files(checkpoint) == ""
         self.session.restore(checkpoint)
         self.tables.restore(self.session.session, checkpoint)
 
     def restore_alone(self, checkpoint: Checkpoint, ps: Sequence[str]) -> None:
         """Restore what lies on ps that have lost all."""
         self.session.create(ps)
-        assert self.tables.missing(checkpoint, ps) == ""
+        assert self.tables.fetch_missing_files(checkpoint, ps) == ""
         self.session.restore(checkpoint, ps)
         self.tables.restore(self.session.session, checkpoint, ps)
 

@@ -8,7 +8,7 @@ from trainer.task.call_sizes import CallSizes
 def _sizes(sizes: CallSizes, milliseconds_of_a_step: float, calls: int) -> list[int]:
     taken = []
     for _ in range(calls):
-        taken.append(sizes.within(1000))
+        taken.append(sizes.next_size(1000))
         sizes.adapt(milliseconds_of_a_step / 1000 * taken[-1], taken[-1])
     return taken
 
@@ -32,7 +32,7 @@ def test_a_call_has_the_steps_of_a_pull_however_long_they_take() -> None:
     sizes = CallSizes(24, 6)
     for taken, following in ((6, 6), (1, 2), (2, 4)):  # something was due after a step: no call is sudden
         sizes.adapt(taken, taken)
-        assert sizes.within(1000) == following
+        assert sizes.next_size(1000) == following
 
 
 def test_sizes_shrink_at_once_and_grow_again() -> None:
@@ -46,7 +46,7 @@ def test_sizes_shrink_at_once_and_grow_again() -> None:
 def test_no_call_has_more_steps_than_remain_until_the_next_duty(steps: int, expected: int) -> None:
     sizes = CallSizes(10)
     _sizes(sizes, 1, 5)
-    assert sizes.within(steps) == expected
+    assert sizes.next_size(steps) == expected
 
 
 def test_sizes_stay_at_one_if_the_setting_is_one() -> None:

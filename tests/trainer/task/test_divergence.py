@@ -30,7 +30,7 @@ def test_a_loss_that_stays_far_above_its_first_value_has_diverged(
 ) -> None:
     divergence = Divergence(5, first=2.0)
     assert _diverges_at(divergence, losses) == diverges_at
-    assert divergence.left_at == left_at
+    assert divergence.high_since == left_at
 
 
 @pytest.mark.parametrize(("most_steps", "first"), [(0, 1.0), (5, math.nan)])

@@ -7,8 +7,8 @@ import pytest
 
 from trainer.coordination.ledger_parts import COUNTERS
 from trainer.model.checkpoints import CheckpointFolder, checkpoint_paths, step_in
-from trainer.task.checkpoint_copies import SENT
-from trainer.task.kept_checkpoint_copies import accept_sent
+from trainer.task.checkpoint_copies import SENT_SUFFIX
+from trainer.task.kept_checkpoint_copies import accept_copies
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def _send(folder: CheckpointFolder, step: int, fingerprint: str = "") -> None:
     path, own = other.write(values)
     for file in other.directory.glob(f"{path.name}.*"):
         file.rename(f"{folder.unfinished(step)}{file.name.removeprefix(path.name)}")
-    (folder.directory / f"model.ckpt-{step}{SENT}").write_text(fingerprint or own)
+    (folder.directory / f"model.ckpt-{step}{SENT_SUFFIX}").write_text(fingerprint or own)
 
 
 def _steps(folder: CheckpointFolder) -> list[int]:
@@ -33,7 +33,7 @@ def _steps(folder: CheckpointFolder) -> list[int]:
 def test_only_the_newest_copies_are_kept(folder: CheckpointFolder) -> None:
     for step in (100, 200, 300):
         _send(folder, step)
-        accept_sent(folder)
+        accept_copies(folder)
     assert _steps(folder) == [200, 300]
     assert not [*folder.directory.glob("*tempstate*")]
 
@@ -42,9 +42,9 @@ def test_a_copy_with_another_fingerprint_is_refused(
     folder: CheckpointFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _send(folder, 100)
-    accept_sent(folder)
+    accept_copies(folder)
     _send(folder, 200, "0123456789abcdef")
-    accept_sent(folder)
+    accept_copies(folder)
     assert _steps(folder) == [100]
     assert not [*folder.directory.glob("*tempstate*")]
     assert "at global step 200 is refused: 0123456789abcdef was written" in capsys.readouterr().out
@@ -53,34 +53,34 @@ def test_a_copy_with_another_fingerprint_is_refused(
 @pytest.mark.parametrize(
     ("name", "fingerprint"),
     [
-        (f"model.ckpt-100{SENT}", "g" * 16),
-        (f"model.ckpt-100{SENT}", "../../etc/passwd"),
-        (f"model.ckpt-{'9' * 19}{SENT}", "0" * 16),
-        (f"other-100{SENT}", "0" * 16),
+        (f"model.ckpt-100{SENT_SUFFIX}", "g" * 16),
+        (f"model.ckpt-100{SENT_SUFFIX}", "../../etc/passwd"),
+        (f"model.ckpt-{'9' * 19}{SENT_SUFFIX}", "0" * 16),
+        (f"other-100{SENT_SUFFIX}", "0" * 16),
     ],
 )
 def test_files_with_an_invalid_name_or_fingerprint_are_no_copy(
     folder: CheckpointFolder, name: str, fingerprint: str
 ) -> None:
     _send(folder, 100)
-    (folder.directory / f"model.ckpt-100{SENT}").unlink()
+    (folder.directory / f"model.ckpt-100{SENT_SUFFIX}").unlink()
     (folder.directory / name).write_text(fingerprint)
-    accept_sent(folder)
+    accept_copies(folder)
     assert _steps(folder) == []
 
 
 def test_a_copy_is_accepted_only_once_its_fingerprint_is_complete(folder: CheckpointFolder) -> None:
     _send(folder, 100)
-    file = folder.directory / f"model.ckpt-100{SENT}"
+    file = folder.directory / f"model.ckpt-100{SENT_SUFFIX}"
     fingerprint = file.read_text()
     for sent, steps in ((fingerprint[:15], []), (fingerprint, [100])):
         file.write_text(sent)
-        accept_sent(folder)
+        accept_copies(folder)
         assert _steps(folder) == steps
 
 
 def test_a_restarted_task_removes_an_unfinished_copy(folder: CheckpointFolder) -> None:
     _send(folder, 100)
     again = CheckpointFolder(folder.directory, keep=2)
-    accept_sent(again)
+    accept_copies(again)
     assert _steps(again) == []

@@ -39,7 +39,7 @@ def _scalars(directory: Path, task: str) -> list[tuple[int, str, float]]:
 
 def test_scalars_are_on_disk_as_soon_as_they_are_written(tmp_path: Path, graph: tf.Graph) -> None:
     summaries = Summaries(tmp_path, "worker1", graph, 10)
-    assert [step for step in range(1, 31) if summaries.due(step)] == [10, 20, 30]
+    assert [step for step in range(1, 31) if summaries.is_due(step)] == [10, 20, 30]
     summaries.write(21, {"loss": 0.5, "accuracy": 0.25})
     summaries.write(40, {"loss": 0.125})
     assert _scalars(tmp_path, "worker1") == [(21, "loss", 0.5), (21, "accuracy", 0.25), (40, "loss", 0.125)]
@@ -131,7 +131,7 @@ def test_a_full_disk_is_reported_once_and_earlier_events_stay_readable(
 
 def test_no_summaries_are_written_without_a_directory_or_an_interval(tmp_path: Path, graph: tf.Graph) -> None:
     for summaries in (Summaries(None, "worker0", graph, 10), Summaries(tmp_path, "worker0", graph, 0)):
-        assert not summaries.due(10)
+        assert not summaries.is_due(10)
         summaries.write(10, {"loss": 1.0})
         summaries.close()
     assert list(tmp_path.iterdir()) == []
@@ -143,7 +143,7 @@ def test_a_long_run_writes_summaries_less_and_less_often(
     monkeypatch.setattr(summaries_module, "_SUMMARIES_BEFORE_DOUBLING", 4)
     summaries = Summaries(tmp_path, "worker1", graph, 10)
     for local_step in range(1, 1000):
-        if summaries.due(local_step):
+        if summaries.is_due(local_step):
             summaries.write(local_step, {"loss": 1.0})
     steps = [step for step, _, _ in _scalars(tmp_path, "worker1")]
     assert steps == [10, 20, 30, 40, 60, 80, 100, 120, 160, 200, 240, 280, 320, 400, 480, 560, 640, 800, 960]

@@ -43,15 +43,15 @@ Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class HeldVariable:
-    """Name, type and shape of a variable with rows; the process that holds it finds it by these."""
+class SharedVariable:
+    """The name, type and shape of a variable with rows, by which other graphs use the same variable."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, variable: tf.Variable) -> "HeldVariable":
+    def of(cls, variable: tf.Variable) -> "SharedVariable":
         """Return the name, type and shape of `variable`."""
         return cls(str(variable.op.name), variable.dtype.base_dtype.name, tuple(variable.shape.as_list()))
 
@@ -91,11 +91,11 @@ class RowMarks:
 
         """
         now, wanted = tf.unstack(self._state.read_value())
-        kept = _wanted(positions, now, wanted, self._marks.handle)
-        ordered = sorted(variables, key=lambda its: str(its.op.name))
-        queue = _kept_rows([HeldVariable.of(its) for its in ordered])
-        rows = [_gather(its.handle, kept, its.dtype.base_dtype) for its in ordered]
-        with tf.control_dependencies([queue.enqueue_many([tf.cast(kept, tf.int64), *rows]), *after]):
+        unread = _wanted(positions, now, wanted, self._marks.handle)
+        ordered = sorted(variables, key=lambda variable: str(variable.op.name))
+        queue = _row_queue([SharedVariable.of(variable) for variable in ordered])
+        rows = [_gather(variable.handle, unread, variable.dtype.base_dtype) for variable in ordered]
+        with tf.control_dependencies([queue.enqueue_many([tf.cast(unread, tf.int64), *rows]), *after]):
             changed = change()
         with tf.control_dependencies([changed]):
             return _scatter(self._marks.handle, positions, now)
@@ -106,16 +106,22 @@ class MarkedPart:
 
     Several rows are a sequence of arrays: their positions, int64 [rows], then for each of `variables` the
     values [rows, ...].
+
+    Attributes:
+        variables: the part and its slots, sorted by name.
+        rows: the number of rows in the part.
+
     """
 
-    def __init__(self, part: str, variables: Sequence[HeldVariable]) -> None:
+    def __init__(self, part: str, variables: Sequence[SharedVariable]) -> None:
         """Add the operations for the part named `part` to the default graph, on the device in force."""
-        self.variables = sorted(variables, key=lambda its: its.name)
+        self.variables = sorted(variables, key=lambda variable: variable.name)
         self.rows = self.variables[0].shape[0]
-        self._at_once = max(1, _BYTES_AT_ONCE // sum(its.row_bytes for its in self.variables))
+        row_bytes = sum(variable.row_bytes for variable in self.variables)
+        self._at_once = max(1, _BYTES_AT_ONCE // row_bytes)
         self._range, self._wanted = v1.placeholder(tf.int64, [2]), v1.placeholder(tf.uint8, [])
-        marks = _handle(HeldVariable(f"{part}/marks", "uint8", (self.rows,)))
-        state = _handle(HeldVariable(f"{part}/state_of_marks", "uint8", (2,)))
+        marks = _handle(SharedVariable(f"{part}/marks", "uint8", (self.rows,)))
+        state = _handle(SharedVariable(f"{part}/state_of_marks", "uint8", (2,)))
 
         def read_state() -> tuple[tf.Tensor, tf.Tensor]:
             now, wanted = tf.unstack(tf.raw_ops.ReadVariableOp(resource=state, dtype=tf.uint8))
@@ -126,28 +132,31 @@ class MarkedPart:
 
         def find() -> list[tf.Tensor]:
             now, wanted = read_state()
-            held = tf.range(self._range[0], self._range[1])
-            return [_wanted(held, now, wanted, marks)]
+            positions = tf.range(self._range[0], self._range[1])
+            return [_wanted(positions, now, wanted, marks)]
 
         def read() -> list[tf.Tensor]:
-            [its], (now, _) = find(), read_state()
-            values = [_gather(_handle(of), its, tf.as_dtype(of.dtype)) for of in self.variables]
-            with tf.control_dependencies([*values, _scatter(marks, its, now - np.uint8(1))]):
-                return [tf.identity(each) for each in (its, *values)]
+            [positions], (now, _) = find(), read_state()
+            values = [
+                _gather(_handle(variable), positions, tf.as_dtype(variable.dtype))
+                for variable in self.variables
+            ]
+            with tf.control_dependencies([*values, _scatter(marks, positions, now - np.uint8(1))]):
+                return [tf.identity(each) for each in (positions, *values)]
 
         def forget() -> list[tf.Tensor]:
             now, _ = read_state()
-            held = tf.range(self._range[0], self._range[1])
+            positions = tf.range(self._range[0], self._range[1])
             with tf.control_dependencies(
-                [_scatter(marks, held, now - np.uint8(1)), set_state(now, np.uint8(NONE))]
+                [_scatter(marks, positions, now - np.uint8(1)), set_state(now, np.uint8(NONE))]
             ):
                 return [tf.identity(now)]
 
         self._find, self._read, self._forget = _locked(find), _locked(read), _locked(forget)
         self._begin = set_state(read_state()[0] + np.uint8(2), self._wanted)
-        queue = _kept_rows(self.variables)
+        queue = _row_queue(self.variables)
         self._count, self._size = v1.placeholder(tf.int32, []), queue.size()
-        self._kept = queue.dequeue_many(self._count)
+        self._dequeue = queue.dequeue_many(self._count)
 
     def begin(self, session: tf.compat.v1.Session, wanted: int) -> None:
         """Begin a save of the rows `wanted` (NONE, CHANGED or ALL) with their present values.
@@ -156,40 +165,45 @@ class MarkedPart:
         """
         _run(session, self._begin, {self._wanted: wanted})
 
-    def find(self, session: tf.compat.v1.Session) -> Iterator[Numbers]:
-        """Yield the positions of the rows that the save still has to read, without those in the queue."""
-        for held in self._ranges():
-            yield _run(session, self._find, {self._range: held})[0]
+    def wanted_positions(self, session: tf.compat.v1.Session) -> Iterator[Numbers]:
+        """Yield arrays with the positions of the rows that the save still has to read: int64 [rows].
 
-    def kept(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
+        The rows in the queue are not among them.
+        """
+        for some in self._ranges():
+            yield _run(session, self._find, {self._range: some})[0]
+
+    def take_queued(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
         """Yield the rows in the queue, which pushes put there, and empty it; yield nothing if it is empty."""
         if count := _run(session, self._size):
-            yield _run(session, self._kept, {self._count: count})
+            yield _run(session, self._dequeue, {self._count: count})
 
     def read(
-        self, session: tf.compat.v1.Session, kept: Sequence[Sequence[Numbers]] = ()
+        self, session: tf.compat.v1.Session, queued: Sequence[Sequence[Numbers]] = ()
     ) -> Iterator[Sequence[Numbers]]:
-        """Yield the rows that the save wants, some at a time, each row once; `kept` are rows read before.
+        """Yield the rows that the save wants, some at a time, each row once.
+
+        `queued` are rows that the caller has taken out of the queue before.
 
         The rows come in the order of their positions, within each yield and from one yield to the next, so
         that files are written from beginning to end. Rows from the queue have positions that are not read
         yet, so they wait for their turn. If too many rows wait, all of them come at once.
         """
         waiting = _Waiting(self._at_once)
-        waiting.add(kept)
+        waiting.add(queued)
         for first, end in self._ranges():
-            found = _run(session, self._read, {self._range: (first, end)})
-            waiting.add(self.kept(session))
+            rows = _run(session, self._read, {self._range: (first, end)})
+            waiting.add(self.take_queued(session))
             due = waiting.take(end)
-            joined = [np.concatenate(its) for its in zip(found, *due, strict=True)]
+            joined = [np.concatenate(arrays) for arrays in zip(rows, *due, strict=True)]
             order = np.argsort(joined[0], kind="stable")
-            yield [its[order] for its in joined]
+            yield [array[order] for array in joined]
 
     def forget(self, session: tf.compat.v1.Session) -> None:
         """Mark every row as not changed, and end the save, if there is one."""
-        for held in self._ranges():
-            _run(session, self._forget, {self._range: held})
-        for _ in self.kept(session):
+        for some in self._ranges():
+            _run(session, self._forget, {self._range: some})
+        for _ in self.take_queued(session):
             pass
 
     def _ranges(self) -> Iterator[tuple[int, int]]:
@@ -207,27 +221,27 @@ class _Waiting:
         self._ranges: dict[int, list[Sequence[Numbers]]] = {}
         self._bytes = 0
 
-    def add(self, kept: Iterable[Sequence[Numbers]]) -> None:
+    def add(self, several: Iterable[Sequence[Numbers]]) -> None:
         """Add rows, in any order of their positions."""
-        for rows in kept:
+        for rows in several:
             order = np.argsort(rows[0], kind="stable")
             numbers = rows[0][order] // self._at_once
             begins = np.flatnonzero(np.append(True, np.diff(numbers) != 0))
             for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
-                its = [values[order[begin:end]] for values in rows]
-                self._ranges.setdefault(int(numbers[begin]), []).append(its)
+                piece = [values[order[begin:end]] for values in rows]
+                self._ranges.setdefault(int(numbers[begin]), []).append(piece)
             self._bytes += sum(values.nbytes for values in rows)
 
     def take(self, end: int) -> list[Sequence[Numbers]]:
-        """Remove and return the rows at positions below `end`.
+        """Remove and return the rows at positions below `end`; if too many rows wait, all rows.
 
-        If too many rows wait, remove and return all.
+        Each element of the list has several rows.
         """
         most = math.inf if self._bytes > _BYTES_WAITING else end
         due = [number for number in self._ranges if number * self._at_once < most]
-        taken = [rows for number in due for rows in self._ranges.pop(number)]
-        self._bytes -= sum(values.nbytes for rows in taken for values in rows)
-        return taken
+        removed = [rows for number in due for rows in self._ranges.pop(number)]
+        self._bytes -= sum(values.nbytes for rows in removed for values in rows)
+        return removed
 
 
 def _run(
@@ -249,13 +263,13 @@ def _locked(change: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
         return [tf.identity(result) for result in results]
 
 
-def _kept_rows(variables: Sequence[HeldVariable]) -> tf.queue.QueueBase:
+def _row_queue(variables: Sequence[SharedVariable]) -> tf.queue.QueueBase:
     """Return the queue of rows with their old values, on the device in force: positions, then values."""
-    dtypes = [tf.int64, *(tf.as_dtype(its.dtype) for its in variables)]
-    shapes = [tf.TensorShape([]), *(tf.TensorShape(its.shape[1:]) for its in variables)]
+    dtypes = [tf.int64, *(tf.as_dtype(variable.dtype) for variable in variables)]
+    shapes = [tf.TensorShape([]), *(tf.TensorShape(variable.shape[1:]) for variable in variables)]
     # A process keeps a queue under its name, and its next run may have another optimizer with other
     # variables.
-    name = " ".join(its.name for its in variables)
+    name = " ".join(variable.name for variable in variables)
     return v1.FIFOQueue(-1, dtypes, shapes, shared_name=f"psfleet/kept_rows/{name}")
 
 
@@ -265,7 +279,7 @@ def _wanted(positions: tf.Tensor, now: tf.Tensor, wanted: tf.Tensor, marks: tf.T
     return tf.gather(positions, tf.reshape(tf.where(are_wanted), [-1]))
 
 
-def _handle(variable: HeldVariable) -> tf.Tensor:
+def _handle(variable: SharedVariable) -> tf.Tensor:
     return tf.raw_ops.VarHandleOp(
         dtype=tf.as_dtype(variable.dtype), shape=variable.shape, shared_name=variable.name
     )

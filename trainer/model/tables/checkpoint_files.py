@@ -201,7 +201,10 @@ def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
 
 
 def positions_in(checkpoint: Path, table: SavedTable, delta: RowFile) -> npt.NDArray[np.int64]:
-    """Return the positions in the part of the rows in a delta's file, rising: int64 [rows]. Raises OSError."""
+    """Return the positions, in the part, of the rows in a delta's file: int64 [rows], rising.
+
+    Raises OSError.
+    """
     dtype = table.layout.positions.dtype
     return np.fromfile(f"{checkpoint}.{delta.positions.suffix}", dtype).astype(np.int64)
 

@@ -32,7 +32,7 @@ from trainer.model.pieces import TableVariable
 from trainer.model.tables.checkpoint_files import RowFile, RowLayout, SavedTable, file_problem, manifest_of
 from trainer.model.tables.restoring import RowLoading
 from trainer.process.port_probes import probe
-from trainer.task.tables.local_files import Asked
+from trainer.task.tables.local_files import Fields
 from trainer.task.task_line import TaskLine
 
 # How long it may take to send one file, or to read it back.
@@ -72,8 +72,9 @@ class TableSaves:
     what the chief asked.
 
     Attributes:
-        sums: of the last finished save: {ps: {variable: sum of its rows there, modulo 2**64}}.
-        written: how many rows the last save wrote, and the number of deltas of its checkpoint.
+        sums: {ps: {variable: sum of the variable's rows on the ps, modulo 2**64}} of the last finished save.
+        record_fields: {"rows_written": number of rows that the last finished save wrote, "deltas": number of
+            deltas of its checkpoint}; {} before the first.
 
     """
 
@@ -83,7 +84,7 @@ class TableSaves:
         `target` is the address of the chief's server.
         """
         self._cluster, self._directory = graph.cluster, directory
-        self._tables = [its for its in graph.variables if isinstance(its, TableVariable)]
+        self._tables = [table for table in graph.variables if isinstance(table, TableVariable)]
         devices = self._cluster.ledger_devices if self._tables else ()
         names = [CHIEF] if self._cluster.is_local else [f"ps{ps}" for ps in range(len(devices))]
         self._ps = names[: len(devices)]
@@ -92,7 +93,6 @@ class TableSaves:
                 ps: RowLoading(self._tables, f"{device}/device:CPU:0")
                 for ps, device in zip(self._ps, devices, strict=True)
             }
-        # Of the save that was finished last: {ps: {variable: the sum of its rows there}}.
         self.sums: Mapping[str, Mapping[str, int]] = {}
         self._needs_sums = graph.settings.ps_recovery == "partial"
         self._line: TaskLine | None = None
@@ -100,32 +100,28 @@ class TableSaves:
         self._former: _Former | None = None
         # The number of the delta that the present save writes; 0 if it writes all rows.
         self._delta = 0
-        # (ps, keeper) -> the global step of the last checkpoint that was copied, and {file: its SHA-256}.
+        # (ps, keeper) -> (global step of the last checkpoint that was copied, {file: SHA-256}).
         self._copied: dict[tuple[str, str], tuple[int, Mapping[RowFile, str]]] = {}
-        # The path of the last checkpoint whose files were brought here, and {file: its SHA-256}.
-        self._brought: tuple[Path, Mapping[RowFile, str]] = (Path(), {})
-        # How many rows the last save wrote, and how many deltas its checkpoint has.
-        self.written: dict[str, int] = {}
+        # (path of the last checkpoint whose files were fetched to this host, {file: SHA-256}).
+        self._fetched: tuple[Path, Mapping[RowFile, str]] = (Path(), {})
+        self.record_fields: dict[str, int] = {}
         # One thread at a time asks, so that no other question makes a pause of the pushes longer.
         self._lock, self._lock_of_others = RLock(), RLock()
 
     @property
-    def are_none(self) -> bool:
-        """Whether the model has no tables."""
-        return not self._tables
+    def has_tables(self) -> bool:
+        """Whether the model has tables."""
+        return bool(self._tables)
 
-    def connect_anew(self) -> None:
-        """Close the connection to the ps, which may have been lost.
-
-        The next question opens a new connection.
-        """
+    def drop_connection(self) -> None:
+        """Close the connection to the ps, which may have been lost; the next question opens a new one."""
         line, self._line = self._line, None
         self._former = None
         if line is not None:
             line.close()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def blocked_pushes(self) -> Iterator[None]:
         """Return a context in which no push changes anything on a ps.
 
         Raises DamagedError at its end if a ps did not block pushes for the whole time.
@@ -133,7 +129,7 @@ class TableSaves:
         with self._lock:
             delta = self._former.next_delta if self._former else 0
             since = self._former.name if self._former and delta else ""
-            answers = self._ask("hold", lambda ps: {"since": since, **self._described(ps)})
+            answers = self._ask("hold", lambda ps: {"since": since, **self._description(ps)})
             self._delta = delta if all(answer["follows"] for answer in answers) else 0
             try:
                 yield
@@ -142,79 +138,84 @@ class TableSaves:
             if not all(answer["held"] for answer in answers):
                 raise DamagedError("a ps did not hold up the workers' pushes for as long as the save took")
 
-    def cut(self, step: int) -> None:
+    def begin_writing(self, step: int) -> None:
         """Let each ps begin to write its rows as they are now, beside training; pushes must be blocked.
 
-        A ps writes the rows that changed since the last checkpoint, if they are known, else all rows.
+        A ps writes the rows that changed since the last checkpoint, if they are known, else all rows. `step`
+        is the global step of the checkpoint.
         """
-        self._ask("cut", lambda ps: {"step": step, "delta": self._delta, **self._described(ps)})
+        self._ask("cut", lambda ps: {"step": step, "delta": self._delta, **self._description(ps)})
 
     def finish(self, step: int) -> str:
-        """Wait until each ps has its rows on disk; return the manifest, or "" without tables.
+        """Wait until each ps has its rows of step `step` on disk; return the manifest, or "" without tables.
 
         Raises NotFinite if a row has a number that is not finite.
         """
         former, self._former = self._former if self._delta else None, None
-        if self.are_none:
+        if not self.has_tables:
             return ""
         manifest = manifest_of(former.step, former.tables) if former else ""
-        asked = {"step": step, "former": manifest, "former_step": former.step if former else 0}
-        answers = self._ask("finish", lambda ps: {**asked, "part": self._ps.index(ps)})
+        question = {"step": step, "former": manifest, "former_step": former.step if former else 0}
+        answers = self._ask("finish", lambda ps: {**question, "part": self._ps.index(ps)})
         if not_finite := [name for answer in answers for name in answer["not_finite"]]:
             raise NotFinite(f"{not_finite[0]} is not finite")
-        of_ps = dict(zip(self._ps, (answer["sums"] for answer in answers), strict=True))
+        answered_sums = dict(zip(self._ps, (answer["sums"] for answer in answers), strict=True))
         # With a delta, the answers have the changes of the sums.
         before = self.sums if former else {}
         self.sums = {
-            ps: {name: (before.get(ps, {}).get(name, 0) + int(its)) % 2**64 for name, its in sums.items()}
-            for ps, sums in of_ps.items()
+            ps: {name: (before.get(ps, {}).get(name, 0) + int(own)) % 2**64 for name, own in sums.items()}
+            for ps, sums in answered_sums.items()
         }
-        of_former = {its.layout.table: its for its in former.tables} if former else {}
+        former_tables = {table.layout.table: table for table in former.tables} if former else {}
         rows = sum(count for answer in answers for count in answer["rows"].values())
-        self.written = {"rows_written": rows, "deltas": self._delta}
-        return manifest_of(step, [self._saved(table, answers, of_former) for table in self._tables])
+        self.record_fields = {"rows_written": rows, "deltas": self._delta}
+        return manifest_of(step, [self._saved(table, answers, former_tables) for table in self._tables])
 
-    def follow(self, step: int, tables: Sequence[SavedTable], fingerprint: str) -> None:
+    def base_next_save_on(self, step: int, tables: Sequence[SavedTable], fingerprint: str) -> None:
         """Let the next save write only what changes after this checkpoint, whose values the ps have.
 
-        If the checkpoint has other tables or is of another number of ps, the next save writes all rows.
+        `step`, `tables` and `fingerprint` are the checkpoint's. If it has other tables or is of another
+        number of ps, the next save writes all rows.
         """
-        are_same = {its.layout.table for its in tables} == {its.name for its in self._tables}
+        are_same = {saved.layout.table for saved in tables} == {table.name for table in self._tables}
         if tables and are_same and tables[0].layout.parts == len(self._ps):
             former = _Former(step, tables, f"{step} {fingerprint}")
             self._ask("follow", lambda _: {"since": former.name})
             self._former = former
 
     def forget(self) -> None:
-        """Let each ps stop a save that is going on, and mark all rows as not changed, before rows are set."""
+        """Let each ps stop a save that is going on, and mark all rows as not changed.
+
+        Call this before rows are set.
+        """
         self._former = None
-        self._ask("forget", self._described)
+        self._ask("forget", self._description)
 
     def keep(self, steps: Sequence[int]) -> None:
         """Let each ps remove the files of all checkpoints whose global step is not in `steps`."""
         self._ask("keep", lambda _: {"steps": list(steps), "folder": CHECKPOINTS})
 
-    def missing(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> str:
-        """Return which table files of a checkpoint no task has, in words; "" if the ps have all files.
+    def fetch_missing_files(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> str:
+        """Fetch the table files that the ps lack of a checkpoint from tasks that have them; return problems.
 
-        Files that a ps needs are first brought to it from other tasks. With `ps`, only files that these ps
-        need are looked for.
+        The result says, in words, which files no task has; "" if the given ps (default: all) then have all
+        files that they need.
         """
         try:
-            return self._missing(checkpoint, ps)
+            return self._fetch_missing(checkpoint, ps)
         except DamagedError as error:
             return str(error)
 
-    def _missing(self, checkpoint: Checkpoint, only: Collection[str] | None) -> str:
-        wanted = self._at_home_of(only, checkpoint)
-        checked = self._ask("check", lambda ps: _check(checkpoint.global_step, wanted[ps]))
-        left = []
-        for ps, answer in zip(self._ps, checked, strict=True):
+    def _fetch_missing(self, checkpoint: Checkpoint, only: Collection[str] | None) -> str:
+        wanted = self._files_of(only, checkpoint)
+        answers = self._ask("check", lambda ps: _check_question(checkpoint.global_step, wanted[ps]))
+        problems = []
+        for ps, answer in zip(self._ps, answers, strict=True):
             for file in [file for file in wanted[ps] if file.suffix in answer["problems"]]:
-                its = _check(checkpoint.global_step, {file: wanted[ps][file]})
-                if not self._fetched(ps, file, its):
-                    left.append(f"{ps}: {answer['problems'][file.suffix]}")
-        return "; ".join(left[:2])
+                question = _check_question(checkpoint.global_step, {file: wanted[ps][file]})
+                if not self._fetch_from_any(ps, file, question):
+                    problems.append(f"{ps}: {answer['problems'][file.suffix]}")
+        return "; ".join(problems[:2])
 
     def restore(
         self, session: tf.compat.v1.Session, checkpoint: Checkpoint, ps: Collection[str] | None = None
@@ -224,22 +225,22 @@ class TableSaves:
         With `ps`, the checkpoint must have been saved with the present number of ps.
         """
         paths = {ps: f"{folder}/{checkpoint.path.name}" for ps, folder in self._folders().items()}
-        wanted = self._at_home_of(ps, checkpoint)
+        wanted = self._files_of(ps, checkpoint)
         self._with_all(lambda ps: self._loading[ps].run_all(session, paths[ps], wanted[ps]))
         # Otherwise the next save writes all rows: some ps went on, or the sums of each ps are needed.
         if ps is None and not self._needs_sums:
-            self.follow(checkpoint.global_step, checkpoint.tables, checkpoint.fingerprint)
+            self.base_next_save_on(checkpoint.global_step, checkpoint.tables, checkpoint.fingerprint)
 
-    def bring(self, checkpoint: Checkpoint) -> None:
-        """Bring the table files beside the chief's checkpoint, so that it can be read without the ps.
+    def fetch_to_chief(self, checkpoint: Checkpoint) -> None:
+        """Fetch all table files beside the chief's checkpoint, so that it can be read without the ps.
 
         Raises OSError, too.
         """
-        folders, at_home, (former, brought) = self._folders(), self._at_home(checkpoint), self._brought
-        for ps, files in at_home.items():
+        folders, ps_files, (former, fetched) = self._folders(), self._ps_files(checkpoint), self._fetched
+        for ps, files in ps_files.items():
             for file, sha256 in files.items():
                 path = Path(f"{checkpoint.path}.{file.suffix}")
-                if brought.get(file) == sha256:
+                if fetched.get(file) == sha256:
                     with suppress(OSError):  # the former file was removed
                         link(Path(f"{former}.{file.suffix}"), path)
                 if not file_problem(path, file.size, sha256):
@@ -251,67 +252,68 @@ class TableSaves:
                     raise DamagedError(f"from {ps}: {problem}")
                 aside.rename(path)
         bring_to_disk(checkpoint.path.parent)
-        self._brought = checkpoint.path, {file: its for of in at_home.values() for file, its in of.items()}
+        hashes = {file: sha256 for files in ps_files.values() for file, sha256 in files.items()}
+        self._fetched = checkpoint.path, hashes
 
     def keepers(self, copies: int) -> list[tuple[str, str]]:
-        """Return pairs (ps, a task that keeps a copy of its files).
+        """Return pairs (ps, a task that keeps copies of the ps's files), `copies` - 1 at most for each ps.
 
-        A ps's files are on `copies` hosts, its own too.
+        `copies` is the number of hosts that have a file, the ps's own host included.
         """
         return [(ps, keeper) for ps in self._ps for keeper in self._cluster.keepers(copies, ps)]
 
     def copy(self, checkpoint: Checkpoint, ps: str, keeper: str, steps: Sequence[int]) -> None:
-        """Copy the table files of a ps to the task `keeper`, and return once they count there.
+        """Copy the files of a ps of a checkpoint to the task `keeper`; return once the copies count there.
 
         The task then removes the files of all checkpoints not in `steps`. Raises CallTookTooLong, too.
         """
-        step, files, place = checkpoint.global_step, self._at_home(checkpoint)[ps], self._folders()[ps]
+        step, files, place = checkpoint.global_step, self._ps_files(checkpoint)[ps], self._folders()[ps]
         former, copied = self._copied.pop((ps, keeper), (step, {}))
         shared = [file for file, sha256 in files.items() if copied.get(file) == sha256]
         with self._line_to(ps, keeper) as line:
-            folder = self._asked(line, keeper, "folder", {"folder": COPIES})["path"]
-            of_former = {"former_step": former, "suffixes": [file.suffix for file in shared]}
-            self._asked(line, keeper, "share", {"step": step, "folder": COPIES, **of_former})
+            folder = self._ask_task(line, keeper, "folder", {"folder": COPIES})["path"]
+            former_files = {"former_step": former, "suffixes": [file.suffix for file in shared]}
+            self._ask_task(line, keeper, "share", {"step": step, "folder": COPIES, **former_files})
             for file, sha256 in ((file, files[file]) for file in files if file not in shared):
                 source = f"{place}/model.ckpt-{step}.{file.suffix}"
                 aside = f"{folder}/model.ckpt-{step}{UNFINISHED}.{file.suffix}"
-                asked = {**_check(step, {file: sha256}), "folder": COPIES}
+                question = {**_check_question(step, {file: sha256}), "folder": COPIES}
                 call_within(_SECONDS_FOR_A_FILE, partial(line.copy, ps, source, keeper, aside))
-                if problems := self._asked(line, keeper, "check", asked)["problems"]:
+                if problems := self._ask_task(line, keeper, "check", question)["problems"]:
                     raise DamagedError(problems[file.suffix])
-            self._asked(line, keeper, "keep", {"steps": list(steps), "folder": COPIES})
+            self._ask_task(line, keeper, "keep", {"steps": list(steps), "folder": COPIES})
         self._copied[ps, keeper] = step, files
 
-    def _at_home(self, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
+    def _ps_files(self, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
         """Return {ps: {file: SHA-256}}, the files that each ps reads.
 
         The files of part p belong to ps p mod the number of ps. If the checkpoint was saved with the present
         number of ps, these are the files that the ps itself wrote.
         """
-        homes: dict[str, dict[RowFile, str]] = {ps: {} for ps in self._ps}
-        if homes:
+        files: dict[str, dict[RowFile, str]] = {ps: {} for ps in self._ps}
+        if files:
             for file, sha256 in (pair for table in checkpoint.tables for pair in table.files.items()):
-                homes[self._ps[file.part % len(homes)]][file] = sha256
-        return homes
+                files[self._ps[file.part % len(files)]][file] = sha256
+        return files
 
-    def _at_home_of(
+    def _files_of(
         self, only: Collection[str] | None, checkpoint: Checkpoint
     ) -> dict[str, dict[RowFile, str]]:
-        """Return the same as `_at_home`, with no files for ps that are not in `only`; None means all ps."""
-        homes = self._at_home(checkpoint)
-        return homes if only is None else {ps: homes[ps] if ps in only else {} for ps in homes}
+        """Return the same as `_ps_files`, with no files for ps that are not in `only`; None means all ps."""
+        files = self._ps_files(checkpoint)
+        return files if only is None else {ps: files[ps] if ps in only else {} for ps in files}
 
-    def _fetched(self, ps: str, file: RowFile, asked: Asked) -> bool:
-        """Bring a good copy of a file to the ps that needs it, from any task.
+    def _fetch_from_any(self, ps: str, file: RowFile, question: Fields) -> bool:
+        """Copy a good file to the ps that needs it, from any task; return whether a task had one.
 
-        Return whether a task had one.
+        `question` asks the ps to check the file.
         """
-        name, aside = (f"model.ckpt-{asked['step']}{mark}.{file.suffix}" for mark in ("", UNFINISHED))
+        name, aside = (f"model.ckpt-{question['step']}{mark}.{file.suffix}" for mark in ("", UNFINISHED))
         place = self._folders()[ps]
         for line, task, folder in self._sources():
             with suppress(tf.errors.NotFoundError):  # another task may have the file
                 line.copy(task, f"{folder}/{name}", ps, f"{place}/{aside}")
-                if not self._asked(line, ps, "check", asked)["problems"]:
+                if not self._ask_task(line, ps, "check", question)["problems"]:
                     return True
         return False
 
@@ -328,7 +330,7 @@ class TableSaves:
                 continue
             if not probe(self._cluster.address_of(task)):
                 with self._line_to(*self._ps, task) as line:
-                    yield line, task, self._asked(line, task, "folder", {"folder": COPIES})["path"]
+                    yield line, task, self._ask_task(line, task, "folder", {"folder": COPIES})["path"]
 
     @property
     def _own_line(self) -> TaskLine:
@@ -351,18 +353,18 @@ class TableSaves:
         answers = self._ask("folder", lambda _: {"folder": folder})
         return {ps: answer["path"] for ps, answer in zip(self._ps, answers, strict=True)}
 
-    def _described(self, ps: str) -> dict[str, object]:
-        """Return the ps's part of each table, with its slots, as questions to the ps describe them."""
+    def _description(self, ps: str) -> dict[str, object]:
+        """Return {"tables": [..]}, which describes to a ps its parts of all tables and of their slots."""
         part = self._ps.index(ps)
-        of_tables: dict[str, list[TableVariable]] = {}
+        with_slots: dict[str, list[TableVariable]] = {}
         for table in self._tables:
-            of_tables.setdefault(table.name.partition("/")[0], []).append(table)
+            with_slots.setdefault(table.name.partition("/")[0], []).append(table)
         return {
             "tables": [
                 {
-                    "name": its[0].pieces[part].op.name,
+                    "name": variables[0].pieces[part].op.name,
                     "part": part,
-                    "rows": its[0].pieces[part].shape[0],
+                    "rows": variables[0].pieces[part].shape[0],
                     "variables": [
                         {
                             "name": table.pieces[part].op.name,
@@ -371,45 +373,45 @@ class TableSaves:
                             "shape": table.shape.as_list(),
                             "parts": len(table.pieces),
                         }
-                        for table in its
+                        for table in variables
                     ],
                 }
-                for its in of_tables.values()
+                for variables in with_slots.values()
             ]
         }
 
     def _saved(
-        self, table: TableVariable, answers: Sequence[Asked], former: Mapping[str, SavedTable]
+        self, table: TableVariable, answers: Sequence[Fields], former: Mapping[str, SavedTable]
     ) -> SavedTable:
         rows = RowLayout(
             table.name, table.dtype.base_dtype.name, tuple(table.shape.as_list()), len(table.pieces)
         )
         total = sum(int(answer["sums"][table.name]) for answer in answers)
 
-        def hashes(its: RowLayout) -> dict[RowFile, str]:
-            """Return the new files of a variable, or of positions, with their SHA-256."""
-            found = {}
+        def hashes(layout: RowLayout) -> dict[RowFile, str]:
+            """Return {new file of a variable, or of positions: SHA-256}."""
+            hash_of = {}
             for part, answer in enumerate(answers):
                 count = answer["rows"][table.name.partition("/")[0]]
-                files = its.delta_files(part, self._delta, count) if self._delta else its.files_of(part)
-                found.update({file: answer["sha256"][file.suffix] for file in files})
-            return found
+                files = layout.delta_files(part, self._delta, count) if self._delta else layout.files_of(part)
+                hash_of.update({file: answer["sha256"][file.suffix] for file in files})
+            return hash_of
 
         if not self._delta:
             return SavedTable(rows, total % 2**64, hashes(rows))
-        its = former[table.name]
+        before = former[table.name]
         return SavedTable(
             rows,
-            (its.total + total) % 2**64,
-            its.sha256,
-            {**its.deltas, **hashes(rows)},
-            {**its.positions, **hashes(rows.positions)},
+            (before.total + total) % 2**64,
+            before.sha256,
+            {**before.deltas, **hashes(rows)},
+            {**before.positions, **hashes(rows.positions)},
         )
 
-    def _ask(self, what: str, more: Callable[[str], Asked] = lambda _: {}) -> Sequence[Asked]:
+    def _ask(self, what: str, more: Callable[[str], Fields] = lambda _: {}) -> Sequence[Fields]:
         """Ask all ps at once to do `what`; return their answers, in the order of the ps.
 
-        `more` returns what else the question to a ps contains.
+        `more` returns the other fields of the question to a ps.
         """
         if not self._ps:
             return []
@@ -417,7 +419,7 @@ class TableSaves:
             line = self._own_line
             return self._with_all(lambda ps: line.ask(ps, what, more(ps)))
 
-    def _asked(self, line: TaskLine, task: str, what: str, more: Asked) -> Asked:
+    def _ask_task(self, line: TaskLine, task: str, what: str, more: Fields) -> Fields:
         """Ask one task to do `what`; return its answer. Raises CallTookTooLong."""
         with self._lock if task in self._ps else self._lock_of_others:
             return call_within(_SECONDS_FOR_A_FILE, lambda: line.ask(task, what, more))
@@ -428,7 +430,7 @@ class TableSaves:
             return list(pool.map(do, self._ps))
 
 
-def _check(step: int, files: Mapping[RowFile, str]) -> dict[str, Any]:
+def _check_question(step: int, files: Mapping[RowFile, str]) -> dict[str, Any]:
     """Return the fields of a question that asks to check `files`, {file: SHA-256}, of global step `step`."""
     return {
         "step": step, "files": [[file.suffix, file.size, sha256] for file, sha256 in files.items()]

@@ -19,7 +19,7 @@ import tensorflow as tf
 from trainer.coordination.bounded_calls import open_session, run_once_more
 from trainer.coordination.running_task import RunningTask
 from trainer.engine.mutex import rows_mutex
-from trainer.engine.tables.changed_rows import HeldVariable, MarkedPart
+from trainer.engine.tables.changed_rows import MarkedPart, SharedVariable
 from trainer.host.error_lines import error_in_short
 from trainer.model.checkpoints import CHECKPOINTS, COPIES, UNFINISHED, bring_to_disk, link
 from trainer.model.tables.checkpoint_files import RowLayout, file_problem, tables_in
@@ -35,20 +35,21 @@ _SUFFIX = re.compile(r"[A-Za-z0-9_.]+\.[0-9]+-of-[0-9]+\.[0-9]{5,}\.rows")
 # The questions that the chief asks only of tasks that hold tables.
 _FOR_SAVES = ("forget", "follow", "hold", "cut", "release", "finish")
 
-Asked = Mapping[str, Any]
+# The fields of a question or an answer, a JSON object.
+Fields = Mapping[str, Any]
 Answer = dict[str, Any]
 
 
-class Question:
+class QuestionQueues:
     """The operations that put a question to a task, and take an answer from it."""
 
     def __init__(self, device: str) -> None:
         """Add the operations to the default graph, for the task whose device is `device`."""
         with tf.device(f"{device}/device:CPU:0"):
-            asked, answered = _queue("asked", tf.string), _queue("answered", tf.string)
+            questions, answers = _queue("asked", tf.string), _queue("answered", tf.string)
             self.text = v1.placeholder(tf.string, [])
-            self.ask, self.take_question = asked.enqueue(self.text), asked.dequeue()
-            self.answer, self.take_answer = answered.enqueue(self.text), answered.dequeue()
+            self.ask, self.take_question = questions.enqueue(self.text), questions.dequeue()
+            self.answer, self.take_answer = answers.enqueue(self.text), answers.dequeue()
 
 
 class _Hold:
@@ -59,12 +60,12 @@ class _Hold:
         holds, lets_go = _queue("holds", tf.bool), _queue("lets_go", tf.bool)
         lock = tf.raw_ops.MutexLock(mutex=rows_mutex())
         with tf.control_dependencies([lock]):
-            told = holds.enqueue(True)
-        with tf.control_dependencies([told]):
+            signal = holds.enqueue(True)
+        with tf.control_dependencies([signal]):
             ended = lets_go.dequeue()
         with tf.control_dependencies([ended]):
             self._hold = tf.raw_ops.ConsumeMutexLock(mutex_lock=lock)
-        self._held, self._let_go = holds.dequeue(), lets_go.enqueue(True)
+        self._wait_for_hold, self._let_go = holds.dequeue(), lets_go.enqueue(True)
         self._session, self._lock = session, Lock()
         self._thread: Thread | None = None
 
@@ -79,7 +80,7 @@ class _Hold:
         with self._lock:
             self._thread = Thread(target=lambda: self._session.run(self._hold), daemon=True)
             self._thread.start()
-            self._session.run(self._held)
+            self._session.run(self._wait_for_hold)
 
     def end(self) -> bool:
         """Let pushes go on; return whether they were blocked until now."""
@@ -94,8 +95,8 @@ class _Hold:
 class TableFiles:
     """Does what the chief asks of a task, in a thread that lasts as long as the task's server.
 
-    A question is a dict; its "do" names a method below without the prefix `_do_`. An answer is a dict with
-    the question's "id" and what the method returned, or "error", in words, if that failed.
+    A question is a JSON object; its "do" names a method below without the prefix `_do_`. An answer is a JSON
+    object with the question's "id" and what the method returned, or "error", in words, if that failed.
     """
 
     def __init__(self, target: str, device: str, run_directory: Path | None) -> None:
@@ -105,7 +106,7 @@ class TableFiles:
         self._graph = tf.Graph()
         self._session = open_session(target, self._graph, [])
         with self._graph.as_default(), tf.device(self._device):
-            self._question, self._hold = Question(device), _Hold(self._session)
+            self._queues, self._hold = QuestionQueues(device), _Hold(self._session)
         # The chief's description of a part (JSON) -> the part.
         self._marked: dict[str, MarkedPart] = {}
         self._cut: CutWriting | None = None
@@ -118,70 +119,68 @@ class TableFiles:
         Thread(target=self._serve, daemon=True, name="table files").start()
 
     def _serve(self) -> None:
-        known: dict[str, Callable[[Asked], Answer]] = {
+        methods: dict[str, Callable[[Fields], Answer]] = {
             name: getattr(self, f"_do_{name}") for name in (*_FOR_SAVES, "share", "check", "folder", "keep")
         }
         with suppress(tf.errors.OpError):  # the server has ended
             while True:
-                text = run_once_more(lambda: self._session.run(self._question.take_question))
+                text = run_once_more(lambda: self._session.run(self._queues.take_question))
                 self._timer.cancel()
                 answer: Answer = {}
                 try:
-                    asked = json.loads(text)
-                    answer["id"] = asked["id"]
-                    if asked["do"] not in {"cut", "release"}:
+                    question = json.loads(text)
+                    answer["id"] = question["id"]
+                    if question["do"] not in {"cut", "release"}:
                         self._hold.end()  # the hold of a chief that is gone
-                    answer |= known[asked["do"]](asked)
+                    answer |= methods[question["do"]](question)
                 except Exception as error:
                     answer["error"] = error_in_short(error)
                 if self._hold.lasts:
                     self._timer = Timer(_SECONDS_TO_HOLD, self._hold.end)
                     self._timer.start()
-                self._session.run(self._question.answer, {self._question.text: json.dumps(answer)})
+                self._session.run(self._queues.answer, {self._queues.text: json.dumps(answer)})
 
-    def _do_forget(self, asked: Asked) -> Answer:
+    def _do_forget(self, question: Fields) -> Answer:
         """Mark every row as not changed: the values of the variables belong to no checkpoint."""
         self._stop_writing()
         self._since = ""
-        for part in self._parts(asked):
+        for part in self._parts(question):
             part.forget(self._session)
         return {}
 
-    def _do_follow(self, asked: Asked) -> Answer:
+    def _do_follow(self, question: Fields) -> Answer:
         """Note that the variables had the values of checkpoint `since` when the marks were last reset."""
-        self._since = str(asked["since"])
+        self._since = str(question["since"])
         return {}
 
-    def _do_hold(self, asked: Asked) -> Answer:
+    def _do_hold(self, question: Fields) -> Answer:
         """Block pushes until `release`.
 
         Answer "follows": whether all rows that changed after checkpoint `since` are marked.
         """
         self._stop_writing()
-        self._parts(asked)  # so that the parts are ready before pushes are blocked
+        self._parts(question)  # so that the parts are ready before pushes are blocked
         self._hold.begin()
-        return {"follows": bool(self._since) and self._since == asked["since"]}
+        return {"follows": bool(self._since) and self._since == question["since"]}
 
-    def _do_cut(self, asked: Asked) -> Answer:
+    def _do_cut(self, question: Fields) -> Answer:
         """Begin to write the rows as they are now, into unfinished files: all rows, or a delta's rows."""
         self._folder(CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        parts = [
-            PartOfCut(
-                marked, {its["name"]: _rows(its) for its in of["variables"]}, of["part"], asked["delta"]
-            )
-            for of, marked in zip(asked["tables"], self._parts(asked), strict=True)
-        ]
+        parts = []
+        for table, marked in zip(question["tables"], self._parts(question), strict=True):
+            layouts = {variable["name"]: _layout(variable) for variable in table["variables"]}
+            parts.append(PartOfCut(marked, layouts, table["part"], question["delta"]))
         self._since = ""
-        self._cut = CutWriting(self._session, parts, self._path(asked, UNFINISHED))
-        self._cut.begin(changed=asked["delta"] > 0)
+        self._cut = CutWriting(self._session, parts, self._path(question, UNFINISHED))
+        self._cut.begin(changed=question["delta"] > 0)
         return {}
 
-    def _do_release(self, _asked: Asked) -> Answer:
+    def _do_release(self, _asked: Fields) -> Answer:
         """Let pushes go on; answer "held": whether they were blocked until now."""
         return {"held": self._hold.end()}
 
-    def _do_finish(self, asked: Asked) -> Answer:
-        """Let the rows of the cut count, once they are on disk and read back as they were written.
+    def _do_finish(self, question: Fields) -> Answer:
+        """Wait for the rows of the cut; let them count once they are on disk and read back as written.
 
         With a delta, the checkpoint also gets the files of the `former` checkpoint. The answer has:
 
@@ -201,10 +200,10 @@ class TableFiles:
         for part in cut.parts:
             hashes |= part.finish(cut.path)
             sums |= part.sums
-        if asked["former"]:
-            sums = self._changes(asked, cut)
+        if question["former"]:
+            sums = self._changes(question, cut)
         for suffix in hashes:
-            self._finished(asked, suffix, UNFINISHED).rename(self._finished(asked, suffix))
+            self._row_file(question, suffix, UNFINISHED).rename(self._row_file(question, suffix))
         bring_to_disk(self._folder(CHECKPOINTS))
         return {
             "sums": {name: str(total) for name, total in sums.items()},
@@ -213,22 +212,23 @@ class TableFiles:
             "not_finite": [],
         }
 
-    def _do_share(self, asked: Asked) -> Answer:
+    def _do_share(self, question: Fields) -> Answer:
         """Link the files of a former checkpoint with the given `suffixes` into a checkpoint."""
-        of_former = {**asked, "step": asked["former_step"]}
-        for suffix in asked["suffixes"]:
-            link(self._finished(of_former, suffix), self._finished(asked, suffix))
-        bring_to_disk(self._folder(asked.get("folder", CHECKPOINTS)))
+        former = {**question, "step": question["former_step"]}
+        for suffix in question["suffixes"]:
+            link(self._row_file(former, suffix), self._row_file(question, suffix))
+        bring_to_disk(self._folder(question.get("folder", CHECKPOINTS)))
         return {}
 
-    def _changes(self, asked: Asked, cut: CutWriting) -> dict[str, int]:
+    def _changes(self, question: Fields, cut: CutWriting) -> dict[str, int]:
         """Link the files of the former checkpoint into the new one; return {variable: change of its sum}."""
-        tables = {its.layout.table: its for its in tables_in(asked["former"], asked["former_step"])}
+        former_tables = tables_in(question["former"], question["former_step"])
+        tables = {table.layout.table: table for table in former_tables}
         files = [
-            file.suffix for table in tables.values() for file in table.files if file.part == asked["part"]
+            file.suffix for table in tables.values() for file in table.files if file.part == question["part"]
         ]
-        self._do_share({**asked, "suffixes": files})
-        former = self._path({"step": asked["former_step"]})
+        self._do_share({**question, "suffixes": files})
+        former = self._path({"step": question["former_step"]})
         return {
             name: part.change_of_sum(former, tables, cut.path, name)
             for part in cut.parts
@@ -241,14 +241,17 @@ class TableFiles:
         if cut is not None:
             cut.stop()
 
-    def _do_check(self, asked: Asked) -> Answer:
+    def _do_check(self, question: Fields) -> Answer:
         """Answer "problems": {suffix: what is wrong} for each bad file.
 
-        A file that was brought here and is good now counts.
+        A good unfinished file, which was copied to this task, takes the place of a bad file, and counts.
         """
         problems = {}
-        for suffix, size, sha256 in asked["files"]:
-            finished, unfinished = self._finished(asked, suffix), self._finished(asked, suffix, UNFINISHED)
+        for suffix, size, sha256 in question["files"]:
+            finished, unfinished = (
+                self._row_file(question, suffix),
+                self._row_file(question, suffix, UNFINISHED),
+            )
             problem = file_problem(finished, size, sha256)
             if problem and unfinished.exists():
                 bring_to_disk(unfinished)
@@ -259,17 +262,17 @@ class TableFiles:
                 problems[suffix] = problem
         return {"problems": problems}
 
-    def _do_folder(self, asked: Asked) -> Answer:
+    def _do_folder(self, question: Fields) -> Answer:
         """Create a folder if it is missing; answer its "path"."""
-        folder = self._folder(asked["folder"])
+        folder = self._folder(question["folder"])
         folder.mkdir(parents=True, exist_ok=True)
         return {"path": str(folder)}
 
-    def _do_keep(self, asked: Asked) -> Answer:
+    def _do_keep(self, question: Fields) -> Answer:
         """Remove from a folder the files of all steps but `steps`, and the files of interrupted saves."""
-        for path in self._folder(asked["folder"]).glob("model.ckpt-*.rows"):
+        for path in self._folder(question["folder"]).glob("model.ckpt-*.rows"):
             match = _ROW_FILE.fullmatch(path.name)
-            if match and int(match[1]) not in asked["steps"]:
+            if match and int(match[1]) not in question["steps"]:
                 path.unlink(missing_ok=True)
         return {}
 
@@ -278,32 +281,32 @@ class TableFiles:
             raise ValueError("it has no --run_directory, where its rows of tables would be saved")
         return self._run_directory.absolute() / name
 
-    def _path(self, asked: Asked, mark: str = "") -> Path:
-        """Return what comes before the suffixes of a checkpoint's files; `mark` marks unfinished files."""
-        return self._folder(asked.get("folder", CHECKPOINTS)) / f"model.ckpt-{int(asked['step'])}{mark}"
+    def _path(self, question: Fields, mark: str = "") -> Path:
+        """Return the path of a checkpoint's files without their suffixes; `mark` marks unfinished files."""
+        return self._folder(question.get("folder", CHECKPOINTS)) / f"model.ckpt-{int(question['step'])}{mark}"
 
-    def _finished(self, asked: Asked, suffix: str, mark: str = "") -> Path:
+    def _row_file(self, question: Fields, suffix: str, mark: str = "") -> Path:
         if not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"{suffix!r} is not the name of a file with rows")
-        return Path(f"{self._path(asked, mark)}.{suffix}")
+        return Path(f"{self._path(question, mark)}.{suffix}")
 
-    def _parts(self, asked: Asked) -> list[MarkedPart]:
-        """Return the table parts that the question describes, which this task holds."""
+    def _parts(self, question: Fields) -> list[MarkedPart]:
+        """Return the parts of tables that the question describes, which this task holds."""
         parts = []
-        for of in asked["tables"]:
-            if (described := json.dumps(of)) not in self._marked:
-                held = [
-                    HeldVariable(its["name"], its["dtype"], (of["rows"], *its["shape"][1:]))
-                    for its in of["variables"]
+        for table in question["tables"]:
+            if (description := json.dumps(table)) not in self._marked:
+                variables = [
+                    SharedVariable(each["name"], each["dtype"], (table["rows"], *each["shape"][1:]))
+                    for each in table["variables"]
                 ]
                 with self._graph.as_default(), tf.device(self._device):
-                    self._marked[described] = MarkedPart(of["name"], held)
-            parts.append(self._marked[described])
+                    self._marked[description] = MarkedPart(table["name"], variables)
+            parts.append(self._marked[description])
         return parts
 
 
-def _rows(its: Asked) -> RowLayout:
-    return RowLayout(its["table"], its["dtype"], tuple(its["shape"]), its["parts"])
+def _layout(variable: Fields) -> RowLayout:
+    return RowLayout(variable["table"], variable["dtype"], tuple(variable["shape"]), variable["parts"])
 
 
 def serve_table_files(task: RunningTask) -> None:

@@ -21,13 +21,13 @@ _HOTTEST = 5
 class TableSamples:
     """Counts the rows that sampled batches need, and records the counts after each sample."""
 
-    def __init__(self, records: RecordWriter, tables: Sequence[tuple[Table, int]], ps: int) -> None:
-        """Count for `tables`, each with the number of its first row in the fused table.
+    def __init__(self, records: RecordWriter, tables: Sequence[tuple[Table, int]], ps_count: int) -> None:
+        """Count for `tables`, pairs (table, number of its first row in the fused table).
 
-        Row r of the fused table lies on ps number r mod `ps`; `ps` is the number of ps.
+        Row r of the fused table lies on ps number r mod `ps_count`, the number of ps.
         """
-        self._records, self._tables, self._ps = records, tables, ps
-        self._counts = [_Counts(table, begin, ps) for table, begin in tables]
+        self._records, self._tables = records, tables
+        self._counts = [_Counts(table, begin, ps_count) for table, begin in tables]
         self._samples = self._examples = 0
 
     @property
@@ -36,26 +36,26 @@ class TableSamples:
         return bool(self._tables) and self._samples < MOST_SAMPLES
 
     def add(self, global_step: int, examples: int, ids: Sequence[Ids]) -> None:
-        """Count a batch of `examples` examples.
+        """Count a batch of `examples` examples, and record all counts so far.
 
-        `ids` are the ids that it needs, one int64 array for each table.
+        `ids` are the ids that the batch needs, one int64 array for each table.
         """
         self._samples, self._examples = self._samples + 1, self._examples + examples
         for counts, needed in zip(self._counts, ids, strict=True):
             counts.add(needed)
-        found = {counts.name: counts.found() for counts in self._counts}
+        fields = {counts.name: counts.fields() for counts in self._counts}
         sampled = {"samples": self._samples, "examples": self._examples}
-        self._records.write("tables", {"global_step": global_step, **sampled, "tables": found})
+        self._records.write("tables", {"global_step": global_step, **sampled, "tables": fields})
 
 
 class _Counts:
     """How often the samples needed each row of a table."""
 
-    def __init__(self, table: Table, begin: int, ps: int) -> None:
+    def __init__(self, table: Table, begin: int, ps_count: int) -> None:
         self.name, self._table, self._begin = table.name, table, begin
         self._rows, self._times = np.empty(0, np.int64), np.empty(0, np.int64)
         # For each ps, the number of rows that travelled from it: a row travels once for a batch.
-        self._of_ps = np.zeros(ps, np.int64)
+        self._of_ps = np.zeros(ps_count, np.int64)
 
     def add(self, ids: Ids) -> None:
         rows, times = np.unique(ids, return_counts=True)
@@ -65,7 +65,7 @@ class _Counts:
         np.add.at(summed, places, np.concatenate([self._times, times]))
         self._rows, self._times = together, summed
 
-    def found(self) -> Mapping[str, object]:
+    def fields(self) -> Mapping[str, object]:
         """Return the fields of the table in a `tables` record."""
         hottest = np.argsort(-self._times, kind="stable")[:_HOTTEST]
         return {
@@ -81,22 +81,22 @@ class _Counts:
     def _colliding(self) -> float:
         """Return the share (0 to 1) of the different ids that a hash gave the row of another id."""
         begins, sizes = np.array(self._table.hashed, np.int64).T
-        taken = np.searchsorted(self._rows, begins + sizes) - np.searchsorted(self._rows, begins)
-        return colliding_part(taken.tolist(), sizes.tolist())
+        used = np.searchsorted(self._rows, begins + sizes) - np.searchsorted(self._rows, begins)
+        return colliding_share(used.tolist(), sizes.tolist())
 
 
-def colliding_part(taken: Sequence[int], sizes: Sequence[int]) -> float:
+def colliding_share(used: Sequence[int], sizes: Sequence[int]) -> float:
     """Return the share (0 to 1) of different ids that share a row with another id; 0 without ids.
 
-    A table may hash ids into several ranges of rows: range i has `sizes[i]` rows, of which `taken[i]` are
-    used by at least one id. The number of ids is estimated from the free rows (linear counting, Whang et al.
+    A table may hash ids into several ranges of rows: range i has `sizes[i]` rows, of which `used[i]` have
+    at least one id. The number of ids is estimated from the free rows (linear counting, Whang et al.
     1990); for a full range the estimate is a lower bound. An id is alone with the probability that no other
     id has its row.
 
-    Example: colliding_part([50], [100]) -> 0.495 (half of the rows are used, by about 69 ids)
+    Example: colliding_share([50], [100]) -> 0.495 (half of the rows are used, by about 69 ids)
     """
     ids = alone = 0.0
-    for rows, size in zip(taken, sizes, strict=True):
+    for rows, size in zip(used, sizes, strict=True):
         if rows and size > 1:
             free, of_one = max(size - rows, 0.5) / size, (size - 1) / size
             count = max(math.log(free) / math.log(of_one), 1.0)

@@ -40,10 +40,7 @@ class _Files:
     """The files of one variable, into which rows are written."""
 
     def __init__(self, path: Path, rows: RowLayout, part: int, delta: int) -> None:
-        """Remove the files of an interrupted save.
-
-        `path` is what comes before the suffixes of the files' names.
-        """
+        """Remove the files of an interrupted save; `path` is the path of the files without their suffixes."""
         self._path, self._rows_in_a_file = path, rows.rows_in_a_file(delta)
         # It is not known yet how many rows a delta will have; the names of its files do not depend on it.
         self._file = _file_of(rows, part, delta)
@@ -51,7 +48,7 @@ class _Files:
             leftover.unlink(missing_ok=True)
 
     def write(self, places: npt.NDArray[np.int64], values: Numbers) -> None:
-        """Write rows at `places`, int64 [rows], which rise.
+        """Write the rows `values`, [rows, ...], at `places`, int64 [rows], rising.
 
         A place is counted over all files of the variable.
         """
@@ -74,47 +71,49 @@ class PartOfCut:
 
     Attributes:
         marked: reads the rows.
-        rows: the layout of each variable.
+        layouts: the layout of each variable.
         table: the table's name.
-        count: how many rows were written.
+        count: the number of rows that were written.
         sums: {variable: sum of its written rows for the fingerprint, modulo 2**64}.
         not_finite: the variables with a number that is not finite.
 
     """
 
-    def __init__(self, marked: MarkedPart, rows: Mapping[str, RowLayout], part: int, delta: int) -> None:
+    def __init__(self, marked: MarkedPart, layouts: Mapping[str, RowLayout], part: int, delta: int) -> None:
         """Prepare to write.
 
-        `rows` is {variable: its layout}, `delta` the delta's number, or 0 for all rows.
+        `layouts` is {variable: layout}, `part` the number of the part, `delta` the delta's number, or 0 for
+        all rows.
         """
         self.marked, self._part, self._delta = marked, part, delta
-        self.rows = [rows[variable.name] for variable in marked.variables]
-        self.table = self.rows[0].table.partition("/")[0]
-        self.count, self.sums = 0, {its.table: 0 for its in self.rows}
+        self.layouts = [layouts[variable.name] for variable in marked.variables]
+        self.table = self.layouts[0].table.partition("/")[0]
+        self.count, self.sums = 0, {layout.table: 0 for layout in self.layouts}
         self.not_finite: list[str] = []
 
     def write(self, session: tf.compat.v1.Session, path: Path) -> Iterator[None]:
-        """Write the rows into files of this path, some before each yield.
+        """Write the rows into files of this path (without their suffixes), some before each yield.
 
         Raises OSError and tf.errors.OpError; ValueError if the number of rows is not the expected number.
         """
-        files = [_Files(path, its, self._part, self._delta) for its in self._written]
-        expected, of_delta = self.rows[0].rows_of_part(self._part), np.empty(0, self.rows[0].positions.dtype)
-        kept: list[Sequence[Numbers]] = []
+        files = [_Files(path, layout, self._part, self._delta) for layout in self._written_layouts]
+        layout = self.layouts[0]
+        expected, delta_positions = layout.rows_of_part(self._part), np.empty(0, layout.positions.dtype)
+        queued: list[Sequence[Numbers]] = []
         if self._delta:
-            found = [*self.marked.find(session)]
-            kept = [*self.marked.kept(session)]
+            found = [*self.marked.wanted_positions(session)]
+            queued = [*self.marked.take_queued(session)]
             # The rows of a delta are in the order of their positions.
-            found += [of_delta, *(its[0] for its in kept)]
-            of_delta = np.unique(np.concatenate(found)).astype(of_delta.dtype)
-            expected = len(of_delta)
-        for positions, *values in self.marked.read(session, kept):
+            found += [delta_positions, *(rows[0] for rows in queued)]
+            delta_positions = np.unique(np.concatenate(found)).astype(delta_positions.dtype)
+            expected = len(delta_positions)
+        for positions, *values in self.marked.read(session, queued):
             places, written = positions, values
             if self._delta:
-                its_positions = positions.astype(of_delta.dtype)
-                places, written = np.searchsorted(of_delta, its_positions), [its_positions, *values]
-            for file, its in zip(files, written, strict=True):
-                file.write(places, its)
+                own = positions.astype(delta_positions.dtype)
+                places, written = np.searchsorted(delta_positions, own), [own, *values]
+            for file, rows in zip(files, written, strict=True):
+                file.write(places, rows)
             self._count(positions, values)
             yield
         if self.count != expected:
@@ -122,48 +121,49 @@ class PartOfCut:
 
     def _count(self, positions: npt.NDArray[np.int64], values: Sequence[Numbers]) -> None:
         self.count += len(positions)
-        for rows, its in zip(self.rows, values, strict=True):
-            total = self.sums[rows.table] + sum_of_rows(its, _file_of(rows, self._part, 0), positions)
-            self.sums[rows.table] = total % 2**64
-            if rows.table not in self.not_finite and not np.all(np.isfinite(its)):
-                self.not_finite.append(rows.table)
+        for layout, rows in zip(self.layouts, values, strict=True):
+            file = _file_of(layout, self._part, 0)
+            total = self.sums[layout.table] + sum_of_rows(rows, file, positions)
+            self.sums[layout.table] = total % 2**64
+            if layout.table not in self.not_finite and not np.all(np.isfinite(rows)):
+                self.not_finite.append(layout.table)
 
-    def files(self, rows: RowLayout) -> list[RowFile]:
-        """Return the files with the rows of one variable, given its layout."""
+    def files(self, layout: RowLayout) -> list[RowFile]:
+        """Return the files with the rows of one variable, which has this layout."""
         if self._delta:
-            return rows.delta_files(self._part, self._delta, self.count)
-        return rows.files_of(self._part)
+            return layout.delta_files(self._part, self._delta, self.count)
+        return layout.files_of(self._part)
 
     def finish(self, path: Path) -> dict[str, str]:
-        """Bring the files of this path to the disk; return {file's suffix: its SHA-256}.
+        """Bring the files of this path (without their suffixes) to the disk; return {suffix: SHA-256}.
 
         Raises ValueError if the files do not read back as they were written, and OSError.
         """
-        found = {}
-        for file in (file for rows in self._written for file in self.files(rows)):
+        hashes = {}
+        for file in (file for layout in self._written_layouts for file in self.files(layout)):
             written = Path(f"{path}.{file.suffix}")
             bring_to_disk(written)
-            found[file.suffix] = sha256_of(written)
-        for rows in self.rows:
-            table = SavedTable(rows, 0, {})
-            total = sum(self._sum_of(path, table, file) for file in self.files(rows)) % 2**64
-            if total != self.sums[rows.table]:
-                raise ValueError(f"{rows.table} does not read back as it was written")
-        return found
+            hashes[file.suffix] = sha256_of(written)
+        for layout in self.layouts:
+            table = SavedTable(layout, 0, {})
+            total = sum(self._sum_of(path, table, file) for file in self.files(layout)) % 2**64
+            if total != self.sums[layout.table]:
+                raise ValueError(f"{layout.table} does not read back as it was written")
+        return hashes
 
     def change_of_sum(self, former: Path, tables: Mapping[str, SavedTable], path: Path, table: str) -> int:
         """Return by how much the sum of a variable changes from a former checkpoint to this one, mod 2**64.
 
-        `former` and `path` are what comes before the suffixes of the two checkpoints' files; `tables` are the
-        former checkpoint's tables; `table` is the variable's name. Raises OSError.
+        `former` and `path` are the paths of the two checkpoints' files without their suffixes; `tables` is
+        {name: table} of the former checkpoint; `table` is the variable's name. Raises OSError.
         """
-        rows = next(its for its in self.rows if its.table == table)
-        return (self.sums[table] - sum_before(former, tables[table], path, self.files(rows))) % 2**64
+        layout = next(layout for layout in self.layouts if layout.table == table)
+        return (self.sums[table] - sum_before(former, tables[table], path, self.files(layout))) % 2**64
 
     @property
-    def _written(self) -> list[RowLayout]:
+    def _written_layouts(self) -> list[RowLayout]:
         """The layouts of what is written: of each variable and, in a delta, first of the positions."""
-        return [self.rows[0].positions, *self.rows] if self._delta else self.rows
+        return [self.layouts[0].positions, *self.layouts] if self._delta else self.layouts
 
     @staticmethod
     def _sum_of(path: Path, table: SavedTable, file: RowFile) -> int:
@@ -177,7 +177,7 @@ class CutWriting:
 
     Attributes:
         parts: the parts that the thread writes.
-        path: what comes before the suffixes of the files' names.
+        path: the path of the files without their suffixes.
 
     """
 
@@ -223,5 +223,5 @@ class CutWriting:
 
 
 def _file_of(rows: RowLayout, part: int, delta: int) -> RowFile:
-    """Return a file of part `part`, of which only the name is used."""
+    """Return a file of part `part`; its `suffix` is right, its numbers of rows are not."""
     return RowFile(rows.table, part, rows.parts, 0, 0, 0, rows.row_bytes, delta)

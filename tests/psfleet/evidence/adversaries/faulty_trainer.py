@@ -19,7 +19,7 @@ from trainer.model.tables.checkpoint_files import RowFile
 from trainer.model.tables.lookup import LookUp, RowGradients
 from trainer.model.tables.restoring import RowLoading
 from trainer.task.tables.chief import TableSaves
-from trainer.task.tables.local_files import Answer, Asked, TableFiles
+from trainer.task.tables.local_files import Answer, Fields, TableFiles
 
 # What is made of each gradient.
 FAULTS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
@@ -79,7 +79,7 @@ def own_tables() -> None:
 
 def restore_one_ps() -> None:
     """Let what lies on the second ps stay as it was made when a checkpoint is restored."""
-    create, at_home_of = RestoreOperation.__init__, TableSaves._at_home_of
+    create, files_of = RestoreOperation.__init__, TableSaves._files_of
 
     def create_half(operation: RestoreOperation, variables: Sequence[AnyVariable]) -> None:
         create(operation, variables)
@@ -88,13 +88,13 @@ def restore_one_ps() -> None:
                 value, _ = operation._assignments[piece.op.name]
                 operation._assignments[piece.op.name] = (value, tf.no_op())
 
-    def half_at_home_of(
+    def half_files_of(
         saves: TableSaves, only: Collection[str] | None, checkpoint: Checkpoint
     ) -> dict[str, dict[RowFile, str]]:
-        return {**at_home_of(saves, only, checkpoint), "ps1": {}}
+        return {**files_of(saves, only, checkpoint), "ps1": {}}
 
     RestoreOperation.__init__ = create_half  # type: ignore[method-assign, assignment]
-    TableSaves._at_home_of = half_at_home_of  # type: ignore[method-assign, assignment]
+    TableSaves._files_of = half_files_of  # type: ignore[method-assign, assignment]
 
 
 def restore_permuted() -> None:
@@ -138,9 +138,9 @@ def restore_table_of(path: str) -> None:
 def offer_other_rows() -> None:
     """Let a ps say that its files are good, and move what they have by a row of 16 numbers."""
 
-    def lie(files: TableFiles, asked: Asked) -> Answer:
+    def lie(files: TableFiles, asked: Fields) -> Answer:
         for suffix, _, _ in asked["files"]:
-            path = files._finished(asked, suffix)
+            path = files._row_file(asked, suffix)
             content = path.read_bytes()
             path.write_bytes(content[64:] + content[:64])
         return {"problems": {}}

@@ -11,7 +11,7 @@ from tests.trainer.engine.table_model import MODEL, Numbers, settings_of, values
 from tests.trainer.engine.transfers import Tasks
 from trainer.coordination.bounded_calls import open_session
 from trainer.engine.tables import changed_rows
-from trainer.engine.tables.changed_rows import ALL, CHANGED, HeldVariable, MarkedPart
+from trainer.engine.tables.changed_rows import ALL, CHANGED, MarkedPart, SharedVariable
 from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.pieces import TableVariable
 
@@ -31,7 +31,7 @@ class _Part:
             for its in graph.variables
             if isinstance(its, TableVariable) and its.name.startswith("tables_4")
         }
-        held = [HeldVariable.of(its.pieces[0]) for its in self.tables.values()]
+        held = [SharedVariable.of(its.pieces[0]) for its in self.tables.values()]
         with tf.Graph().as_default() as own, tf.device("/job:ps/task:0/device:CPU:0"):
             self.marked = MarkedPart("tables_4/part_0", held)
         self.session = open_session(tasks.servers[2].target, own, [])

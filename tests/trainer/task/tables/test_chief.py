@@ -39,7 +39,7 @@ def test_a_checkpoint_is_the_same_on_any_number_of_ps(
     saved, held = first.save()
     assert {table.last_delta for table in saved.tables} == {1}
     assert first.session.fingerprint() == (saved.fingerprint, 6)
-    first.tables.bring(saved)
+    first.tables.fetch_to_chief(saved)
     first.close()
     assert with_computed_sums(saved.path, saved.tables) == list(saved.tables)
     whole = {**saved.values, **{its.layout.table: held[its.layout.table] for its in saved.tables}}
@@ -143,7 +143,10 @@ def test_pushes_go_on_if_the_chief_is_gone(
     run, ended = SavingRun(cluster_of(2), tmp_path), Event()
     pushes = Thread(target=run.push, args=[ended], daemon=True)
     pushes.start()
-    with pytest.raises(DamagedError, match="did not hold up the workers' pushes"), run.tables.held():
+    with (
+        pytest.raises(DamagedError, match="did not hold up the workers' pushes"),
+        run.tables.blocked_pushes(),
+    ):
         least = run.session.counters()[GLOBAL_STEP] + 1  # one may be counted that was applied before
         until(lambda: run.session.counters()[GLOBAL_STEP] > least, "pushes")
     ended.set()
@@ -177,7 +180,7 @@ def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_whe
     damaged.write_bytes(content)
     reports: dict[str, str] = {}
     found = run.folder.newest_good(
-        lambda path, why: reports.update({path.name: why}), None, run.tables.missing
+        lambda path, why: reports.update({path.name: why}), None, run.tables.fetch_missing_files
     )
     run.close()
     missing = f"ps0: {lost.name} is not there; ps1: {damaged.name} is damaged, or of another save: "

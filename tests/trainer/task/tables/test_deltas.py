@@ -55,7 +55,7 @@ def deltas_of(checkpoint: Checkpoint) -> int:
 
 def brought(run: SavingRun, checkpoint: Checkpoint) -> dict[str, Numbers]:
     """The tables and slots of a checkpoint, by its files."""
-    run.tables.bring(checkpoint)
+    run.tables.fetch_to_chief(checkpoint)
     return whole_tables(checkpoint)
 
 
@@ -95,7 +95,7 @@ def test_a_delta_has_the_changed_rows_and_their_positions_alone(
     run.close()
     changed = {name: (before[name] != held[name]).any(axis=1).sum() for name in OF_ROW}
     assert min(changed.values()) > 0
-    assert run.tables.written == {"rows_written": sum(changed.values()), "deltas": 1}
+    assert run.tables.record_fields == {"rows_written": sum(changed.values()), "deltas": 1}
     new = [
         file.stat().st_size
         for disk in run.disks
@@ -172,8 +172,8 @@ def test_rows_of_a_save_that_failed_are_in_the_next_one(
     run.steps(1)
     run.save()
     run.steps(1)
-    with run.tables.held():
-        run.tables.cut(2)
+    with run.tables.blocked_pushes():
+        run.tables.begin_writing(2)
     until(lambda: len([*run.disks[1].glob(f"*/*-2{UNFINISHED}.tables_1.delta1.*")]) == 1, "a file")
     for file in run.disks[1].glob(f"*/*-2{UNFINISHED}.tables_1.delta1.*"):
         file.unlink()
@@ -186,10 +186,10 @@ def test_rows_of_a_save_that_failed_are_in_the_next_one(
     # Nor is anything lost if a save ends between its cut and its files, or its chief.
     for is_another_chief in (False, True):
         run.steps(1)
-        with run.tables.held():
-            run.tables.cut(saved.global_step + 1)
+        with run.tables.blocked_pushes():
+            run.tables.begin_writing(saved.global_step + 1)
         if is_another_chief:
-            run.tables.connect_anew()
+            run.tables.drop_connection()
         run.steps(1)
         saved, held = run.save()
         assert deltas_of(saved) == 0
@@ -213,7 +213,7 @@ def test_a_missing_or_damaged_delta_is_refused_with_its_name(
     damaged.write_bytes(bytes(damaged.stat().st_size))
     reports: dict[str, str] = {}
     found = run.folder.newest_good(
-        lambda path, why: reports.update({path.name: why}), None, run.tables.missing
+        lambda path, why: reports.update({path.name: why}), None, run.tables.fetch_missing_files
     )
     why = f"ps0: {lost.name} is not there; ps1: {damaged.name} is damaged, or of another save: "
     assert reports == {saved.path.name: f"{why}its SHA-256 is not that in the manifest"}

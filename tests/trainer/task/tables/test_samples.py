@@ -14,7 +14,7 @@ from trainer.contract.table_models import rows_of
 from trainer.model import click_files
 from trainer.model.models import REGISTRY
 from trainer.model.models.model import Devices, ModelContext, Table
-from trainer.task.tables.samples import MOST_SAMPLES, TableSamples, colliding_part
+from trainer.task.tables.samples import MOST_SAMPLES, TableSamples, colliding_share
 
 TABLES = [
     (Table("users", 100, 4, lambda _context, ids: ids), 0),
@@ -24,7 +24,7 @@ TABLES = [
 
 def samples_of(folder: Path) -> TableSamples:
     """Return samples of two fused tables on three ps, with records in a folder."""
-    return TableSamples(RecordWriter(folder / "x.jsonl", TaskIdentity("test", "worker", 0)), TABLES, ps=3)
+    return TableSamples(RecordWriter(folder / "x.jsonl", TaskIdentity("test", "worker", 0)), TABLES, ps_count=3)
 
 
 def found(folder: Path) -> dict[str, dict[str, object]]:
@@ -78,7 +78,7 @@ def test_the_part_of_colliding_ids_is_estimated_from_the_rows_that_have_an_id(
     rows = [first + generator.integers(0, size, round(load * size)) for first, size in ranges]
     table = Table("hashed", 30_000, 4, lambda _context, ids: ids, hashed=ranges)
     writer = RecordWriter(tmp_path / "x.jsonl", TaskIdentity("test", "worker", 0))
-    samples = TableSamples(writer, [(table, 0)], ps=2)
+    samples = TableSamples(writer, [(table, 0)], ps_count=2)
     # Each is named three times, as are rows outside of the ranges, which are those of missing values.
     for _ in range(3):
         samples.add(0, 1, [np.concatenate([*rows, [0, 20_005]])[np.newaxis]])
@@ -102,11 +102,11 @@ def test_the_part_of_colliding_ids_is_estimated_from_the_rows_that_have_an_id(
 def test_the_part_follows_from_the_rows_that_are_taken(
     taken: list[int], sizes: list[int], part: float
 ) -> None:
-    assert colliding_part(taken, sizes) == pytest.approx(part, abs=1e-5)
+    assert colliding_share(taken, sizes) == pytest.approx(part, abs=1e-5)
 
 
 def test_almost_all_ids_of_a_full_range_collide() -> None:
-    assert 0.99 < colliding_part([1000], [1000]) < 1
+    assert 0.99 < colliding_share([1000], [1000]) < 1
 
 
 @pytest.mark.parametrize("model", ["wide_deep", "dlrm"])
@@ -124,7 +124,7 @@ def test_only_ids_in_files_are_hashed(tmp_path: Path, model: str) -> None:
 
 def test_a_model_without_tables_has_no_samples(tmp_path: Path) -> None:
     writer = RecordWriter(tmp_path / "x.jsonl", TaskIdentity("test", "worker", 0))
-    assert not TableSamples(writer, [], ps=1).wants_more
+    assert not TableSamples(writer, [], ps_count=1).wants_more
 
 
 def test_workers_record_the_rows_that_their_batches_need_and_the_chief_what_each_ps_holds(
