@@ -15,13 +15,13 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 
 from trainer.engine.optimizers import AnyGradients
-from trainer.engine.wire import Sent
+from trainer.engine.wire import PackedGradients
 from trainer.model.tables.lookup import RowGradients
 
 v1 = tf.compat.v1
 
 
-class SentRows(NamedTuple):
+class SentRowGradients(NamedTuple):
     """A worker's gradients of rows of one part of a table, on the ps that holds the part."""
 
     gradients: RowGradients
@@ -43,7 +43,8 @@ class SentRows(NamedTuple):
         return [(self.gradients, self.part)]
 
 
-AnySent: TypeAlias = Sent | SentRows
+# A worker's gradients on one ps.
+SentGradients: TypeAlias = PackedGradients | SentRowGradients
 
 
 class GradientAccumulator(ABC):
@@ -59,29 +60,30 @@ class GradientAccumulator(ABC):
     accumulator: tf.compat.v1.ConditionalAccumulatorBase
 
     @abstractmethod
-    def add(self, sent: AnySent, local_step: tf.Tensor) -> tf.Operation:
-        """Return the operation that adds a worker's gradients, computed in the round `local_step`."""
+    def add(self, sent: SentGradients, local_step: tf.Tensor) -> tf.Operation:
+        """Return the operation that adds a worker's gradients `sent` of round number `local_step`."""
 
     @abstractmethod
     def mean(self, replicas: int) -> AnyGradients:
-        """Take `replicas` workers' gradients out; return their mean, with the variables it belongs to."""
+        """Take `replicas` workers' gradients out; return pairs (their mean, variable)."""
 
 
-def accumulator_of(sent: AnySent, workers: int, worker: int) -> GradientAccumulator:
+def accumulator_of(sent: SentGradients, workers: int, worker: int) -> GradientAccumulator:
     """Return the accumulator for the variables of `sent`, as worker number `worker` of `workers` builds it.
 
-    All workers share the accumulator by its name. Later gradients added must have the shapes of `sent`.
+    All workers share the accumulator by its name. All gradients that are added must have the shapes of
+    `sent`.
     """
-    return _OfRows(sent, workers, worker) if isinstance(sent, SentRows) else _OfPack(sent)
+    return _OfRows(sent, workers, worker) if isinstance(sent, SentRowGradients) else _OfPack(sent)
 
 
 class _OfPack(GradientAccumulator):
-    def __init__(self, sent: Sent) -> None:
+    def __init__(self, sent: PackedGradients) -> None:
         self._sent = sent
         name = f"psfleet/gradients/{sent.pieces[0].op.name}"
         self.accumulator = v1.ConditionalAccumulator(sent.flat.dtype, sent.flat.shape, shared_name=name)
 
-    def add(self, sent: AnySent, local_step: tf.Tensor) -> tf.Operation:
+    def add(self, sent: SentGradients, local_step: tf.Tensor) -> tf.Operation:
         return self.accumulator.apply_grad(sent.arrived, local_step=local_step)
 
     def mean(self, replicas: int) -> AnyGradients:
@@ -89,7 +91,7 @@ class _OfPack(GradientAccumulator):
 
 
 class _OfRows(GradientAccumulator):
-    def __init__(self, sent: SentRows, workers: int, worker: int) -> None:
+    def __init__(self, sent: SentRowGradients, workers: int, worker: int) -> None:
         self._part, self._positions_dtype = sent.part, sent.gradients.positions.dtype
         self._rows, width = sent.part.shape.as_list()
         self._shape, self._first = [workers * self._rows, width], worker * self._rows
@@ -101,14 +103,14 @@ class _OfRows(GradientAccumulator):
         name = f"psfleet/gradients/{self._part.op.name}"
         return v1.SparseConditionalAccumulator(tf.float32, self._shape, shared_name=name)
 
-    def add(self, sent: AnySent, local_step: tf.Tensor) -> tf.Operation:
+    def add(self, sent: SentGradients, local_step: tf.Tensor) -> tf.Operation:
         (gradients, _), *_ = sent.pairs
         numbers = self._first + tf.cast(gradients.positions, tf.int64)
         return self.accumulator.apply_grad(numbers, gradients.values, self._shape, local_step)
 
     def mean(self, replicas: int) -> AnyGradients:
-        taken = self.accumulator.take_grad(replicas)
-        positions, places = tf.unique(taken.indices % self._rows)
-        sums = tf.math.unsorted_segment_sum(taken.values, places, tf.size(positions))
+        gradients = self.accumulator.take_grad(replicas)
+        positions, places = tf.unique(gradients.indices % self._rows)
+        sums = tf.math.unsorted_segment_sum(gradients.values, places, tf.size(positions))
         mean = RowGradients(sums / replicas, tf.cast(positions, self._positions_dtype))
         return [(mean, self._part)]

@@ -20,8 +20,8 @@ class AsynchronousGraph(TrainingGraph):
     computes. With `pull_every`, some steps read no variables, and go on with the worker's copy.
 
     Attributes:
-        calls: number of steps -> [losses [steps], int64 [steps, 1 + counters]]; each row of the second tensor
-            is the result of `apply_and_count` for one step.
+        calls: {number of steps: [losses [steps], int64 [steps, 1 + counters]]}, for two steps or more; each
+            row of the second tensor is the result of `apply_and_count` for one step.
 
     """
 
@@ -30,17 +30,17 @@ class AsynchronousGraph(TrainingGraph):
     def build_step(self) -> None:
         """Add the steps to the graph, and set `step` and `calls`."""
         index, settings = self.cluster.index, self.settings
-        most, of_a_pull = settings.most_steps_in_a_call, settings.steps_of_a_pull
+        most, steps_of_a_pull = settings.most_steps_in_a_call, settings.steps_of_a_pull
         losses: list[tf.Tensor] = []
         counted: list[tf.Tensor] = []
         for step, batches in enumerate(self.next_batches(index, settings.batch_size, most)):
             pulled_after = counted[-2:-1] if settings.pull_ahead else counted[-1:]
-            pulls = step % of_a_pull == 0
+            pulls = step % steps_of_a_pull == 0
             loss, gradients = self.learn(self.context, batches, after=pulled_after, pulls=pulls)
             losses.append(loss)
             counted.append(self.apply_and_count(gradients, [index], counted[-1:], pulled_after))
         self.step = [losses[0], counted[0]]
-        sizes = [size for size in sizes_of_calls(most, of_a_pull) if size > 1]
+        sizes = [size for size in sizes_of_calls(most, steps_of_a_pull) if size > 1]
         self.calls = {size: self._call(losses[:size], counted[:size]) for size in sizes}
 
     def session(self, target: str) -> "AsynchronousSession":
@@ -58,19 +58,20 @@ class AsynchronousSession(TrainingSession):
 
     def __init__(self, graph: AsynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
-        self._waiting_seconds, self._of_a_pull = graph.waiting_seconds, graph.settings.steps_of_a_pull
+        self._waiting_seconds = graph.waiting_seconds
+        self._steps_of_a_pull = graph.settings.steps_of_a_pull
         self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
 
-    def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
+    def steps(self, most: int, note_wait: Callable[[], None]) -> Sequence[StepResult]:
         """Take up to `most` steps in one call, and return the result of each step, in order."""
         size = max((size for size in self._calls if size <= most), default=1)
         if size == 1:
-            return super().steps(most, raise_if_stopping)
+            return super().steps(most, note_wait)
         losses, rows = self._calls[size]()
-        taken: list[StepResult] = []
+        results: list[StepResult] = []
         for step, (loss, (_, *counters)) in enumerate(zip(losses, rows.tolist(), strict=True)):
-            read_at = int(rows[step - step % self._of_a_pull][0])
-            before = max([read_at, *(one.counters[GLOBAL_STEP] for one in taken[-1:])])
-            read = Read(read_at, sum(one.counters[GLOBAL_STEP] > read_at for one in taken))
-            taken.append(StepResult(float(loss), before, tuple(counters), self._waiting_seconds, read))
-        return taken
+            read_at = int(rows[step - step % self._steps_of_a_pull][0])
+            before = max([read_at, *(last.counters[GLOBAL_STEP] for last in results[-1:])])
+            read = Read(read_at, sum(earlier.counters[GLOBAL_STEP] > read_at for earlier in results))
+            results.append(StepResult(float(loss), before, tuple(counters), self._waiting_seconds, read))
+        return results

@@ -48,10 +48,11 @@ _NUMBER = re.compile(r"_\d+$")
 def report(task: str, partition_graphs: Iterable[Any]) -> Report:
     """Return the content of `devices/<task>.json`: the device of each variable, and operations by device.
 
-    Operations are counted by group: {device: {group: count}}. Operations that compute nothing, such as
-    constants, are left out. `partition_graphs` are the GraphDefs in `RunMetadata.partition_graphs`, which
-    TensorFlow fills in a run with `RunOptions(output_partition_graphs=True)`. Graphs of several runs may be
-    given; an operation that is in several graphs counts once.
+    It is {"task": task, "variables": {name: device}, "operations": {device: {group: count}}}. Operations that
+    compute nothing, such as constants, are left out. `partition_graphs` are the GraphDefs in
+    `RunMetadata.partition_graphs`, which TensorFlow fills in a run with
+    `RunOptions(output_partition_graphs=True)`. Graphs of several runs may be given; an operation that is in
+    several graphs counts once.
     """
     nodes = {(node.device, node.name): node for graph in partition_graphs for node in graph.node}
     variables = {
@@ -105,10 +106,10 @@ def _groups(nodes: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], str]:
 
 
 def _only_from_ledger(node: Any, groups: Mapping[tuple[str, str], str]) -> bool:  # noqa: ANN401
-    """Whether all inputs of an operation are of the ledger, such as the global step; False for transfers."""
+    """Return whether all inputs of an operation come from the ledger; False for transfers."""
     sources = [(node.device, source.partition(":")[0]) for source in node.input if not source.startswith("^")]
-    found = {groups[source] for source in sources if source in groups}
-    return found == {LEDGER} and node.op not in _TRANSFERS
+    source_groups = {groups[source] for source in sources if source in groups}
+    return source_groups == {LEDGER} and node.op not in _TRANSFERS
 
 
 def write(path: Path, content: Report) -> None:

@@ -67,7 +67,7 @@ class GradientFit:
 
     @classmethod
     def of(cls, measured: Sequence[float]) -> "GradientFit":
-        """Return the fit for the numbers that `GradientCheck` computed.
+        """Return the fit for the numbers that `GradientCheck` computed, `measured`.
 
         They are the loss, and the same loss computed a second time; then four numbers for the variables, for
         the rows, or for each of both: the loss up the gradients, the loss down the gradients, the norm of the
@@ -89,14 +89,14 @@ class GradientCheck:
     """
 
     def __init__(
-        self, variables: Sequence[AnyVariable], of_worker: WorkerLoss, applied: AnyGradients
+        self, variables: Sequence[AnyVariable], worker_loss: WorkerLoss, applied: AnyGradients
     ) -> None:
-        """Add the operations to the default graph; `applied` are the gradients and their variables."""
-        self._fed = [tensor for batch in of_worker.batches for tensor in batch]
+        """Add the operations to the default graph; `applied` are pairs (applied gradient, variable)."""
+        self._fed = [tensor for batch in worker_loss.batches for tensor in batch]
         gradients = {variable.op.name: gradient for gradient, variable in applied}
-        with tf.device(of_worker.context.devices.worker), tf.name_scope("gradient_check"):
-            slopes = [_slope(variable, gradients, of_worker.weight) for variable in variables]
-            first = of_worker.points[0]
+        with tf.device(worker_loss.context.devices.worker), tf.name_scope("gradient_check"):
+            slopes = [_slope(variable, gradients, worker_loss.weight) for variable in variables]
+            first = worker_loss.points[0]
             # A variable that travels alone is read once, so that all losses use the same value.
             values = [
                 value if slope is None else tf.convert_to_tensor(value)
@@ -107,36 +107,36 @@ class GradientCheck:
                     read if value is unread else value
                     for read, unread, value in zip(values, first, point, strict=True)
                 ]
-                for point in of_worker.points
+                for point in worker_loss.points
             ]
 
             def loss_at(moves: Sequence[tf.Tensor | None], step: float | tf.Tensor) -> tf.Tensor:
                 return mean_of(
                     [
-                        of_worker.loss_at(
+                        worker_loss.loss_at(
                             [
                                 value if move is None else value + tf.cast(step, move.dtype) * move
                                 for value, move in zip(point, moves, strict=True)
                             ],
                             batch,
                         )
-                        for point, batch in zip(points, of_worker.batches, strict=True)
+                        for point, batch in zip(points, worker_loss.batches, strict=True)
                     ]
                 )
 
-            measured = [of_worker.loss, loss_at(slopes, 0.0)]
+            measured = [worker_loss.loss, loss_at(slopes, 0.0)]
             for moves in _parts(variables, slopes):
                 moved = [pair for pair in zip(values, moves, strict=True) if pair[1] is not None]
                 norm = _norm([slope for _, slope in moved])
                 size = _norm([value for value, _ in moved])
-                move = _CHANGE * tf.abs(tf.cast(of_worker.loss, tf.float32)) / (2 * norm)
+                move = _CHANGE * tf.abs(tf.cast(worker_loss.loss, tf.float32)) / (2 * norm)
                 move = tf.minimum(tf.maximum(move, _LEAST_MOVE * size), _MOST_MOVE * (1 + size))
                 step = tf.math.divide_no_nan(move, norm)
                 measured += [loss_at(moves, step), loss_at(moves, -step), norm, move]
             self._measured = tf.stack([tf.cast(one, tf.float32) for one in measured])
 
     def in_session(self, session: tf.compat.v1.Session) -> Callable[[Sequence[Examples]], GradientFit]:
-        """Return a function that takes the examples of a step's batches and returns their fit."""
+        """Return a function that takes the batches of a step, as examples, and returns the GradientFit."""
         run: Callable[..., Any] = session.make_callable(self._measured, feed_list=self._fed)
         return lambda batches: GradientFit.of(
             run(*(part for batch in batches for part in (batch.features, batch.labels)))
@@ -153,8 +153,8 @@ def _parts(
     """
     are_tables = [isinstance(variable, TableVariable) for variable in variables]
     parts = [
-        [slope if its == of_tables else None for slope, its in zip(slopes, are_tables, strict=True)]
-        for of_tables in (False, True)
+        [slope if is_table == tables else None for slope, is_table in zip(slopes, are_tables, strict=True)]
+        for tables in (False, True)
     ]
     return [part for part in parts if any(slope is not None for slope in part)] or parts[:1]
 
@@ -173,7 +173,7 @@ def _slope(
     """
     pieces = [gradients.get(piece.op.name) for piece in pieces_of(variable)]
     if isinstance(variable, TableVariable):
-        rows = tf.concat([its.values for its in pieces if isinstance(its, RowGradients)], axis=0)
+        rows = tf.concat([piece.values for piece in pieces if isinstance(piece, RowGradients)], axis=0)
         return rows / tf.cast(weight, rows.dtype)
     if any(piece is None or isinstance(piece, tf.IndexedSlices) for piece in pieces):
         return None

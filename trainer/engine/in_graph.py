@@ -37,15 +37,15 @@ class InGraphGraph(TrainingGraph):
         towers = [self._tower(worker) for worker in range(self.cluster.workers)]
         total = tf.add_n([tower.examples for tower in towers])
         means = []
-        self._of_towers: list[list[tuple[tf.Tensor, tf.Variable]]] = [[] for _ in towers]
-        for of_variable in zip(*(tower.gradients for tower in towers), strict=True):
-            variable = of_variable[0][1]
+        self._tower_gradients: list[list[tuple[tf.Tensor, tf.Variable]]] = [[] for _ in towers]
+        for pairs in zip(*(tower.gradients for tower in towers), strict=True):
+            variable = pairs[0][1]
             with tf.device(variable.device), tf.name_scope("aggregation"):
-                dense = [tf.convert_to_tensor(gradient) for gradient, _ in of_variable]
+                dense = [tf.convert_to_tensor(gradient) for gradient, _ in pairs]
                 gradient = tf.add_n(dense)
                 means.append((gradient / tf.cast(total, gradient.dtype), variable))
-            for of_tower, gradient in zip(self._of_towers, dense, strict=True):
-                of_tower.append((gradient, variable))
+            for own, gradient in zip(self._tower_gradients, dense, strict=True):
+                own.append((gradient, variable))
         counted = self.apply_and_count(means, range(len(towers)))
         counts = [self._count(worker, towers[worker], counted) for worker in range(1, len(towers))]
         loss = tf.add_n([tower.loss * tower.examples for tower in towers]) / total
@@ -53,15 +53,15 @@ class InGraphGraph(TrainingGraph):
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
         """Return the gradients of each tower, times its number of examples, before the mean is taken."""
-        return self._of_towers
+        return self._tower_gradients
 
-    def use_notes(self, served: Mapping[str, Note]) -> None:
-        """Set the batch size of each worker from `served`, which maps a task ("worker1") to its note.
+    def use_notes(self, notes: Mapping[str, Note]) -> None:
+        """Set the batch size of each worker from `notes`, {task: note}, with keys such as "worker1".
 
         A worker without a batch size in its note gets the client's own batch size.
         """
         for start in self.batches_starts:
-            batch_size = served.get(f"worker{start.worker}", {}).get("batch_size")
+            batch_size = notes.get(f"worker{start.worker}", {}).get("batch_size")
             own = self.settings.batch_size
             start.feeds[self._batch_sizes[start.worker]] = batch_size if isinstance(batch_size, int) else own
 

@@ -45,9 +45,9 @@ def take_local_steps(
     """Return the local steps for `batches`, beginning with the parameters `values`.
 
     Args:
-        loss_of: returns the loss of a batch with the given parameters.
-        move: returns the parameters after a step along the gradients of one batch. The gradients are
-            multiplied by `weight` and divided by the number of batches.
+        loss_of: takes parameters and a batch, and returns the batch's loss.
+        move: takes parameters and the gradients of one batch, and returns the parameters after a step along
+            the gradients. The gradients are multiplied by `weight` and divided by the number of batches.
         values: the parameters for the first batch.
         batches: at least one batch.
         weight: the factor of the gradients in the result.
@@ -61,7 +61,7 @@ def take_local_steps(
         losses.append(loss_of(points[-1], batch))
         every.append(v1.gradients(losses[-1], points[-1], tf.cast(part, losses[-1].dtype)))
     return LocalSteps(
-        points, mean_of(losses), [_sum(of_one) for of_one in zip(*every, strict=True)], every[-1]
+        points, mean_of(losses), [_sum(gradients) for gradients in zip(*every, strict=True)], every[-1]
     )
 
 
@@ -81,5 +81,5 @@ def _sum(gradients: Sequence[Gradient | None]) -> Gradient | None:
     slices = [gradient for gradient in known if isinstance(gradient, tf.IndexedSlices)]
     if len(slices) < len(known):
         return tf.add_n([tf.convert_to_tensor(gradient) for gradient in known])
-    rows = (tf.concat([getattr(its, part) for its in slices], axis=0) for part in ("values", "indices"))
+    rows = (tf.concat([getattr(each, part) for each in slices], axis=0) for part in ("values", "indices"))
     return tf.IndexedSlices(*rows, dense_shape=slices[0].dense_shape)

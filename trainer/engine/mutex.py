@@ -14,7 +14,7 @@ def rows_mutex() -> tf.Tensor:
 
 
 def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Call `change` under the mutex, and return its result, a tensor that exists once the mutex is released.
+    """Add `change` under the mutex to the graph; return its result, which exists after the mutex's release.
 
     No other change under this mutex runs in between. The caller places `change` on the mutex's device, with
     tf.device around the call. The value of its result must exist only once the change is done, because the

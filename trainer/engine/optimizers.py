@@ -128,16 +128,16 @@ class Optimizers:
         return [marks for each in self._of_rows.values() for marks in each.marks.values()]
 
     def apply(self, gradients: AnyGradients) -> list[tf.Operation]:
-        """Return the operations that apply the gradients: one for each device that holds their variables."""
-        of_devices: dict[str, list[tuple[AnyGradient, tf.Variable]]] = {}
+        """Return the operations that apply the gradients: one for each device of their variables."""
+        by_device: dict[str, list[tuple[AnyGradient, tf.Variable]]] = {}
         for gradient, variable in gradients:
-            of_devices.setdefault(variable.device, []).append((gradient, variable))
-        return [self._apply_on(device, its) for device, its in of_devices.items()]
+            by_device.setdefault(variable.device, []).append((gradient, variable))
+        return [self._apply_on(device, pairs) for device, pairs in by_device.items()]
 
     def _apply_on(self, device: str, gradients: AnyGradients) -> tf.Operation:
         for gradient, variable in gradients:
             self.first_applied.setdefault(variable.op.name, (gradient, variable))
-        rows = [(its, part) for its, part in gradients if isinstance(its, RowGradients)]
+        rows = [(gradient, part) for gradient, part in gradients if isinstance(gradient, RowGradients)]
         others = [pair for pair in gradients if not isinstance(pair[0], RowGradients)]
         with tf.device(device):
             return self._apply_with_rows(device, rows, others) if rows else self._apply_others(device, others)
@@ -163,7 +163,7 @@ class Optimizers:
 
         # A push asks for the mutex only once its gradients have arrived, so a push that hangs blocks
         # no other.
-        arrived = [its.values for its, _ in rows] + [tf.identity(its) for its, _ in others]
+        arrived = [own.values for own, _ in rows] + [tf.identity(gradient) for gradient, _ in others]
         with tf.control_dependencies(arrived):
             return locked(rows_mutex(), change).op
 

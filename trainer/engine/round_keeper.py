@@ -29,8 +29,8 @@ class RoundKeeper:
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations) -> None:
         self._session, self._operations = session, operations
         self._last_step: int | None = None
-        # (the state of the round: its number, is it complete, who delivered half; the time since it
-        # is unchanged)
+        # (the state of the round: its number, whether it is complete, who delivered half; the time since
+        # which the state is unchanged)
         self._stuck: tuple[object, float] = (None, 0.0)
 
     def begin(self, last_step: int) -> None:
@@ -47,7 +47,7 @@ class RoundKeeper:
                 call_within(_SECONDS_TO_END, self._close)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_rounds(self) -> Iterator[None]:
         """Return a context in which the global step does not change: no round is completed."""
         self._hold()
         try:
@@ -55,24 +55,24 @@ class RoundKeeper:
         finally:
             self._release()
 
-    def keep_going(self, standing: Standing) -> None:
-        """End the round if a worker stopped in it at least 3 s ago: complete or repeat the round.
+    def end_stuck_round(self, standing: Standing) -> None:
+        """Complete or repeat the round if a worker stopped in it at least 3 s ago; else do nothing.
 
         A repeated round goes without the worker. `standing` is what the caller read last. Call this regularly
         while waiting for a round.
         """
         is_complete = self._is_complete(standing)
-        found = (standing.round, is_complete, standing.half_delivered)
-        if found != self._stuck[0]:
-            self._stuck = (found, time.monotonic())
+        state = (standing.round, is_complete, standing.half_delivered)
+        if state != self._stuck[0]:
+            self._stuck = (state, time.monotonic())
         is_stuck = is_complete or bool(standing.half_delivered)
         if not is_stuck or time.monotonic() < self._stuck[1] + _SECONDS_TO_DELIVER:
             return
-        held = self._hold()
-        if held.round == standing.round and held.half_delivered:
-            names = ", ".join(f"worker{worker}" for worker in held.half_delivered)
+        now = self._hold()
+        if now.round == standing.round and now.half_delivered:
+            names = ", ".join(f"worker{worker}" for worker in now.half_delivered)
             say(f"{names} stopped while it sent gradients: the step is repeated without them.")
-            self._open(held)
+            self._open(now)
         self._release()
 
     def _hold(self) -> Standing:
@@ -81,13 +81,13 @@ class RoundKeeper:
         A round that has all its gradients is completed first.
         """
         self._run(self._operations.hold)
-        return self._completed(self._read())
+        return self._complete_if_due(self._read())
 
     def _release(self) -> None:
         self._run(self._operations.release)
         # A worker that delivered the last gradients while rounds were held has not completed the
         # round.
-        self._completed(self._read())
+        self._complete_if_due(self._read())
 
     def _close(self) -> None:
         self._hold()
@@ -104,15 +104,15 @@ class RoundKeeper:
         operations = self._operations
         self._run(operations.move, {operations.round: first})
         counts = self._session.run(operations.counts)
-        held = [drop for drop, count in zip(operations.drops, counts, strict=True) if count]
-        if held:
-            self._session.run(held)
+        drops = [drop for drop, count in zip(operations.drops, counts, strict=True) if count]
+        if drops:
+            self._session.run(drops)
         # Each drop has raised the step of its accumulator by 1; this makes the steps of all
         # accumulators equal again.
         self._run(operations.move, {operations.round: first + 1})
         self._set_open(first + 1)
 
-    def _completed(self, standing: Standing) -> Standing:
+    def _complete_if_due(self, standing: Standing) -> Standing:
         """Complete the round if it has its gradients; return the standing after that."""
         if not self._is_complete(standing):
             return standing

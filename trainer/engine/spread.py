@@ -1,4 +1,4 @@
-"""Creates a model's variables on the ps that placement.py chose."""
+"""Creates a model's variables on the ps that variable_placement.py chose."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ v1 = tf.compat.v1
 
 
 def create_on_ps(model: Model, context: ModelContext) -> Sequence[AnyVariable]:
-    """Create the model's variables in the default graph, and return them; with several ps, spread and cut.
+    """Create and return the model's variables in the default graph; with several ps, spread and cut.
 
     With several ps the variables are created twice. The first time is in a throw-away graph, which shows how
     large each variable is, and which variables the model itself places.
@@ -59,13 +59,13 @@ def _cut(
     create: Callable[..., tf.Variable], arguments: dict[str, Any], pieces: Sequence[Piece], ps: Sequence[str]
 ) -> CutVariable:
     """Return the cut variable: one variable for each piece, with its section of the whole initial value."""
-    first, made = arguments["initial_value"], []
+    first, variables = arguments["initial_value"], []
     with tf.name_scope(arguments["name"] or "Variable") as scope:
         with tf.name_scope("Initializer"):
             value = tf.convert_to_tensor(first() if callable(first) else first, arguments["dtype"])
             row = tf.reshape(value, [-1])
-        for number, (of_ps, start, stop) in enumerate(pieces):
+        for number, (index, start, stop) in enumerate(pieces):
             part = {"name": f"part_{number}", "initial_value": row[start:stop], "shape": None}
-            with tf.device(ps[of_ps]):
-                made.append(create(**arguments | part))
-    return CutVariable(scope.rstrip("/"), value.shape, tuple(made))
+            with tf.device(ps[index]):
+                variables.append(create(**arguments | part))
+    return CutVariable(scope.rstrip("/"), value.shape, tuple(variables))

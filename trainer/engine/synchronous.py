@@ -29,7 +29,7 @@ class SynchronousGraph(TrainingGraph):
     The graph has several steps in a row, so that one call into TensorFlow can take several steps.
 
     Attributes:
-        calls: number of steps -> [losses [steps], int64 numbers]. The numbers are steps + 1 standings, one
+        calls: {number of steps: [losses [steps], int64 numbers]}. The numbers are steps + 1 standings, one
             before each step and one after the last, then for each step the microseconds that it waited.
 
     """
@@ -62,7 +62,7 @@ class SynchronousGraph(TrainingGraph):
         self.step = self.calls[1]
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return the gradients that this worker offers, before the mean, as a list of one element."""
+        """Return [pairs (gradient that this worker offers, variable)], before the mean is taken."""
         return [self.rounds.offered]
 
     def session(self, target: str) -> "SynchronousSession":
@@ -81,7 +81,8 @@ class SynchronousSession(TrainingSession):
         self._wait = self.session.make_callable(graph.rounds.wait)
         self._waker = Waker(self.session.make_callable(graph.rounds.ring_own))
         self._keeper = RoundKeeper(self.session, graph.rounds) if graph.cluster.is_chief else None
-        self._offered = CLOSED
+        # The last round in which this worker has offered gradients.
+        self._offered_round = CLOSED
         self._standing: Standing | None = None
 
     def initialise(self) -> None:
@@ -108,13 +109,13 @@ class SynchronousSession(TrainingSession):
 
     def updates_paused(self) -> AbstractContextManager[object]:
         """Return a context in which no global step begins; it has an effect only on the chief."""
-        return super().updates_paused() if self._keeper is None else self._keeper.held()
+        return super().updates_paused() if self._keeper is None else self._keeper.hold_rounds()
 
-    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:
+    def step(self, note_wait: Callable[[], None]) -> StepResult:
         """Take one step as `steps` does, and return its result."""
-        return self.steps(1, raise_if_stopping)[0]
+        return self.steps(1, note_wait)[0]
 
-    def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:
+    def steps(self, most: int, note_wait: Callable[[], None]) -> Sequence[StepResult]:
         """Offer the gradients of up to `most` batches, each in a later round, and return each step's result.
 
         The method waits for the end of the last round. An offer counts as a training step of this worker even
@@ -122,10 +123,10 @@ class SynchronousSession(TrainingSession):
         same round. Such an offer has no effect and is no step, so there may be fewer results than offers, but
         at least one.
 
-        Raises RunEnding, and what `raise_if_stopping` raises, but only before the offers.
+        Raises RunEnding, and what `note_wait` raises, but only before the offers.
         """
         began = time.monotonic()
-        standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
+        standing = self._wait_beyond(self._offered_round, self._standing, note_wait)
         if standing.counters[STOP_CODE] not in {0, RUN_OVER}:
             raise RunEnding(standing.counters[STOP_CODE], "")
         size = max(size for size in self._calls if size <= most)
@@ -133,27 +134,25 @@ class SynchronousSession(TrainingSession):
         losses, numbers = self._waker.watch(self._calls[size], size)
         waits = _seconds(numbers[-size:], time.monotonic() - offered)
         standings = [Standing.from_values(values) for values in np.split(numbers[:-size], size + 1)]
-        taken: list[StepResult] = []
+        results: list[StepResult] = []
         for loss, before, after, waited in zip(losses, standings, standings[1:], waits, strict=False):
-            if before.round > self._offered or not taken:
-                self._offered = before.round
+            if before.round > self._offered_round or not results:
+                self._offered_round = before.round
                 step = StepResult(float(loss), before.counters[GLOBAL_STEP], after.counters, waited)
-                taken.append(step)
+                results.append(step)
             else:
-                taken[-1] = _longer(taken[-1], after, waited)
-        taken[0] = _longer(taken[0], None, offered - began)
+                results[-1] = _longer(results[-1], after, waited)
+        results[0] = _longer(results[0], None, offered - began)
         ended = time.monotonic()
         self._standing = standings[-1]
         if np.isfinite(losses).all():
             # A stop request is raised again before the next step.
             with suppress(StopRequested):
-                self._standing = self._wait_beyond(self._offered, self._standing, raise_if_stopping)
-        taken[-1] = _longer(taken[-1], self._standing, time.monotonic() - ended)
-        return taken
+                self._standing = self._wait_beyond(self._offered_round, self._standing, note_wait)
+        results[-1] = _longer(results[-1], self._standing, time.monotonic() - ended)
+        return results
 
-    def _wait_beyond(
-        self, round_: int, standing: Standing | None, raise_if_stopping: Callable[[], None]
-    ) -> Standing:
+    def _wait_beyond(self, round_: int, standing: Standing | None, note_wait: Callable[[], None]) -> Standing:
         """Wait for a round after `round_`, a stop code, or the last step; return the standing at that time.
 
         `standing` is what was read last, or None; if it shows one of these already, there is no wait.
@@ -169,18 +168,18 @@ class SynchronousSession(TrainingSession):
                 if standing.counters[STOP_CODE] or standing.counters[GLOBAL_STEP] >= self.last_step:
                     return standing
                 if self._keeper is not None:
-                    self._keeper.keep_going(standing)
-            raise_if_stopping()
+                    self._keeper.end_stuck_round(standing)
+            note_wait()
             standing = Standing.from_values(self._waker.watch(self._wait))
 
 
-def _seconds(microseconds: npt.NDArray[np.int64], of_call: float) -> list[float]:
-    """Return the waits in seconds, scaled down if together they are longer than the call, `of_call` seconds.
+def _seconds(microseconds: npt.NDArray[np.int64], call_seconds: float) -> list[float]:
+    """Return the waits in seconds, scaled down if together they are longer than the call that they are in.
 
     The waits were measured by the clock of ps 0, which may have been set meanwhile.
     """
-    seconds = np.clip(microseconds / 1e6, 0.0, of_call)
-    return [float(each) for each in seconds * min(1.0, of_call / max(float(seconds.sum()), 1e-9))]
+    seconds = np.clip(microseconds / 1e6, 0.0, call_seconds)
+    return [float(each) for each in seconds * min(1.0, call_seconds / max(float(seconds.sum()), 1e-9))]
 
 
 def _longer(step: StepResult, standing: Standing | None, waited: float) -> StepResult:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, variable_on
-from trainer.engine.accumulators import AnySent, accumulator_of
+from trainer.engine.accumulators import SentGradients, accumulator_of
 from trainer.engine.bells import create_bell, ring
 from trainer.engine.branch import Branch
 from trainer.engine.mutex import locked
@@ -60,7 +60,7 @@ class Standing:
 
     @classmethod
     def from_values(cls, values: npt.NDArray[np.int64]) -> "Standing":
-        """Return the standing for the values of the two variables in a row: the rounds, then the counters."""
+        """Return the standing in `values`: the numbers of the variable of the rounds, then the counters."""
         numbers = values.tolist()
         workers = (len(numbers) - _FIRST - FIRST_WORKER) // 3
         admitted, delivered, counters = _FIRST, _FIRST + workers, _FIRST + 2 * workers
@@ -90,22 +90,22 @@ class Standing:
 class _Part:
     """The part of the rounds on one ps: its accumulators of gradients, and the last round that it applied."""
 
-    def __init__(self, device: str, sent: Sequence[AnySent], workers: int, worker: int) -> None:
-        """Create them in the default graph, for the gradients in `sent` that go to `device`."""
+    def __init__(self, device: str, sent: Sequence[SentGradients], workers: int, worker: int) -> None:
+        """Create the part in the default graph, for the gradients in `sent` that go to `device`."""
         self._device = device
         place = device.replace("/", "_").replace(":", "_")
         with tf.device(device):
             # A local variable is not saved: rounds belong to the processes, not to the model.
             self.applied = variable_on(f"applied{place}", "", [], tf.int64, v1.GraphKeys.LOCAL_VARIABLES)
             self._mutex = tf.raw_ops.MutexV2(shared_name=f"psfleet/applied_mutex{place}", container="")
-            self.accumulators = [accumulator_of(each, workers, worker) for each in self._its(sent)]
+            self.accumulators = [accumulator_of(each, workers, worker) for each in self._on_device(sent)]
 
-    def add(self, sent: Sequence[AnySent], local_step: tf.Tensor) -> list[tf.Operation]:
+    def add(self, sent: Sequence[SentGradients], local_step: tf.Tensor) -> list[tf.Operation]:
         """Return the operations that add this ps's gradients of `sent`, computed in round `local_step`."""
         with tf.device(self._device):
             return [
                 accumulator.add(each, local_step)
-                for accumulator, each in zip(self.accumulators, self._its(sent), strict=True)
+                for accumulator, each in zip(self.accumulators, self._on_device(sent), strict=True)
             ]
 
     def build(self, replicas: int, optimizers: Optimizers) -> None:
@@ -139,7 +139,7 @@ class _Part:
             round_ = tf.identity(round_)
             return self._apply_once.run_if(tf.not_equal(round_, _NONE), round_)
 
-    def _its(self, sent: Sequence[AnySent]) -> list[AnySent]:
+    def _on_device(self, sent: Sequence[SentGradients]) -> list[SentGradients]:
         return [each for each in sent if each.device == self._device]
 
 
@@ -171,7 +171,7 @@ class RoundOperations:
         self.standing = self._read_standing()
         self.wait = self._read_after(own)
 
-    def build(self, sent: Sequence[AnySent], optimizers: Optimizers) -> None:
+    def build(self, sent: Sequence[SentGradients], optimizers: Optimizers) -> None:
         """Add the operations that gather and apply gradients shaped like `sent`.
 
         Call this once, before the first `offer`.
@@ -189,13 +189,13 @@ class RoundOperations:
             self.initializers = [self._rounds.initializer, *applied]
             self._build_keeping()
 
-    def offer(self, standing: tf.Tensor, sent: Sequence[AnySent]) -> tuple[tf.Tensor, tf.Tensor]:
+    def offer(self, standing: tf.Tensor, sent: Sequence[SentGradients]) -> tuple[tf.Tensor, tf.Tensor]:
         """Offer one batch's gradients, complete the round if they are its last, and wait for the bell.
 
         The gradients must be computed with variables that were read after `standing`.
 
-        Return (the standing afterwards, the microseconds of waiting for this worker's bell by the clock of ps
-        0).
+        Return (the standing afterwards, the microseconds of waiting for this worker's bell), both int64, on
+        ps 0. The microseconds are by the clock of ps 0.
         """
         with tf.name_scope("aggregation"), tf.device(self.counters.device):
             own_round = standing[_OPEN]
@@ -315,10 +315,10 @@ class RoundOperations:
         for part in self._parts:
             for accumulator in part.accumulators:
                 with tf.device(part.applied.device):
-                    held = accumulator.accumulator
-                    self.counts.append(held.num_accumulated())
-                    self.drops.append(tf.group(held.take_grad(1)))
-                    moves.append(held.set_global_step(self.round))
+                    own = accumulator.accumulator
+                    self.counts.append(own.num_accumulated())
+                    self.drops.append(tf.group(own.take_grad(1)))
+                    moves.append(own.set_global_step(self.round))
         self.move = tf.group(*moves)
         with tf.device(device):
             with tf.control_dependencies([self._set(_LAST_STEP, self.last_step)]):

@@ -19,7 +19,7 @@ from trainer.contract.settings import TrainingSettings
 from trainer.contract.step_windows import Read
 from trainer.coordination.bounded_calls import close_in_background, open_session, run_once_more
 from trainer.coordination.ledger_parts import FIRST_WORKER, GLOBAL_STEP, Note, create_counters
-from trainer.engine.accumulators import AnySent, SentRows
+from trainer.engine.accumulators import SentGradients, SentRowGradients
 from trainer.engine.gradient_check import GradientCheck, GradientFit, WorkerLoss
 from trainer.engine.local_steps import Batch, LocalSteps, take_local_steps
 from trainer.engine.optimizers import AnyGradients, Gradient, Optimizers
@@ -81,8 +81,11 @@ class TrainingGraph(ABC):
     that it creates in the collection of global variables are initialised, saved and restored with the model.
 
     Attributes:
-        step: what a step runs: the loss, the result of `apply_and_count`, then anything else.
+        step: the tensors that a step fetches: the loss, the result of `apply_and_count`, then anything else.
         waiting_seconds: the value of `waiting_seconds` in every StepResult.
+        variables: the variables that checkpoints have, each whole; tables and optimizer slots included.
+        saved_parameters: the global variables and pieces in the graph, without the counters.
+        rows: the parts of tables and of their slots, and the marks of their rows.
 
     """
 
@@ -120,18 +123,21 @@ class TrainingGraph(ABC):
                 # in-graph client tests the tower of each worker.
                 learned = [*self.model_variables, *self.tables.variables]
                 self.gradient_checks = [
-                    GradientCheck(learned, of_worker, applied)
-                    for of_worker, applied in zip(self._worker_losses, self.applied_gradients(), strict=False)
+                    GradientCheck(learned, worker_loss, applied)
+                    for worker_loss, applied in zip(
+                        self._worker_losses, self.applied_gradients(), strict=False
+                    )
                 ]
                 self.evaluation = Evaluation(model, self.context, self.model_variables, self.tables)
                 self.watched = dict(model.watched(model.values_of(self.model_variables)))
-            held = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
-            self.saved_parameters = [variable for variable in held if variable is not self.counters]
+            created = graph.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
+            self.saved_parameters = [variable for variable in created if variable is not self.counters]
             self.first_values = self.tables.first_values()
-            self.variables = join_pieces(held, [its for its in learned if isinstance(its, InPieces)])
-            of_tables = [its for its in self.variables if isinstance(its, TableVariable)]
-            marks = [its for of_part in self.optimizers.marks for its in of_part.variables]
-            self.rows = [*(piece for table in of_tables for piece in table.pieces), *marks]
+            cut = [variable for variable in learned if isinstance(variable, InPieces)]
+            self.variables = join_pieces(created, cut)
+            tables = [variable for variable in self.variables if isinstance(variable, TableVariable)]
+            marks = [variable for own in self.optimizers.marks for variable in own.variables]
+            self.rows = [*(piece for table in tables for piece in table.pieces), *marks]
             self.fingerprint = FingerprintOperations(self.variables, self.counters)
             self.restore_operation = RestoreOperation(self.variables)
 
@@ -140,7 +146,7 @@ class TrainingGraph(ABC):
         """Set `step`; called once, while the graph is built, with this worker's devices in force."""
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return the gradients of each `learn`, as they are applied, in the order of the calls.
+        """Return, for each call of `learn` in order, pairs (gradient as it is applied, variable).
 
         An engine may leave out the later calls.
         """
@@ -153,8 +159,8 @@ class TrainingGraph(ABC):
         """
         return TrainingSession(self, target)
 
-    def use_notes(self, served: Mapping[str, Note]) -> None:  # noqa: B027 - most engines need no notes
-        """Take the notes of the tasks that serve this client, task -> note; called before each session."""
+    def use_notes(self, notes: Mapping[str, Note]) -> None:  # noqa: B027 - most engines need no notes
+        """Use the notes, {task: note}, of the tasks that serve this client; called before each session."""
 
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
@@ -180,7 +186,7 @@ class TrainingGraph(ABC):
         return self.next_batches(worker, batch_size, 1)[0]
 
     def next_batches(self, worker: int, batch_size: int | tf.Tensor, steps: int) -> Sequence[Sequence[Batch]]:
-        """Return the batches of the next `steps` steps, one list for each step, read one after the other."""
+        """Return the batches of the next `steps` steps, as `next_batch` does for each step, in order."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
         size = self.settings.push_every
         with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
@@ -202,7 +208,7 @@ class TrainingGraph(ABC):
         after: Sequence[tf.Tensor] = (),
         pulled_after: Sequence[tf.Tensor] = (),
     ) -> tf.Tensor:
-        """Apply gradients, count one step for each of `workers`, and return int64 [1 + counters].
+        """Apply gradients, count one step for each of `workers` (indices), and return int64 [1 + counters].
 
         The result is [the global step before, *the counters after]. It is one tensor, because each tensor
         that travels costs a call. ps 0 counts once all ps have applied their gradients. The counters and the
@@ -229,22 +235,23 @@ class TrainingGraph(ABC):
         *,
         pulls: bool = True,
     ) -> tuple[tf.Tensor, AnyGradients]:
-        """Return the mean loss of a step's batches, and the mean of their gradients times `weight`.
+        """Return (mean loss of a step's batches, pairs of the mean gradient times `weight` and the variable).
 
-        The variables are read once the tensors `after` exist. A step with `pulls=False` reads no variables;
-        it goes on with the worker's copy from the step built before it.
+        The gradients are on the variables' ps, ready for `apply_and_count`. The variables are read once the
+        tensors `after` exist. A step with `pulls=False` reads no variables; it goes on with the worker's copy
+        from the step built before it.
         """
         loss, gradients = self._differentiate(context, batches, weight, after, pulls=pulls)
-        of_variables, of_rows = self._divided(gradients)
+        of_variables, of_rows = self._split_values(gradients)
         return loss, [*self._wire.push(of_variables), *self._looked_up.push(of_rows)]
 
     def learn_flat(
         self, context: ModelContext, batches: Sequence[Batch], after: Sequence[tf.Tensor] = ()
-    ) -> tuple[tf.Tensor, Sequence[AnySent]]:
-        """Return the same as `learn`, but the gradients packed as they lie on the ps (and rows of tables)."""
+    ) -> tuple[tf.Tensor, Sequence[SentGradients]]:
+        """Return (mean loss of a step's batches, their mean gradients as they lie, packed, on the ps)."""
         loss, gradients = self._differentiate(context, batches, 1.0, after, pulls=True)
-        of_variables, of_rows = self._divided(gradients)
-        rows = [SentRows(its, part) for its, part in self._looked_up.push(of_rows)]
+        of_variables, of_rows = self._split_values(gradients)
+        rows = [SentRowGradients(own, part) for own, part in self._looked_up.push(of_rows)]
         return loss, [*self._wire.send(of_variables), *rows]
 
     def _differentiate(
@@ -256,12 +263,12 @@ class TrainingGraph(ABC):
         *,
         pulls: bool,
     ) -> tuple[tf.Tensor, Sequence[Gradient | None]]:
-        """Return the mean loss, and a gradient for each model variable and each tensor of table rows."""
+        """Return (mean loss, gradients of the model's variables and then of its tensors of table rows)."""
         # A model with tables has one batch in a step.
         self._looked_up = looked_up = self.tables.look_up(context, batches[0][0], after)
 
         def loss_at(point: Values, batch: Batch) -> tf.Tensor:
-            values, rows = self._divided(point)
+            values, rows = self._split_values(point)
             return self.model.loss(context, [*values, *looked_up.values(rows)], *batch)
 
         def loss_of(point: Values, batch: Batch) -> tf.Tensor:
@@ -277,25 +284,25 @@ class TrainingGraph(ABC):
         point = [*pulled, *looked_up.rows]
         self._local_steps = steps = take_local_steps(loss_of, move, point, batches, weight)
         self._worker_losses.append(WorkerLoss(context, loss_at, steps.points, batches, steps.loss, weight))
-        of_variables, of_rows = self._divided(steps.gradients)
+        of_variables, of_rows = self._split_values(steps.gradients)
         return steps.loss, [*of_variables, *looked_up.sum_gradients(of_rows)]
 
-    def _divided(self, values: Sequence[_Value]) -> tuple[Sequence[_Value], Sequence[_Value]]:
-        """Return `values` in two parts: for the model's variables, and for the rows of its tables."""
+    def _split_values(self, values: Sequence[_Value]) -> tuple[Sequence[_Value], Sequence[_Value]]:
+        """Return (the values for the model's variables, the values for the rows of the model's tables)."""
         return values[: len(self.model_variables)], values[len(self.model_variables) :]
 
 
-def sizes_of_calls(most: int, of_a_pull: int = 1) -> Sequence[int]:
+def sizes_of_calls(most: int, steps_of_a_pull: int = 1) -> Sequence[int]:
     """Return the numbers of steps that one call may take, in rising order; the last is `most`.
 
-    `most` must be a multiple of `of_a_pull`, the number of steps of one pull. TensorFlow prepares a graph for
+    `most` must be a multiple of `steps_of_a_pull`. TensorFlow prepares a graph for
     each size, which costs as much as many steps. So there are only `most`, a third of it, a third of that,
     and so on: first in whole pulls, then within one pull.
 
     Examples: sizes_of_calls(10) -> [1, 3, 10]; sizes_of_calls(12, 4) -> [1, 4, 12]
     """
-    whole = [of_a_pull * pulls for pulls in _thirds(most // of_a_pull)]
-    return sorted({*whole, *_thirds(of_a_pull)})
+    whole = [steps_of_a_pull * pulls for pulls in _thirds(most // steps_of_a_pull)]
+    return sorted({*whole, *_thirds(steps_of_a_pull)})
 
 
 def _thirds(most: int) -> Sequence[int]:
@@ -329,25 +336,25 @@ class TrainingSession:
             self.close()
             raise
 
-    def step(self, raise_if_stopping: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
+    def step(self, note_wait: Callable[[], None]) -> StepResult:  # noqa: ARG002 - TensorFlow waits
         """Take one training step, as this replication does, and return its result.
 
-        An engine that waits for other workers puts them into `awaited`, and regularly calls
-        `raise_if_stopping`. That function notifies the watchdog; it raises StopRequested once this task was
-        told to stop, and TaskFailure (`peers_missing`) if the wait takes too long. While it waits, the engine
-        also reads the counters, and returns once they hold a stop code or the last step. The caller acts on
-        the counters of the result.
+        An engine that waits for other workers puts them into `awaited`, and regularly calls `note_wait`. That
+        function notifies the watchdog; it raises StopRequested once this task was told to stop, and
+        TaskFailure (`peers_missing`) if the wait takes too long. While it waits, the engine also reads the
+        counters, and returns once they hold a stop code or the last step. The caller acts on the counters of
+        the result.
         """
         loss, (before, *counters), *_ = self._step()
         counts = tuple(int(count) for count in counters)
         return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
 
-    def steps(self, most: int, raise_if_stopping: Callable[[], None]) -> Sequence[StepResult]:  # noqa: ARG002
+    def steps(self, most: int, note_wait: Callable[[], None]) -> Sequence[StepResult]:  # noqa: ARG002
         """Take up to `most` steps as `step` does; return their results. This base class takes one step."""
-        return [self.step(raise_if_stopping)]
+        return [self.step(note_wait)]
 
     def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
-        """Return a function that runs `step` and returns its values.
+        """Return a function that runs `step`, a list of tensors, and returns a list of their values.
 
         In each process, the first call of such a function also reports the partitions.
         """
@@ -366,7 +373,7 @@ class TrainingSession:
         return run
 
     def start_batches(self, counters: Sequence[int]) -> None:
-        """Start each worker's batches after the batches of the steps that `counters` count for the worker."""
+        """Start each worker's batches after the batches of the steps that `counters` have for the worker."""
         for start in self._graph.batches_starts:
             steps = {start.steps_before: counters[FIRST_WORKER + start.worker]}
             self.session.run(start.operation, {**start.feeds, **steps})
@@ -414,13 +421,16 @@ class TrainingSession:
         }
 
     def check_gradients(self, batches: Mapping[str, Sequence[Examples]]) -> dict[str, GradientFit]:
-        """Return {worker: how well its gradients fit its loss on its `batches`}; the model is not changed."""
-        checked = zip(batches.items(), self._checks, strict=True)
-        return {worker: check(its) for (worker, its), check in checked}
+        """Return {worker: how well the worker's gradients fit its loss} on {worker: batches of a step}.
+
+        The model is not changed. `sampled_batches` returns such batches.
+        """
+        pairs = zip(batches.items(), self._checks, strict=True)
+        return {worker: check(own) for (worker, own), check in pairs}
 
     @property
     def tables(self) -> Sequence[tuple[Table, int]]:
-        """The model's tables, each with the number of its first row in the fused table."""
+        """Pairs (table of the model, number of its first row in the fused table)."""
         return self._graph.tables.places
 
     def ids_of(self, batch: Examples) -> list[npt.NDArray[np.int64]]:
@@ -441,7 +451,8 @@ class TrainingSession:
     def initialise(self) -> None:
         """Give every variable its initial value; the counters start at 0."""
         graph = self._graph
-        self.session.run([its.initializer for its in [graph.counters, *graph.saved_parameters, *graph.rows]])
+        variables = [graph.counters, *graph.saved_parameters, *graph.rows]
+        self.session.run([variable.initializer for variable in variables])
         self.set_first_values()
 
     def set_first_values(self) -> None:
@@ -451,38 +462,43 @@ class TrainingSession:
     def create(self, ps: Collection[str] | None = None) -> bool:
         """Create the variables on the given ps (default: all ps, and the counters), to be restored.
 
-        Table rows that do not exist start at 0. Table rows that exist stay: their ps may have no memory for a
-        second copy, and the restore sets all rows. Return whether no table rows existed.
+        Return True if no table rows existed there, so that all rows are 0 now. Table rows that exist stay:
+        their ps may have no memory for a second copy, and the restore sets all rows.
         """
         graph = self._graph
-        rows = [its for its in graph.rows if ps is None or holder_of(its) in ps]
-        held = [its for its in graph.saved_parameters if ps is None or holder_of(its) in ps]
-        here = self._here(rows)
+        rows = [variable for variable in graph.rows if ps is None or holder_of(variable) in ps]
+        others = [variable for variable in graph.saved_parameters if ps is None or holder_of(variable) in ps]
+        existing = self._existing(rows)
         counters = [graph.counters] if ps is None else []
-        missing = [its for its in (*counters, *held, *rows) if str(its.op.name) not in here]
-        self.session.run([its.initializer for its in missing])
-        return not here
+        missing = [each for each in (*counters, *others, *rows) if str(each.op.name) not in existing]
+        self.session.run([variable.initializer for variable in missing])
+        return not existing
 
-    def _here(self, variables: Sequence[tf.Variable]) -> set[str]:
+    def _existing(self, variables: Sequence[tf.Variable]) -> set[str]:
         """Return the names of the given variables that exist on their ps with the expected shape."""
-        asked = []
-        for its in variables:
-            with self._graph.graph.as_default(), tf.device(its.device):
-                asked.append((its, its.is_initialized(), tf.raw_ops.VariableShape(input=its.handle)))
-        are_there = self.session.run([is_there for _, is_there, _ in asked])
-        there = [(its, shape) for (its, _, shape), is_there in zip(asked, are_there, strict=True) if is_there]
-        shapes = self.session.run([shape for _, shape in there])
-        pairs = zip((its for its, _ in there), shapes, strict=True)
-        return {str(its.op.name) for its, shape in pairs if its.shape.as_list() == shape.tolist()}
+        queries = []
+        for variable in variables:
+            with self._graph.graph.as_default(), tf.device(variable.device):
+                shape = tf.raw_ops.VariableShape(input=variable.handle)
+                queries.append((variable, variable.is_initialized(), shape))
+        exist = self.session.run([query for _, query, _ in queries])
+        existing = [
+            (variable, shape) for (variable, _, shape), exists in zip(queries, exist, strict=True) if exists
+        ]
+        shapes = self.session.run([shape for _, shape in existing])
+        pairs = zip((variable for variable, _ in existing), shapes, strict=True)
+        return {
+            str(variable.op.name) for variable, shape in pairs if variable.shape.as_list() == shape.tolist()
+        }
 
     def restore(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> None:
-        """Set the variables on the given ps (default: all) from `checkpoint`, as RestoreOperation.run."""
+        """Set the variables on the given ps (default: all), as `RestoreOperation.run` does."""
         self._graph.restore_operation.run(self.session, checkpoint, ps)
 
     def evaluate(self, examples: Source) -> dict[str, float]:
-        """Return {metric: value} of the model over `examples`."""
+        """Return {metric: value} of the model over `examples`, as `Evaluation.run` does."""
         return self._graph.evaluation.run(self.session, examples)
 
     def sample(self) -> dict[str, float]:
-        """Return {name: value}, some numbers of the model's outputs for the first test examples."""
+        """Return {"<output>[<index>]": value}, as `Evaluation.sample` does, for the first test examples."""
         return self._graph.evaluation.sample(self.session, self._graph.data.test)

@@ -44,43 +44,44 @@ class Piece(NamedTuple):
     stop: int
 
 
-def place(variables: Sequence[ToPlace], ps: int) -> list[list[Piece]]:
-    """Return the pieces of each variable, in the order of `variables`; `ps` is the number of ps.
+def place(variables: Sequence[ToPlace], ps_count: int) -> list[list[Piece]]:
+    """Return the pieces of each variable, in the order of `variables`, on `ps_count` ps.
 
     A variable that is not cut has one piece. A variable that the model placed itself has no pieces.
     """
-    held = [0] * ps
+    sizes = [0] * ps_count
     placed: list[list[Piece]] = [[] for _ in variables]
-    free = sum(its.bytes for its in variables if its.ps is None and not its.whole)
+    free = sum(variable.bytes for variable in variables if variable.ps is None and not variable.whole)
     cut: list[int] = []
     # First the variables that the model placed; then whole variables, the largest first, on the emptiest
     # ps.
-    for number, its in sorted(enumerate(variables), key=lambda item: (item[1].ps is None, -item[1].bytes)):
-        if its.ps is None and its.numbers and not its.whole and free >= ps * WHOLE_BELOW:
+    in_turn = sorted(enumerate(variables), key=lambda item: (item[1].ps is None, -item[1].bytes))
+    for number, own in in_turn:
+        if own.ps is None and own.numbers and not own.whole and free >= ps_count * WHOLE_BELOW:
             cut.append(number)
             continue
-        holder = held.index(min(held)) if its.ps is None else its.ps
-        held[holder] += its.bytes
-        placed[number] = [Piece(holder, 0, its.numbers)] if its.ps is None else []
+        holder = sizes.index(min(sizes)) if own.ps is None else own.ps
+        sizes[holder] += own.bytes
+        placed[number] = [Piece(holder, 0, own.numbers)] if own.ps is None else []
     cut.sort()
-    for number, pieces in zip(cut, _cut([variables[number] for number in cut], held), strict=True):
+    for number, pieces in zip(cut, _cut([variables[number] for number in cut], sizes), strict=True):
         placed[number] = pieces
     return placed
 
 
-def _cut(row: Sequence[ToPlace], held: Sequence[int]) -> list[list[Piece]]:
-    """Return the pieces of each variable of a row; `held` has the bytes that each ps holds already."""
-    ends = [0, *accumulate(its.bytes for its in row)]
-    near = max(_NEAR, _NEAR_PART * ends[-1] / len(held))
-    shares = [0, *accumulate(_room(ends[-1], held))]
+def _cut(row: Sequence[ToPlace], sizes: Sequence[int]) -> list[list[Piece]]:
+    """Return the pieces of each variable of a row; `sizes` are the bytes that each ps holds already."""
+    ends = [0, *accumulate(variable.bytes for variable in row)]
+    near = max(_NEAR, _NEAR_PART * ends[-1] / len(sizes))
+    shares = [0, *accumulate(_room(ends[-1], sizes))]
     limits = [0, *(_limit(limit, row, ends, near) for limit in shares[1:-1]), ends[-1]]
     return [
         [
-            Piece(ps, (max(first, begin) - begin) // its.width, (min(last, end) - begin) // its.width)
+            Piece(ps, (max(first, begin) - begin) // own.width, (min(last, end) - begin) // own.width)
             for ps, (first, last) in enumerate(pairwise(limits))
             if max(first, begin) < min(last, end)
         ]
-        for its, (begin, end) in zip(row, pairwise(ends), strict=True)
+        for own, (begin, end) in zip(row, pairwise(ends), strict=True)
     ]
 
 
@@ -98,8 +99,11 @@ def _limit(limit: float, row: Sequence[ToPlace], ends: Sequence[int], near: floa
     return ends[number] + round((limit - ends[number]) / grain) * grain
 
 
-def _room(total: float, held: Sequence[int]) -> list[float]:
-    """Return how many of `total` bytes each ps takes, so that all ps that take any end up equally full."""
-    least = sorted(held)
-    level = min((total + sum(least[:count])) / count for count in range(1, len(held) + 1))
-    return [max(0.0, level - bytes_) for bytes_ in held]
+def _room(total: float, sizes: Sequence[int]) -> list[float]:
+    """Return how many of `total` bytes each ps takes, so that all ps that take any end up equally full.
+
+    `sizes` are the bytes that each ps holds already.
+    """
+    least = sorted(sizes)
+    level = min((total + sum(least[:count])) / count for count in range(1, len(sizes) + 1))
+    return [max(0.0, level - size) for size in sizes]

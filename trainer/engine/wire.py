@@ -30,8 +30,8 @@ class _Pack(NamedTuple):
     pieces: list[tf.Variable]
 
 
-class Sent(NamedTuple):
-    """A worker's gradients of variables or pieces of one type on one ps, there, as one flat tensor."""
+class PackedGradients(NamedTuple):
+    """A worker's gradients of variables or pieces of one type, as one flat tensor on their ps."""
 
     flat: tf.Tensor
     pieces: Sequence[tf.Variable]
@@ -48,13 +48,13 @@ class Sent(NamedTuple):
 
     @property
     def pairs(self) -> Gradients:
-        """The gradients in their shapes, each with its variable or piece."""
+        """Pairs (gradient in its shape, variable or piece)."""
         return self.split(self.flat)
 
     def split(self, flat: tf.Tensor) -> Gradients:
-        """Split a flat tensor with this layout; return the parts, each with its variable or piece."""
+        """Split a flat tensor with this layout; return pairs (gradient in its shape, variable or piece)."""
         with tf.device(self.device):
-            return list(zip(_unpacked(flat, self.pieces), self.pieces, strict=True))
+            return list(zip(_unpack(flat, self.pieces), self.pieces, strict=True))
 
 
 class Wire:
@@ -94,8 +94,8 @@ class Wire:
         values: dict[str, tf.Tensor] = {}
         for device, pieces in self._packs:
             with tf.device(device), tf.control_dependencies(after):
-                flat = _packed([piece.read_value() for piece in pieces], self._dtype)
-            values.update(zip(_names(pieces), _unpacked(flat, pieces), strict=True))
+                flat = _pack([piece.read_value() for piece in pieces], self._dtype)
+            values.update(zip(_names(pieces), _unpack(flat, pieces), strict=True))
         with tf.name_scope("wire"):
             return [
                 join_values(variable, [values[name] for name in names]) if names[0] in values else variable
@@ -114,15 +114,21 @@ class Wire:
             pushed.update({piece.op.name: part for part, piece in sent.split(sent.flat)})
         return [(pushed[piece.op.name], piece) for piece in self._pieces if piece.op.name in pushed]
 
-    def send(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Sequence[Sent]:
-        """Return all gradients as flat tensors on the ps, also gradients of variables that travel alone."""
+    def send(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Sequence[PackedGradients]:
+        """Return all gradients as flat tensors on the ps, given one gradient for each pulled value.
+
+        Here gradients of variables that travel alone are flat tensors, too. A gradient that is None is left
+        out.
+        """
         cut = self._cut(gradients)
         sent = self._sent(cut)
         packed = {piece.op.name for each in sent for piece in each.pieces}
         for piece in self._pieces:
             if piece.op.name in cut and piece.op.name not in packed:
                 with tf.device(piece.device):
-                    sent.append(Sent(tf.reshape(tf.convert_to_tensor(cut[piece.op.name]), [-1]), [piece]))
+                    sent.append(
+                        PackedGradients(tf.reshape(tf.convert_to_tensor(cut[piece.op.name]), [-1]), [piece])
+                    )
         return sent
 
     @property
@@ -140,16 +146,18 @@ class Wire:
                     cut.update(zip(_names(pieces_of(variable)), split_value(variable, gradient), strict=True))
         return cut
 
-    def _sent(self, cut: Mapping[str, tf.Tensor | tf.IndexedSlices]) -> list[Sent]:
+    def _sent(self, cut: Mapping[str, tf.Tensor | tf.IndexedSlices]) -> list[PackedGradients]:
         sent = []
         for device, packed in self._packs:
             pieces = [piece for piece in packed if piece.op.name in cut]
             if pieces:
-                flat = _packed([tf.convert_to_tensor(cut[name]) for name in _names(pieces)], self._dtype)
+                flat = _pack([tf.convert_to_tensor(cut[name]) for name in _names(pieces)], self._dtype)
                 with tf.device(device), tf.name_scope("wire"):
                     # The identity puts the tensor on the ps even if the cast does
                     # nothing, so that whatever depends on it waits for the arrival there.
-                    sent.append(Sent(tf.identity(tf.cast(flat, pieces[0].dtype.base_dtype)), pieces))
+                    sent.append(
+                        PackedGradients(tf.identity(tf.cast(flat, pieces[0].dtype.base_dtype)), pieces)
+                    )
         return sent
 
 
@@ -158,19 +166,19 @@ def _names(pieces: Sequence[tf.Variable]) -> list[str]:
 
 
 def _is_on_ps(variable: tf.Variable) -> bool:
-    """Whether a variable is on a ps; in a local run no variable is, and nothing travels."""
+    """Return whether a variable is on a ps; in a local run no variable is, and nothing travels."""
     return bool(tf.DeviceSpec.from_string(variable.device).job == "ps")
 
 
-def _packed(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
+def _pack(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
     """Return the tensors flattened and concatenated; cast to `dtype` if they are float32."""
     with tf.name_scope("wire"):
         flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
         return tf.cast(flat, dtype) if flat.dtype == tf.float32 else flat
 
 
-def _unpacked(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Split a packed tensor; return the parts, each with the shape and the type of its variable."""
+def _unpack(flat: tf.Tensor, variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    """Split a packed tensor; return a tensor for each variable, with the variable's shape and type."""
     with tf.name_scope("wire"):
         flat = tf.cast(flat, variables[0].dtype.base_dtype)
         pieces = tf.split(flat, [variable.shape.num_elements() for variable in variables])

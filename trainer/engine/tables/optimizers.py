@@ -47,7 +47,7 @@ class RowOptimizer(ABC):
     """The optimizer of the table parts on one device, where its slots and other variables are, too."""
 
     def __init__(self, rates: Rates, device: str, number: int) -> None:
-        """Create the optimizer; `device` is number `number`, from 0, of the devices that hold parts."""
+        """Prepare the optimizer; `device` is number `number`, from 0, of the devices that hold parts."""
         self._learning_rate, self._l1 = rates
         self._device, self._number = device, number
         self._variables: dict[str, tf.Variable] = {}
@@ -66,7 +66,7 @@ class RowOptimizer(ABC):
 
     @abstractmethod
     def _new_rows(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> NewRows:
-        """Return the variables that the step changes, each with its new values at `rows.positions`."""
+        """Return pairs (variable that the step changes, the variable's new values at `rows.positions`)."""
 
     def _change(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> tf.Operation:
         new = self._new_rows(rows, part, step)
@@ -167,9 +167,9 @@ def require_fitting_settings(
 
     For a built-in model, the controller refuses these settings before a task starts.
     """
-    asked = {**settings.as_dict(), "optimizer": optimizer, "model": model}
-    problems = [*table_problems(asked, "trainer_").values()] if has_tables else []
-    if problem := recovery_problem(asked, "trainer_", has_tables=has_tables):
+    values = {**settings.as_dict(), "optimizer": optimizer, "model": model}
+    problems = [*table_problems(values, "trainer_").values()] if has_tables else []
+    if problem := recovery_problem(values, "trainer_", has_tables=has_tables):
         problems.append(problem)
     if problems:
         raise TaskFailure(CONFIGURATION, "; ".join(problems))

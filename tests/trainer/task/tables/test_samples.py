@@ -24,7 +24,8 @@ TABLES = [
 
 def samples_of(folder: Path) -> TableSamples:
     """Return samples of two fused tables on three ps, with records in a folder."""
-    return TableSamples(RecordWriter(folder / "x.jsonl", TaskIdentity("test", "worker", 0)), TABLES, ps_count=3)
+    writer = RecordWriter(folder / "x.jsonl", TaskIdentity("test", "worker", 0))
+    return TableSamples(writer, TABLES, ps_count=3)
 
 
 def found(folder: Path) -> dict[str, dict[str, object]]:
