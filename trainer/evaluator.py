@@ -275,8 +275,8 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
         expected = "expected a `started` record of the run's chief"
         raise TaskFailure(INPUT, f"{file} does not say what was trained{why}; {expected}")
     if "program" in started.fields:
-        whose = f"of a user's program ({started.text('program')}), and its model is not known here"
-        raise TaskFailure(CONFIGURATION, f"{file} is {whose}; expected a run of a built-in model")
+        what = f"of a user's program ({started.text('program')}), and its model is not known here"
+        raise TaskFailure(CONFIGURATION, f"{file} is {what}; expected a run of a built-in model")
     settings = started.fields["settings"]
     try:
         return TrainingSettings.from_mapping(settings if isinstance(settings, dict) else {})

@@ -143,8 +143,8 @@ _OF_TASKS: tuple[tuple[str, str, Callable[[HostTask], float | None]], ...] = (
 
 
 def _of_run(labels: Mapping[str, str], progress: Progress, lead: HostTask) -> Iterator[Family]:
-    whose = {**labels, "run_id": lead.run_id, "lead": lead.name}
-    yield Family("psfleet_run_info", "The run whose lead is on this host.", [(whose, 1)])
+    run_labels = {**labels, "run_id": lead.run_id, "lead": lead.name}
+    yield Family("psfleet_run_info", "The run whose lead is on this host.", [(run_labels, 1)])
     phases = [({**labels, "phase": phase}, int(progress.phase == phase)) for phase in PHASES]
     yield Family("psfleet_run_phase", "The phase of the run, as its lead reports it.", phases)
     time_help = "When the lead last reported the run's progress, in seconds since the epoch."

@@ -71,12 +71,12 @@ def idx_file(folder: Path, name: str) -> Path:
     dotted = name.replace("-idx", ".idx")
     names = [name, f"{name}.gz", dotted, f"{dotted}.gz"]
     with _reading(folder):
-        found = [folder / candidate for candidate in names if (folder / candidate).is_file()]
+        files = [folder / candidate for candidate in names if (folder / candidate).is_file()]
         if not folder.is_dir():
             raise ValueError(f"{folder} is not a folder on this host")
-    if not found:
+    if not files:
         raise ValueError(f"{folder} has none of {', '.join(names)}")
-    return found[0]
+    return files[0]
 
 
 def idx_files(folder: Path, part: str) -> tuple[Path, Path]:
@@ -97,9 +97,9 @@ def idx_header(path: Path, content: bytes, magic: int) -> tuple[int, list[int]]:
     length = 4 + 4 * dimensions
     if len(content) < length:
         raise ValueError(f"{path} is {len(content)} bytes long, its header alone needs {length}")
-    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:length])
-    if found != magic:
-        starts = f"{path} starts with {found:#010x}, expected {magic:#010x}"
+    start, *shape = struct.unpack(f">{1 + dimensions}I", content[:length])
+    if start != magic:
+        starts = f"{path} starts with {start:#010x}, expected {magic:#010x}"
         raise ValueError(f"{starts}: another kind of file")
     return length, shape
 

@@ -30,11 +30,11 @@ def fill_placeholders(argument: str, values: Mapping[str, str]) -> str:
     Example: fill_placeholders("--job={job_name}", {"job_name": "ps"}) -> "--job=ps"
     """
 
-    def value(found: re.Match[str]) -> str:
-        escape, name = found.groups()
+    def value(match: re.Match[str]) -> str:
+        escape, name = match.groups()
         if not _meant(name):
-            return found[0]
-        return f"{{{name}}}" if escape else values.get(name, found[0])
+            return match[0]
+        return f"{{{name}}}" if escape else values.get(name, match[0])
 
     return _PLACEHOLDER.sub(value, argument)
 

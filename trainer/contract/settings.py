@@ -41,7 +41,7 @@ ANY: tuple[object, ...] = ()
 
 @dataclass(frozen=True)
 class Handling:
-    """The answers that a setting needs beside its rule; a setting without one of them does not construct."""
+    """How a setting is handled: the answers to four questions, which every setting must give."""
 
     # Whether a host may have a value of its own, because its hardware or its disks differ.
     per_host: bool
@@ -195,8 +195,8 @@ class TrainingSettings:
     l1_regularization: float = entry(
         0.0,
         number(0),
-        "L1 regularization, with the optimizer `ftrl`: a number of the model is exactly 0 until the sum of "
-        "its gradients, beside what steps have moved, is larger than this.",
+        "L1 regularization, with the optimizer `ftrl`: a weight stays exactly 0 until its accumulated "
+        "gradient exceeds this value.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=True, with_tables=ANY),
     )
     table_rows: int = entry(
@@ -367,7 +367,7 @@ class TrainingSettings:
         return self.batch_size * self.push_every * self.gradients_in_a_step(workers)
 
     def last_step(self, workers: int, examples: int) -> int:
-        """Return the run's last global step: `steps`, or with `epochs` the global steps that they take.
+        """Return the run's last global step: `steps`, or with `epochs` the steps of so many epochs.
 
         `workers` is the number of workers that learn, `examples` the number of training examples. An
         asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
@@ -393,9 +393,9 @@ class TrainingSettings:
 
 RULES: Mapping[str, Rule] = {each.name: each.metadata["rule"] for each in fields(TrainingSettings)}
 HANDLING: Mapping[str, Handling] = {each.name: each.metadata["handling"] for each in fields(TrainingSettings)}
-PER_HOST = frozenset(name for name, of in HANDLING.items() if of.per_host)
-FIXED_IN_A_RUN = tuple(name for name, of in HANDLING.items() if of.fixed_in_a_run)
-RESET_BY_PROVE = tuple(name for name, of in HANDLING.items() if of.reset_by_prove)
+PER_HOST = frozenset(name for name, handling in HANDLING.items() if handling.per_host)
+FIXED_IN_A_RUN = tuple(name for name, handling in HANDLING.items() if handling.fixed_in_a_run)
+RESET_BY_PROVE = tuple(name for name, handling in HANDLING.items() if handling.reset_by_prove)
 
 
 def meaning(name: str) -> str:

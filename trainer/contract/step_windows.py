@@ -132,8 +132,8 @@ class StepWindows:
     @property
     def room(self) -> int:
         """The number of steps that still fit into the window; at most 0 if it is full."""
-        of_run = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
-        return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, of_run))) - self._steps
+        run_share = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
+        return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, run_share))) - self._steps
 
     @property
     def written(self) -> bool:

@@ -75,16 +75,16 @@ class Waker:
 
     def _run(self) -> None:
         self._ring_quietly()
-        left = _LONGEST_WAIT
-        while not self._ended.wait(left):
-            watched, left = self._watched, _LONGEST_WAIT
+        seconds = _LONGEST_WAIT
+        while not self._ended.wait(seconds):
+            watched, seconds = self._watched, _LONGEST_WAIT
             if watched is None:
                 continue
             since, waits = watched
-            left = since + _LONGEST_WAIT - time.monotonic()
-            if left <= 0:
+            seconds = since + _LONGEST_WAIT - time.monotonic()
+            if seconds <= 0:
                 self._ring_quietly()
-                left = _LONGEST_WAIT / waits
+                seconds = _LONGEST_WAIT / waits
 
     def _ring_quietly(self) -> None:
         with suppress(tf.errors.OpError):  # the waiting thread gets the same error

@@ -66,7 +66,7 @@ class GradientFit:
     fit: float
 
     @classmethod
-    def of(cls, measured: Sequence[float]) -> "GradientFit":
+    def from_values(cls, measured: Sequence[float]) -> "GradientFit":
         """Return the fit for the numbers that `GradientCheck` computed, `measured`.
 
         They are the loss, and the same loss computed a second time; then four numbers for the variables, for
@@ -138,7 +138,7 @@ class GradientCheck:
     def in_session(self, session: tf.compat.v1.Session) -> Callable[[Sequence[Examples]], GradientFit]:
         """Return a function that takes the batches of a step, as examples, and returns the GradientFit."""
         run: Callable[..., Any] = session.make_callable(self._measured, feed_list=self._fed)
-        return lambda batches: GradientFit.of(
+        return lambda batches: GradientFit.from_values(
             run(*(part for batch in batches for part in (batch.features, batch.labels)))
         )
 

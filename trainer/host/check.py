@@ -32,8 +32,8 @@ def merge_findings(findings: Sequence[Finding]) -> Finding:
 
     Its texts are the findings' texts, joined by "; "; equal texts appear once.
     """
-    found = "; ".join(dict.fromkeys(finding.found for finding in findings))
-    return Finding(findings[0].state, found, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
+    texts = "; ".join(dict.fromkeys(finding.found for finding in findings))
+    return Finding(findings[0].state, texts, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class Truth:
 
     def logits(self, terms: Terms) -> Floats:
         """Return the logits of clicks, [count], given their terms."""
-        first, pairs, numbers = (scale * of for scale, of in zip(self._scales, terms, strict=True))
+        first, pairs, numbers = (scale * term for scale, term in zip(self._scales, terms, strict=True))
         logits: Floats = first + pairs + numbers + self._bias
         return logits
 
@@ -184,7 +184,7 @@ class Truth:
         self._number_means = _means(_logarithms(drawn.numbers), drawn.numbers != MISSING_NUMBER)
         terms = self.terms(drawn)
         first, pairs, numbers = (
-            math.sqrt(share) / _deviation(of) for share, of in zip(_SHARES, terms, strict=True)
+            math.sqrt(share) / _deviation(term) for share, term in zip(_SHARES, terms, strict=True)
         )
         self._scales = (first, pairs, numbers)
         scale = LOGIT_DEVIATION / _deviation(self.logits(terms))

@@ -50,9 +50,9 @@ class Clicks:
         """Return the examples with these numbers, in this order; number 0 is the first example."""
         features = np.empty((len(numbers), COLUMNS), np.int64)
         labels = np.empty(len(numbers), np.float32)
-        made = 0
+        end = 0
         for block, drawn in self._draw_blocks(numbers):
-            piece = slice(made, made := made + len(block))
+            piece = slice(end, end := end + len(block))
             features[piece, :NUMBERS], features[piece, NUMBERS:] = drawn.numbers.T, drawn.ids.T
             labels[piece] = self.truth.labels(block, self.truth.logits(self.truth.terms(drawn)))
         return Examples(features, labels)

@@ -172,11 +172,11 @@ class FingerprintOperations:
         before, after, *sums = session.run(self.fetches)
         if before != after:
             return None
-        left = iter(sums)
+        remaining = iter(sums)
         lines = [
             _line(name_of(variable), variable.dtype.base_dtype.name, variable.shape.as_list(), total % 2**64)
             for variable in self._variables
-            for total in [sum(int(next(left)) for _ in pieces_of(variable))]
+            for total in [sum(int(next(remaining)) for _ in pieces_of(variable))]
         ]
         return _digest(lines), int(after)
 

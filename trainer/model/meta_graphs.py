@@ -31,7 +31,7 @@ from trainer.process.failure import TaskFailure
 v1 = tf.compat.v1
 
 _META = ".meta"
-# The number of made examples on which the export is compared with the program's own graph.
+# The number of made-up examples on which the export is compared with the program's own graph.
 _EXAMPLES = 3
 _SHOWN = 6
 _NUMBERED = re.compile(r".*-([0-9]{1,15})")
@@ -157,15 +157,15 @@ def _between(
     ends = {tensor.ref() for tensor in inputs}
     between: dict[tf.Operation, None] = {}
     needed: dict[tf.Operation, tf.Variable] = {}
-    left = [tensor.op for tensor in outputs if tensor.ref() not in ends]
-    while left:
-        operation = left.pop()
+    to_visit = [tensor.op for tensor in outputs if tensor.ref() not in ends]
+    while to_visit:
+        operation = to_visit.pop()
         if operation in variables:
             needed[operation] = variables[operation]
         elif operation not in between:
             between[operation] = None
-            left += [tensor.op for tensor in operation.inputs if tensor.ref() not in ends]
-            left += operation.control_inputs
+            to_visit += [tensor.op for tensor in operation.inputs if tensor.ref() not in ends]
+            to_visit += operation.control_inputs
     return list(between), list(needed.values())
 
 
@@ -208,10 +208,14 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
         for variable in variables:
             value = values[variable.op.name]
             zeros = v1.zeros_initializer()
-            made = v1.get_variable(variable.op.name, value.shape, value.dtype, zeros, use_resource=True)
+            variable_copy = v1.get_variable(
+                variable.op.name, value.shape, value.dtype, zeros, use_resource=True
+            )
             # A variable of TensorFlow 1 is its own value; a resource variable is read by operations.
             resource = variable.op.outputs[0].dtype == tf.resource
-            replaced[variable.op.outputs[0].name] = made.handle if resource else made.value()
+            replaced[variable.op.outputs[0].name] = (
+                variable_copy.handle if resource else variable_copy.value()
+            )
         fed = {name: v1.placeholder(tensor.dtype, tensor.shape, name) for name, tensor in inputs.items()}
         replaced |= {tensor.name: fed[name] for name, tensor in inputs.items()}
         used = {name for node in part.node for name in map(_tensor_name, node.input)}

@@ -41,7 +41,7 @@ def permute(values: Words, sizes: Words, keys: Words) -> Words:
     """
     bits = np.frexp((sizes - np.uint64(1)).astype(np.float64))[1].astype(np.uint64)
     low = bits >> np.uint64(1)
-    masks = [(np.uint64(1) << of) - np.uint64(1) for of in (bits - low, low)]
+    masks = [(np.uint64(1) << count) - np.uint64(1) for count in (bits - low, low)]
     halves = [values >> low, values & masks[1]]
     for number, key in enumerate(keys):
         mixed = halves[1 - number % 2] ^ key

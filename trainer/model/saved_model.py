@@ -190,7 +190,7 @@ def check_serving(folder: Path, request: Arrays, expected: Arrays) -> ServingChe
 def _write_model(
     final: FinalModel, features: npt.NDArray[np.generic], values: Values, folder: Path
 ) -> dict[str, Any]:
-    """Write the SavedModel, whose graph has only what serving needs; return as write_saved_model."""
+    """Write the SavedModel, whose graph has only what serving needs; return fields for the card."""
     model, context = final.model, final.context
     with tf.Graph().as_default() as graph:
         variables, tables = model.create_variables(context), Tables(model, context)
@@ -242,22 +242,22 @@ def _sha256_of(value: npt.NDArray[np.generic] | PartOfRows) -> str:
 def _difference(
     name: str,
     expected: npt.NDArray[np.generic],
-    found: npt.NDArray[np.generic],
+    actual: npt.NDArray[np.generic],
     whole: npt.NDArray[np.generic],
 ) -> float:
     """Return how far an output differs from the expected output, relative to the largest number in `whole`.
 
     Raises TaskFailure (`program`) if the difference exceeds BOUND, or if type or shape differ.
     """
-    if (expected.dtype, expected.shape) != (found.dtype, found.shape):
-        what = f"{found.dtype} of shape {found.shape}, expected {expected.dtype} of shape {expected.shape}"
+    if (expected.dtype, expected.shape) != (actual.dtype, actual.shape):
+        what = f"{actual.dtype} of shape {actual.shape}, expected {expected.dtype} of shape {expected.shape}"
         raise _not_exported(f"its output {name} is {what}")
     if not np.issubdtype(expected.dtype, np.floating):
-        if not np.array_equal(expected, found):
+        if not np.array_equal(expected, actual):
             raise _not_exported(f"its output {name} differs")
         return 0.0
     largest = np.max(np.abs(whole)) or 1.0
-    difference = float(np.max(np.abs(np.subtract(expected, found))) / largest)
+    difference = float(np.max(np.abs(np.subtract(expected, actual))) / largest)
     if not difference <= BOUND:
         what = f"by {difference:.3g} of its largest number, expected at most {BOUND:.3g}"
         raise _not_exported(f"its output {name} differs {what}")

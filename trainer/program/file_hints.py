@@ -34,10 +34,10 @@ def file_hint(reason: str, program: RunProgram) -> str:
             "a program may write only in its working directory and in /tmp; its folder is read-only: use a "
             f"relative path such as output/, which is collected: {_WHERE}"
         )
-    if _MISSING.search(reason) and (found := next(_beside(reason, script, program.release), "")):
+    if _MISSING.search(reason) and (path := next(_beside(reason, script, program.release), "")):
         return (
             f"it is in the program's folder, and the program runs in the run's directory: use "
-            f"os.path.join(os.path.dirname(__file__), {found!r}): {_WHERE}"
+            f"os.path.join(os.path.dirname(__file__), {path!r}): {_WHERE}"
         )
     if not (_MISSING_RELATIVE.search(reason) or _MISSING_CONFIGURATION.search(reason)):
         return ""

@@ -161,8 +161,8 @@ class Keeper:
                 Path(f"{folder.unfinished(step)}.{match[2]}").write_bytes(content)
 
     def _names(self, session: tf.compat.v1.Session, pattern: str) -> list[str]:
-        found = _within(_SECONDS_TO_ANSWER, partial(session.run, self._find, {self._path: pattern}))
-        return [path.decode(errors="replace").rpartition("/")[2] for path in found]
+        paths = _within(_SECONDS_TO_ANSWER, partial(session.run, self._find, {self._path: pattern}))
+        return [path.decode(errors="replace").rpartition("/")[2] for path in paths]
 
     @contextmanager
     def _session(self) -> Iterator[tf.compat.v1.Session]:

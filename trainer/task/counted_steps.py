@@ -41,7 +41,7 @@ class CountedSteps:
         }
 
     def begin(self, last_step: int) -> StepWindows:
-        """Begin the steps of a run whose last global step is `last_step`; return what records them."""
+        """Begin the steps of a run up to global step `last_step`; return the windows that record them."""
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)

@@ -106,11 +106,11 @@ class Steps(CountedSteps):
             while self.global_step < self.last_step:
                 self._task.raise_if_stopping()
                 began = time.monotonic()
-                taken = session.steps(self._most_steps(windows), lambda: others.note_wait(session.awaited))
+                results = session.steps(self._most_steps(windows), lambda: others.note_wait(session.awaited))
                 others.end_wait()
                 watchdog.step()
-                self._call_sizes.adapt(time.monotonic() - began, len(taken))
-                self._count(taken, windows)
+                self._call_sizes.adapt(time.monotonic() - began, len(results))
+                self._count(results, windows)
                 if self.local_step % self._task.settings.steps_to_validate == 0:
                     self._print(session)
                 if self.summaries.is_due(self.local_step):
@@ -180,23 +180,23 @@ class Steps(CountedSteps):
 
     def _most_steps(self, windows: StepWindows) -> int:
         """Return the number of steps for the next call; nothing is due between its first and last step."""
-        left: float = self.last_step - self.global_step
+        steps_left: float = self.last_step - self.global_step
         if self._chief is not None:
-            left = min(left, self._chief.steps_left(self.global_step))
+            steps_left = min(steps_left, self._chief.steps_left(self.global_step))
         every = self._task.settings.steps_to_validate
         due = min(
             windows.room, every - self.local_step % every, self.summaries.steps_until_due(self.local_step)
         )
         # The other workers each take as many steps during this call, and may have begun as many before it.
-        return self._call_sizes.next_size(min(due, left // (2 * self._task.cluster.workers)))
+        return self._call_sizes.next_size(min(due, steps_left // (2 * self._task.cluster.workers)))
 
-    def _count(self, taken: Sequence[StepResult], windows: StepWindows) -> None:
+    def _count(self, results: Sequence[StepResult], windows: StepWindows) -> None:
         """Count all steps of a call, because all are in the model, and store the last counters.
 
         Then raise TaskFailure if a loss diverged, or RunEnding if the counters hold a stop code.
         """
         first = self.local_step + 1
-        for step in taken:
+        for step in results:
             self.local_step += 1
             before, after = step.global_step_before, step.counters[GLOBAL_STEP]
             windows.add(step.loss, before, after, step.waiting_seconds, step.read)
@@ -206,9 +206,9 @@ class Steps(CountedSteps):
         if self._still_since is not None:
             self._progress.still_seconds += self._counted_at - self._still_since
             self._still_since = None
-        self.loss = self._progress.loss = taken[-1].loss
-        self._set_counters(taken[-1].counters)
-        for number, step in enumerate(taken, first):
+        self.loss = self._progress.loss = results[-1].loss
+        self._set_counters(results[-1].counters)
+        for number, step in enumerate(results, first):
             why = self._why_diverged(step)
             if why is not None:
                 rate = self._graph.model.learning_rate(self._task.settings, self._task.cluster.workers)
@@ -216,7 +216,7 @@ class Steps(CountedSteps):
                 raise TaskFailure(
                     DIVERGED, f"loss is {step.loss:g} {where}{why}; the learning rate is {rate:g}"
                 )
-        self._follow_counters(taken[-1].counters)
+        self._follow_counters(results[-1].counters)
 
     def _why_diverged(self, step: StepResult) -> str | None:
         """Return what is wrong with the loss, to be written after its value; None if the loss is fine.

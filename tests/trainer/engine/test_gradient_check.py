@@ -140,5 +140,5 @@ def test_wrong_gradients_of_a_single_worker_do_not_fit_the_loss(
 
 
 def test_a_random_loss_gives_no_fit() -> None:
-    assert math.isnan(GradientFit.of([2.0, 2.1, 2.2, 1.9, 1.0, 0.01]).fit)
-    assert GradientFit.of([2.0, 2.0, 2.01, 1.99, 1.0, 0.01]).fit == pytest.approx(1)
+    assert math.isnan(GradientFit.from_values([2.0, 2.1, 2.2, 1.9, 1.0, 0.01]).fit)
+    assert GradientFit.from_values([2.0, 2.0, 2.01, 1.99, 1.0, 0.01]).fit == pytest.approx(1)

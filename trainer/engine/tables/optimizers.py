@@ -139,8 +139,8 @@ class _LazyAdam(RowOptimizer):
         since = tf.cast(tf.maximum(step - _read(last, at), 0), tf.float32)[:, tf.newaxis]
         mean = _read(first, at) * _BETA_1**since + (1 - _BETA_1) * gradient
         square = _read(second, at) * _BETA_2**since + (1 - _BETA_2) * tf.square(gradient)
-        taken = tf.cast(step, tf.float32)
-        rate = self._learning_rate * tf.sqrt(1 - _BETA_2**taken) / (1 - _BETA_1**taken)
+        steps_taken = tf.cast(step, tf.float32)
+        rate = self._learning_rate * tf.sqrt(1 - _BETA_2**steps_taken) / (1 - _BETA_1**steps_taken)
         moved = _read(part, at) - rate * mean / (tf.sqrt(square) + _EPSILON)
         steps = tf.fill(tf.shape(at), step)
         return [(first, mean), (second, square), (last, steps), (part, moved)]

@@ -62,9 +62,9 @@ def click_model(
             f"Step: {step.local_step}, global step: {step.global_step}, Loss: {step.loss:.4f},"
             f" AvgTime: {step.average_milliseconds:.2f}ms"
         ),
-        summary_lines=lambda found: [
-            f"Test-AUC: {found['auc']:.4f}",
-            f"Test-Loss: {found['log_loss']:.4f}",
+        summary_lines=lambda results: [
+            f"Test-AUC: {results['auc']:.4f}",
+            f"Test-Loss: {results['log_loss']:.4f}",
         ],
         results=_results,
         tables=tables,
@@ -77,7 +77,7 @@ def table(context: ModelContext, name: str, width: int, scale: float = 0.05) -> 
     rows = rows_of(context.settings.table_rows)
     begins = accumulate(rows[:-1], initial=0)
     # The first row of each category is for missing values.
-    hashed = [(begin + 1, of - 1) for begin, of in zip(begins, rows, strict=True)]
+    hashed = [(begin + 1, count - 1) for begin, count in zip(begins, rows, strict=True)]
     is_of_files = isinstance(context.data.train, click_files.ClickFiles)
     return Table(name, sum(rows), width, _ids, scale, hashed if is_of_files else ())
 
@@ -108,9 +108,9 @@ def _load(settings: TrainingSettings, _workers: int) -> Data:
     return click_files.load(settings, rows_of(settings.table_rows), _TRAIN_EXAMPLES, _TEST_EXAMPLES)
 
 
-def _results(found: Metrics) -> Mapping[str, float]:
+def _results(metrics: Metrics) -> Mapping[str, float]:
     """Return {"auc": .., "log_loss": ..}."""
-    return {"auc": scores.auc(found["counts"]), "log_loss": scores.log_loss(found["counts"])}
+    return {"auc": scores.auc(metrics["counts"]), "log_loss": scores.log_loss(metrics["counts"])}
 
 
 def _levels(context: ModelContext, examples: int) -> Mapping[str, float]:

@@ -28,7 +28,7 @@ _FILTERS = (32, 64)
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Create the weights and biases of the convolutions, the hidden layer and the output layer.
+    """Return new variables: weights and biases of both convolutions, the hidden layer and the output layer.
 
     Raises TaskFailure (`input`) if the images are not square.
     """

@@ -82,8 +82,8 @@ MODEL = Model(
         f"Step: {step.local_step}, global step: {step.global_step}, weight: {step.watched['weight']:.4f},"
         f" bias: {step.watched['bias']:.4f}, loss: {step.loss:.4f}"
     ),
-    summary_lines=lambda found: [
-        f"Trained on y = {WEIGHT:g}x + {BIAS:g}, found y = {found['weight']:.4f}x + {found['bias']:.4f}",
-        f"Test-Loss: {found['loss']:.4f}",
+    summary_lines=lambda results: [
+        f"Trained on y = {WEIGHT:g}x + {BIAS:g}, found y = {results['weight']:.4f}x + {results['bias']:.4f}",
+        f"Test-Loss: {results['loss']:.4f}",
     ],
 )

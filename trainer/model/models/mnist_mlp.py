@@ -19,7 +19,7 @@ _ACTIVATIONS = {"sigmoid": tf.sigmoid, "relu": tf.nn.relu}
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Create the weights and biases of the hidden layer and the output layer."""
+    """Return new variables: weights and biases of the hidden layer, then of the output layer."""
     pixels, units = context.data.train.read(0, 1).features.shape[1], context.settings.hidden_units
     return [*weights_and_biases("hidden", [pixels, units]), *weights_and_biases("output", [units, DIGITS])]
 

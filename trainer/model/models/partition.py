@@ -89,7 +89,7 @@ def load(settings: TrainingSettings, workers: int) -> Data:
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Create the weights, all 0, as one variable on each ps; their sizes differ by one at most.
+    """Return the weights, new variables that are all 0, one on each ps; their sizes differ by one at most.
 
     If there are more ps than weights, some ps hold none.
     """

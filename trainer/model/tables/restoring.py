@@ -50,10 +50,10 @@ class RowLoading:
         numbers = tf.io.decode_raw(tf.raw_ops.ReadFile(filename=self._path), table.dtype.base_dtype)
         rows = tf.reshape(numbers, [-1, *table.shape[1:]])
         first, apart = tf.unstack(self._rows)
-        of_table = first + apart * self._places(table, tf.shape(rows, tf.int64)[0])
+        row_numbers = first + apart * self._places(table, tf.shape(rows, tf.int64)[0])
         parts = len(table.pieces)
-        part_of = tf.cast(of_table % np.int64(parts), tf.int32)
-        positions = tf.dynamic_partition(of_table // np.int64(parts), part_of, parts)
+        part_of = tf.cast(row_numbers % np.int64(parts), tf.int32)
+        positions = tf.dynamic_partition(row_numbers // np.int64(parts), part_of, parts)
         values = tf.dynamic_partition(rows, part_of, parts)
         updates = []
         for piece, at, own in zip(table.pieces, positions, values, strict=True):

@@ -101,11 +101,11 @@ class PartOfCut:
         expected, delta_positions = layout.rows_of_part(self._part), np.empty(0, layout.positions.dtype)
         queued: list[Sequence[Numbers]] = []
         if self._delta:
-            found = [*self.marked.wanted_positions(session)]
+            arrays = [*self.marked.wanted_positions(session)]
             queued = [*self.marked.take_queued(session)]
             # The rows of a delta are in the order of their positions.
-            found += [delta_positions, *(rows[0] for rows in queued)]
-            delta_positions = np.unique(np.concatenate(found)).astype(delta_positions.dtype)
+            arrays += [delta_positions, *(rows[0] for rows in queued)]
+            delta_positions = np.unique(np.concatenate(arrays)).astype(delta_positions.dtype)
             expected = len(delta_positions)
         for positions, *values in self.marked.read(session, queued):
             places, written = positions, values

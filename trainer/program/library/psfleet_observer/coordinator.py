@@ -121,9 +121,9 @@ def wrap_results(module: ModuleType) -> None:
 
     @functools.wraps(get)
     def noting(self: Any) -> Any:
-        found = get(self)
-        _see(self, found)
-        return found
+        results = get(self)
+        _see(self, results)
+        return results
 
     module.RemoteValueImpl.get = noting
 
@@ -145,13 +145,13 @@ def _analyse(closure: Any) -> tuple[bool, _Loss | None]:
 
 
 @guarded
-def _see(value: Any, found: Any) -> None:
+def _see(value: Any, results: Any) -> None:
     import tensorflow as tf
 
     loss: _Loss | None = getattr(value, _LOSS, None)
     if loss is not None and loss.step and _finished:
         setattr(value, _LOSS, None)  # a loss that is fetched again does not count again
-        _finished[0].see(loss.step, float(tf.nest.flatten(found)[loss.place]))
+        _finished[0].see(loss.step, float(tf.nest.flatten(results)[loss.place]))
 
 
 @guarded

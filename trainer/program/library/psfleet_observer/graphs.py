@@ -101,9 +101,9 @@ def wrap_tapes(module: ModuleType) -> None:
 
     @functools.wraps(find)
     def noting(self: Any, target: Any, sources: Any, *arguments: Any, **named: Any) -> Any:
-        found = find(self, target, sources, *arguments, **named)
-        _note_loss(target, sources, found)
-        return found
+        gradient = find(self, target, sources, *arguments, **named)
+        _note_loss(target, sources, gradient)
+        return gradient
 
     module.GradientTape.gradient = noting
 
@@ -111,9 +111,9 @@ def wrap_tapes(module: ModuleType) -> None:
 def _noting_loss(gradients: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(gradients)
     def noting(ys: Any, xs: Any, *arguments: Any, **named: Any) -> Any:
-        found = gradients(ys, xs, *arguments, **named)
-        _note_loss(ys, xs, found)
-        return found
+        gradient = gradients(ys, xs, *arguments, **named)
+        _note_loss(ys, xs, gradient)
+        return gradient
 
     return noting
 
@@ -163,7 +163,7 @@ def _wrap_apply_gradients(optimizer: Any) -> None:
 
 
 @guarded
-def _note_loss(ys: Any, xs: Any, found: Any) -> None:
+def _note_loss(ys: Any, xs: Any, gradient: Any) -> None:
     import tensorflow as tf
 
     if tf.executing_eagerly():
@@ -179,7 +179,7 @@ def _note_loss(ys: Any, xs: Any, found: Any) -> None:
     minimized = getattr(_inside, "loss", None)
     loss = losses[0] if minimized is None else minimized
     notes.targets.add(loss.op)
-    notes.gradients |= {part.op for one in tf.nest.flatten(found) for part in tensors_of(one)}
+    notes.gradients |= {part.op for one in tf.nest.flatten(gradient) for part in tensors_of(one)}
     for x in tf.nest.flatten(xs):
         variable = variable_of(getattr(x, "op", None))
         if variable is not None:
@@ -201,8 +201,8 @@ def _note_update(operation: Any, counter: Any, pairs: Sequence[Any], replicas: i
 
 def tensors_of(gradient: Any) -> list[tf.Tensor]:
     """Return the tensors of a gradient: itself, or the values of tf.IndexedSlices; [] for anything else."""
-    of = getattr(gradient, "values", gradient)  # IndexedSlices have `op` and `consumers`, but no `ref`
-    return [of] if hasattr(of, "op") and hasattr(of, "consumers") else []
+    tensor = getattr(gradient, "values", gradient)  # IndexedSlices have `op` and `consumers`, but no `ref`
+    return [tensor] if hasattr(tensor, "op") and hasattr(tensor, "consumers") else []
 
 
 def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
@@ -284,27 +284,27 @@ def dependents_of(operation: tf.Operation) -> set[tf.Operation]:
     """Return the operation and all operations that depend on it, by data or by control."""
     return _closure(
         [operation],
-        lambda of: [*(user for out in of.outputs for user in out.consumers()), *of._control_outputs],
+        lambda each: [*(user for out in each.outputs for user in out.consumers()), *each._control_outputs],
     )
 
 
 def dependencies_of(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
     """Return the operations and all operations on which they depend, by data or by control."""
-    return _closure(operations, lambda of: [*(tensor.op for tensor in of.inputs), *of.control_inputs])
+    return _closure(operations, lambda each: [*(tensor.op for tensor in each.inputs), *each.control_inputs])
 
 
 def derived_from(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
     """Return the operations and all operations that compute with their values, directly or indirectly."""
-    return _closure(operations, lambda of: [user for out in of.outputs for user in out.consumers()])
+    return _closure(operations, lambda each: [user for out in each.outputs for user in out.consumers()])
 
 
 def _closure(
     first: Iterable[tf.Operation], near: Callable[[tf.Operation], Iterable[tf.Operation]]
 ) -> set[tf.Operation]:
     closure = set(first)
-    left = list(closure)
-    while left:
-        fresh = set(near(left.pop())) - closure
+    to_visit = list(closure)
+    while to_visit:
+        fresh = set(near(to_visit.pop())) - closure
         closure |= fresh
-        left.extend(fresh)
+        to_visit.extend(fresh)
     return closure

@@ -177,9 +177,11 @@ class Observer:
         """Return fields of a record: the places of the model's variables and counters, as known now."""
         name, graph = self.task.name, session.graph
         counters = training_runs.counters_of(graph)
-        counted = {of.op: of.dtype.base_dtype.size for of in counters}
+        counted = {each.op: each.dtype.base_dtype.size for each in counters}
         where: dict[str, object] = {
-            "global_step_on": ", ".join(dict.fromkeys(meeting.place_of(of.device, name) for of in counters)),
+            "global_step_on": ", ".join(
+                dict.fromkeys(meeting.place_of(each.device, name) for each in counters)
+            ),
             "counters": meeting.places_of(counted, name),
             "variables": meeting.places_of(training_runs.parameters_of(graph, own.writes), name),
         }
@@ -226,7 +228,7 @@ class Observer:
 
         with self._lock:
             self._gradients["gradients_seen"] += 1
-            self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(of)) for of in gradients)
+            self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(each)) for each in gradients)
 
     def read(self, own: ObservedSession, *, everything: bool = True) -> None:
         """Read the global step; with `everything`, write the steps, else only report progress.
@@ -239,8 +241,8 @@ class Observer:
             if not self.losses or psfleet_records.recorded_by_program():
                 return
             try:
-                taken = self._before + len(self.losses)
-                now = own.meeting.global_step() if own.meeting else taken
+                own_count = self._before + len(self.losses)
+                now = own.meeting.global_step() if own.meeting else own_count
                 if everything:
                     self._write(now)
                 else:

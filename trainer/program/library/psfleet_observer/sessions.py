@@ -182,8 +182,8 @@ def _begin(
     own = session.__dict__.get(_OWN) or _meet(session)
     if own is None:
         return None
-    of_run = (*map(id, targets), 0, *map(id, fetches))
-    step = own.steps[of_run] if of_run in own.steps else _analyse_run(session, own, targets, fetches)
+    key = (*map(id, targets), 0, *map(id, fetches))
+    step = own.steps[key] if key in own.steps else _analyse_run(session, own, targets, fetches)
     if step is None or own.lost or not (own.begun or _begun(session, own, step)):
         return None
     extra = step.extra_fetches
@@ -266,7 +266,7 @@ def _count_step_of_callable(
 ) -> None:
     """Count a step; its loss is known if the callable returns it."""
     is_list = isinstance(fetches, list | tuple)
-    places = [place for place, of in enumerate(fetches if is_list else [fetches]) if of is step.loss]
+    places = [place for place, tensor in enumerate(fetches if is_list else [fetches]) if tensor is step.loss]
     placed = replace(step, loss_index=next(iter(places), None))
     _count_step(session, placed, result if is_list else [result], readings)
 

@@ -32,17 +32,17 @@ def note_run(
     if not graphs.trains(session.graph):
         return False
     known = session.__dict__.setdefault(_OWN, {})
-    of_run = (*map(id, targets), 0, *map(id, fetches))
-    if of_run not in known:
+    key = (*map(id, targets), 0, *map(id, fetches))
+    if key not in known:
         if len(known) >= _RUNS_KEPT:
             known.clear()
         computed = graphs.dependencies_of([*targets, *(tensor.op for tensor in fetches)])
         variables = _trained_by(session.graph, computed)
         # Keep references to the operations, so that no other operations get their ids.
-        known[of_run] = bool(variables), targets, fetches
+        known[key] = bool(variables), targets, fetches
         if variables:
-            _record(session, variables, {of.device for of in computed})
-    trains: bool = known[of_run][0]
+            _record(session, variables, {operation.device for operation in computed})
+    trains: bool = known[key][0]
     return trains
 
 
@@ -61,7 +61,9 @@ def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation], de
         return
     import tensorflow as tf
 
-    places = meeting.places_of({of: training_runs.size_of(of) for of in variables}, task.name)
+    places = meeting.places_of(
+        {variable: training_runs.size_of(variable) for variable in variables}, task.name
+    )
     if not _is_of_the_run(tf.compat.as_str(session.sess_str or ""), task):
         # The tasks of another cluster may have the same names.
         places, devices = {f"{task.name} {name}": size for name, size in places.items()}, ()
@@ -81,19 +83,26 @@ def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Op
     count as training.
     """
     notes = graphs.notes_of(graph)
-    updated = {of.op for update in notes.updates if update.operation in computed for _, of in update.pairs}
-    calls = [of for of in computed if of.type.removeprefix("Stateless") in training_runs.CALLING]
+    updated = {
+        variable.op
+        for update in notes.updates
+        if update.operation in computed
+        for _, variable in update.pairs
+    }
+    calls = [each for each in computed if each.type.removeprefix("Stateless") in training_runs.CALLING]
     updated |= {variable for call in calls for variable in _written_in_functions(graph, call)}
     derived = graphs.derived_from(notes.gradients)
-    writing = [of for of in computed if of.type.startswith(graphs.WRITING) and len(of.inputs)]
+    writing = [each for each in computed if each.type.startswith(graphs.WRITING) and len(each.inputs)]
     written = {
         variable
-        for of in writing
-        if (variable := graphs.variable_of(of.inputs[0].op)) is not None
-        and any(tensor.op in derived for tensor in [*of.inputs][1:])
+        for operation in writing
+        if (variable := graphs.variable_of(operation.inputs[0].op)) is not None
+        and any(tensor.op in derived for tensor in [*operation.inputs][1:])
     }
     return frozenset(
-        of for of in updated | (written & training_runs.read_by_losses(graph)) if of.graph is graph
+        variable
+        for variable in updated | (written & training_runs.read_by_losses(graph))
+        if variable.graph is graph
     )
 
 
@@ -123,4 +132,4 @@ def _is_of_the_run(target: str, task: psfleet_records.Task) -> bool:
         return True
     if host in _THIS_HOST:
         return port == task.address.rpartition(":")[2]
-    return port in {of.rpartition(":")[2] for of in task.addresses}
+    return port in {other.rpartition(":")[2] for other in task.addresses}

@@ -161,8 +161,8 @@ def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.
     notes = notes_of(graph)
     variables = [variable.op for update in notes.updates for _, variable in update.pairs]
     variables += [*notes.losses, *written]
-    variables += [of.op for of in graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)]
-    return {of: size_of(of) for of in dict.fromkeys(variables) if of.graph is graph}
+    variables += [each.op for each in graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)]
+    return {each: size_of(each) for each in dict.fromkeys(variables) if each.graph is graph}
 
 
 def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
@@ -224,19 +224,20 @@ def _counters(graph: tf.Graph, updates: Sequence[Update]) -> list[tf.Variable]:
     if moved:
         # A counter in this process does not count others' steps, so counters on other tasks come first.
         own = os.environ.get("PSFLEET_JOB", "") + os.environ.get("PSFLEET_TASK_INDEX", "")
-        apart = [of for of in moved.values() if place_of(of.device, own) != own]
+        apart = [each for each in moved.values() if place_of(each.device, own) != own]
         return apart or [*moved.values()]
-    named = [of for of in graph.get_collection(keys.GLOBAL_VARIABLES) if of.op.name.endswith("global_step")]
+    variables = graph.get_collection(keys.GLOBAL_VARIABLES)
+    named = [each for each in variables if each.op.name.endswith("global_step")]
     return [*graph.get_collection(keys.GLOBAL_STEP), *named][:1]
 
 
 def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
     """Return the operations that move a counter; in a condition or a function, they are not certain."""
-    moves, left = [], [counter]
-    while left:
-        for user in [user for out in left.pop().outputs for user in out.consumers()]:
+    moves, to_visit = [], [counter]
+    while to_visit:
+        for user in [user for out in to_visit.pop().outputs for user in out.consumers()]:
             if user.type in _PASSING:
-                left.append(user)
+                to_visit.append(user)
             elif user.type in _ADDING:
                 delta = _constant(user.inputs[1])
                 certain = delta is not None and user._get_control_flow_context() is None
@@ -261,8 +262,8 @@ def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
 
 def _written(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Operation]:
     """Return the variables, without counters, that a run writes and that losses or gradients depend on."""
-    writing = [of for of in computed if of.type.startswith(WRITING) and len(of.inputs)]
-    written = {variable for of in writing if (variable := variable_of(of.inputs[0].op)) is not None}
+    writing = [each for each in computed if each.type.startswith(WRITING) and len(each.inputs)]
+    written = {variable for each in writing if (variable := variable_of(each.inputs[0].op)) is not None}
     written -= {counter.op for counter in counters_of(graph)}
     return frozenset(written & read_by_losses(graph))
 
@@ -314,14 +315,14 @@ def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, computed: set[tf.Operation]
     """Return whether the loss needs only cheap arithmetic on values of the run: no other input, no wait."""
     if not graph.is_fetchable(loss):
         return False
-    left = [loss.op]
-    while left:
-        operation = left.pop()
+    to_visit = [loss.op]
+    while to_visit:
+        operation = to_visit.pop()
         if operation in computed:
             continue
         if operation.type not in _HARMLESS or operation.control_inputs:
             return False
-        left.extend(tensor.op for tensor in operation.inputs)
+        to_visit.extend(tensor.op for tensor in operation.inputs)
     return True
 
 

@@ -104,12 +104,12 @@ def _part(folder: Path, part: str, one_hot: bool, reshape: bool) -> tuple[npt.ND
 
 def _read(folder: Path, name: str, dimensions: int) -> npt.NDArray[np.uint8]:
     """Return the array in a file of MNIST's format (IDX). Raises OSError and ValueError."""
-    found = sorted(folder.glob(f"{name}?idx{dimensions}-ubyte*"))
-    if not found:
+    files = sorted(folder.glob(f"{name}?idx{dimensions}-ubyte*"))
+    if not files:
         raise FileNotFoundError(f"{folder} has no {name}-idx{dimensions}-ubyte: see trainer_data_source")
-    content = found[0].read_bytes()
+    content = files[0].read_bytes()
     content = gzip.decompress(content) if content.startswith(_GZIP) else content
     if content[:4] != bytes([0, 0, 8, dimensions]):
-        raise ValueError(f"{found[0]} is no file of MNIST's {name}")
+        raise ValueError(f"{files[0]} is no file of MNIST's {name}")
     shape = np.frombuffer(content, ">u4", dimensions, offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
