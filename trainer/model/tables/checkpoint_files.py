@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainer.host.whole_files import file_sha256
+
 # The variable of a checkpoint that holds the SHA-256 of its manifest.
 TABLES = "psfleet/tables"
 SHA256_BYTES = 32
@@ -39,7 +41,6 @@ _NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DTYPES = ("float32", "int64")
 _POSITIONS = "positions"
-_AT_ONCE = 1 << 20
 
 Numbers = npt.NDArray[Any]
 
@@ -365,20 +366,11 @@ def file_problem(path: Path, size: int, sha256: str) -> str:
     try:
         if (found := path.stat().st_size) != size:
             return f"{path.name} has {found} bytes, expected {size}"
-        if sha256_of(path) != sha256:
+        if file_sha256(path) != sha256:
             return f"{path.name} is damaged, or of another save: its SHA-256 is not that in the manifest"
     except OSError as error:
         return f"{path.name} is not there" if isinstance(error, FileNotFoundError) else str(error)
     return ""
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hex digits. Raises OSError."""
-    hashed = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_AT_ONCE):
-            hashed.update(block)
-    return hashed.hexdigest()
 
 
 def problems_beside(path: Path, tables: Sequence[SavedTable]) -> Iterator[str]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer.engine.tables.changed_rows import ALL, CHANGED, MarkedPart
+from trainer.host.whole_files import file_sha256
 from trainer.model.checkpoints import bring_to_disk
 from trainer.model.fingerprint import sum_before, sum_of_rows
 from trainer.model.tables.checkpoint_files import (
@@ -26,7 +27,6 @@ from trainer.model.tables.checkpoint_files import (
     delta_rows,
     positions_in,
     rows_in,
-    sha256_of,
 )
 
 Numbers = npt.NDArray[Any]
@@ -143,7 +143,7 @@ class PartOfCut:
         for file in (file for layout in self._written_layouts for file in self.files(layout)):
             written = Path(f"{path}.{file.suffix}")
             bring_to_disk(written)
-            hashes[file.suffix] = sha256_of(written)
+            hashes[file.suffix] = file_sha256(written)
         for layout in self.layouts:
             table = SavedTable(layout, 0, {})
             total = sum(self._sum_of(path, table, file) for file in self.files(layout)) % 2**64
