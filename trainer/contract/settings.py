@@ -78,8 +78,8 @@ class TrainingSettings:
     model: str = entry(
         "mnist_mlp",
         MODEL_RULE,
-        "The model to train (docs/models.md): a built-in one, or the file of your own on the controller, "
-        "which `deploy.yml` carries to the hosts.",
+        "The model to train (docs/models.md): a built-in model, or the file of your own model on the "
+        "controller, which `deploy.yml` carries to the hosts.",
         Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=True, with_tables=ANY),
     )
     replication: str = entry(
@@ -126,50 +126,49 @@ class TrainingSettings:
     steps_per_call: int = entry(
         10,
         integer(1, MOST_STEPS_PER_CALL),
-        "Steps that a worker takes at most in one call into TensorFlow; with `in_graph` it takes 1. It takes "
-        "fewer where they would last more than 50 ms, where something is due before, and near the end. With "
-        "`trainer_push_every` above 1, these are batches.",
+        "The most steps that a worker takes in one call into TensorFlow; with `in_graph` always 1. A call "
+        "has fewer steps if they would last more than 50 ms, if a save or a line of output is due before, "
+        "and near the end. With `trainer_push_every` above 1, this counts batches.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     pull_ahead: bool = entry(
         False,
         BOOLEAN,
-        "Whether a worker pulls the parameters of its next step while a step computes, with several steps to "
-        "a call and `trainer_replication` `async`. A step then computes on parameters that lack the update "
-        "of the step before, and a call may last half a second rather than 50 ms.",
+        "Whether a worker pulls the parameters of its next step while a step computes, with several steps in "
+        "a call and `trainer_replication` `async`. The parameters then lack the update of the step before, "
+        "and a call may last half a second rather than 50 ms.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=True, with_tables=ANY),
     )
     push_every: int = entry(
         1,
         integer(1, MOST_PUSH_EVERY),
-        "Batches in a worker's training step. Above 1, a worker moves its copy of the parameters after each "
-        "batch, and pushes the mean of the gradients once, as Downpour SGD does: the network carries that "
-        "part of the bytes. A push is one global step, which counts as so many steps of the optimizer. Not "
-        "with `local`.",
+        "Batches in a worker's training step. Above 1, a worker changes its own copy of the parameters after "
+        "each batch, and pushes the mean of the gradients once, as Downpour SGD does. With 8, a batch costs "
+        "an eighth of the network traffic; a push is one global step, and the optimizer applies it like 8 "
+        "steps. Not with `local`.",
         Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=True, with_tables=(1,)),
     )
     pull_every: int | None = entry(
         None,
         or_null(integer(1, MOST_PULL_EVERY), "the value of trainer_push_every"),
-        "Batches for which a worker keeps the parameters that it pulled, if they are more than "
-        "`trainer_push_every`: a multiple of it, with `trainer_replication` `async`. A worker pulls earlier "
-        "at the beginning, where something is due before, and near the end.",
+        "Batches between two pulls of the parameters: a multiple of `trainer_push_every`, with "
+        "`trainer_replication` `async`. A worker pulls earlier at the beginning, if a save or a line of "
+        "output is due before, and near the end.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=True, with_tables=(None, 1)),
     )
     wire_dtype: str = entry(
         "float32",
         choice("float32", "bfloat16"),
         "Type of parameters and gradients on the network between workers and ps. `bfloat16` halves the bytes "
-        "and rounds the values on the way; on the ps, in checkpoints and in the workers' computation all "
-        "stays `float32`.",
+        "and rounds the values for the transfer; ps, checkpoints and the workers' computation use `float32`.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     staleness: str = entry(
         "plain",
         choice("plain", "damped"),
-        "How gradients are applied that miss the newest steps of other workers, with `trainer_replication` "
-        "`async`. `plain`: as any other. `damped`: most of a step is along the mean of many past gradients, "
-        "so several workers need fewer examples. With the optimizers `momentum` and `adam`.",
+        "How gradients that miss the newest steps of other workers are applied, with `trainer_replication` "
+        "`async`. `plain`: as usual. `damped`: most of a step follows the mean of many past gradients, "
+        "so several workers need fewer examples; with the optimizers `momentum` and `adam`.",
         Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=True, with_tables=("plain",)),
     )
     batch_size: int = entry(
@@ -202,8 +201,8 @@ class TrainingSettings:
     table_rows: int = entry(
         200_000,
         integer(FEWEST_ROWS),
-        "Rows in each table of clicks, about: 26 categories share them as in Criteo's data. "
-        "More rows keep more ids of files apart; generated clicks have as many ids.",
+        "Rows in each table of the click models, about: 26 features share the rows as in Criteo's data. "
+        "With more rows, fewer ids of files share a row; generated clicks have as many ids as rows.",
         Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=False, with_tables=ANY),
     )
     hidden_units: int = entry(
@@ -227,15 +226,15 @@ class TrainingSettings:
     divergence_steps: int = entry(
         2000,
         integer(0),
-        "A worker's local steps in a row whose loss is more than ten times its first, after which the run "
-        "ends as diverged; 0 for never.",
+        "The run ends as diverged after so many local steps in a row in which a worker's loss is more than "
+        "ten times its first loss; 0 for never.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     checkpoint_interval_seconds: float = entry(
         60.0,
         number(0, exclusive=True),
-        "Seconds between two checkpoints of the chief, at most. After a start or a recovery the intervals "
-        "are 5 s, 10 s, 20 s and so on, up to this.",
+        "The most seconds between two checkpoints of the chief. After a start or a recovery the intervals "
+        "are 5 s, 10 s, 20 s and so on, up to this value.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     checkpoint_interval_steps: int = entry(
@@ -253,24 +252,24 @@ class TrainingSettings:
     checkpoint_copies: int = entry(
         2,
         integer(1),
-        "On how many hosts each checkpoint is kept: the chief's and, as far as tasks of the run have other "
-        "hosts, these. 1 keeps none elsewhere.",
+        "On how many hosts each checkpoint is kept: on the chief's, and on other hosts with tasks of the "
+        "run. With 1, only on the chief's.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     ps_recovery: str = entry(
         "all",
         choice("all", "partial"),
         "What goes back to the last checkpoint when a ps was lost, for models with tables and "
-        "`trainer_replication` `async`. `all`: the whole model, with the global step. `partial`: what lies "
-        "on that ps alone, if it is not ps 0; the others keep theirs, and the global step goes on.",
+        "`trainer_replication` `async`. `all`: the whole model, with the global step. `partial`: only the "
+        "part of the lost ps, if it is not ps 0; the other ps and the global step go on.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=True, with_tables=ANY),
     )
     evaluate_every_steps: int = entry(
         0,
         integer(0),
         "Global steps between two evaluations during the run, each of a checkpoint that is saved for it; 0 "
-        "for none. A process beside the chief, on its host and CPU, evaluates on the test examples; where it "
-        "takes longer, evaluations are rarer.",
+        "for none. A process on the CPU of the chief's host evaluates on the test examples. If it takes "
+        "longer than these steps, evaluations are rarer.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=True, with_tables=ANY),
     )
     stop_when: str = entry(
@@ -280,7 +279,7 @@ class TrainingSettings:
             _to_condition,
         ),
         "Condition that ends the run as soon as an evaluation meets it, with `trainer_evaluate_every_steps` "
-        "above 0. The run then ends as at its last step.",
+        "above 0. The run then ends as after its last step.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=True, with_tables=ANY),
     )
     summary_steps: int = entry(
@@ -303,21 +302,21 @@ class TrainingSettings:
     shard_data: bool = entry(
         False,
         BOOLEAN,
-        "Whether each worker reads its own part of every epoch, without overlap, rather than all examples in "
-        "an order of its own.",
+        "Whether each worker reads a part of the examples in every epoch, without overlap, rather than all "
+        "examples in an order of its own.",
         Handling(per_host=False, fixed_in_a_run=True, reset_by_prove=True, with_tables=ANY),
     )
     threads: int | None = entry(
         None,
         or_null(integer(1), "the cores of the host, shared by its tasks"),
-        "Threads of a worker across operations, and as many within one. By default all tasks of a host, its "
-        "ps included, share its cores.",
+        "TensorFlow's inter-op threads of a worker, and as many intra-op threads. By default all tasks of a "
+        "host, also its ps, share the host's cores.",
         Handling(per_host=True, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     gpu_memory_fraction: float | None = entry(
         None,
         or_null(number(0, 1, exclusive=True), "memory taken as it is needed"),
-        "Fraction of the memory of each of its GPUs that a task reserves at its start.",
+        "Fraction of each GPU's memory that a task allocates at its start.",
         Handling(per_host=True, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     seed: int = entry(
@@ -329,15 +328,15 @@ class TrainingSettings:
     barrier_deadline_seconds: float = entry(
         120.0,
         number(0),
-        "Seconds that a task waits for all the others before it gives up and names the missing; 0 starts "
-        "without waiting.",
+        "Seconds that a task waits for all other tasks at the start, before it names the missing tasks and "
+        "ends; 0 starts without waiting.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
     recovery_deadline_seconds: float = entry(
         900.0,
         number(0, exclusive=True),
-        "Seconds that a task waits for another one that has taken part in the run and was lost, as when its "
-        "host reboots, before it gives up; also how long train.yml waits for the host of the lead.",
+        "Seconds that a task waits for a task that was lost during the run, as when its host reboots, before "
+        "it ends; also how long train.yml waits for the host of the lead.",
         Handling(per_host=False, fixed_in_a_run=False, reset_by_prove=False, with_tables=ANY),
     )
 
