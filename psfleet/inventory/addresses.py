@@ -23,8 +23,8 @@ def host_addresses(
 ) -> tuple[dict[str, str], list[InventoryProblem]]:
     """Return ({host: its address for the other hosts}, problems with the addresses).
 
-    `values` has each host's converted variables, `variables` all of its variables. A host with an invalid
-    address has no entry in the result.
+    An address is a name, an IPv4 address, or an IPv6 address in brackets. `values` has each host's converted
+    variables, `variables` all of its variables. A host with an invalid address has no entry in the result.
     """
     addresses: dict[str, str] = {}
     problems = []

@@ -31,8 +31,9 @@ def plain_inventory(
 ) -> Inventory:
     """Return the inventory of a play as plain data.
 
-    `variables` are the variables of an Ansible task in that play; `command_line` are those that -e sets.
-    Raises InventoryError if an inventory is missing, or if it has no host that could be read.
+    `variables` are the variables of an Ansible task in that play; `command_line` are the variables that -e
+    sets. Raises InventoryError if an inventory is missing or is not valid YAML, if no host could be read, or
+    if a variable that Ansible needs is encrypted and no password was given.
     """
     _require_hosts(variables)
     _require_passwords(variables)
@@ -55,7 +56,8 @@ def plain_inventory(
 def role_variables() -> Mapping[str, Mapping[str, object]]:
     """Return {variable: its entry in argument_specs} for the variables of all roles.
 
-    It does not use Ansible's DataLoader, which notes the place of every value and so takes ten times as long.
+    The function does not use Ansible's DataLoader, which notes the place of every value and so takes ten
+    times as long.
     """
     found: dict[str, Mapping[str, object]] = {}
     for file in _specification_files():
@@ -129,7 +131,10 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
 
 
 def _whole(value: object) -> object:
-    """Return the value with all keys of mappings as texts; in YAML, a key may be an integer."""
+    """Return the value with text as the keys of all mappings, and with lists in place of tuples.
+
+    In YAML, a key may be an integer.
+    """
     if isinstance(value, Mapping):
         return {str(key): _whole(part) for key, part in value.items()}
     return [_whole(part) for part in value] if isinstance(value, (list, tuple)) else value

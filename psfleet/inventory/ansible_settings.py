@@ -35,7 +35,10 @@ _PROJECT_SETTINGS = {"inventory", "collections_path"}
 
 
 def parsed(text: str) -> ConfigParser:
-    """Return the configuration `text`, parsed as Ansible does. Raises configparser.Error."""
+    """Return the parsed configuration `text`, by the rules with which Ansible reads ansible.cfg.
+
+    Raises configparser.Error.
+    """
     parser = ConfigParser(interpolation=None, strict=False, inline_comment_prefixes=(";",))
     parser.read_string(text)
     return parser
@@ -44,10 +47,11 @@ def parsed(text: str) -> ConfigParser:
 def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
     """Return the lines of the configuration `ours` that the user's configuration `theirs` lacks.
 
-    Each section begins with its heading. The lines are the settings in `unsafe`, and all others that the user
-    has not set. A user has set a setting if a line of `theirs` has its name, in any section and with any
-    value, or if a variable in `environment` contains all words of the name (ANSIBLE_SSH_RETRIES,
-    ANSIBLE_PYTHON_INTERPRETER). Raises configparser.Error.
+    The lines are the settings in `unsafe`, and all others that the user has not set, such as "retries = 3";
+    the heading of their section, such as "[ssh_connection]", comes before them. A user has set a setting if a
+    line of `theirs` has its name, in any section and with any value, or if a variable in `environment`
+    contains all words of the name (ANSIBLE_SSH_RETRIES, ANSIBLE_PYTHON_INTERPRETER). Raises
+    configparser.Error.
     """
     there = parsed(theirs)
     decided = {name for section in there.sections() for name in there[section]}
@@ -74,7 +78,7 @@ class UnsafeSetting:
 
     `variables` are the environment variables that set it; they have precedence over any file. `lines` are the
     lines of the user's configuration that set a wrong value, such as "strategy = free in [defaults]". `lacks`
-    says whether the value would be wrong without the environment, too, because of the configuration or
+    is True if the value would be wrong without the environment, too, because of the configuration or
     Ansible's default.
     """
 
@@ -87,12 +91,12 @@ class UnsafeSetting:
 
 @dataclass(frozen=True)
 class ConfigurationFile:
-    """The configuration file that Ansible uses ("" for none), and why Ansible uses it.
+    """The configuration file that Ansible uses, and why Ansible uses it.
 
-    `by_environment` says whether ANSIBLE_CONFIG names it. `folder` is the folder where the user typed the
-    command. `open_folder` says whether everybody may write there; if so, Ansible ignores the ansible.cfg in
-    it. `clone` is the folder of psfleet with a right ansible.cfg, None if psfleet is installed as a
-    collection.
+    `path` is the file, "" for none. `by_environment` is True if ANSIBLE_CONFIG names it. `folder` is the
+    folder where the user typed the command. `open_folder` is True if everybody may write there; if so,
+    Ansible ignores the ansible.cfg in it. `clone` is the folder of psfleet with a right ansible.cfg; None if
+    psfleet is installed as a collection.
     """
 
     path: str
@@ -103,12 +107,12 @@ class ConfigurationFile:
 
     @property
     def place(self) -> str:
-        """The path of the file to which missing lines should be added."""
+        """The path of the file for missing lines: `path`, or else a new ansible.cfg in `folder`."""
         return self.path or f"{self.folder}/ansible.cfg"
 
 
 def refusal(unsafe: Sequence[UnsafeSetting], file: ConfigurationFile) -> str:
-    """Return the message that says why settings are refused, and what to do at each place that sets them."""
+    """Return the message that refuses `unsafe` settings: why, and what to do at each place that sets one."""
     reasons = [f"{each.name} is {each.value}, by {_origin(each, file)}: {SAFE[each.name]}" for each in unsafe]
     variables = dict.fromkeys(name for each in unsafe for name in each.variables)
     remedies = []
@@ -189,9 +193,9 @@ def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
 
 
 def setting_of_ssh(name: str, value: str, origin: str) -> str:
-    """Return why a setting with arguments of ssh is refused, and the remedy; "" if the value is safe.
+    """Return the message that refuses a setting with arguments of ssh: why, and the remedy; "" if it is safe.
 
-    `origin` says where the value comes from.
+    `origin` says where the value comes from, such as the path of an ansible.cfg.
     """
     why = unchecked_by(value)
     if not why:

@@ -21,7 +21,9 @@ _Finding = tuple[str, str, str]
 def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any], list[InventoryProblem]]:
     """Return (an element of the fact `cluster_programs`, problems with the program's files).
 
-    `hosts` are the hosts that have the program's variables.
+    The element has the `name` of the program, its values by the keys of PROGRAM_KEYS with absolute paths,
+    `source` in place of `path`, and `release`, the hash of its content: "" or absent if there are problems.
+    `hosts` are the hosts that have the program's variables; the problems name them.
     """
     values, places = program.values, program.places
     fact = {"name": program.name, **{key: values[variable] for key, variable in PROGRAM_KEYS.items()}}
@@ -51,8 +53,9 @@ def data_source(
 ) -> tuple[str, list[InventoryProblem]]:
     """Return (absolute path of the data that deploy.yml carries, or "", problems with the data).
 
-    `values` holds the cluster's converted variables without the refused ones; `hosts` are the hosts that have
-    them. The first rows must be what the `card` says that the model reads; a program reads what it likes.
+    `values` has the cluster's converted variables without the refused ones; `hosts` are the hosts that have
+    them. With a `card`, the first rows must be what the card's model reads; without one, any content is
+    accepted, because a program reads what it likes.
     """
     if not values.get("trainer_data_source"):
         return "", []

@@ -29,7 +29,10 @@ class Definitions:
     command_line: Mapping[str, object]
 
     def cure(self, problem: InventoryProblem) -> str:
-        """Return the advice for a problem, in words: which file to edit, and at which line."""
+        """Return the advice for a problem: which file to edit, and at which line.
+
+        Examples: "edit inventory/cluster/hosts.yml:12", "given with -e on the command line".
+        """
         if problem.cure:
             return problem.cure
         if problem.variable.partition(".")[0] in self.command_line:
@@ -66,7 +69,7 @@ class Definitions:
 
 
 def _names(content: object, wanted: str) -> Iterator[str]:
-    """Yield the keys that lead to a variable or to a part of it, the innermost key first.
+    """Yield the keys that lead to the variable `wanted` or to a part of it, the innermost key first.
 
     Example: for trainer_programs.mnist, the keys "mnist" and "trainer_programs".
     """

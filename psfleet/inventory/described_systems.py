@@ -12,7 +12,10 @@ FOLDER = Path(__file__).resolve().parents[2] / "roles" / "host_look" / "files" /
 
 
 def described_systems(folder: Path = FOLDER) -> dict[str, Any]:
-    """Return {file name: content} of the files in `folder`. Raises InventoryError if one is invalid."""
+    """Return {file name: its parsed content} of the *.yml files in `folder`, sorted by name.
+
+    Raises InventoryError if a file is not valid YAML, or does not describe a system.
+    """
     described: dict[str, Any] = {}
     for file in sorted(folder.glob("[!.]*.yml")):
         described[file.name] = _content(file)

@@ -16,7 +16,7 @@ _ENDINGS = (*_YAML, ".json")
 
 
 def inventory_files(source: Path) -> list[Path]:
-    """Return the files that list hosts: the inventory, or the files in its folder that Ansible reads."""
+    """Return the files that list hosts: `source`, or the files that Ansible reads in the folder `source`."""
     files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     return [file for file in files if file.is_file() and not file.name.endswith(ignored)]
@@ -49,9 +49,9 @@ def _yaml_error(file: Path) -> InventoryProblem | None:
 def unused_files(
     sources: Sequence[str], groups: Mapping[str, Collection[str]], ours: Collection[str]
 ) -> Iterator[str]:
-    """Yield a sentence about each file of variables that belongs to no host and no group.
+    """Yield a sentence about each file in host_vars and group_vars that belongs to no host and no group.
 
-    Only files that set a variable of psfleet (`ours`) count. `groups` is {group: its hosts}.
+    Only files that set a variable in `ours`, the variables of psfleet, count. `groups` is {group: its hosts}.
     """
     names = {"host": {host for hosts in groups.values() for host in hosts}, "group": {*groups}}
     for source in _paths(sources):

@@ -46,9 +46,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,39}")
 
 @dataclass(frozen=True)
 class Program:
-    """A program: its `name` ("" for the one of trainer_program) and the `values` of its variables.
+    """A program: its `name`, and the `values` of its variables, {variable: converted value}.
 
-    `places` maps each variable to where the user set it, such as trainer_programs.mnist.entry.
+    The name is "" for the program of trainer_program. `places` maps each variable to where the user set it,
+    such as trainer_programs.mnist.entry.
     """
 
     name: str
@@ -60,7 +61,8 @@ class Program:
 class Programs:
     """All programs, which deploy.yml carries; train.yml runs the one at the index `running`.
 
-    `unchosen` lists the names that a new run must choose from; until it does, `running` is 0.
+    `unchosen` lists the names that a new run must choose from, () if there is no choice; until one is chosen,
+    `running` is 0.
     """
 
     programs: tuple[Program, ...] = ()
@@ -71,7 +73,7 @@ class Programs:
 def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
     """Return the rule for `trainer_programs`; `rules` maps each variable of a program to its rule.
 
-    It converts a value to name -> key -> value, with the keys that each program has.
+    The rule converts a value to {name: {key: value}}, with only the keys that the user wrote, and `path`.
     """
     of_keys = {key: rules[variable] for key, variable in PROGRAM_KEYS.items()}
     of_keys["path"] = checked("a Python file, or a folder with one", of_keys["path"].convert, bool)
@@ -117,9 +119,10 @@ def _no_text(rule: Rule) -> Rule:
 def programs_of(
     values: Mapping[str, Any], command_line: Mapping[str, object], given: Collection[str]
 ) -> Programs:
-    """Return the programs of an inventory with these converted `values`, without the refused ones.
+    """Return the programs of an inventory: trainer_program first, if it is set, then trainer_programs.
 
-    `given` holds the names of the variables that the inventory or -e sets.
+    `values` has the converted variables without the refused ones; if a variable of PROGRAM_KEYS was refused,
+    the result has no programs. `given` has the names of the variables that the inventory or -e sets.
     """
     if not values.keys() >= {*PROGRAM_KEYS.values()}:
         return Programs()
@@ -151,7 +154,10 @@ def programs_of(
 def choice_problems(
     values: Mapping[str, Any], command_line: Mapping[str, object], unchosen: Sequence[str]
 ) -> Iterator[InventoryProblem]:
-    """Yield problems with the program that -e chooses, and with options in -e that fit no single program."""
+    """Yield problems with -e program=..., and with other variables in -e that would need such a choice.
+
+    `unchosen` is that field of `Programs`.
+    """
     chosen, names = _chosen(command_line), values.get(VARIABLE)
     if names is None:  # trainer_programs was refused
         return

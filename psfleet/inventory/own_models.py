@@ -28,7 +28,7 @@ class OwnModel:
 
     @classmethod
     def read(cls, source: Path) -> "OwnModel":
-        """Return the model in a file, whose code is not executed."""
+        """Return the model in a file without executing it; a model that cannot be used has `problems`."""
         if not source.is_file():
             what = f"{VARIABLE} is {str(source)!r}, and there is no such file on this machine"
             return cls(source, problems=((f"{what}; expected the file of a model", ""),))
@@ -53,10 +53,10 @@ class OwnModel:
         return f"{install_directory}/programs/{self.release}/{self.source.name}"
 
     def fact(self) -> dict[str, str]:
-        """Return an element of `models` in the fact `cluster_data`."""
+        """Return the fields `name`, `source` and `release`, as in `models` of the fact `cluster_data`."""
         return {"name": self.source.stem, "source": str(self.source), "release": self.release}
 
     def inventory_problems(self, hosts: Sequence[str]) -> Iterator[InventoryProblem]:
-        """Yield the problems; `hosts` are the hosts that have the variable."""
+        """Yield the `problems` as problems of trainer_model; `hosts` are the hosts that have it."""
         for what, cure in self.problems:
             yield InventoryProblem(what, VARIABLE, tuple(hosts), cure=cure)

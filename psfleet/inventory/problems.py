@@ -17,8 +17,8 @@ class InventoryProblem:
     """A problem, in words (`what`), and where to look for its cause.
 
     The cause is the definition of `variable`, or of a part of it (trainer_programs.mnist.entry), for `hosts`;
-    without `variable`, it is the list of hosts. `everywhere` means that the variable needs one value for the
-    whole cluster. `cure` is the advice if no file is the cause.
+    without `variable`, it is the list of hosts. `everywhere` is True if the variable needs one value for the
+    whole cluster. `cure` is the advice if no file is the cause, else "".
     """
 
     what: str
@@ -48,7 +48,7 @@ def value_in_words(value: object) -> str:
 
 
 def named(hosts: Sequence[str]) -> str:
-    """Return the names of the hosts, joined by ", "; of a long list, the number and the first few names."""
+    """Return the names joined by ", "; of more than 5 hosts, as in "7 hosts (node1, node2, node3, ...)"."""
     if len(hosts) <= _NAMED_HOSTS:
         return ", ".join(hosts)
     return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"

@@ -19,16 +19,19 @@ _FEWEST_ASYNCHRONOUS_STEPS = 2000
 
 
 def proof_settings(settings: TrainingSettings, replication: str, plan: ClusterPlan) -> TrainingSettings:
-    """Return a task's settings for a run of the proof: its own, except for those that the proof chooses.
+    """Return a task's settings for a run of the proof: `settings`, except for those in RESET_BY_PROVE.
 
-    Batch sizes, threads, deadlines and the like stay, because the proof is about the cluster as it is
-    configured.
+    The proof chooses model, replication and steps; the others of RESET_BY_PROVE get their defaults. Batch
+    sizes, threads, deadlines and the like stay, because the proof is about the cluster as it is configured.
     """
     return replace(settings, **_chosen(replication, plan))
 
 
 def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
-    """Raise InventoryError if the cluster cannot be proven, or if -e sets what the proof chooses."""
+    """Raise InventoryError if the cluster has no ps or one worker, or if -e sets what the proof chooses.
+
+    `command_line` has the names of the variables that -e sets.
+    """
     problems = []
     workers = plan.tasks_of("worker")
     if not plan.tasks_of("ps"):

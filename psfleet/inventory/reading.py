@@ -53,7 +53,11 @@ class Inventory:
 
     @cached_property
     def converted(self) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
-        """({host: {variable: converted value}} with defaults, problems). Refused values are left out."""
+        """({host: {variable: converted value}}, problems with the refused values).
+
+        The values include the defaults of the role `trainer`, and leave out the refused values and the
+        variables without a rule.
+        """
         converted, refused = {}, []
         for host, variables in self.variables.items():
             given = {**self.defaults, **variables}
@@ -74,19 +78,19 @@ class Inventory:
 
     @cached_property
     def own_model(self) -> OwnModel | None:
-        """The user's own model; None for a built-in one."""
+        """The user's own model, read from its file; None if the inventory trains a built-in model."""
         model = str(next(iter(self.converted[0].values()), {}).get(MODEL, ""))
         return OwnModel.read(Path(model)) if model.endswith(".py") else None
 
     @property
     def card(self) -> Card | None:
-        """The card of the model that the inventory trains; None if it is not known."""
+        """The card of the inventory's model; None if the model is unknown or its file has problems."""
         model = next(iter(self.converted[0].values()), {}).get(MODEL)
         return self.own_model.card if self.own_model else built_in_card(str(model))
 
     @cached_property
     def programs(self) -> Programs:
-        """The user's own programs, without the refused ones."""
+        """The user's own programs; none if one of their variables has a refused value."""
         values = dict(next(iter(self.converted[0].values()), {}))
         # A program beside a chief is TensorFlow 2's, which reads TF_CONFIG.
         if values.get(FLAGS, True) is None:
@@ -96,7 +100,7 @@ class Inventory:
 
 
 def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, TrainingSettings]]:
-    """Return (plan, {task: its settings}).
+    """Return (plan, {name of a task: its settings}); the names are in the plan's order.
 
     Raises InventoryError with every problem of the inventory.
     """
@@ -145,7 +149,7 @@ def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> str
 
 
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, list[str]]:
-    """Return {host: folders from which its tasks read data}; hosts whose tasks read none are left out."""
+    """Return {host: data directories of its workers and chief}, each once; hosts without any are left out."""
     read = ((task.host, settings[task.name].data_dir) for task in plan.tasks if task.job != "ps")
     return grouped(dict.fromkeys((host, folder) for host, folder in read if folder))
 

@@ -20,7 +20,8 @@ EXPECTED = (
 def unchecked_by(arguments: str) -> str:
     """Return the options in `arguments` with which ssh accepts any key of a host; "" if there are none.
 
-    ssh itself reads the arguments, so each spelling counts, and so does a file after -F.
+    ssh itself reads the arguments, so each spelling counts, and so does a file after -F. Arguments that ssh
+    refuses give "". Example: "-o StrictHostKeyChecking=off" -> "StrictHostKeyChecking=no".
     """
     try:
         command = ["ssh", "-G", "-F", "none", *shlex.split(arguments), "host.invalid"]

@@ -19,7 +19,11 @@ _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 
 @dataclass(frozen=True)
 class Placement:
-    """The `tasks`, ps first; {task: its own `settings`}, which are {setting: value}; and the `problems`."""
+    """Where the tasks of an inventory run, and the `problems` that were found.
+
+    `tasks` are sorted by job (ps, worker, chief) and index. `settings` is {name of a task: {setting: value}},
+    with only the settings that the task has of its own.
+    """
 
     tasks: tuple[PlannedTask, ...]
     settings: Mapping[str, Mapping[str, object]]
@@ -36,10 +40,10 @@ class _Place:
 
 
 def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost) -> Placement:
-    """Return where the tasks run.
+    """Return where the tasks run: index, port, address and GPUs of each.
 
-    `values` has each host's converted variables, `variables` all of its variables. A host that lacks a
-    converted variable gets no task.
+    `groups` is {group: its hosts}. `values` has each host's converted variables, `variables` all of its
+    variables. A host that lacks a converted variable in _NEEDED gets no task.
     """
     whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
     addresses, problems = host_addresses(whole, variables)

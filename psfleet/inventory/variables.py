@@ -58,7 +58,7 @@ def _to_address(value: object) -> str:
 
 
 def is_host(name: str) -> bool:
-    """Return whether a host can have this name: a name that can be resolved, or an address."""
+    """Return whether a host can have this inventory name: a name that can be resolved, or an address."""
     try:
         return bool(_to_address(bracketed(name)))
     except ValueError:
@@ -243,7 +243,10 @@ NOT_OFFERED = {
 
 
 def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]:
-    """Return {variable: its rule}; `specifications` is {variable: its entry in a role's argument_specs}."""
+    """Return {variable: its rule}: its rule in TRAINER_RULES, or else its type and choices in argument_specs.
+
+    `specifications` is {variable: its entry in a role's argument_specs}.
+    """
     return {
         name: TRAINER_RULES.get(name) or _specified_rule(specification)
         for name, specification in specifications.items()
@@ -253,10 +256,11 @@ def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]
 def closest_name(
     name: str, known: Sequence[str], prefixes: Sequence[str], *, on_command_line: bool
 ) -> str | None:
-    """Return advice about a variable that no role knows; None if its name has nothing to do with psfleet.
+    """Return advice about a variable that no role knows, such as "did you mean trainer_steps?".
 
-    A name concerns psfleet if it has a role's prefix or resembles a known name. On the command line, a
-    setting without its prefix does, too: `-e steps=400` would change nothing.
+    Return None if the name has nothing to do with psfleet. A name concerns psfleet if it has a role's prefix
+    or resembles a known name. On the command line, a setting without its prefix does, too: `-e steps=400`
+    would change nothing.
     """
     known = (*known, *(ON_COMMAND_LINE if on_command_line else ()))
     if ":" in name:  # {ansible_host:10.0.0.1}
