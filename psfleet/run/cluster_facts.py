@@ -19,11 +19,11 @@ PATHS = ("install_directory", "configuration_directory", "state_directory", "log
 
 
 def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
-    """Return {name of a fact: value} for the cluster.
+    """Return {name of a fact: value}, from `cluster_plan` to `cluster_data`, for the cluster.
 
-    `proof` is the replication of a run of prove.yml, or "" for what the inventory trains. Raises
-    InventoryError with every problem of the inventory, and of the files on the controller that the inventory
-    names.
+    `proof` is the replication of a run of prove.yml, "async" or "sync", or "" for what the inventory trains.
+    Raises InventoryError with every problem of the inventory, and of the files on the controller that the
+    inventory names.
     """
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]

@@ -18,9 +18,9 @@ def cuda_environment(
     """Return {environment variable: value} for a host's tasks with GPUs; {} for a CPU environment.
 
     `environment` is the name of the host's environment, and `lock` the text of the lock with CUDA's wheels.
-    `toolkit` and `libraries` are directories of the host's own CUDA; without `libraries`, those within the
-    toolkit are used. Raises ValueError if the lock lacks the compilers, or if `environment` is no name of an
-    environment.
+    `toolkit` and `libraries` are directories of the host's own CUDA, which count if the environment uses it;
+    without `libraries`, those within the toolkit are used. Raises ValueError if the lock lacks the compilers,
+    or if `environment` is no name of an environment.
     """
     host = HostEnvironment.parse(environment)
     if host.device == "gpu":

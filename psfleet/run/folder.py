@@ -22,7 +22,10 @@ FolderState = Literal["", "running", "stopped", "failed", "ended"]
 
 
 def state_of(folder: Path) -> FolderState:
-    """Return the state in the state.json of a run's folder; a folder without that file counts as ended."""
+    """Return the state in the state.json of a run's folder, as FolderState lists them.
+
+    A folder without that file, or with another state there, counts as "ended".
+    """
     if not folder.exists():
         return ""
     state = read_object(folder / "state.json").get("state")
@@ -30,10 +33,11 @@ def state_of(folder: Path) -> FolderState:
 
 
 def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return {run: its hosts that today's `plan` lacks} for runs that are neither collected nor stopped.
+    """Return {run id: its hosts that today's `plan` lacks} for runs that are neither collected nor stopped.
 
-    Only runs of this cluster that started from here are in it. A run with hosts that the plan lacks was
-    started with another inventory, and may still be going on there.
+    Only runs of this cluster that started from here are in it; the hosts are sorted, [] if the plan has all
+    of them. A run with hosts that the plan lacks was started with another inventory, and may still be going
+    on there.
     """
     folders = sorted(path.parent for path in runs_directory.glob("*/state.json"))
     plans = {folder: read_object(folder / "plan.json") for folder in folders if state_of(folder) == "running"}
@@ -46,22 +50,24 @@ def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list
 
 
 def was_left_out(folder: Path) -> bool | None:
-    """Return whether files of a collected run stayed on hosts; None if that was not recorded."""
+    """Return whether some files of a collected run stayed on hosts; None if state.json does not say so."""
     left_out = read_object(folder / "state.json").get("left_out")
     return bool(left_out) if isinstance(left_out, list) else None
 
 
 def lacks_files(folder: Path) -> bool:
-    """Return whether a run has ended and not all of its files were collected."""
+    """Return whether a run has ended and some of its files stayed on hosts."""
     return state_of(folder) == "ended" and was_left_out(folder) is True
 
 
 def still_left_out(
     folder: Path, tasks: Iterable[Mapping[str, Any]], collected: Iterable[str], left_out: Iterable[str]
 ) -> list[str]:
-    """Return the list of what is left on hosts, after the hosts of `collected` were collected again.
+    """Return the new entries of `left_out` in state.json, after the hosts `collected` were collected again.
 
-    `left_out` is what is left on these hosts now. For all other hosts, the entries in the run's folder stay.
+    An entry begins with the name of a host or a task, as in "worker1: no answer". `left_out` has the entries
+    of these hosts now; the entries of all other hosts stay as they are in the run's folder. `tasks` are the
+    run's (`tasks_of_run`).
     """
     hosts = {str(task["name"]): str(task["host"]) for task in tasks}
     before = [str(entry) for entry in read_object(folder / "state.json").get("left_out", [])]
@@ -78,9 +84,9 @@ def collected_whole(folder: Path, cluster_name: str) -> bool:
 
 
 def begun_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings with which a run began, in the form of `run_settings`; {} for a new run.
+    """Return the settings in a run's folder, in the form of `run_settings`; {} for a new run.
 
-    Raises ValueError if its settings.json is damaged.
+    Raises ValueError if settings.json in the folder is damaged.
     """
     content = read_object(folder / "settings.json")
     if not content:
@@ -109,7 +115,7 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
 
 
 def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return (settings, tasks) with which a run began.
+    """Return (settings, tasks) of a run from its folder, as `begun_settings` and `tasks_of_run` return them.
 
     Raises KeyError or ValueError if files in its folder are missing or damaged.
     """
@@ -120,7 +126,12 @@ def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def described_run(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a run in the form that playbooks use: `id`, `folder`, `settings`, `tasks` and `lead`."""
+    """Return a run in the form that playbooks use.
+
+    `id` is the name of the folder, `folder` its path as text, `settings` the content for settings.json,
+    `tasks` the tasks, and `lead` the task that leads. `settings` are in the form of `run_settings`, `tasks`
+    are from `tasks_of_run`.
+    """
     there, _ = RunSettings.from_valid_fields(read_object(folder / "settings.json"))
     values = RunSettings(
         training=settings["cluster"],
@@ -141,7 +152,10 @@ def described_run(
 
 
 def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
-    """Yield names for a run that starts now; use the first name that is not taken."""
+    """Yield names for a new run, without end: "cluster-20260131-120000", then "cluster-20260131-120000-2".
+
+    The caller uses the first name that is not taken.
+    """
     first = f"{cluster_name}-{now:%Y%m%d-%H%M%S}"
     yield first
     for place in count(2):
@@ -149,7 +163,7 @@ def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
 
 
 def make_folder(folder: Path, *, exist_ok: bool) -> None:
-    """Create the folder of a run, and the folder of all runs if it is missing, which only its owner can read.
+    """Create the folder of a run; if the folder of all runs is missing, create it for its owner alone.
 
     Raises OSError. If several runs start with the same name at once, all but one get FileExistsError, unless
     `exist_ok`.
@@ -159,7 +173,10 @@ def make_folder(folder: Path, *, exist_ok: bool) -> None:
 
 
 def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Create the folder of a run, and write the run's plan and settings into it. Raises OSError."""
+    """Create the folder of a run, and write plan.json and settings.json into it. Raises OSError.
+
+    `run` has the form of `described_run`. Without an `action` of train.yml, files that are there stay.
+    """
     folder = Path(run["folder"])
     make_folder(folder, exist_ok=True)
     if parts := _earlier_parts(folder, plan):
@@ -171,7 +188,11 @@ def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
 
 
 def _earlier_parts(folder: Path, plan: Mapping[str, Any]) -> list[Any]:
-    """Return the earlier parts of a run that goes on with this plan, each with its `plan` and `endings`."""
+    """Return the earlier parts of a run that goes on with this plan, oldest first.
+
+    A part is {"plan": its plan, "endings": the content of tasks.json, or None if that file is missing or
+    damaged}.
+    """
     was = read_object(folder / "plan.json")
     earlier = was.pop("earlier", [])
     parts = [*earlier] if isinstance(earlier, list) else []
@@ -184,6 +205,6 @@ def _earlier_parts(folder: Path, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the task that reports progress for the whole run, and whose end is the end of the run."""
+    """Return the run's lead among `tasks`; the end of the lead is the end of the run."""
     by_name = {task["name"]: task for task in tasks}
     return by_name[task_names.lead_of(by_name)]

@@ -1,4 +1,4 @@
-"""The runs that are going on, by the hosts' answers: which are in a new run's way, what stop.yml stops."""
+"""Runs that are going on, as hosts report them: which are in a new run's way, and which stop.yml stops."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ class RefusedError(ValueError):
 
 
 def checked_run_id(run_id: str) -> str:
-    """Return the run id that the user gave. Raises RefusedError if it breaks the rule."""
+    """Return `run_id`, which the user gave. Raises RefusedError if it breaks RUN_ID_RULE."""
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {as_given(run_id)}; expected {RUN_ID_RULE}")
     return run_id
@@ -33,8 +33,9 @@ def checked_run_id(run_id: str) -> str:
 def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
     """Return the id of the run that stop.yml stops; "" if none is going on.
 
-    `asked` is the run that the user named, or "". Raises RefusedError if it breaks the rule, if another run
-    or several runs are going on, or if a host reports an invalid name.
+    `hosts` is {host: its answer to the module `trainer_tasks`}. `asked` is the run that the user named, or
+    "". Raises RefusedError if it breaks RUN_ID_RULE, if another run or several runs are going on, or if a
+    host reports an invalid name.
     """
     if asked:
         checked_run_id(asked)
@@ -58,8 +59,9 @@ def stopped_tasks(
 ) -> list[dict[str, Any]]:
     """Return the tasks that stop.yml stops: the tasks of the run, and others that hosts still run for it.
 
-    `tasks` are the run's as far as the controller knows (`tasks_of_run`). A host may run others, of an
-    earlier inventory; these are marked as `stray`, because what they leave does not belong to the run.
+    `tasks` are the run's as far as the controller knows (`tasks_of_run`); `hosts` is {host: its answer}. A
+    host may run others, of an earlier inventory; these have the field `stray`, which is True, because what
+    they leave does not belong to the run.
     """
     known = {(task["name"], task["host"]) for task in tasks}
     strays = [
@@ -73,9 +75,9 @@ def stopped_tasks(
 
 
 def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return a message about tasks that could not be stopped because their hosts were not reached.
+    """Return a message about the `tasks` on hosts that were not reached; "" if there are no such tasks.
 
-    Return "" if there are no such tasks.
+    `hosts` are the hosts that were reached.
     """
     names = elsewhere(tasks, hosts)
     if not names:
@@ -87,14 +89,15 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
 
 
 def elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return the names of the tasks that run on none of `hosts`, in words; "" if there are none."""
+    """Return the tasks that run on none of `hosts`, such as "ps0 on node1, worker0 on node2", or ""."""
     return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
 def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
-    """Yield a sentence for each other run that is going on, with what the user can do, stopping it last.
+    """Yield a sentence for each run but `run_id` that is going on, and what the user can do about it.
 
-    `run_id` is the user's own run, or "".
+    `run_id` is the user's own run, or "". `hosts` is {host: its answer}. `beside` is one more way out, which
+    the sentence names before stop.yml.
     """
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
@@ -111,12 +114,15 @@ def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str 
 
 
 def tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the tasks in the answers of all hosts."""
+    """Return the tasks in the answers of all hosts, in one list."""
     return [task for found in hosts.values() for task in found["tasks"]]
 
 
 def begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
-    """Return who began a run and when, as its hosts report it, in words; "" if no host reports it."""
+    """Return who began a run and when, as hosts report it; "" if no host reports it.
+
+    Example: ", begun by ana@desk, 2026-01-31 12:00 UTC".
+    """
     people = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
     return f", begun by {first_of(people, 3, ' or ')}" if people else ""
 

@@ -1,4 +1,4 @@
-"""The bytes of tables that each ps of a run will hold, as far as they are known before the run."""
+"""The bytes of embedding tables that each ps of a run will hold, as far as they are known before the run."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,8 +21,8 @@ VARIABLE = "trainer_table_rows"
 def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, int]:
     """Return {task: bytes of tables that it will hold at most}, for the tasks that hold a part of the model.
 
-    `settings` are those of a run, as `run_settings` returns them. {} for programs and for models without
-    tables.
+    `settings` are those of a run, as `run_settings` returns them. Return {} for programs, and for models
+    without tables.
     """
     if settings.get("program") or settings.get("unchosen"):
         return {}
@@ -44,7 +44,12 @@ def held_in_run(folder: Path) -> dict[str, int]:
 
 
 def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return {host: {`bytes` that its tasks will hold, `what` for, `remedy` for too many}}."""
+    """Return {host: {"bytes": .., "what": .., "remedy": ..}} for the hosts of tasks that will hold tables.
+
+    `bytes` is what the host's tasks will hold together; `what` says in words for which tasks and rows;
+    `remedy` is the advice if the host lacks the memory. Return {} for programs, and for models without
+    tables.
+    """
     held, cluster = held_by_tasks(plan, settings), settings["cluster"]
     names = grouped((task.host, task.name) for task in plan.tasks if task.name in held)
     if not names:
@@ -70,7 +75,10 @@ def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, d
 def with_places(
     tables: Mapping[str, Mapping[str, Any]], cure: Callable[[InventoryProblem], str]
 ) -> dict[str, dict[str, Any]]:
-    """Return what `held_on_hosts` returned, with the file that sets the rows in a remedy that names them."""
+    """Return `tables`, with the file that sets the rows in each remedy that names trainer_table_rows.
+
+    `tables` is what `held_on_hosts` returned; `cure` returns the advice for a problem (`Definitions.cure`).
+    """
     rows_of = {host: InventoryProblem(its["what"], VARIABLE, (host,)) for host, its in tables.items()}
     return {
         host: {**its, "remedy": f"{its['remedy']} ({cure(rows_of[host])})"}

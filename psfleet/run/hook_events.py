@@ -1,4 +1,4 @@
-"""The states of a run that `training_run_hook` was told, each once, by the playbook that saw it first."""
+"""The states of a run of which `training_run_hook` was told, each by the playbook that saw it first."""
 
 import fcntl
 import json
@@ -10,9 +10,10 @@ _BEGINS = "running"
 
 
 def note_event(folder: Path, state: str) -> bool:
-    """Note in a run's folder that the hook is told of `state`; return whether this state is new.
+    """Note in a run's folder that the hook is told of `state`; return True if this state is new.
 
-    A run that is resumed begins anew: then each state may come again. Raises OSError.
+    Return False if a playbook noted the state before: then the hook is not called again. The state "running"
+    is always new, and clears the earlier states, because a resumed run begins anew. Raises OSError.
     """
     with (folder / FILE_NAME).open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

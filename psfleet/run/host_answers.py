@@ -157,13 +157,11 @@ DETAILS: Fields = {
 
 
 def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a module's answer that may be used.
+    """Return {field: value} of a module's answer, without the fields that may not be used.
 
-    Raises UnusableError, which names the invalid field.
-
-    `module` is the name of a module of this collection, or the kind of a fact of `host_facts`; `arguments`
-    are the arguments of its call. An invalid plan in an answer of `trainer_tasks` becomes {}, which means not
-    deployed.
+    `module` is the name of a module of this collection, or an entry of ANSWERS for a fact of `host_facts`;
+    `arguments` are the arguments of its call. An invalid plan in an answer of `trainer_tasks` becomes {},
+    which means not deployed. Raises UnusableError, which names the invalid field.
     """
     name = f"{module} {arguments.get('state')}"
     fields = ANSWERS.get(name if name in ANSWERS else module)

@@ -12,7 +12,7 @@ from plugins.module_utils.people import BEGUN
 
 
 def person() -> str:
-    """Return user and machine as one text, `ana@desk`; after sudo, `ana as cluster@desk`."""
+    """Return the user and the machine as one text, such as "ana@desk"; after sudo, "ana as cluster@desk"."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
@@ -23,10 +23,11 @@ def person() -> str:
 
 
 def beginning(settings: Mapping[str, Any], by: str, now: datetime) -> str:
-    """Return the text that tells hosts who began a run and when: "ana@desk, 2026-01-31 12:00 UTC".
+    """Return the text by which hosts know who began a run and when: "ana@desk, 2026-01-31 12:00 UTC".
 
-    If the same person resumes a run, the text in its `settings` stays: then its file on the hosts does not
-    change, and the traffic of its tasks is still counted.
+    `by` is that person, as `person` returns it. If the same person resumes a run, the text `begun` in its
+    `settings` stays: then its file on the hosts does not change, and the traffic of its tasks is still
+    counted.
     """
     before = settings.get("begun")
     if isinstance(before, str) and BEGUN.fullmatch(before) and before.startswith(f"{by}, "):

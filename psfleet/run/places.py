@@ -44,8 +44,9 @@ def leaving(
 ) -> list[dict[str, Any]]:
     """Return the workers of a run that leave with the hosts `leave`, while the run goes on with the others.
 
-    `hosts` has the answers of all hosts, or of those that answered. If the run could not go on, or could not
-    end well by its `training_run_success`, RefusedError says what to type instead.
+    `hosts` has the answers of all hosts, or of those that answered. Raises RefusedError, which says what to
+    type instead, if no task is on these hosts, if the run cannot go on without one of them, or if too few
+    workers would be left for `training_run_success`.
     """
     whole = f"To stop the whole run: ansible-playbook stop.yml -e run_id={run_id}"
     gone = [dict(task) for task in tasks if task["host"] in leave]
@@ -76,8 +77,8 @@ def left_out(
 ) -> list[str]:
     """Return the names of the tasks on hosts that are not in `hosts`, if the run can end well without them.
 
-    Return [] if the run needs one of them, or if one is alive there (`others` are the answers of such hosts):
-    a task that is alive takes part.
+    `hosts` has the answers of the hosts that take part, `others` the answers of further hosts. Return [] if
+    the run needs one of the tasks, or if one is alive on a host in `others`: a task that is alive takes part.
     """
     out = [task for task in tasks if task["host"] not in hosts]
     workers = [task for task in tasks if task["job"] == "worker"]
@@ -88,9 +89,10 @@ def left_out(
 
 
 def absent(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
-    """Return the workers of a run that is going on which neither run nor have finished.
+    """Return the workers that neither run nor have finished, though their run is going on.
 
-    Workers on hosts without an answer are not among them.
+    The workers are in the order of `tasks`. The chief is not among them, nor are workers on hosts without an
+    answer.
     """
     return [
         task

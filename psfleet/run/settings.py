@@ -24,7 +24,7 @@ _FREE_IN_PROGRAM = {
 
 
 def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str, Any] | None:
-    """Return the description of a program for its tasks, or None if `program` is empty.
+    """Return the content of program.json for a program's tasks; None if `program` is empty.
 
     `program` is an element of the fact `cluster_programs`. The `file` of the result is the absolute path of
     the Python file to run, below `install_directory` on the hosts.
@@ -42,11 +42,12 @@ def run_settings(
     success: SuccessPolicy = ALL_WORKERS,
     card: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of a run; `settings` maps each task of the plan to its own.
+    """Return the settings of a run, with the keys "cluster", "tasks", "program", "success" and "card".
 
-    `cluster` of the result holds the chief's settings, `tasks` the settings of each task of the run by its
-    name, `program` what `run_program` returned, and `success` the policy. `card` is the card of the user's
-    own model, which a program and a built-in model lack.
+    `settings` is {name of a task of the plan: its settings}. `cluster` of the result has the chief's
+    settings, {setting: value}; `tasks` has {name of a task of the run: its settings}; `program` is what
+    `run_program` returned, and `success` the policy. `card` is the card of the user's own model as JSON, None
+    for a program and a built-in model.
     """
     cluster = settings[plan.chief.name]
     tasks = run_tasks(plan, cluster, program is not None)
@@ -62,7 +63,7 @@ def run_settings(
 
 
 def model_card(settings: Mapping[str, Any]) -> Card | None:
-    """Return the card of the model that a run trains; None if it is not known, and for a program.
+    """Return the card of the model that a run trains; None for a program, and for a model that is not known.
 
     `settings` are those of the run, as `run_settings` returns them.
     """
@@ -74,7 +75,10 @@ def model_card(settings: Mapping[str, Any]) -> Card | None:
 
 
 def carried_model(settings: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return the `release` and the `file` on the hosts of the user's own model, None for any other run."""
+    """Return {"release": .., "file": path on the hosts} of the user's own model; None for any other run.
+
+    `settings` are those of the run, as `run_settings` returns them.
+    """
     file = str(settings["cluster"].get("model"))
     if settings.get("program") or not is_model_path(file):
         return None
@@ -87,11 +91,11 @@ def resumed_settings(
     today: Mapping[str, Any],
     chosen: Collection[str],
 ) -> dict[str, Any]:
-    """Return the settings of a resumed run: those it began with, updated by those that are chosen anew.
+    """Return the settings of a resumed run: those it began with, updated by those that -e sets.
 
-    `begun` and `today` are objects as `run_settings` returns them; `chosen` names the settings that the
-    command line sets. Raises ValueError if a chosen setting must not change during a run, SettingsError if
-    the settings that the run began with are damaged.
+    `begun` and `today` are objects as `run_settings` returns them: of the run's folder, and of the inventory.
+    `chosen` has the names of the settings that -e sets. Raises ValueError if such a setting must not change
+    during a run, SettingsError if the settings that the run began with are damaged.
     """
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     if any("flags" in settings for settings in begun["tasks"].values()):
@@ -130,7 +134,7 @@ def can_resize(settings: Mapping[str, Any]) -> bool:
 def _resumed_program(
     begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
 ) -> dict[str, Any] | None:
-    """Return the program of a resumed run: the one it began with, updated by what is chosen anew."""
+    """Return the program of a resumed run, updated by what -e sets; None if the run trains a model."""
     begun = RunProgram.from_json(begun).to_json() if begun else None
     was, now = begun or {}, today or {}
     if any(name in chosen and was.get(key) != now.get(key) for name, key in _FIXED_IN_PROGRAM):
@@ -153,9 +157,10 @@ def _program_name(program: Mapping[str, Any] | None) -> str:
 
 
 def older_model(begun: Mapping[str, Any], today: Mapping[str, Any]) -> str:
-    """Return which release a resumed run has of the user's own model, if the inventory's is another; else "".
+    """Return which release of the user's model a resumed run trains, if the inventory has another; else "".
 
-    `begun` and `today` are the settings that the run began with, and those of the inventory.
+    `begun` and `today` are the settings that the run began with, and those of the inventory. "" also if one
+    of them has no model of the user's own, or if they have different models.
     """
     was, now = carried_model(begun), carried_model(today)
     if not was or not now or was["release"] == now["release"] or _name_of(was) != _name_of(now):
@@ -169,9 +174,10 @@ def _name_of(model: Mapping[str, str]) -> str:
 
 
 def older_program(begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]) -> str:
-    """Return which release a resumed run has of its program, if the inventory's is another; else "".
+    """Return which release of its program a resumed run runs, if the inventory has another; else "".
 
-    `begun` is the program that the run began with, `programs` is the fact `cluster_programs`.
+    `begun` is the program that the run began with, `programs` is the fact `cluster_programs`. "" also if the
+    run has no program, or if the inventory lacks it.
     """
     now = next((each["release"] for each in programs if begun and each["name"] == begun.get("name", "")), "")
     if not begun or now in {"", begun["release"]}:

@@ -37,7 +37,7 @@ def _object(meaning: str, rule: Rule = _OBJECT) -> Any:  # noqa: ANN401 - as dat
 
 @dataclass(frozen=True)
 class RunSettings(JsonObject):
-    """What a run was asked for. A resumed run keeps it, except for what is chosen anew."""
+    """What a run was asked for. A resumed run keeps it, except for what -e sets anew."""
 
     training: Mapping[str, object] = _object("The chief's training settings, by name.")
     tasks: Mapping[str, Mapping[str, object]] = _object(
@@ -68,6 +68,6 @@ class RunSettings(JsonObject):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object; `begun`, `card` and `evidence` are absent where there is none."""
+        """Return {field: value}; of the fields that are None, it has only `program`."""
         values = super().to_json()
         return {name: value for name, value in values.items() if name == "program" or value is not None}

@@ -15,11 +15,11 @@ _CHIEF = ("worker", 0)
 
 @dataclass(frozen=True)
 class Folder:
-    """What the controller knows about the run: the state of its folder, and the hash of its plan.
+    """What the controller knows about the run from its folder.
 
-    `program` is that of its settings, or None for a model; `model` is the user's own (`carried_model`), or
-    None. `began_with` are the tasks of its plan;
-    `resizes` says whether it may go on with other numbers of ps and workers, and the tasks `away` need not be
+    `plan_hash` is the hash of its plan. `program` is the program in its settings, None for a model; `model`
+    is the user's own (`carried_model`), or None. `began_with` are the tasks of its plan. `resizes` is True if
+    the run may go on with other numbers of ps and workers. `away` has the names of the tasks that need not be
     there (places.py).
     """
 
@@ -39,7 +39,7 @@ def decide(
     hosts: Mapping[str, Mapping[str, Any]],
     folder: Folder,
 ) -> Literal["start", "attach", "collect"]:
-    """Decide what train.yml does: start or resume a run, watch it, or collect a run that has ended.
+    """Return what train.yml does: start or resume a run, watch it, or collect a run that has ended.
 
     `plan` is the plan of today's inventory (`/etc/psfleet/plan.json` in docs/contracts.md), and `tasks` are
     the run's (`tasks_of_run`). `hosts` is {host that answered: its answer to the module `trainer_tasks`},
@@ -52,7 +52,7 @@ def decide(
     - `holds_run` (whether files of this run exist there), `tasks`, and the failed `checks` of what tasks need
       to start.
 
-    Raises RefusedError.
+    Raises RefusedError with every reason why the run may not start or go on.
     """
     checked_run_id(run_id)
     taking_part = {task["host"] for task in tasks}
@@ -97,14 +97,20 @@ def hindrances(
     host: str,
     hosts: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return why the tasks of a run that is going on cannot start on a host; arguments as for `decide`."""
+    """Return why tasks of a run that is going on cannot start on `host`; [] if they can.
+
+    Arguments as for `decide`.
+    """
     own, with_lead = {host: hosts[host]}, {name: hosts[name] for name in (lead_of(tasks)["host"], host)}
     reasons = [*_undeployed(plan, own), *_unlike(plan, with_lead), *_unfenced(own)]
     return [*reasons, *_unready([task for task in tasks if task["host"] == host], own, goes_on=True)]
 
 
 def in_the_way(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
-    """Return why nothing else may run on these hosts: they are not deployed, or a run is going on there."""
+    """Return why nothing else may run on these hosts: they are not deployed, or a run is going on there.
+
+    Return [] if something may. `hosts` and `plan` are as for `decide`.
+    """
     return [*_undeployed(plan, hosts), *other_runs("", hosts)]
 
 
@@ -132,10 +138,10 @@ def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
 def deploy_problems(
     hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], *, allowed: bool
 ) -> list[str]:
-    """Return what the hosts lack, and which runs deploy.yml would disturb there; `hosts` is as for `decide`.
+    """Return what the hosts lack, and which runs deploy.yml would disturb there; [] if nothing is in its way.
 
-    With `allowed`, the user permits a deployment beside a run. A run on another plan is reported even then,
-    because a deployment stops the tasks that leave the plan.
+    `hosts` and `plan` are as for `decide`. `allowed` is True if the user permits a deployment beside a run. A
+    run on another plan is reported even then, because a deployment stops the tasks that leave the plan.
     """
     beside = (
         "; -e trainer_deploy_during_run=true deploys nevertheless, and the run keeps what it was started with"
@@ -157,7 +163,10 @@ def deploy_problems(
 
 
 def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> list[str]:
-    """Return sentences: on which hosts another person than `person` deployed last, and who."""
+    """Return ["node1, node2: deployed last by ana@desk"]: a sentence for each person other than `person`.
+
+    `hosts` is as for `decide`.
+    """
     others = grouped((str(found["deployed_by"]), host) for host, found in hosts.items())
     return [
         f"{', '.join(names)}: deployed last by {by}" for by, names in others.items() if by not in {"", person}
@@ -218,7 +227,10 @@ def _needs_model(task: Mapping[str, Any], host: str) -> bool:
 def _without(
     what: str, carried: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield a problem if hosts lack the program or the model of the run, which `what` calls it."""
+    """Yield a problem if hosts lack the run's program or model; `what` is "program" or "model".
+
+    `carried` is None if the run has none, else it has the `release` and the `file`.
+    """
     deployed = {host: its["programs"] for host, its in hosts.items() if its["deployed"]}
     if carried and (lacking := [host for host in deployed if carried["release"] not in deployed[host]]):
         yield f"the {what} {carried['file']} is not on {', '.join(lacking)}: run ansible-playbook deploy.yml"

@@ -27,10 +27,11 @@ def task_environments(
     release: str,
     cuda: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Return the file of each task that describes its cluster to it (docs/contracts.md).
+    """Return [{"dest": path, "content": text}]: the environment file of each task that describes its cluster.
 
-    `tasks` are some of the plan's, `plan` is the fact `cluster_plan`, `cuda` is the result of
-    `cuda_environment`. Raises ValueError if a task has GPUs and its host has no environment for them.
+    `tasks` are some of the plan's, `directory` is where the files lie, `plan` is the fact `cluster_plan`,
+    `release` is the hash of the trainer's release, and `cuda` the result of `cuda_environment`. Raises
+    ValueError if a task has GPUs and its host has no environment for them.
     """
     names = {(task["job"], task["index"]) for task in tasks}
     cluster = ClusterPlan.from_json(plan)
@@ -66,7 +67,8 @@ def _of_the_cluster(
 def known_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the tasks whose files and units stay on a host: its own `tasks`, servers, and the evaluator.
 
-    A run may have a server for each worker. The evaluator is on the host of worker 0, with the checkpoints.
+    A run may have a server for each worker: it is a copy of the worker's entry with another `job`. The
+    evaluator is on the host of worker 0, with the checkpoints.
     """
     workers = [task for task in tasks if task["job"] == "worker"]
     servers = [{**task, "job": SERVER} for task in workers]
@@ -77,9 +79,10 @@ def known_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def gpu_drop_ins(
     tasks: Sequence[Mapping[str, Any]], directory: str, content: str, devices: str
 ) -> list[dict[str, str]]:
-    """Return the drop-in of each unit whose task has GPUs, and of the unit of the task's doctor.
+    """Return the unit psfleet-gpu-devices, and a drop-in for each unit whose task has GPUs; [] without GPUs.
 
-    With them comes the unit psfleet-gpu-devices, whose content is `devices`.
+    Each is {"dest": path, "content": text}. A task's doctor has a drop-in, too. `content` is the text of the
+    drop-ins, `devices` the text of the unit, and `directory` is systemd's.
     """
     given = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
     units = [f"psfleet-{task['job']}@{task['index']}" for task in given]
@@ -96,13 +99,13 @@ def run_files(
     deployed: Mapping[str, str],
     user: str,
 ) -> list[dict[str, str]]:
-    """Return each file in the configuration directory that a host's tasks of a run need.
+    """Return [{"dest": path, "content": text}]: the configuration files for a host's tasks of a run.
 
-    Each task has an environment file for its unit, and a file with its training settings. `paths` is the fact
-    `cluster_paths`. `deployed` has the hashes `release` and `environment` of the host; the run keeps them,
-    whatever is deployed while it is going on. `run` has the `id` of the run, its `settings`, as settings.json
-    holds them, and the workers whose places are `empty`. The tasks run as `user`; only this user and root can
-    read a program's arguments.
+    Each task has an environment file for its unit, and a file with its training settings. A program has
+    program.json. `paths` is the fact `cluster_paths`. `deployed` has the hashes `release` and `environment`
+    of the host; the run keeps them, whatever is deployed while it is going on. `run` has the `id` of the run,
+    its `settings` as in settings.json, and perhaps `empty`, the names of the workers that are absent. Only
+    `user`, as whom the tasks run, and root can read a program's arguments.
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
@@ -131,9 +134,10 @@ def run_files(
 def evaluator_files(
     paths: Mapping[str, str], run: Mapping[str, Any], flags: str = ""
 ) -> list[dict[str, str]]:
-    """Return the file that tells the evaluator's unit its run, and the flags of the evaluator.
+    """Return [{"dest": path, "content": text}]: the environment file that tells the evaluator its run.
 
-    Another run may have followed on the host. If the `run` has what is `deployed`, that evaluates it.
+    `flags` are the flags of the evaluator. If the `run` has the hashes `deployed`, as for `run_files`, these
+    versions evaluate it, because another run may have followed on the host.
     """
     # The unit first reads the file of worker 0, which may name GPUs.
     environment = _of_the_run(run, paths["state_directory"]) | {
@@ -148,7 +152,10 @@ def evaluator_files(
 
 
 def run_file_paths(tasks: Sequence[Mapping[str, Any]], configuration: str) -> list[str]:
-    """Return the paths of each task's two files for a run: the environment file, and the settings."""
+    """Return the paths of each task's two files for a run: the environment file, then the settings.
+
+    `configuration` is the configuration directory. The list is flat: two paths for each of `tasks`.
+    """
     files = (run_file(Path(configuration), task["job"], task["index"]) for task in tasks)
     return [str(path) for file in files for path in (file, file.with_suffix(".json"))]
 
@@ -173,7 +180,7 @@ def _deployed(deployed: Mapping[str, str], install: str) -> dict[str, str]:
 
 
 def environment_text(values: Mapping[str, str]) -> str:
-    """Return the lines of an environment file for systemd.
+    """Return the text of an environment file for systemd: a line NAME="value" for each variable.
 
     Raises ValueError if a value cannot be written there.
     """

@@ -16,10 +16,10 @@ OTHER_HOSTS = "other_hosts"
 
 
 def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
-    """Return the folders of the runs that `run_id` names, separated by commas.
+    """Return the folders of the runs that `run_id` names, in that order; commas separate several names.
 
-    If `run_id` is "", return the folders of all runs of the cluster. Raises ValueError if a name breaks the
-    rule of run ids, or has no folder.
+    If `run_id` is "", return the folders of all runs of the cluster, sorted. Raises ValueError if a name
+    breaks RUN_ID_RULE, or has no folder.
     """
     if run_id:
         names = [name.strip() for name in run_id.split(",") if name.strip()] or [run_id]
@@ -32,9 +32,9 @@ def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
 
 
 def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the runs that are not collected yet, each in the form of `described_run`.
+    """Return those of `runs` that are not collected yet, each in the form of `described_run`.
 
-    Raises ValueError if a run's folder is damaged.
+    `runs` are folders. Raises ValueError if a run's folder is damaged.
     """
     found = []
     for folder in runs:
@@ -48,7 +48,10 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def sources_of(runs: Sequence[Path]) -> dict[str, str]:
-    """Return {name that TensorBoard shows: folder with files for TensorBoard}."""
+    """Return {name that TensorBoard shows: path of a folder with files for TensorBoard}.
+
+    The name is that of the run, followed by "/host" and "/folder" where files of other hosts or folders are.
+    """
     found = {}
     for run in runs:
         for of_host in (run, *sorted((run / OTHER_HOSTS).glob("*"))):
