@@ -9,7 +9,7 @@ from psfleet.carry.collected_files import INCOMING
 from psfleet.evidence.exported_model import README, Exported, NotWholeError
 from psfleet.evidence.run_manifest import FILE_NAME, Manifest
 from psfleet.evidence.untrusted_files import write_whole
-from psfleet.inventory.problems import shown
+from psfleet.inventory.problems import short_path
 from psfleet.report.devices import render
 from psfleet.report.model_card import model_card
 from psfleet.run.folder import still_left_out, write_beginning
@@ -94,4 +94,4 @@ class ActionModule(ControllerAction):
             return self._failure(f"{error.filename}: {error.strerror}")
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-        return {"changed": arrives or changed, "told": told(exported, run, shown(exported.folder))}
+        return {"changed": arrives or changed, "told": told(exported, run, short_path(exported.folder))}

@@ -11,13 +11,13 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.loader import connection_loader
 
 from psfleet.inventory.ansible_settings import (
-    RIGHT,
+    ACCEPTED,
     ConfigurationFile,
     UnsafeSetting,
-    lacking_lines,
-    parsed,
+    missing_lines,
+    parse_configuration,
     refusal,
-    setting_of_ssh,
+    ssh_setting_refusal,
 )
 from psfleet.inventory.ssh_arguments import SETTINGS as SSH_ARGUMENTS
 from psfleet.watch.terminal import escaping_display
@@ -42,8 +42,8 @@ def settings_problem() -> str:
     file = _configuration_file()
     theirs = Path(file.path).read_text(encoding="utf-8", errors="replace") if file.path else ""
     unsafe = list(_unsafe(theirs))
-    lacks = [each.name for each in unsafe if each.lacks]
-    if lines := lacking_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, lacks):
+    lacks = [each.name for each in unsafe if each.unsafe_without_environment]
+    if lines := missing_lines(OURS.read_text(encoding="utf-8"), theirs, os.environ, lacks):
         why = "for safety, speed and what is shown" if lacks else "for speed and for what is shown"
         decide = "" if lacks else "; a value of your own is fine, too, and is not mentioned again"
         head = f"To be copied into {file.place}, each below its section, {why}{decide}:"
@@ -70,7 +70,7 @@ def _unchecked_keys() -> Iterator[str]:
         kind, _, origin_name = str(origin).partition(": ")
         option = f"--{name.replace('_', '-')}"
         place = {"env": f"{origin_name} in the environment", "cli": option}.get(kind, str(origin))
-        yield setting_of_ssh(name, str(value or ""), place)
+        yield ssh_setting_refusal(name, str(value or ""), place)
 
 
 def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:
@@ -92,13 +92,13 @@ def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:
             value=str(value).lower(),
             variables=tuple(variables) if of_environment else (),
             lines=tuple(line for line, given in lines.items() if not _is_right(name, given)),
-            lacks=not _is_right(name, next(iter(lines.values()), definition["default"])),
+            unsafe_without_environment=not _is_right(name, next(iter(lines.values()), definition["default"])),
         )
 
 
 def _lines(definition: Mapping[str, Any], theirs: str) -> dict[str, str]:
     """Return {line: value} of the lines of a configuration that set this setting; the first line counts."""
-    there = parsed(theirs)
+    there = parse_configuration(theirs)
     places = [(each["section"], each["key"]) for each in reversed(definition["ini"])]
     return {
         f"{key} = {there[section][key]} in [{section}]": there[section][key]
@@ -109,5 +109,5 @@ def _lines(definition: Mapping[str, Any], theirs: str) -> dict[str, str]:
 
 def _is_right(name: str, value: object) -> bool:
     if isinstance(value, str):
-        value = boolean(value, strict=False) if True in RIGHT[name] or False in RIGHT[name] else value
-    return (value.removeprefix("ansible.builtin.") if isinstance(value, str) else value) in RIGHT[name]
+        value = boolean(value, strict=False) if True in ACCEPTED[name] or False in ACCEPTED[name] else value
+    return (value.removeprefix("ansible.builtin.") if isinstance(value, str) else value) in ACCEPTED[name]

@@ -11,7 +11,7 @@ from psfleet.evidence.lost_workers import LEFT, NOT_THERE, TOO_LATE
 from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import Verdict
-from psfleet.inventory.problems import shown
+from psfleet.inventory.problems import short_path
 from trainer.contract.progress import printable
 
 _WORKERS_SHOWN = 8
@@ -59,7 +59,7 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
     if verdict.reasons:
         yield from ((f"  {line}", "failed") for reason in verdict.reasons for line in reason.splitlines())
         yield "", "figure"
-        yield f"  run folder  {shown(folder)}", "figure"
+        yield f"  run folder  {short_path(folder)}", "figure"
         return
     for check in verdict.checks:
         mark, kind = _MARKS[check.ok]
@@ -70,10 +70,12 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
         yield f"  {sentence}", "open"
     yield "", "figure"
     thresholds = [("asked otherwise", own)] if (own := _own_thresholds(verdict.settings)) else []
-    for name, value in [*figure_lines(verdict.figures), *thresholds, ("run folder", shown(folder))]:
+    for name, value in [*figure_lines(verdict.figures), *thresholds, ("run folder", short_path(folder))]:
         yield f"  {name:<{width + 8}}  {value}", "figure"
     # A packed run is no folder, and contains no model.
-    models = model_lines(folder, shown(folder), verdict.figures["global_steps"]) if folder.is_dir() else ()
+    models = (
+        model_lines(folder, short_path(folder), verdict.figures["global_steps"]) if folder.is_dir() else ()
+    )
     for line, is_good in models:
         yield f"  {'model':<{width + 8}}  {line}", "figure" if is_good else "failed"
 

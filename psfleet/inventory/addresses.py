@@ -29,7 +29,7 @@ def host_addresses(
     addresses: dict[str, str] = {}
     problems = []
     for host, chosen in values.items():
-        given = chosen["trainer_address"] or _controllers_address(host, variables[host])
+        given = chosen["trainer_address"] or _login_address(host, variables[host])
         address = bracketed(given) if isinstance(given, str) else given
         try:
             addresses[host] = str(ADDRESS.convert(address))
@@ -38,7 +38,11 @@ def host_addresses(
                 continue
             what = f"the address of {host} {value_in_words(address)}; expected {ADDRESS.expected}"
             problems.append(InventoryProblem(what, "ansible_host", (host,)))
-    return addresses, [*problems, *_unreachable(addresses, values), *_shared(addresses, values, variables)]
+    return addresses, [
+        *problems,
+        *_unreachable_problems(addresses, values),
+        *_shared_problems(addresses, values, variables),
+    ]
 
 
 def port_of_sshd(host: str, variables: Mapping[str, Any]) -> int:
@@ -51,12 +55,12 @@ def port_of_sshd(host: str, variables: Mapping[str, Any]) -> int:
     if variables.get("ssh_mesh_port"):
         return int(variables["ssh_mesh_port"])
     own = str(variables.get("trainer_address") or "")
-    if own and _comparable(own) != _comparable(str(_controllers_address(host, variables))):
+    if own and _comparable(own) != _comparable(str(_login_address(host, variables))):
         return SSH_PORT
     return int(variables.get("ansible_port") or SSH_PORT)
 
 
-def _controllers_address(host: str, variables: Mapping[str, Any]) -> object:
+def _login_address(host: str, variables: Mapping[str, Any]) -> object:
     """Return the address at which the controller logs in: ansible_host, or the inventory name."""
     return variables.get("ansible_host") or host
 
@@ -74,7 +78,7 @@ def _ip(address: str) -> IP | None:
         return None
 
 
-def _unreachable(addresses: Mapping[str, str], values: ValuesByHost) -> Iterator[InventoryProblem]:
+def _unreachable_problems(addresses: Mapping[str, str], values: ValuesByHost) -> Iterator[InventoryProblem]:
     """Yield one problem for all hosts whose addresses no other host can reach for the same reason."""
     kinds = [(_kind_of_unreachable(address), host) for host, address in addresses.items()]
     for kind, hosts in grouped((kind, host) for kind, host in kinds if kind).items():
@@ -106,10 +110,10 @@ def _kind_of_unreachable(address: str) -> str:
     return ""
 
 
-def _shared(
+def _shared_problems(
     addresses: Mapping[str, str], values: ValuesByHost, variables: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Yield a problem for each address that several hosts have, unless `_unreachable` reports the address."""
+    """Yield a problem for each address that several hosts have, unless no host can be reached there."""
     hosts_at = grouped((_comparable(address), host) for host, address in addresses.items())
     for hosts in hosts_at.values():
         address = addresses[hosts[0]]

@@ -12,7 +12,7 @@ from ansible.parsing.vault import AnsibleVaultError, EncryptedString
 
 from psfleet.inventory.ansible_settings import HOST_KEY_VARIABLES
 from psfleet.inventory.inventory_files import yaml_problems
-from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, named, shown
+from psfleet.inventory.problems import PARENT, InventoryError, InventoryProblem, Unreadable, named, short_path
 from psfleet.inventory.reading import Inventory
 from psfleet.inventory.ssh_arguments import VARIABLES as SSH_ARGUMENTS
 from psfleet.inventory.variables import PREFIX, rules
@@ -78,7 +78,7 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
     if missing == [Path(_DEFAULT_INVENTORY)]:
         cure = f"type it in {ROLES.parent}, whose ansible.cfg names inventory/cluster, or name yours with -i"
     problems = [
-        InventoryProblem(f"there is no inventory at {shown(source)}", cure=cure) for source in missing
+        InventoryProblem(f"there is no inventory at {short_path(source)}", cure=cure) for source in missing
     ]
     problems += yaml_problems(sources)
     if not variables["groups"]["all"] and not problems:

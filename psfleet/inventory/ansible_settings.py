@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from psfleet.inventory.problems import InventoryProblem, named
-from psfleet.inventory.ssh_arguments import EXPECTED, VARIABLES, unchecked_by
+from psfleet.inventory.ssh_arguments import EXPECTED, VARIABLES, unsafe_options
 from trainer.contract.rules import BOOLEAN
 
 # {setting: what goes wrong with another value}. With another value of the first two, a host could act on the
 # controller, or pass for another host. The others are Ansible's defaults, on which the playbooks rely.
-SAFE = {
+DANGERS = {
     "inject_facts_as_vars": "a compromised host could set variables on this machine through its facts, and "
     "so run commands here",
     "host_key_checking": "an attacker on the network could impersonate a host, and receive what is sent to "
@@ -20,7 +20,7 @@ SAFE = {
     "fact_caching": "answers of an earlier run would be taken for today's",
 }
 # {setting: values that the playbooks accept}, as Ansible converts them and without "ansible.builtin.".
-RIGHT: Mapping[str, Collection[object]] = {
+ACCEPTED: Mapping[str, Collection[object]] = {
     "inject_facts_as_vars": (False,),
     "host_key_checking": (True,),
     "strategy": ("linear", "debug"),  # debug is linear with a prompt after a failure
@@ -34,7 +34,7 @@ OLD_NAMES = {f"ansible_ssh_{name}": f"ansible_{name}" for name in ("host", "port
 _PROJECT_SETTINGS = {"inventory", "collections_path"}
 
 
-def parsed(text: str) -> ConfigParser:
+def parse_configuration(text: str) -> ConfigParser:
     """Return the parsed configuration `text`, by the rules with which Ansible reads ansible.cfg.
 
     Raises configparser.Error.
@@ -44,7 +44,7 @@ def parsed(text: str) -> ConfigParser:
     return parser
 
 
-def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
+def missing_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
     """Return the lines of the configuration `ours` that the user's configuration `theirs` lacks.
 
     The lines are the settings in `unsafe`, and all others that the user has not set, such as "retries = 3";
@@ -53,18 +53,18 @@ def lacking_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Co
     contains all words of the name (ANSIBLE_SSH_RETRIES, ANSIBLE_PYTHON_INTERPRETER). Raises
     configparser.Error.
     """
-    there = parsed(theirs)
+    there = parse_configuration(theirs)
     decided = {name for section in there.sections() for name in there[section]}
     words = [set(name.lower().split("_")) for name in environment if name.startswith("ANSIBLE_")]
     lines = []
-    wanted = parsed(ours)
+    wanted = parse_configuration(ours)
     for section in wanted.sections():
         lacks = [
             f"{name} = {value}"
             for name, value in wanted[section].items()
             if name in unsafe
             or (
-                name not in {*SAFE, *_PROJECT_SETTINGS, *decided}
+                name not in {*DANGERS, *_PROJECT_SETTINGS, *decided}
                 and not any({*name.split("_")} <= of_one for of_one in words)
             )
         ]
@@ -86,7 +86,7 @@ class UnsafeSetting:
     value: str
     variables: tuple[str, ...]
     lines: tuple[str, ...]
-    lacks: bool
+    unsafe_without_environment: bool
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class ConfigurationFile:
 
 def refusal(unsafe: Sequence[UnsafeSetting], file: ConfigurationFile) -> str:
     """Return the message that refuses `unsafe` settings: why, and what to do at each place that sets one."""
-    reasons = [f"{each.name} is {each.value}, by {_origin(each, file)}: {SAFE[each.name]}" for each in unsafe]
+    reasons = [
+        f"{each.name} is {each.value}, by {_origin(each, file)}: {DANGERS[each.name]}" for each in unsafe
+    ]
     variables = dict.fromkeys(name for each in unsafe for name in each.variables)
     remedies = []
     if variables:
@@ -121,7 +123,7 @@ def refusal(unsafe: Sequence[UnsafeSetting], file: ConfigurationFile) -> str:
             f"Type `unset {' '.join(variables)}`, and remove that from where your shell sets it, such as "
             "~/.bashrc: the environment wins over every ansible.cfg"
         )
-    if lacking := [each for each in unsafe if each.lacks]:
+    if lacking := [each for each in unsafe if each.unsafe_without_environment]:
         remedies += _remedies_of_file(lacking, file)
     return ". ".join([*reasons, *remedies]) + "."
 
@@ -163,10 +165,8 @@ def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
             host for host, of_host in variables.items() if name in of_host and _is_off(of_host[name])
         )
         if hosts:
-            what = (
-                f"{name} is false on {named(hosts)}: {SAFE['host_key_checking']}; expected no such variable, "
-            )
-            yield InventoryProblem(f"{what}and the hosts' keys in ~/.ssh/known_hosts", name, hosts)
+            what = f"{name} is false on {named(hosts)}: {DANGERS['host_key_checking']}; expected no"
+            yield InventoryProblem(f"{what} such variable, and the hosts' keys in ~/.ssh/known_hosts", name, hosts)
 
 
 def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
@@ -177,10 +177,10 @@ def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iter
     for name in VARIABLES:
         found: dict[str, list[str]] = {}
         for host, of_host in variables.items():
-            if why := unchecked_by(str(of_host.get(name) or "")):
+            if why := unsafe_options(str(of_host.get(name) or "")):
                 found.setdefault(why, []).append(host)
         for why, hosts in found.items():
-            what = f"{name} has {why} on {named(hosts)}: {SAFE['host_key_checking']}; {EXPECTED}"
+            what = f"{name} has {why} on {named(hosts)}: {DANGERS['host_key_checking']}; {EXPECTED}"
             yield InventoryProblem(what, name, tuple(hosts))
 
 
@@ -192,15 +192,15 @@ def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
             yield InventoryProblem(what, old, hosts)
 
 
-def setting_of_ssh(name: str, value: str, origin: str) -> str:
+def ssh_setting_refusal(name: str, value: str, origin: str) -> str:
     """Return the message that refuses a setting with arguments of ssh: why, and the remedy; "" if it is safe.
 
     `origin` says where the value comes from, such as the path of an ansible.cfg.
     """
-    why = unchecked_by(value)
+    why = unsafe_options(value)
     if not why:
         return ""
-    return f"{name} has {why}, by {origin}: {SAFE['host_key_checking']}; {EXPECTED}. Remove it there."
+    return f"{name} has {why}, by {origin}: {DANGERS['host_key_checking']}; {EXPECTED}. Remove it there."
 
 
 def _is_off(value: object) -> bool:

@@ -29,7 +29,7 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
     fact = {"name": program.name, **{key: values[variable] for key, variable in PROGRAM_KEYS.items()}}
     source, requirements = controller_path(fact.pop("path")), controller_path(fact["requirements"])
     fact["source"] = str(source)
-    if not _there(source, Path.is_dir):
+    if not _is_accessible(source, Path.is_dir):
         fact["entry"] = source.name
     if fact["requirements"]:
         fact["requirements"] = str(requirements)
@@ -42,7 +42,7 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
     except OSError as error:
         unread = f"where {error.filename} cannot be read ({error.strerror})"
         findings.append(("trainer_program", unread, "files that you may read"))
-    if fact["requirements"] and not _there(requirements, Path.is_file):
+    if fact["requirements"] and not _is_accessible(requirements, Path.is_file):
         found = f"and there is no file {requirements}"
         findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
     return fact, _problems(findings, values, hosts, places)
@@ -61,7 +61,7 @@ def data_source(
         return "", []
     source = controller_path(values["trainer_data_source"])
     found = ""
-    if not _there(source):
+    if not _is_accessible(source):
         found = f"and there is no {source}"
     elif not os.access(source, os.R_OK):
         found = "which you may not read"
@@ -97,7 +97,7 @@ def controller_path(text: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
 
 
-def _there(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
+def _is_accessible(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
     """Return whether `path` exists and is of this kind; False if it is invalid or may not be accessed."""
     try:
         return kind(path)

@@ -12,7 +12,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from psfleet.inventory.inventory_files import inventory_files
-from psfleet.inventory.problems import PARENT, InventoryProblem, shown
+from psfleet.inventory.problems import PARENT, InventoryProblem, short_path
 from trainer.host.wording import first_of
 
 
@@ -38,10 +38,10 @@ class Definitions:
         if problem.variable.partition(".")[0] in self.command_line:
             return "given with -e on the command line"
         places = [self._place(host, problem.variable) for host in problem.hosts if problem.variable]
-        found = first_of([*dict.fromkeys(filter(None, places))], 3) or shown(self._hosts_file)
+        found = first_of([*dict.fromkeys(filter(None, places))], 3) or short_path(self._hosts_file)
         if problem.everywhere:
             common = self._hosts_file.parent / "group_vars" / f"{PARENT}.yml"
-            return f"set it in {shown(common)} alone, not in {found}"
+            return f"set it in {short_path(common)} alone, not in {found}"
         return f"edit {found}"
 
     @property
@@ -55,7 +55,7 @@ class Definitions:
     def _place(self, host: str, variable: str) -> str:
         """Return "file:line" of the definition that has precedence for a host; "" if it is unknown."""
         origins = (Origin.get_tag(name) for layer in self._layers(host) for name in _names(layer, variable))
-        return next((f"{shown(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
+        return next((f"{short_path(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
 
     def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
         """Yield the variables of a host from each of Ansible's sources, by descending precedence."""

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from plugins.module_utils.systems import read_systems
-from psfleet.inventory.problems import InventoryError, InventoryProblem, shown
+from psfleet.inventory.problems import InventoryError, InventoryProblem, short_path
 
 FOLDER = Path(__file__).resolve().parents[2] / "roles" / "host_look" / "files" / "systems"
 
@@ -38,4 +38,4 @@ def _require_systems(described: dict[str, Any], newest: Path) -> None:
 
 
 def _refusal(what: str, file: Path) -> InventoryError:
-    return InventoryError([InventoryProblem(what, cure=f"edit {shown(file)}")])
+    return InventoryError([InventoryProblem(what, cure=f"edit {short_path(file)}")])

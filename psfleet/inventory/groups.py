@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from psfleet.inventory.problems import PARENT, InventoryProblem, named
-from psfleet.inventory.variables import is_host
+from psfleet.inventory.variables import is_host_name
 from trainer.contract.plan import JOBS, Job
 from trainer.host.wording import grouped
 
@@ -66,7 +66,7 @@ def _host_problems(groups: Groups, children: Sequence[str]) -> Iterator[str]:
     placed = {host for group in (*children, *JOBS) for host in groups.get(group, ())}
     if stray := [host for host in groups[PARENT] if host not in placed]:
         yield f"neither ps nor worker holds {named(stray)} of {PARENT}; expected each host in one or both"
-    if odd := [repr(host) for host in groups[PARENT] if not is_host(host)]:
+    if odd := [repr(host) for host in groups[PARENT] if not is_host_name(host)]:
         expected = (
             "letters, digits, '.', '_' and '-', at most 253 and a letter or digit last, or an IPv6 address"
         )

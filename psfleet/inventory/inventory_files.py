@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from ansible import constants
 
-from psfleet.inventory.problems import InventoryProblem, shown
+from psfleet.inventory.problems import InventoryProblem, short_path
 
 # {folder beside an inventory: what its files are named after}
 _FOLDERS = {"host_vars": "host", "group_vars": "group"}
@@ -40,9 +40,11 @@ def _yaml_error(file: Path) -> InventoryProblem | None:
         line = f":{mark.line + 1}" if mark else ""
         what = (error.problem or "").replace("'\\t'", "a tab")
         blanks = "; expected blanks in place of the tab" if "a tab" in what else ""
-        return InventoryProblem(f"{shown(file)} is no YAML: {what}{blanks}", cure=f"edit {shown(file)}{line}")
+        return InventoryProblem(
+            f"{short_path(file)} is no YAML: {what}{blanks}", cure=f"edit {short_path(file)}{line}"
+        )
     except yaml.YAMLError as error:
-        return InventoryProblem(f"{shown(file)} is no YAML: {error}", cure=f"edit {shown(file)}")
+        return InventoryProblem(f"{short_path(file)} is no YAML: {error}", cure=f"edit {short_path(file)}")
     return None
 
 
@@ -66,7 +68,7 @@ def unused_files(
                 what = f"{what}, but {alike}, in other capitals"
             text = file.read_text(encoding="utf-8", errors="replace")
             if found := sorted(set(re.findall(r"^([a-z]\w+):", text, re.MULTILINE)).intersection(ours)):
-                yield f"{shown(file)} sets {found[0]} for nobody: {what}"
+                yield f"{short_path(file)} sets {found[0]} for nobody: {what}"
 
 
 def _paths(sources: Sequence[str]) -> Iterator[Path]:

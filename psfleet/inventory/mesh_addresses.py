@@ -18,7 +18,7 @@ def mesh_address(cluster: str, host: str) -> str:
     return str(IPv6Address(b"\xfd" + of_cluster[:5] + b"\0\0" + of_host[:8]))
 
 
-def meshed(plan: ClusterPlan, port: int) -> tuple[ClusterPlan, dict[str, Any]]:
+def move_into_mesh(plan: ClusterPlan, port: int) -> tuple[ClusterPlan, dict[str, Any]]:
     """Return (the plan with the addresses in the mesh, the fact `cluster_mesh`).
 
     `port` is the UDP port on which WireGuard listens. The fact has the `port`, and `hosts`: {host: its

@@ -54,7 +54,7 @@ def named(hosts: Sequence[str]) -> str:
     return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"
 
 
-def shown(file: Path) -> str:
+def short_path(file: Path) -> str:
     """Return the path relative to the current directory if the file lies below it, else unchanged."""
     return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
 

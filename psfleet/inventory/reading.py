@@ -15,8 +15,8 @@ from psfleet.inventory.own_models import VARIABLE as MODEL
 from psfleet.inventory.own_models import OwnModel
 from psfleet.inventory.problems import InventoryError, InventoryProblem, named, value_in_words
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
-from psfleet.inventory.task_placement import Placement, place
-from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, closest_name
+from psfleet.inventory.task_placement import Placement, place_tasks
+from psfleet.inventory.variables import HOST_VARIABLES, PREFIX, unknown_name_advice
 from trainer.contract.contradictions import replication_problems
 from trainer.contract.model_card import CLICKS, Card
 from trainer.contract.model_files import built_in_card
@@ -27,7 +27,7 @@ from trainer.contract.settings import GENERATED_WHERE_THE_GRAPH_IS, RULES, Train
 from trainer.host.wording import cut, first_of, grouped
 
 # The folders that the sandbox of the units hides from them.
-UNSEEN = ("/home", "/root", "/run", "/var/run", "/var/spool", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+HIDDEN_FOLDERS = ("/home", "/root", "/run", "/var/run", "/var/spool", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 
 _DATA_VARIABLES = {"trainer_data_dir", "trainer_data_source", "trainer_install_directory"}
 
@@ -105,7 +105,7 @@ def read_inventory(inventory: Inventory) -> tuple[ClusterPlan, dict[str, Trainin
     Raises InventoryError with every problem of the inventory.
     """
     values, refused = inventory.converted
-    placement = place(inventory.groups, values, inventory.variables)
+    placement = place_tasks(inventory.groups, values, inventory.variables)
     program = any(of.get("trainer_program") or of.get(VARIABLE) for of in values.values())
     problems = [
         *group_problems(inventory.groups, inventory.children, program=program),
@@ -204,8 +204,9 @@ def _data_problems(
         if task.job != "ps" and values[task.host].keys() >= _DATA_VARIABLES
     }
     for (host, directory), of_task in own.items():
-        if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in UNSEEN):
-            what = f"the data_dir of {host} is {directory!r}; expected one outside of {', '.join(UNSEEN)}"
+        if any(PurePosixPath(directory).is_relative_to(hidden) for hidden in HIDDEN_FOLDERS):
+            outside = f"expected one outside of {', '.join(HIDDEN_FOLDERS)}"
+            what = f"the data_dir of {host} is {directory!r}; {outside}"
             variable = PREFIX + ("worker_tasks" if of_task.get("data_dir") else "data_dir")
             yield InventoryProblem(f"{what}, which tasks do not see", variable, (host,))
     reads_clicks = inventory.card is not None and inventory.card.data == CLICKS
@@ -277,7 +278,7 @@ def _unknown_names(inventory: Inventory) -> Iterator[InventoryProblem]:
     prefixes = tuple(f"{role}_" for role in inventory.roles)
     for name in dict.fromkeys((*inventory.command_line, *set_for_hosts)):
         given = name in inventory.command_line
-        if advice := closest_name(name, known, prefixes, on_command_line=given):
+        if advice := unknown_name_advice(name, known, prefixes, on_command_line=given):
             what = f"{name} is a variable that no role knows; {advice}"
             yield InventoryProblem(what, name, tuple(set_for_hosts.get(name, ())))
 

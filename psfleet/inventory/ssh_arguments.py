@@ -17,7 +17,7 @@ EXPECTED = (
 
 
 @cache
-def unchecked_by(arguments: str) -> str:
+def unsafe_options(arguments: str) -> str:
     """Return the options in `arguments` with which ssh accepts any key of a host; "" if there are none.
 
     ssh itself reads the arguments, so each spelling counts, and so does a file after -F. Arguments that ssh

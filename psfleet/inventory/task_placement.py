@@ -39,7 +39,9 @@ class _Place:
     port_variable: str
 
 
-def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost) -> Placement:
+def place_tasks(
+    groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost
+) -> Placement:
     """Return where the tasks run: index, port, address and GPUs of each.
 
     `groups` is {group: its hosts}. `values` has each host's converted variables, `variables` all of its
@@ -56,10 +58,10 @@ def place(groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: 
     for job in JOBS:
         hosts = groups.get(job, ())
         members = [member for host in hosts for member in on_host.get(host, ()) if member.task.job == job]
-        placed += _indexed(members)
+        placed += _with_indices(members)
         if all(host in on_host for host in hosts):
             problems += _index_problems(job, members)
-    problems += _taken_twice(placed)
+    problems += _duplicate_problems(placed)
     settings = {member.task.name: member.requested.settings for member in placed}
     return Placement(tuple(member.task for member in placed), settings, tuple(problems))
 
@@ -76,7 +78,7 @@ def _places(
         tasks = values.get(f"trainer_{job}_tasks", (RequestedTask(),))
         of_host = values.get(f"trainer_{job}_gpus", ())
         requested += [(job, task) for task in tasks]
-        gpus += _dealt(tasks, of_host)
+        gpus += _gpus_of_tasks(tasks, of_host)
         problems += _gpu_problems(host, job, tasks, of_host, values["trainer_ps_may_use_gpus"])
     places = [
         _Place(PlannedTask(job, 0, host, address, port, seen), task, variable)
@@ -120,7 +122,7 @@ def _port_variable(job: Job, task: RequestedTask, values: Mapping[str, Any]) -> 
     return f"trainer_{job}_port" if values[f"trainer_{job}_port"] else "trainer_base_port"
 
 
-def _dealt(tasks: Sequence[RequestedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
+def _gpus_of_tasks(tasks: Sequence[RequestedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
     """Return the GPUs of each of a host's tasks of one job: its own GPUs, or an even share of the host's."""
     share = len(gpus) // max(sum(task.gpus is None for task in tasks), 1)
     shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
@@ -137,7 +139,7 @@ def _gpu_problems(
             f"expected the same number for each, or gpus in each task of trainer_{job}_tasks"
         )
         yield InventoryProblem(what, f"trainer_{job}_tasks", (host,))
-    if job == "ps" and any(_dealt(tasks, gpus)) and not ps_may:
+    if job == "ps" and any(_gpus_of_tasks(tasks, gpus)) and not ps_may:
         of_tasks = any(task.gpus for task in tasks)
         variable = "trainer_ps_tasks" if of_tasks else "trainer_ps_gpus"
         found = f"{variable} of {host} asks for GPUs" if of_tasks else f"{variable} of {host} is {list(gpus)}"
@@ -148,7 +150,7 @@ def _gpu_problems(
         yield InventoryProblem(what, variable, (host,))
 
 
-def _indexed(members: Sequence[_Place]) -> list[_Place]:
+def _with_indices(members: Sequence[_Place]) -> list[_Place]:
     """Return the tasks of a job, sorted by index. A task that requests no index gets the next free one."""
     indexed: dict[int, _Place] = {}
     others = []
@@ -188,7 +190,7 @@ def _occurrences(index: int, hosts: Sequence[str]) -> str:
     return f"{index}{often} on {named(list(dict.fromkeys(hosts)))}"
 
 
-def _taken_twice(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
+def _duplicate_problems(placed: Sequence[_Place]) -> Iterator[InventoryProblem]:
     """Yield a problem for each port or GPU that two tasks of a host share, and each port that is too high."""
     holders: dict[tuple[str, str, int], PlannedTask] = {}
     for member in placed:

@@ -57,7 +57,7 @@ def _to_address(value: object) -> str:
     return address
 
 
-def is_host(name: str) -> bool:
+def is_host_name(name: str) -> bool:
     """Return whether a host can have this inventory name: a name that can be resolved, or an address."""
     try:
         return bool(_to_address(bracketed(name)))
@@ -253,7 +253,7 @@ def rules(specifications: Mapping[str, Mapping[str, object]]) -> dict[str, Rule]
     }
 
 
-def closest_name(
+def unknown_name_advice(
     name: str, known: Sequence[str], prefixes: Sequence[str], *, on_command_line: bool
 ) -> str | None:
     """Return advice about a variable that no role knows, such as "did you mean trainer_steps?".

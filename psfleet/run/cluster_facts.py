@@ -3,7 +3,7 @@
 from typing import Any
 
 from psfleet.inventory.controller_files import data_source, program_fact
-from psfleet.inventory.mesh_addresses import meshed
+from psfleet.inventory.mesh_addresses import move_into_mesh
 from psfleet.inventory.problems import InventoryError
 from psfleet.inventory.proof import proof_settings, require_provable
 from psfleet.inventory.reading import Inventory, data_directories, read_inventory
@@ -40,7 +40,7 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
         raise InventoryError(problems)
     mesh: dict[str, Any] = {}
     if values[PREFIX + "encryption"] == "wireguard":
-        plan, mesh = meshed(plan, values[PREFIX + "encryption_port"])
+        plan, mesh = move_into_mesh(plan, values[PREFIX + "encryption_port"])
     if proof:
         require_provable(plan, inventory.command_line)
         settings = {task: proof_settings(of, proof, plan) for task, of in settings.items()}

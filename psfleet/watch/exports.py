@@ -13,7 +13,7 @@ from psfleet.evidence.reading import read_run
 from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from psfleet.evidence.saved_models import FoundModel, find_models
 from psfleet.evidence.verdict import FILE_NAME
-from psfleet.inventory.problems import shown
+from psfleet.inventory.problems import short_path
 from psfleet.run.folder import state_of
 from psfleet.run.going_on import RefusedError
 from psfleet.run.start import in_the_way
@@ -74,13 +74,13 @@ def is_exported(run: Mapping[str, Any]) -> bool:
     place = Path(run["folder"]) / EXPORT
     if not (place.exists() or place.is_symlink()):
         return False
-    remedy = f"to export anew, remove it: rm -r {shown(place)}"
+    remedy = f"to export anew, remove it: rm -r {short_path(place)}"
     try:
         exported = Exported.read(place)
     except NotWholeError as error:
-        raise RefusedError(f"{shown(place)} is there, and not whole: {error}; {remedy}") from error
+        raise RefusedError(f"{short_path(place)} is there, and not whole: {error}; {remedy}") from error
     if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
-        raise RefusedError(f"{shown(place)} is there, and {'; '.join(different)}; {remedy}")
+        raise RefusedError(f"{short_path(place)} is there, and {'; '.join(different)}; {remedy}")
     return True
 
 
@@ -206,7 +206,7 @@ def _chosen(folder: Path, run_id: str, asked: str) -> FoundModel:
         raise RefusedError(
             f"export_model is {asked!r}, and run {run_id} has {len(graphs)} checkpoints: {choose}"
         )
-    others = [model.described(shown(folder)) for model in found]
+    others = [model.described(short_path(folder)) for model in found]
     what = f"run {run_id} has no checkpoint of a program with its graph (.meta)"
     have = f"what it saved is loaded as it is: {first_of(others)}" if others else "it saved no model"
     raise RefusedError(f"{what}; {have}")
@@ -216,7 +216,9 @@ def _without_host(run: Mapping[str, Any]) -> str:
     """Return in words how the user can export a run from its collected files alone."""
     # On a host a checkpoint in a task's /tmp has another path.
     of_program = [f"--model={run['checkpoint']}", *run["flags"].split()[2:]]
-    words = " ".join((*(of_program if run["settings"].get("program") else ()), shown(Path(run["folder"]))))
+    words = " ".join(
+        (*(of_program if run["settings"].get("program") else ()), short_path(Path(run["folder"])))
+    )
     command = f"python -m trainer.evaluator --export {words}"
     return (
         f"its collected files can be exported where TensorFlow {TENSORFLOW_VERSION} is installed: {command}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.evidence.verdict import FILE_NAME
-from psfleet.inventory.problems import shown
+from psfleet.inventory.problems import short_path
 from psfleet.report.proof_summary import ProofRun, summary
 from psfleet.watch.terminal import escaping_display
 from trainer.contract.json_files import read_object
@@ -27,7 +27,7 @@ def show_page(action: HostAction, runs_directory: str, runs: Mapping[str, str]) 
     directory = Path(runs_directory).resolve()
     folders = {replication: directory / run_id for replication, run_id in runs.items()}
     ended = [
-        ProofRun(replication, shown(folder), read_object(folder / FILE_NAME))
+        ProofRun(replication, short_path(folder), read_object(folder / FILE_NAME))
         for replication, folder in folders.items()
     ]
     lines = list(summary(plan, ended))

@@ -10,7 +10,7 @@ from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
-from psfleet.inventory.problems import shown
+from psfleet.inventory.problems import short_path
 from psfleet.report import LOSS_PICTURE, NEEDS, REPORT
 from psfleet.watch.console import columns_of_terminal
 from psfleet.watch.terminal import escaping_display
@@ -86,7 +86,7 @@ def _draw(run: Run, verdict: Verdict) -> None:
     except ImportError as error:
         display.warning(f"{page} was not drawn: {error}: {NEEDS}")
     except Exception as error:
-        again = f"python -m psfleet.report {shown(run.folder)} shows more"
+        again = f"python -m psfleet.report {short_path(run.folder)} shows more"
         display.warning(f"{page} was not drawn: {type(error).__name__}: {error}; {again}")
     else:
-        display.display(f"\n  the report, for a browser: {shown(page)}")
+        display.display(f"\n  the report, for a browser: {short_path(page)}")

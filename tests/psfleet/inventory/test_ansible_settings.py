@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from psfleet.inventory.ansible_settings import (
-    SAFE,
+    DANGERS,
     ConfigurationFile,
     UnsafeSetting,
-    lacking_lines,
-    parsed,
+    missing_lines,
+    parse_configuration,
     refusal,
 )
 from tests.psfleet.inventory.checked import hosts_file, written
@@ -23,7 +23,7 @@ COMFORT = "[defaults]\nforks = 50\ninterpreter_python = auto_silent\n[connection
 
 
 def test_the_configuration_of_the_clone_lacks_no_line() -> None:
-    assert lacking_lines(OURS, OURS, {}, {}) == []
+    assert missing_lines(OURS, OURS, {}, {}) == []
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,26 @@ def test_settings_that_the_user_has_made_are_not_listed_as_missing(
     theirs: str, environment: list[str], lacks: list[str]
 ) -> None:
     ours = f"{COMFORT}[defaults]\ninventory = x\nhost_key_checking = True\n"
-    assert lacking_lines(ours, theirs, environment, {}) == lacks
+    assert missing_lines(ours, theirs, environment, {}) == lacks
 
 
 def test_settings_required_for_safety_are_listed_whatever_the_user_has_set() -> None:
-    lines = lacking_lines(OURS, OURS.replace("host_key_checking = True", "host_key_checking = no"), {}, SAFE)
+    lines = missing_lines(
+        OURS, OURS.replace("host_key_checking = True", "host_key_checking = no"), {}, DANGERS
+    )
     wanted = ["inject_facts_as_vars = False", "host_key_checking = True"]
     assert lines == ["[defaults]", *wanted, "strategy = linear", "fact_caching = memory"]
 
 
 def test_the_listed_lines_are_a_readable_configuration() -> None:
-    text = "\n".join(lacking_lines(OURS, "", {}, SAFE))
+    text = "\n".join(missing_lines(OURS, "", {}, DANGERS))
     there = ConfigParser(interpolation=None)
     there.read_string(text)
-    assert {*parsed(OURS).sections()} == {*there.sections()}
-    assert there["defaults"].keys() | {"inventory", "collections_path"} == parsed(OURS)["defaults"].keys()
+    assert {*parse_configuration(OURS).sections()} == {*there.sections()}
+    assert (
+        there["defaults"].keys() | {"inventory", "collections_path"}
+        == parse_configuration(OURS)["defaults"].keys()
+    )
 
 
 # What a user has by mistake: variables of the environment, the ansible.cfg (None: none) and the mode of its
@@ -178,7 +183,7 @@ def test_the_remedy_for_an_unsafe_setting_fits_its_origin(case: str, tmp_path: P
 
 
 def test_in_the_clone_the_remedy_names_no_lines_that_its_configuration_has() -> None:
-    unsafe = UnsafeSetting("inject_facts_as_vars", "true", (), (), lacks=True)
+    unsafe = UnsafeSetting("inject_facts_as_vars", "true", (), (), unsafe_without_environment=True)
     own = ConfigurationFile(
         "/home/me/.ansible.cfg", by_environment=True, folder=ROOT, open_folder=False, clone=ROOT
     )
