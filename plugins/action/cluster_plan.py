@@ -12,8 +12,8 @@ from psfleet.inventory.described_systems import described_systems
 from psfleet.inventory.inventory_files import unused_files
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
-from psfleet.run.held_tables import with_places
 from psfleet.run.person import person
+from psfleet.run.table_bytes import with_files_to_edit
 
 from ..module_utils.content_directory import content_hash
 from ..plugin_utils.actions import ControllerAction
@@ -39,7 +39,7 @@ class ActionModule(ControllerAction):
         except InventoryError as error:
             return self._failure(describe(error.problems, self._definitions(command_line).cure))
         if tables := facts["cluster_data"]["tables"]:
-            facts["cluster_data"]["tables"] = with_places(tables, self._definitions(command_line).cure)
+            facts["cluster_data"]["tables"] = with_files_to_edit(tables, self._definitions(command_line).cure)
         return facts | {
             "cluster_release": content_hash(ROOT / "trainer"),
             "cluster_person": person(),

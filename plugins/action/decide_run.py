@@ -9,28 +9,34 @@ from ansible.utils.vars import load_extra_vars
 
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.inventory.variables import PREFIX
+from psfleet.run.active_runs import (
+    RefusedError,
+    checked_run_id,
+    run_to_stop,
+    tasks_elsewhere,
+    tasks_to_stop,
+    unstopped_message,
+)
 from psfleet.run.folder import (
-    begun_run,
-    begun_settings,
-    collected_whole,
-    described_run,
+    hosts_may_delete,
     lacks_files,
     make_folder,
-    names_of_new,
+    new_run_names,
+    run_for_playbooks,
+    saved_run,
+    saved_settings,
     state_of,
     tasks_of_run,
 )
-from psfleet.run.going_on import (
-    RefusedError,
-    checked_run_id,
-    elsewhere,
-    going_on,
-    stopped_tasks,
-    unstopped,
-)
 from psfleet.run.person import beginning
-from psfleet.run.places import absent, is_elastic, leaving, left_out
-from psfleet.run.settings import can_resize, carried_model, older_model, older_program, resumed_settings
+from psfleet.run.places import absent_workers, dispensable_tasks, is_elastic, leaving_workers
+from psfleet.run.settings import (
+    can_resize,
+    carried_model,
+    older_model_note,
+    older_program_note,
+    resumed_settings,
+)
 from psfleet.run.start import Folder, decide, hindrances
 from psfleet.watch.exports import (
     described_export,
@@ -89,7 +95,7 @@ class ActionModule(ControllerAction):
         limited = bool(self.variables.get("ansible_limit"))
         hosts = arguments["found"] | (self._answers_of_others() if limited else {})
         try:
-            run_id = going_on(hosts, str(arguments["run_id"]))
+            run_id = run_to_stop(hosts, str(arguments["run_id"]))
             if not run_id:
                 return {"run": {"id": ""}}
             return {"run": self._run_to_stop(run_id, arguments, hosts if limited else None)}
@@ -106,7 +112,7 @@ class ActionModule(ControllerAction):
         hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id
         try:
-            settings, tasks = begun_run(folder)
+            settings, tasks = saved_run(folder)
         except (KeyError, ValueError):  # it was started elsewhere: use today's settings
             if everywhere is not None:
                 what = f"run {run_id} was not begun here, so what it needs to end well is not known"
@@ -116,12 +122,12 @@ class ActionModule(ControllerAction):
         ending, message = tasks, f"Run {run_id} is stopped. Resume with: {again}"
         if everywhere is not None:
             limited = self.variables["ansible_play_hosts_all"]
-            ending = leaving(run_id, tasks, settings, limited, everywhere)
+            ending = leaving_workers(run_id, tasks, settings, limited, everywhere)
             names = first_of([task["name"] for task in ending])
             message = f"{names} left run {run_id}, which goes on. To join it again: {again}"
-        return described_run(folder, settings, tasks) | {
-            "tasks": stopped_tasks(run_id, ending, hosts),
-            "warning": unstopped(ending, hosts),
+        return run_for_playbooks(folder, settings, tasks) | {
+            "tasks": tasks_to_stop(run_id, ending, hosts),
+            "warning": unstopped_message(ending, hosts),
             "goes_on": everywhere is not None,
             "told": with_inventory(message, self.variables["ansible_inventory_sources"]),
         }
@@ -141,8 +147,8 @@ class ActionModule(ControllerAction):
     def _decide_export(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
             folder = run_to_export(Path(arguments["runs_directory"]).resolve(), str(arguments["run_id"]))
-            settings, tasks = begun_run(folder)
-            run = described_run(folder, settings, tasks)
+            settings, tasks = saved_run(folder)
+            run = run_for_playbooks(folder, settings, tasks)
             names = (str(arguments.get(name, "")) for name in ("model", "inputs", "outputs"))
             run |= described_export(run, *names)
             if is_exported(run):
@@ -183,7 +189,7 @@ class ActionModule(ControllerAction):
             return self._failure(f"{error.filename}: {error.strerror}")
         folders = newest_first(Path(run["folder"]).parent)
         cluster = self.variables["cluster_plan"]["cluster_name"]
-        return {"run": run, "collected": [each.name for each in folders if collected_whole(each, cluster)]}
+        return {"run": run, "collected": [each.name for each in folders if hosts_may_delete(each, cluster)]}
 
     def _decide_new_run(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a run with a name that neither a host nor another run on the controller has.
@@ -193,7 +199,7 @@ class ActionModule(ControllerAction):
         tasks = [task for answer in arguments["found"].values() for task in answer["tasks"]]
         run_ids_on_hosts = {task["run_id"] for task in tasks}
         now = datetime.now(tz=timezone.utc)
-        for run_id in names_of_new(self.variables["cluster_plan"]["cluster_name"], now):
+        for run_id in new_run_names(self.variables["cluster_plan"]["cluster_name"], now):
             folder = Path(arguments["runs_directory"]).resolve() / run_id
             if run_id in run_ids_on_hosts or folder.exists():
                 continue
@@ -211,7 +217,7 @@ class ActionModule(ControllerAction):
         plan, today = self.variables["cluster_plan"], self.variables["cluster_settings"]
         folder = Path(arguments["runs_directory"]).resolve() / checked_run_id(run_id)
         try:
-            begun = begun_settings(folder)
+            begun = saved_settings(folder)
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error
@@ -219,7 +225,7 @@ class ActionModule(ControllerAction):
             next_step = "What was left on hosts is collected, and the run judged again."
             message = f"Run {run_id} has ended. {next_step}"
             recollect = {"action": "recollect", "starting": [], "empty": [], "told": message}
-            return described_run(folder, *begun_run(folder)) | recollect
+            return run_for_playbooks(folder, *saved_run(folder)) | recollect
         settings, begun_on = begun or today, read_object(folder / "plan.json")
         hosts = arguments["found"]
         others = self._answers_of_others() if self.variables.get("ansible_limit") else {}
@@ -230,7 +236,7 @@ class ActionModule(ControllerAction):
             carried_model(settings),
             begun_on.get("tasks", ()),
             can_resize(settings),
-            left_out(run_id, tasks, settings, hosts, others),
+            dispensable_tasks(run_id, tasks, settings, hosts, others),
         )
         if not begun and (names := today.get("unchosen")):
             what = "trainer_programs has several programs, and a run trains one"
@@ -246,10 +252,10 @@ class ActionModule(ControllerAction):
             except (KeyError, ValueError) as error:
                 what = f"run {run_id} cannot go on with the settings it began with: {error}"
                 raise RefusedError(what) from error
-        run = described_run(folder, settings, tasks) | {"action": action}
+        run = run_for_playbooks(folder, settings, tasks) | {"action": action}
         run |= self._tasks_to_start(run, begun, hosts)
         programs = self.variables.get("cluster_programs", ())
-        older = begun and (older_program(begun["program"], programs) or older_model(begun, today))
+        older = begun and (older_program_note(begun["program"], programs) or older_model_note(begun, today))
         if action == "start" and older:
             run["told"] = "\n".join(filter(None, [f"Run {run_id} goes on with {older}", run["told"]]))
         if action == "start":
@@ -271,7 +277,7 @@ class ActionModule(ControllerAction):
         messages = []
         if run["action"] == "attach" and begun and is_elastic(begun):
             plan = self.variables["cluster_plan"]
-            for task in absent(run_id, tasks, hosts):
+            for task in absent_workers(run_id, tasks, hosts):
                 if why := hindrances(plan, tasks, task["host"], hosts):
                     out.append(task)
                     messages.append(f"{task['name']} on {task['host']} cannot join: {'; '.join(why)}")
@@ -279,7 +285,7 @@ class ActionModule(ControllerAction):
                     starting.append(task)
                     messages.append(f"{task['name']} on {task['host']} joins run {run_id}.")
         elif out and run["action"] == "start":
-            names = elsewhere(tasks, hosts)
+            names = tasks_elsewhere(tasks, hosts)
             fill = f"ansible-playbook train.yml -e run_id={run_id}"
             messages = [f"Run {run_id} begins without {names}. Once its host is there, it joins by: {fill}"]
         message = with_inventory("\n".join(messages), self.variables["ansible_inventory_sources"])

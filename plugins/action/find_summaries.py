@@ -5,7 +5,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from psfleet.run.tensorboard_folders import runs_going_on, runs_of, sources_of
+from psfleet.run.tensorboard_folders import run_folders, runs_going_on, summary_folders
 
 from ..plugin_utils.actions import ControllerAction
 
@@ -20,11 +20,11 @@ class ActionModule(ControllerAction):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         directory = Path(arguments["runs_directory"]).resolve()
         try:
-            runs = runs_of(directory, arguments["run_id"], arguments["cluster_name"])
+            runs = run_folders(directory, arguments["run_id"], arguments["cluster_name"])
             going_on = runs_going_on(runs)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
-        sources = sources_of(runs)
+        sources = summary_folders(runs)
         if arguments.get("required") and not sources and not self._task.check_mode:
             which = f"run {arguments['run_id']}" if arguments["run_id"] else "any run of this cluster"
             raise AnsibleActionFail(

@@ -12,8 +12,8 @@ from psfleet.evidence.untrusted_files import write_whole
 from psfleet.inventory.problems import short_path
 from psfleet.report.devices import render
 from psfleet.report.model_card import model_card
-from psfleet.run.folder import still_left_out, write_beginning
-from psfleet.run.going_on import RefusedError
+from psfleet.run.active_runs import RefusedError
+from psfleet.run.folder import left_out_entries, write_beginning
 from psfleet.run.hook_events import note_event
 from psfleet.watch.exports import accepted, told, verdict_on
 from psfleet.watch.failed_run import how_to_go_on
@@ -50,7 +50,10 @@ class ActionModule(ControllerAction):
                 return {"changed": True}
             if run.get("action") == "recollect":
                 hosts, left_out = arguments["hosts"], arguments["left_out"]
-                state = {"state": "ended", "left_out": still_left_out(folder, run["tasks"], hosts, left_out)}
+                state = {
+                    "state": "ended",
+                    "left_out": left_out_entries(folder, run["tasks"], hosts, left_out),
+                }
             else:
                 silent = {*run["settings"]["tasks"]} - {task["name"] for task in arguments["endings"]}
                 left_out = [f"{task}: no answer" for task in sorted(silent)]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from psfleet.evidence.verdict import FILE_NAME
-from psfleet.run.going_on import RUN_ID_RULE
+from psfleet.run.active_runs import RUN_ID_RULE
 from trainer.contract.json_files import read_object
 from trainer.contract.rules import as_given
 from trainer.host.task_traces import RUN_ID

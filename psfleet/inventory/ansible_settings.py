@@ -166,7 +166,9 @@ def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
         )
         if hosts:
             what = f"{name} is false on {named(hosts)}: {DANGERS['host_key_checking']}; expected no"
-            yield InventoryProblem(f"{what} such variable, and the hosts' keys in ~/.ssh/known_hosts", name, hosts)
+            yield InventoryProblem(
+                f"{what} such variable, and the hosts' keys in ~/.ssh/known_hosts", name, hosts
+            )
 
 
 def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:

@@ -10,8 +10,8 @@ from psfleet.inventory.reading import Inventory, data_directories, read_inventor
 from psfleet.inventory.success_policy import ALL_WORKERS
 from psfleet.inventory.success_policy import VARIABLE as SUCCESS
 from psfleet.inventory.variables import PREFIX
-from psfleet.run.held_tables import held_on_hosts
 from psfleet.run.settings import run_program, run_settings
+from psfleet.run.table_bytes import table_bytes_of_hosts
 from trainer.host.wording import grouped
 
 # The trainer variables that other roles need, as the fact `cluster_paths`.
@@ -67,6 +67,6 @@ def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
             "source": data,
             "models": [model.fact()] if model else [],
             "directories": data_directories(plan, settings),
-            "tables": held_on_hosts(plan, chosen),
+            "tables": table_bytes_of_hosts(plan, chosen),
         },
     }

@@ -32,7 +32,7 @@ def state_of(folder: Path) -> FolderState:
     return state if state in {"running", "stopped", "failed"} else "ended"
 
 
-def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list[str]]:
+def uncollected_runs(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return {run id: its hosts that today's `plan` lacks} for runs that are neither collected nor stopped.
 
     Only runs of this cluster that started from here are in it; the hosts are sorted, [] if the plan has all
@@ -49,7 +49,7 @@ def uncollected(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list
     }
 
 
-def was_left_out(folder: Path) -> bool | None:
+def has_files_on_hosts(folder: Path) -> bool | None:
     """Return whether some files of a collected run stayed on hosts; None if state.json does not say so."""
     left_out = read_object(folder / "state.json").get("left_out")
     return bool(left_out) if isinstance(left_out, list) else None
@@ -57,10 +57,10 @@ def was_left_out(folder: Path) -> bool | None:
 
 def lacks_files(folder: Path) -> bool:
     """Return whether a run has ended and some of its files stayed on hosts."""
-    return state_of(folder) == "ended" and was_left_out(folder) is True
+    return state_of(folder) == "ended" and has_files_on_hosts(folder) is True
 
 
-def still_left_out(
+def left_out_entries(
     folder: Path, tasks: Iterable[Mapping[str, Any]], collected: Iterable[str], left_out: Iterable[str]
 ) -> list[str]:
     """Return the new entries of `left_out` in state.json, after the hosts `collected` were collected again.
@@ -77,13 +77,13 @@ def still_left_out(
     return [*others, *left_out]
 
 
-def collected_whole(folder: Path, cluster_name: str) -> bool:
+def hosts_may_delete(folder: Path, cluster_name: str) -> bool:
     """Return whether hosts may delete a run: it is of this cluster, has ended, and was collected in full."""
-    ended = state_of(folder) == "ended" and was_left_out(folder) is False
+    ended = state_of(folder) == "ended" and has_files_on_hosts(folder) is False
     return ended and read_object(folder / "plan.json").get("cluster_name") == cluster_name
 
 
-def begun_settings(folder: Path) -> dict[str, Any]:
+def saved_settings(folder: Path) -> dict[str, Any]:
     """Return the settings in a run's folder, in the form of `run_settings`; {} for a new run.
 
     Raises ValueError if settings.json in the folder is damaged.
@@ -114,16 +114,16 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
     return [{"name": task.name, **asdict(task)} for task in tasks]
 
 
-def begun_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return (settings, tasks) of a run from its folder, as `begun_settings` and `tasks_of_run` return them.
+def saved_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return (settings, tasks) of a run from its folder, as `saved_settings` and `tasks_of_run` return them.
 
     Raises KeyError or ValueError if files in its folder are missing or damaged.
     """
-    settings = begun_settings(folder)
+    settings = saved_settings(folder)
     return settings, tasks_of_run(read_object(folder / "plan.json"), settings)
 
 
-def described_run(
+def run_for_playbooks(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return a run in the form that playbooks use.
@@ -151,7 +151,7 @@ def described_run(
     }
 
 
-def names_of_new(cluster_name: str, now: datetime) -> Iterator[str]:
+def new_run_names(cluster_name: str, now: datetime) -> Iterator[str]:
     """Yield names for a new run, without end: "cluster-20260131-120000", then "cluster-20260131-120000-2".
 
     The caller uses the first name that is not taken.
@@ -175,7 +175,7 @@ def make_folder(folder: Path, *, exist_ok: bool) -> None:
 def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """Create the folder of a run, and write plan.json and settings.json into it. Raises OSError.
 
-    `run` has the form of `described_run`. Without an `action` of train.yml, files that are there stay.
+    `run` has the form of `run_for_playbooks`. Without an `action` of train.yml, files that are there stay.
     """
     folder = Path(run["folder"])
     make_folder(folder, exist_ok=True)

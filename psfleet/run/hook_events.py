@@ -18,11 +18,11 @@ def note_event(folder: Path, state: str) -> bool:
     with (folder / FILE_NAME).open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        told = [] if state == _BEGINS else _states(file.read())
-        if state in told:
+        states = [] if state == _BEGINS else _states(file.read())
+        if state in states:
             return False
         file.truncate(0)
-        file.write(json.dumps([*told, state]) + "\n")
+        file.write(json.dumps([*states, state]) + "\n")
         return True
 
 

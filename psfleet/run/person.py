@@ -17,9 +17,9 @@ def person() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
         user = str(os.getuid())
-    came = os.environ.get("SUDO_USER") or user
-    named = user if came == user else f"{came} as {user}"
-    return f"{_plain(named)}@{_plain(socket.gethostname())}"
+    login = os.environ.get("SUDO_USER") or user
+    name = user if login == user else f"{login} as {user}"
+    return f"{_plain(name)}@{_plain(socket.gethostname())}"
 
 
 def beginning(settings: Mapping[str, Any], by: str, now: datetime) -> str:

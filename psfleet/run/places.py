@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, VARIABLE, needed_workers
-from psfleet.run.going_on import RefusedError
+from psfleet.run.active_runs import RefusedError
 from psfleet.run.settings import can_resize
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.task_names import CHIEF
@@ -24,7 +24,7 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 def is_elastic(settings: Mapping[str, Any]) -> bool:
-    """Return whether workers may leave and join a run with these settings (`begun_settings`)."""
+    """Return whether workers may leave and join a run with these settings (`saved_settings`)."""
     training = settings["cluster"]
     shared = training.get("replication") == "async" and not training.get("existing_servers")
     return can_resize(settings) and shared
@@ -35,7 +35,7 @@ def may_be_away(task: Task) -> bool:
     return bool(task["job"] == "worker" and task["name"] != CHIEF)
 
 
-def leaving(
+def leaving_workers(
     run_id: str,
     tasks: Sequence[Task],
     settings: Mapping[str, Any],
@@ -49,30 +49,30 @@ def leaving(
     workers would be left for `training_run_success`.
     """
     whole = f"To stop the whole run: ansible-playbook stop.yml -e run_id={run_id}"
-    gone = [dict(task) for task in tasks if task["host"] in leave]
-    if not gone:
+    leaving = [dict(task) for task in tasks if task["host"] in leave]
+    if not leaving:
         raise RefusedError(f"no task of run {run_id} is on {', '.join(leave)}; nothing was stopped")
     if not is_elastic(settings):
         raise RefusedError(f"{_ONLY}; nothing was stopped. {whole}")
-    if held := [f"{task['name']} on {task['host']}" for task in gone if not may_be_away(task)]:
-        without = f"run {run_id} cannot go on without {', '.join(held)}; nothing was stopped"
+    if indispensable := [f"{task['name']} on {task['host']}" for task in leaving if not may_be_away(task)]:
+        without = f"run {run_id} cannot go on without {', '.join(indispensable)}; nothing was stopped"
         raise RefusedError(f"{without}. Limit stop.yml to hosts with other workers only. {whole}")
     workers = [task for task in tasks if task["job"] == "worker"]
-    left = [task for task in workers if task["host"] not in leave and _is_alive(run_id, task, hosts)]
+    remaining = [task for task in workers if task["host"] not in leave and _is_alive(run_id, task, hosts)]
     needed = needed_workers(settings.get("success", ALL_WORKERS), len(workers))
-    if len(left) < needed or CHIEF not in {task["name"] for task in left}:
+    if len(remaining) < needed or CHIEF not in {task["name"] for task in remaining}:
         silent = {task["host"]: None for task in workers if task["host"] not in {*hosts, *leave}}
         unknown = f" ({first_of([*silent])} gave no answer)" if silent else ""
         asks = f"{VARIABLE} is {settings.get('success', ALL_WORKERS)}, so {needed} of {len(workers)} workers"
         raise RefusedError(
-            f"{asks} must finish, the chief among them, and {counted(len(left), 'worker')} would be left"
+            f"{asks} must finish, the chief among them, and {counted(len(remaining), 'worker')} would be left"
             f"{unknown}; nothing was stopped. {whole}. It resumes with fewer needed workers by "
-            f"ansible-playbook train.yml -e run_id={run_id} -e {VARIABLE}={max(len(left), 1)}"
+            f"ansible-playbook train.yml -e run_id={run_id} -e {VARIABLE}={max(len(remaining), 1)}"
         )
-    return gone
+    return leaving
 
 
-def left_out(
+def dispensable_tasks(
     run_id: str, tasks: Sequence[Task], settings: Mapping[str, Any], hosts: Answers, others: Answers
 ) -> list[str]:
     """Return the names of the tasks on hosts that are not in `hosts`, if the run can end well without them.
@@ -88,7 +88,7 @@ def left_out(
     return [str(task["name"]) for task in out] if may_go_on and not takes_part else []
 
 
-def absent(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
+def absent_workers(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
     """Return the workers that neither run nor have finished, though their run is going on.
 
     The workers are in the order of `tasks`. The chief is not among them, nor are workers on hosts without an
@@ -105,16 +105,16 @@ def absent(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
 
 
 def _is_alive(run_id: str, task: Task, hosts: Answers) -> bool:
-    found = _found(run_id, task, hosts)
-    return bool(found.get("alive"))
+    entry = _entry_of(run_id, task, hosts)
+    return bool(entry.get("alive"))
 
 
 def _has_finished(run_id: str, task: Task, hosts: Answers) -> bool:
-    found = _found(run_id, task, hosts)
-    return bool(found) and not found["failed"] and found["exit_code"] == FINISHED
+    entry = _entry_of(run_id, task, hosts)
+    return bool(entry) and not entry["failed"] and entry["exit_code"] == FINISHED
 
 
-def _found(run_id: str, task: Task, hosts: Answers) -> Mapping[str, Any]:
+def _entry_of(run_id: str, task: Task, hosts: Answers) -> Mapping[str, Any]:
     """Return the entry of a task in its host's answer; {} if the task takes no part in this run."""
     every = hosts.get(task["host"], {}).get("tasks", ())
     return next((each for each in every if each["name"] == task["name"] and each["run_id"] == run_id), {})

@@ -111,15 +111,15 @@ def resumed_settings(
             what = f"trains {was[name]}" if name == "model" else f"began with {name} {was[name]}"
             raise ValueError(f"it {what}, and a run keeps its {name}; trainer_{name} is {now[name]!r}")
 
-    def of(task: str) -> TrainingSettings:
+    def task_settings(task: str) -> TrainingSettings:
         values = begun["tasks"].get(task, begun["cluster"])
         # The command line sets a value for all tasks, also for those that the inventory no longer has.
         new = today["tasks"].get(task, today["cluster"])
-        taken = {name: new[name] for name in chosen if name in new}
-        return TrainingSettings.from_mapping({**values, **taken})
+        chosen_values = {name: new[name] for name in chosen if name in new}
+        return TrainingSettings.from_mapping({**values, **chosen_values})
 
     success = (today if SUCCESS in chosen else begun).get("success", ALL_WORKERS)
-    of_tasks = {task.name: of(task.name) for task in plan.tasks}
+    of_tasks = {task.name: task_settings(task.name) for task in plan.tasks}
     return run_settings(plan, of_tasks, program, success, begun.get("card"))
 
 
@@ -156,7 +156,7 @@ def _program_name(program: Mapping[str, Any] | None) -> str:
     return f"{named}{program['file'].rpartition('/')[2]} (release {program['release']})"
 
 
-def older_model(begun: Mapping[str, Any], today: Mapping[str, Any]) -> str:
+def older_model_note(begun: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     """Return which release of the user's model a resumed run trains, if the inventory has another; else "".
 
     `begun` and `today` are the settings that the run began with, and those of the inventory. "" also if one
@@ -173,7 +173,7 @@ def _name_of(model: Mapping[str, str]) -> str:
     return model_name(model["file"])
 
 
-def older_program(begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]) -> str:
+def older_program_note(begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]) -> str:
     """Return which release of its program a resumed run runs, if the inventory has another; else "".
 
     `begun` is the program that the run began with, `programs` is the fact `cluster_programs`. "" also if the

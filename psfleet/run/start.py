@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
+from psfleet.run.active_runs import (
+    RefusedError,
+    begun_by,
+    checked_run_id,
+    other_runs,
+    tasks_elsewhere,
+    tasks_on,
+)
 from psfleet.run.folder import FolderState, lead_of
-from psfleet.run.going_on import RefusedError, begun, checked_run_id, elsewhere, other_runs, tasks_on
 from trainer.contract.progress import printable
 from trainer.host.wording import cut, first_of, grouped
 
@@ -18,18 +25,18 @@ class Folder:
     """What the controller knows about the run from its folder.
 
     `plan_hash` is the hash of its plan. `program` is the program in its settings, None for a model; `model`
-    is the user's own (`carried_model`), or None. `began_with` are the tasks of its plan. `resizes` is True if
-    the run may go on with other numbers of ps and workers. `away` has the names of the tasks that need not be
-    there (places.py).
+    is the user's own (`carried_model`), or None. `plan_tasks` are the tasks of its plan. `can_resize` is True
+    if the run may go on with other numbers of ps and workers. `dispensable` has the names of the tasks that
+    need not be there (places.py).
     """
 
     state: FolderState = ""
     plan_hash: str = ""
     program: Mapping[str, Any] | None = None
     model: Mapping[str, str] | None = None
-    began_with: Sequence[Mapping[str, Any]] = ()
-    resizes: bool = False
-    away: Collection[str] = ()
+    plan_tasks: Sequence[Mapping[str, Any]] = ()
+    can_resize: bool = False
+    dispensable: Collection[str] = ()
 
 
 def decide(
@@ -63,15 +70,19 @@ def decide(
     of_lead = leading.get("run_id") == run_id
     attaches = of_lead and bool(leading["alive"])
     collects = of_lead and folder.state == "running" and leading["phase"] in {"finished", "failed"}
-    needed = [task for task in tasks if task["name"] not in folder.away]
+    needed = [task for task in tasks if task["name"] not in folder.dispensable]
     problems = [*_left_out(needed, hosts), *_undeployed(plan, of_run), *other_runs(run_id, hosts)]
     if not (attaches or collects):  # tasks that run, or ran, keep the versions that they started with
-        problems += [*_unlike(plan, of_run), *_unfenced(of_run), *_without("program", folder.program, of_run)]
+        problems += [
+            *_tensorflow_problems(plan, of_run),
+            *_unfenced(of_run),
+            *_missing_release("program", folder.program, of_run),
+        ]
         with_model = {
             host: of_run[host] for host in of_run if any(_needs_model(task, host) for task in tasks)
         }
-        problems += _without("model", folder.model, with_model)
-        problems += () if folder.state else _held(run_id, of_run)
+        problems += _missing_release("model", folder.model, with_model)
+        problems += () if folder.state else _leftover_problems(run_id, of_run)
         problems += _unready(tasks, of_run, goes_on=bool(folder.state))
     if folder.state == "ended":
         problems.append(
@@ -102,11 +113,11 @@ def hindrances(
     Arguments as for `decide`.
     """
     own, with_lead = {host: hosts[host]}, {name: hosts[name] for name in (lead_of(tasks)["host"], host)}
-    reasons = [*_undeployed(plan, own), *_unlike(plan, with_lead), *_unfenced(own)]
+    reasons = [*_undeployed(plan, own), *_tensorflow_problems(plan, with_lead), *_unfenced(own)]
     return [*reasons, *_unready([task for task in tasks if task["host"] == host], own, goes_on=True)]
 
 
-def in_the_way(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
+def use_problems(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
     """Return why nothing else may run on these hosts: they are not deployed, or a run is going on there.
 
     Return [] if something may. `hosts` and `plan` are as for `decide`.
@@ -120,7 +131,7 @@ def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
         return "it is still going on, or not collected, with the plan that it began on"
     was, now = (
         {(task["job"], task["index"]): task["host"] for task in of}
-        for of in (folder.began_with, plan["tasks"])
+        for of in (folder.plan_tasks, plan["tasks"])
     )
     if was.get(_CHIEF) != now.get(_CHIEF):
         return "worker0 would change its host, and a run stays where its checkpoint is"
@@ -132,7 +143,7 @@ def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
         "only an asynchronous or synchronous model whose workers have no parts of their own goes on with "
         "other tasks"
     )
-    return "" if folder.resizes else other
+    return "" if folder.can_resize else other
 
 
 def deploy_problems(
@@ -174,7 +185,7 @@ def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> l
 
 
 def _left_out(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> Iterator[str]:
-    if names := elsewhere(tasks, hosts):
+    if names := tasks_elsewhere(tasks, hosts):
         yield (
             f"Either --limit leaves out {names}, or these hosts gave no answer; a run needs every "
             "task: start it without --limit, when all hosts can be reached. An asynchronous run of a model "
@@ -197,7 +208,7 @@ def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]])
         yield f"the plan {where} is not today's inventory ({differences}); run deploy.yml"
 
 
-def _unlike(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _tensorflow_problems(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield a problem if hosts have different versions of TensorFlow, or if it lacks CUDA where it is needed.
 
     The versions of Python and of other packages may differ: tasks exchange only graphs and tensors, in
@@ -224,7 +235,7 @@ def _needs_model(task: Mapping[str, Any], host: str) -> bool:
     return bool(task["host"] == host and task["job"] != "ps")
 
 
-def _without(
+def _missing_release(
     what: str, carried: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield a problem if hosts lack the run's program or model; `what` is "program" or "model".
@@ -273,12 +284,12 @@ def _each_once(checks: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[st
         yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 
-def _held(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _leftover_problems(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield a problem for hosts with files of a run that is new here: it would resume from those files."""
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
             f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"
-            f"{begun(tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): resume it from the "
+            f"{begun_by(tasks_on(hosts), run_id)} (runs/{run_id} in the state directory): resume it from the "
             "controller where it began, choose another run_id, or remove the files there"
         )
 

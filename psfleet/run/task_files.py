@@ -13,9 +13,9 @@ from trainer.contract.task_names import split_name
 from trainer.host.task_traces import run_file
 
 VERIFY = "systemd-analyze verify %s"
-_OF_THE_CLUSTER = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
-_OF_THE_RUN = "# Written by psfleet's train.yml: the run that {job} {index} is part of.\n"
-_OF_THE_EVALUATOR = (
+_CLUSTER_HEADING = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
+_RUN_HEADING = "# Written by psfleet's train.yml: the run that {job} {index} is part of.\n"
+_EVALUATOR_HEADING = (
     "# Written by psfleet's train.yml or export.yml: the run whose final model is evaluated.\n"
 )
 
@@ -38,15 +38,15 @@ def task_environments(
     return [
         {
             "dest": f"{directory}/{task.job}-{task.index}.env",
-            "content": _OF_THE_CLUSTER.format(job=task.job, index=task.index)
-            + environment_text(_of_the_cluster(cluster, task, release, cuda)),
+            "content": _CLUSTER_HEADING.format(job=task.job, index=task.index)
+            + environment_text(_cluster_variables(cluster, task, release, cuda)),
         }
         for task in cluster.tasks
         if (task.job, task.index) in names
     ]
 
 
-def _of_the_cluster(
+def _cluster_variables(
     plan: ClusterPlan, task: PlannedTask, release: str, cuda: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment variables of a task. It sees its own GPUs, or none of the host's."""
@@ -84,9 +84,9 @@ def gpu_drop_ins(
     Each is {"dest": path, "content": text}. A task's doctor has a drop-in, too. `content` is the text of the
     drop-ins, `devices` the text of the unit, and `directory` is systemd's.
     """
-    given = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
-    units = [f"psfleet-{task['job']}@{task['index']}" for task in given]
-    units += [f"psfleet-doctor@{task['job']}-{task['index']}" for task in given if task["job"] in JOBS]
+    with_gpus = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
+    units = [f"psfleet-{task['job']}@{task['index']}" for task in with_gpus]
+    units += [f"psfleet-doctor@{task['job']}-{task['index']}" for task in with_gpus if task["job"] in JOBS]
     files = [{"dest": f"{directory}/{unit}.service.d/gpu.conf", "content": content} for unit in units]
     unit = {"dest": f"{directory}/psfleet-gpu-devices.service", "content": devices, "validate": VERIFY}
     return [unit, *files] if files else []
@@ -109,25 +109,25 @@ def run_files(
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
-    of_program = f"{configuration}/run/program.json" if settings.get("program") else ""
-    of_run = _of_the_run(run, paths["state_directory"]) | {
+    program_file = f"{configuration}/run/program.json" if settings.get("program") else ""
+    variables = _run_variables(run, paths["state_directory"]) | {
         "PSFLEET_RUN_BEGUN": str(settings.get("begun", "")),
-        "PSFLEET_PROGRAM": of_program,
-        **_deployed(deployed, install),
+        "PSFLEET_PROGRAM": program_file,
+        **_version_variables(deployed, install),
     }
     if empty := run.get("empty"):
-        of_run["PSFLEET_ABSENT_WORKERS"] = " ".join(str(split_name(worker)[1]) for worker in empty)
-    environment = environment_text(of_run)
+        variables["PSFLEET_ABSENT_WORKERS"] = " ".join(str(split_name(worker)[1]) for worker in empty)
+    environment = environment_text(variables)
     files = []
     for task in tasks:
-        of_unit, of_training = run_file_paths([task], configuration)
+        environment_file, settings_file = run_file_paths([task], configuration)
         files += [
-            {"dest": of_unit, "content": _OF_THE_RUN.format(**task) + environment},
-            {"dest": of_training, "content": _json_text(settings["tasks"][task["name"]])},
+            {"dest": environment_file, "content": _RUN_HEADING.format(**task) + environment},
+            {"dest": settings_file, "content": _json_text(settings["tasks"][task["name"]])},
         ]
-    if of_program and tasks:
+    if program_file and tasks:
         content = _json_text(RunProgram.from_json(settings["program"]).to_json())
-        files.append({"dest": of_program, "content": content, "group": user, "mode": "0640"})
+        files.append({"dest": program_file, "content": content, "group": user, "mode": "0640"})
     return files
 
 
@@ -140,15 +140,15 @@ def evaluator_files(
     versions evaluate it, because another run may have followed on the host.
     """
     # The unit first reads the file of worker 0, which may name GPUs.
-    environment = _of_the_run(run, paths["state_directory"]) | {
+    environment = _run_variables(run, paths["state_directory"]) | {
         "CUDA_VISIBLE_DEVICES": "",
         "PSFLEET_EVALUATOR_FLAGS": flags,
         "PSFLEET_EVALUATED_TASK": str(run.get("exporter", run["lead"])["name"]),
     }
     if deployed := run.get("deployed"):
-        environment |= _deployed(deployed, paths["install_directory"])
+        environment |= _version_variables(deployed, paths["install_directory"])
     path, _ = run_file_paths([{"job": EVALUATOR, "index": 0}], paths["configuration_directory"])
-    return [{"dest": path, "content": _OF_THE_EVALUATOR + environment_text(environment)}]
+    return [{"dest": path, "content": _EVALUATOR_HEADING + environment_text(environment)}]
 
 
 def run_file_paths(tasks: Sequence[Mapping[str, Any]], configuration: str) -> list[str]:
@@ -164,14 +164,14 @@ def _json_text(content: object) -> str:
     return json.dumps(content, indent=4) + "\n"
 
 
-def _of_the_run(run: Mapping[str, Any], state_directory: str) -> dict[str, str]:
+def _run_variables(run: Mapping[str, Any], state_directory: str) -> dict[str, str]:
     return {
         "PSFLEET_RUN_ID": str(run["id"]),
         "PSFLEET_RUN_DIRECTORY": f"{state_directory}/runs/{run['id']}",
     }
 
 
-def _deployed(deployed: Mapping[str, str], install: str) -> dict[str, str]:
+def _version_variables(deployed: Mapping[str, str], install: str) -> dict[str, str]:
     return {
         "PSFLEET_RELEASE": deployed["release"],
         "PSFLEET_CODE": f"{install}/releases/{deployed['release']}",

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from psfleet.run.folder import begun_run, described_run
-from psfleet.run.going_on import checked_run_id
+from psfleet.run.active_runs import checked_run_id
+from psfleet.run.folder import run_for_playbooks, saved_run
 from trainer.contract.json_files import read_object
 
 SUMMARIES = "summaries"
@@ -15,7 +15,7 @@ EVENTS = "tfevents"
 OTHER_HOSTS = "other_hosts"
 
 
-def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
+def run_folders(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
     """Return the folders of the runs that `run_id` names, in that order; commas separate several names.
 
     If `run_id` is "", return the folders of all runs of the cluster, sorted. Raises ValueError if a name
@@ -32,7 +32,7 @@ def runs_of(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
 
 
 def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return those of `runs` that are not collected yet, each in the form of `described_run`.
+    """Return those of `runs` that are not collected yet, each in the form of `run_for_playbooks`.
 
     `runs` are folders. Raises ValueError if a run's folder is damaged.
     """
@@ -40,14 +40,14 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
     for folder in runs:
         if read_object(folder / "state.json").get("state") == "running":
             try:
-                settings, tasks = begun_run(folder)
+                settings, tasks = saved_run(folder)
             except (KeyError, ValueError) as error:
                 raise ValueError(f"the run's folder {folder} is damaged: {error}") from error
-            found.append(described_run(folder, settings, tasks))
+            found.append(run_for_playbooks(folder, settings, tasks))
     return found
 
 
-def sources_of(runs: Sequence[Path]) -> dict[str, str]:
+def summary_folders(runs: Sequence[Path]) -> dict[str, str]:
     """Return {name that TensorBoard shows: path of a folder with files for TensorBoard}.
 
     The name is that of the run, followed by "/host" and "/folder" where files of other hosts or folders are.

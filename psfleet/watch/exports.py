@@ -14,9 +14,9 @@ from psfleet.evidence.runs_directory import NoSuchRun, find_run
 from psfleet.evidence.saved_models import FoundModel, find_models
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.inventory.problems import short_path
+from psfleet.run.active_runs import RefusedError
 from psfleet.run.folder import state_of
-from psfleet.run.going_on import RefusedError
-from psfleet.run.start import in_the_way
+from psfleet.run.start import use_problems
 from trainer.contract.export import EXPORT, PROGRAM, program_fingerprint, signature_name
 from trainer.contract.json_files import read_object
 from trainer.contract.model_files import model_name
@@ -103,7 +103,7 @@ def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], pla
     host = run["exporter"]["host"]
     if found["problem"]:
         raise RefusedError(f"{host}, which has the checkpoint: {found['problem']}; {_without_host(run)}")
-    problems = in_the_way({host: found}, plan)
+    problems = use_problems({host: found}, plan)
     if not found["holds_run"]:
         problems.append(f"{host} has no files of run {run['id']} any more; {_without_host(run)}")
     if problems:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from psfleet.run.held_tables import held_by_tasks
+from psfleet.run.table_bytes import table_bytes_of_tasks
 from trainer.contract.plan import ClusterPlan
 from trainer.host.wording import readable
 
@@ -17,7 +17,7 @@ def plan_table(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     of tables each task will hold.
     """
     read = ClusterPlan.from_json(plan)
-    tasks, held = read.tasks, held_by_tasks(read, settings)
+    tasks, held = read.tasks, table_bytes_of_tasks(read, settings)
     rows: list[tuple[str, ...]] = [
         (task.name, task.host, task.target, ",".join(map(str, task.gpus)) or "-")
         for task in tasks[:MOST_TASKS]

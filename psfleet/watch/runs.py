@@ -8,7 +8,7 @@ from typing import Any
 from plugins.module_utils.disk_space import freeable_bytes
 from psfleet.evidence.runs_directory import newest_first
 from psfleet.evidence.verdict import FILE_NAME
-from psfleet.run.folder import state_of, was_left_out
+from psfleet.run.folder import has_files_on_hosts, state_of
 from psfleet.watch.screen_text import in_a_line
 from psfleet.watch.status import NO_ANSWER, NO_RUN, has_answered, silent_hosts
 from trainer.contract.json_files import read_object
@@ -124,7 +124,7 @@ def _read(folder: Path) -> RunRow:
         trains = str(program.get("name") or PurePosixPath(str(program.get("file", ""))).name)
     elif isinstance(training, dict):
         trains = model_name(str(training.get("model", "")))
-    state, left_out = state_of(folder), was_left_out(folder)
+    state, left_out = state_of(folder), has_files_on_hosts(folder)
     collected = "not yet" if state == "running" else _COLLECTED[left_out]
     return RunRow(
         run_id=in_a_line(folder.name, 63),

@@ -15,7 +15,7 @@ from plugins.module_utils.checks.clock_checks import clock_finding, clock_offset
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
 from psfleet.evidence.packed_run import unpacked as unpacked_packed_run
-from psfleet.run.going_on import RefusedError, going_on, stopped_tasks, unstopped
+from psfleet.run.active_runs import RefusedError, run_to_stop, tasks_to_stop, unstopped_message
 from psfleet.run.host_answers import FACTS, UnusableError, checked
 from psfleet.run.start import Folder, decide
 from psfleet.watch.console import PlaybookConsole
@@ -183,8 +183,8 @@ def decided(answers: Mapping[str, Any]) -> None:
         with suppress(RefusedError):
             decide(RUN_ID, PLAN.to_json(), tasks, found, of_folder)
     with suppress(RefusedError):
-        stopped_tasks(going_on(found), tasks, found)
-    unstopped(tasks, found)
+        tasks_to_stop(run_to_stop(found), tasks, found)
+    unstopped_message(tasks, found)
 
 
 def shown_findings(answers: Mapping[str, Any]) -> None:

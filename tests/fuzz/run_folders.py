@@ -15,7 +15,7 @@ from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import judge_run
 from psfleet.evidence.verdict_lines import as_lines
 from psfleet.report import devices, page
-from psfleet.run.folder import begun_run, described_run
+from psfleet.run.folder import run_for_playbooks, saved_run
 from psfleet.run.host_answers import checked
 from tests.fuzz.answers import ASKED, PLAN, PROGRESS, RUN_ID, answers_of_tasks
 from tests.fuzz.damage import damaged
@@ -118,7 +118,7 @@ def judged(run: Path) -> None:
     with suppress(ValueError):
         read_settings(run)
     with suppress(KeyError, ValueError):
-        described_run(run, *begun_run(run))
+        run_for_playbooks(run, *saved_run(run))
 
 
 def checkpoint(folder: Path) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.run.folder import begun_settings
+from psfleet.run.folder import saved_settings
 from tests.fuzz import answers, readers, run_folders
 from tests.fuzz.search import Reader, fault_of, search
 from tests.psfleet.run.test_host_answers import OF_ALL
@@ -36,5 +36,5 @@ def test_the_undamaged_answers_of_hosts_are_valid() -> None:
 
 def test_the_fuzzer_finds_a_reader_that_trusts_its_input(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {}, "tasks": {}}')
-    believing = run_folders.of_file("believing", tmp_path, "settings.json", begun_settings)
+    believing = run_folders.of_file("believing", tmp_path, "settings.json", saved_settings)
     assert "ValueError in folder.begun_settings" in search(believing, 1, 50)

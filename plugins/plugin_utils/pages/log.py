@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psfleet.carry.deadlines import TooLateError, within
-from psfleet.run.going_on import RefusedError, checked_run_id
+from psfleet.run.active_runs import RefusedError, checked_run_id
 from psfleet.watch.followed_log import FollowedLog
 from psfleet.watch.terminal import escaping_display
 from trainer.contract.rules import as_given, integer

@@ -4,8 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from psfleet.run.folder import uncollected
-from psfleet.run.held_tables import held_by_tasks, held_in_run
+from psfleet.run.folder import uncollected_runs
+from psfleet.run.table_bytes import table_bytes_of_run, table_bytes_of_tasks
 from psfleet.watch.status import ClusterStatus
 from psfleet.watch.status_table import status_table
 from trainer.contract.plan import ClusterPlan
@@ -29,9 +29,9 @@ def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
         host: {**of_all, "tasks": tasks.get(host, [])} for host in action.variables["ansible_play_hosts_all"]
     }
     answers = ask_hosts(action, "trainer_tasks", arguments)
-    tables = {"": held_by_tasks(ClusterPlan.from_json(plan), action.variables["cluster_settings"])}
+    tables = {"": table_bytes_of_tasks(ClusterPlan.from_json(plan), action.variables["cluster_settings"])}
     for run_id in {task["run_id"] for answer in answers.values() for task in answer.get("tasks", ())}:
         if RUN_ID.fullmatch(run_id):
-            tables[run_id] = held_in_run(Path(runs_directory) / run_id)
-    status = ClusterStatus.of(plan, answers, uncollected(Path(runs_directory), plan), tables)
+            tables[run_id] = table_bytes_of_run(Path(runs_directory) / run_id)
+    status = ClusterStatus.of(plan, answers, uncollected_runs(Path(runs_directory), plan), tables)
     return show_table(action, partial(status_table, status), status.failure, answers)

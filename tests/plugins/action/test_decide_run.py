@@ -9,7 +9,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from plugins.action import decide_run
-from psfleet.run.going_on import RefusedError
+from psfleet.run.active_runs import RefusedError
 from psfleet.run.settings import run_settings
 from tests.plugins.modules.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan

@@ -16,7 +16,7 @@ import pytest
 from plugins.action import decide_run
 from psfleet.evidence.exported_model import README
 from psfleet.evidence.saved_models import find_models
-from psfleet.run.folder import described_run, tasks_of_run
+from psfleet.run.folder import run_for_playbooks, tasks_of_run
 from psfleet.run.settings import run_settings
 from psfleet.watch.exports import described_export
 from tests.plugins.modules.module_run import action_of
@@ -43,7 +43,7 @@ def begun(folder: Path) -> dict[str, Any]:
     plan = plan_of(("worker", "10.0.0.1:2222"))
     training = TrainingSettings(model="linear", replication="local")
     settings = run_settings(plan, {"worker0": training})
-    run = described_run(folder, settings, tasks_of_run(plan.to_json(), settings))
+    run = run_for_playbooks(folder, settings, tasks_of_run(plan.to_json(), settings))
     write_json(folder / "plan.json", plan.to_json())
     write_json(folder / "settings.json", run["settings"])
     write_json(folder / "state.json", {"state": "ended"})

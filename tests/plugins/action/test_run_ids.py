@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.action import decide_run, find_summaries, show
-from psfleet.run.going_on import RUN_ID_RULE
+from psfleet.run.active_runs import RUN_ID_RULE
 from tests.plugins.modules.module_run import action_of
 from tests.psfleet.report.made_runs import make_plan
 from trainer.contract.rules import as_given

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.runs_directory import NoSuchRun, find_run, newest_first
-from psfleet.run.going_on import RUN_ID_RULE
+from psfleet.run.active_runs import RUN_ID_RULE
 
 
 def make(runs: Path, *names: str) -> None:

@@ -15,7 +15,7 @@ from psfleet.inventory.ansible_inventory import plain_inventory
 from psfleet.inventory.definitions import Definitions
 from psfleet.inventory.problems import InventoryError, describe
 from psfleet.run.cluster_facts import cluster_facts
-from psfleet.run.held_tables import with_places
+from psfleet.run.table_bytes import with_files_to_edit
 from tests.repository import ROOT
 
 # Knows the roles' files from the first inventory on.
@@ -54,7 +54,7 @@ def checked(
         found = cluster_facts(plain_inventory(of_task, ROLES_LOADER, given), proof)
     except InventoryError as error:
         return {}, describe(error.problems, definitions.cure)
-    found["cluster_data"]["tables"] = with_places(found["cluster_data"]["tables"], definitions.cure)
+    found["cluster_data"]["tables"] = with_files_to_edit(found["cluster_data"]["tables"], definitions.cure)
     return found, ""
 
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from psfleet.run.folder import (
-    begun_settings,
-    collected_whole,
-    described_run,
+    hosts_may_delete,
     lead_of,
+    run_for_playbooks,
+    saved_settings,
     state_of,
     tasks_of_run,
-    uncollected,
+    uncollected_runs,
     write_beginning,
 )
 from trainer.contract.json_files import read_object, write_json
@@ -27,12 +27,12 @@ WITH_CHIEF = ClusterPlan("psfleet", (WORKER, PlannedTask("chief", 0, "n2", "10.0
 def test_a_damaged_file_of_a_run_counts_as_absent(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.json").write_text(text)
     assert read_object(tmp_path / "settings.json") == {}
-    assert begun_settings(tmp_path) == {}
+    assert saved_settings(tmp_path) == {}
 
 
 def test_the_settings_of_a_run_are_read_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {"a": 1}, "tasks": {}}')
-    assert begun_settings(tmp_path) == {
+    assert saved_settings(tmp_path) == {
         "cluster": {"a": 1},
         "tasks": {},
         "program": None,
@@ -74,8 +74,8 @@ def test_uncollected_lists_only_running_runs_of_this_cluster(tmp_path: Path) -> 
         )
     (tmp_path / "r6").mkdir()
     plan = {"cluster_name": "lab", "tasks": [{"host": "r1"}]}
-    assert uncollected(tmp_path, plan) == {"r1": [], "r3": ["r3"]}
-    assert uncollected(tmp_path / "none", plan) == {}
+    assert uncollected_runs(tmp_path, plan) == {"r1": [], "r3": ["r3"]}
+    assert uncollected_runs(tmp_path / "none", plan) == {}
     assert [state_of(tmp_path / run) for run in ("r1", "r4", "r6", "r7")] == [
         "running",
         "stopped",
@@ -103,7 +103,7 @@ def test_only_a_completely_collected_run_of_this_cluster_counts_as_whole(
 ) -> None:
     (tmp_path / "state.json").write_text(state)
     (tmp_path / "plan.json").write_text(f'{{"cluster_name": "{cluster}"}}')
-    assert collected_whole(tmp_path, "lab") is whole
+    assert hosts_may_delete(tmp_path, "lab") is whole
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_run_with_damaged_settings_is_not_resumed(
 ) -> None:
     write_json(tmp_path / "settings.json", content)
     with pytest.raises(ValueError, match=f"^{said}$"):
-        begun_settings(tmp_path)
+        saved_settings(tmp_path)
 
 
 def test_a_resumed_run_keeps_its_noted_beginning_and_thresholds(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_a_resumed_run_keeps_its_noted_beginning_and_thresholds(tmp_path: Path) 
         "card": None,
     }
     (worker,) = tasks(PLAN, replication="local")
-    new = described_run(tmp_path, values, [worker])["settings"]
+    new = run_for_playbooks(tmp_path, values, [worker])["settings"]
     assert new == {"training": {"steps": 7}, "tasks": values["tasks"], "program": None, "success": 2}
     write_json(tmp_path / "settings.json", {**new, **noted})
-    assert described_run(tmp_path, values, [worker])["settings"] == {**new, **noted}
-    assert begun_settings(tmp_path) == values
+    assert run_for_playbooks(tmp_path, values, [worker])["settings"] == {**new, **noted}
+    assert saved_settings(tmp_path) == values
 
 
 def test_a_resumed_run_with_another_plan_keeps_earlier_plans_and_endings(tmp_path: Path) -> None:

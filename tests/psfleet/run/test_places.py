@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from psfleet.run.going_on import RefusedError
-from psfleet.run.places import absent, is_elastic, leaving, left_out
+from psfleet.run.active_runs import RefusedError
+from psfleet.run.places import absent_workers, dispensable_tasks, is_elastic, leaving_workers
 from psfleet.run.start import hindrances
 from tests.psfleet.run.answering_hosts import PLAN, found
 
@@ -18,7 +18,7 @@ TASKS: list[dict[str, Any]] = [
 
 
 def asked(success: str | int = "chief", program: object = None, **training: object) -> dict[str, Any]:
-    """Settings of a run, as `begun_settings` returns them."""
+    """Settings of a run, as `saved_settings` returns them."""
     return {"cluster": {"replication": "async", **training}, "program": program, "success": success}
 
 
@@ -34,7 +34,7 @@ ALL = {"n1": lives("ps0"), "n2": lives("worker0"), "n3": lives("worker1"), "n4":
 
 def refusal(settings: Mapping[str, Any], leave: Sequence[str], hosts: Mapping[str, Any] = ALL) -> str:
     with pytest.raises(RefusedError) as refused:
-        leaving("r1", TASKS, settings, leave, hosts)
+        leaving_workers("r1", TASKS, settings, leave, hosts)
     return str(refused.value)
 
 
@@ -45,7 +45,7 @@ def refusal(settings: Mapping[str, Any], leave: Sequence[str], hosts: Mapping[st
 def test_workers_leave_a_run_that_ends_well_without_them(
     success: str | int, leave: list[str], names: list[str]
 ) -> None:
-    gone = leaving("r1", TASKS, asked(success), leave, ALL)
+    gone = leaving_workers("r1", TASKS, asked(success), leave, ALL)
     assert [task["name"] for task in gone] == names
 
 
@@ -98,7 +98,9 @@ def test_a_host_without_a_task_of_the_run_is_named() -> None:
 def test_workers_leave_only_asynchronous_runs_of_models(settings: dict[str, Any]) -> None:
     assert not is_elastic(settings)
     assert "leave and join only an asynchronous run of a model" in refusal(settings, ["n4"])
-    assert left_out("r1", TASKS, settings, {host: ALL[host] for host in ("n1", "n2", "n3")}, {}) == []
+    assert (
+        dispensable_tasks("r1", TASKS, settings, {host: ALL[host] for host in ("n1", "n2", "n3")}, {}) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,12 +119,12 @@ def test_a_worker_is_absent_if_it_is_not_alive_and_has_not_finished(
     answer: dict[str, Any], joins: bool
 ) -> None:
     hosts = ALL | {"n4": answer}
-    assert [task["name"] for task in absent("r1", TASKS, hosts)] == ["worker2"] * joins
+    assert [task["name"] for task in absent_workers("r1", TASKS, hosts)] == ["worker2"] * joins
 
 
 def test_a_lost_ps_or_chief_and_a_worker_on_a_silent_host_do_not_join() -> None:
     hosts = {"n1": lives("ps0", alive=False, code=1), "n2": lives("worker0", alive=False, code=1)}
-    assert [task["name"] for task in absent("r1", TASKS, hosts)] == []
+    assert [task["name"] for task in absent_workers("r1", TASKS, hosts)] == []
 
 
 @pytest.mark.parametrize(
@@ -141,13 +143,13 @@ def test_hosts_with_workers_that_the_policy_does_not_need_may_be_left_out(
     success: str | int, there: str, names: list[str]
 ) -> None:
     hosts = {host: ALL[host] for host in there.split()}
-    assert left_out("r1", TASKS, asked(success), hosts, {}) == names
+    assert dispensable_tasks("r1", TASKS, asked(success), hosts, {}) == names
 
 
 def test_a_worker_that_takes_part_cannot_be_left_out() -> None:
     hosts = {host: ALL[host] for host in ("n1", "n2", "n3")}
-    assert left_out("r1", TASKS, asked(), hosts, {"n4": lives("worker2")}) == []
-    assert left_out("r1", TASKS, asked(), hosts, {"n4": lives("worker2", "r2")}) == ["worker2"]
+    assert dispensable_tasks("r1", TASKS, asked(), hosts, {"n4": lives("worker2")}) == []
+    assert dispensable_tasks("r1", TASKS, asked(), hosts, {"n4": lives("worker2", "r2")}) == ["worker2"]
 
 
 def test_what_keeps_a_worker_from_joining_is_told() -> None:

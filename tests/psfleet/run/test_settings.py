@@ -5,7 +5,7 @@ import pytest
 from psfleet.run.settings import (
     can_resize,
     carried_model,
-    older_model,
+    older_model_note,
     resumed_settings,
     run_program,
     run_settings,
@@ -245,11 +245,16 @@ def test_a_resumed_run_keeps_its_own_model_and_the_card_that_it_began_with() -> 
     longer = resumed_settings(PLAN, begun, today, chosen=["steps"])
     assert (longer["cluster"]["model"], longer["cluster"]["steps"]) == (OWN.format("abc"), 9)
     assert longer["card"] == CARD
-    assert older_model(begun, today) == (
+    assert older_model_note(begun, today) == (
         "mine (release abc), the model that it began with; the inventory has release def, which a new run "
         "trains, without run_id"
     )
-    assert older_model(begun, begun) == older_model(begun, settings()) == older_model(settings(), today) == ""
+    assert (
+        older_model_note(begun, begun)
+        == older_model_note(begun, settings())
+        == older_model_note(settings(), today)
+        == ""
+    )
     with pytest.raises(
         ValueError, match=r"^it trains \S+/abc/mine.py, and a run keeps its model; trainer_mo"
     ):

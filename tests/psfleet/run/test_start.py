@@ -8,8 +8,8 @@ import pytest
 from ansible import constants
 
 from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
+from psfleet.run.active_runs import RUN_ID_RULE, RefusedError
 from psfleet.run.folder import FolderState
-from psfleet.run.going_on import RUN_ID_RULE, RefusedError
 from psfleet.run.start import Folder, decide, deploy_problems, deployed_by_others
 from psfleet.watch.hints import with_inventory
 from tests.psfleet.run.answering_hosts import PLAN, TASKS, found
@@ -95,12 +95,12 @@ WITH_ANOTHER = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), ("worker", 1, "n3"
 def test_a_stopped_or_failed_run_may_be_resumed_with_other_numbers_of_tasks(
     state: FolderState, another: tuple[str, int, str]
 ) -> None:
-    began_with = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), another)
-    assert decided({}, Folder(state, "bbb", began_with=began_with, resizes=True)) == "start"
+    plan_tasks = of_began(("ps", 0, "n1"), ("worker", 0, "n2"), another)
+    assert decided({}, Folder(state, "bbb", plan_tasks=plan_tasks, can_resize=True)) == "start"
 
 
 @pytest.mark.parametrize(
-    ("began_with", "resizes", "why"),
+    ("plan_tasks", "can_resize", "why"),
     [
         (
             of_began(("ps", 0, "n1"), ("worker", 0, "n3")),
@@ -121,9 +121,9 @@ def test_a_stopped_or_failed_run_may_be_resumed_with_other_numbers_of_tasks(
     ],
 )
 def test_a_run_is_not_resumed_with_another_host_of_its_chief_or_of_a_ps_that_stays(
-    began_with: Sequence[Mapping[str, Any]], resizes: bool, why: str
+    plan_tasks: Sequence[Mapping[str, Any]], can_resize: bool, why: str
 ) -> None:
-    problems = decided({}, Folder("stopped", "bbb", began_with=began_with, resizes=resizes))
+    problems = decided({}, Folder("stopped", "bbb", plan_tasks=plan_tasks, can_resize=can_resize))
     assert f"; {why}" in " ".join(problems)
 
 
@@ -131,12 +131,13 @@ def test_a_worker_that_remains_must_keep_its_host() -> None:
     """Records collected from another host would replace those of the earlier part."""
     now = {**PLAN, "tasks": [*PLAN["tasks"], {**PLAN["tasks"][1], "index": 1, "host": "n1"}]}
     hosts = {host: {**answer, "deployed": now} for host, answer in IDLE.items()}
-    folder = Folder("stopped", "bbb", began_with=WITH_ANOTHER, resizes=True)
+    folder = Folder("stopped", "bbb", plan_tasks=WITH_ANOTHER, can_resize=True)
     with pytest.raises(RefusedError, match="worker1 would change its host"):
         decide("r1", now, TASKS, hosts, folder)
     stays = [*PLAN["tasks"], {**PLAN["tasks"][1], "index": 1, "host": "n1"}]
     assert (
-        decide("r1", now, TASKS, hosts, Folder("stopped", "bbb", began_with=stays, resizes=True)) == "start"
+        decide("r1", now, TASKS, hosts, Folder("stopped", "bbb", plan_tasks=stays, can_resize=True))
+        == "start"
     )
 
 
@@ -144,7 +145,7 @@ def test_a_worker_that_remains_must_keep_its_host() -> None:
     "lead", [TRAINS, found("worker0", run_id="r1", phase="finished")], ids=["goes on", "not collected"]
 )
 def test_a_run_that_is_still_going_on_is_not_resized(lead: dict[str, Any]) -> None:
-    problems = decided({"n2": lead}, Folder("running", "bbb", began_with=WITH_ANOTHER, resizes=True))
+    problems = decided({"n2": lead}, Folder("running", "bbb", plan_tasks=WITH_ANOTHER, can_resize=True))
     assert "it is still going on, or not collected" in " ".join(problems)
 
 

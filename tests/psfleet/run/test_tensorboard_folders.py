@@ -6,7 +6,7 @@ import pytest
 
 from plugins.filter.filters import tunnel_command
 from psfleet.carry.carried_manifest import find_files
-from psfleet.run.tensorboard_folders import EVENTS, runs_going_on, runs_of, sources_of
+from psfleet.run.tensorboard_folders import EVENTS, run_folders, runs_going_on, summary_folders
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
 TASKS = (
@@ -31,10 +31,10 @@ def test_all_runs_of_the_cluster_with_summaries_are_shown(tmp_path: Path) -> Non
     make_run(tmp_path, "two")
     make_run(tmp_path, "of another cluster", cluster="other")
     (make_run(tmp_path, "empty") / "summaries" / "worker0" / "events.out.tfevents.1.b").unlink()
-    runs = runs_of(tmp_path, "", "psfleet")
+    runs = run_folders(tmp_path, "", "psfleet")
     assert [run.name for run in runs] == ["empty", "one", "two"]
-    assert sources_of(runs) == {name: f"{tmp_path}/{name}/summaries" for name in ("one", "two")}
-    assert [run.name for run in runs_of(tmp_path, "two", "psfleet")] == ["two"]
+    assert summary_folders(runs) == {name: f"{tmp_path}/{name}/summaries" for name in ("one", "two")}
+    assert [run.name for run in run_folders(tmp_path, "two", "psfleet")] == ["two"]
 
 
 def test_summaries_with_one_name_on_two_hosts_are_both_shown(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_summaries_with_one_name_on_two_hosts_are_both_shown(tmp_path: Path) -> 
     other = run / "other_hosts" / "c" / "summaries"
     other.mkdir(parents=True)
     (other / "events.out.tfevents.2.c").write_bytes(b"y")
-    assert sources_of([run]) == {"one": f"{run}/summaries", "one/c": str(other)}
+    assert summary_folders([run]) == {"one": f"{run}/summaries", "one/c": str(other)}
 
 
 def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> 
         (run / name / "events.out.tfevents.2.c").write_bytes(b"y")
         (run / name / "model.ckpt-5.index").write_bytes(b"z" * 99)
     (run / "logs").mkdir()
-    sources = sources_of([run])
+    sources = summary_folders([run])
     assert sources == {
         "one": f"{run}/summaries",
         "one/output": f"{run}/output",
@@ -81,23 +81,23 @@ def test_event_files_are_found_wherever_a_program_wrote_them(tmp_path: Path) -> 
 def test_several_runs_are_separated_by_commas(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         make_run(tmp_path, name)
-    assert [run.name for run in runs_of(tmp_path, "three, one,three", "psfleet")] == ["three", "one"]
+    assert [run.name for run in run_folders(tmp_path, "three, one,three", "psfleet")] == ["three", "one"]
     with pytest.raises(ValueError, match="run_id is 'four'; expected the name of a folder in"):
-        runs_of(tmp_path, "one,four", "psfleet")
+        run_folders(tmp_path, "one,four", "psfleet")
 
 
 @pytest.mark.parametrize("name", ["..", "one,..", "three", "../one", "one/summaries"])
 def test_a_run_without_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     make_run(tmp_path, "one")
     with pytest.raises(ValueError, match=r"expected (the name of a folder in|lower case)"):
-        runs_of(tmp_path / "one" if name == "../one" else tmp_path, name, "psfleet")
+        run_folders(tmp_path / "one" if name == "../one" else tmp_path, name, "psfleet")
 
 
 def test_only_runs_that_are_going_on_are_fetched_from_the_hosts(tmp_path: Path) -> None:
     make_run(tmp_path, "one")
     make_run(tmp_path, "stopped", "stopped")
     make_run(tmp_path, "two", "running")
-    (found,) = runs_going_on(runs_of(tmp_path, "", "psfleet"))
+    (found,) = runs_going_on(run_folders(tmp_path, "", "psfleet"))
     assert (found["id"], found["lead"]["name"]) == ("two", "worker0")
     assert [task["name"] for task in found["tasks"]] == ["ps0", "worker0"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from psfleet.carry.collected_files import INCOMING
 from psfleet.evidence.exported_model import NotWholeError
-from psfleet.run.going_on import RefusedError
+from psfleet.run.active_runs import RefusedError
 from psfleet.watch.exports import (
     accepted,
     described_export,

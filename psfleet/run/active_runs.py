@@ -30,31 +30,32 @@ def checked_run_id(run_id: str) -> str:
     return run_id
 
 
-def going_on(hosts: Mapping[str, Mapping[str, Any]], asked: str = "") -> str:
+def run_to_stop(hosts: Mapping[str, Mapping[str, Any]], requested_id: str = "") -> str:
     """Return the id of the run that stop.yml stops; "" if none is going on.
 
-    `hosts` is {host: its answer to the module `trainer_tasks`}. `asked` is the run that the user named, or
-    "". Raises RefusedError if it breaks RUN_ID_RULE, if another run or several runs are going on, or if a
-    host reports an invalid name.
+    `hosts` is {host: its answer to the module `trainer_tasks`}. `requested_id` is the run that the user
+    named, or "". Raises RefusedError if it breaks RUN_ID_RULE, if another run or several runs are going on,
+    or if a host reports an invalid name.
     """
-    if asked:
-        checked_run_id(asked)
+    if requested_id:
+        checked_run_id(requested_id)
     tasks = tasks_on(hosts)
     run_ids = sorted({str(task["run_id"]) for task in tasks if task["alive"]})
-    if spoiled := [_spoiled(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:
-        raise RefusedError(*spoiled)
+    if invalid := [_invalid_run_id(run_id) for run_id in run_ids if not RUN_ID.fullmatch(run_id)]:
+        raise RefusedError(*invalid)
     if len(run_ids) > 1:
-        named = (f"{run_id}{begun(tasks, run_id)}" for run_id in run_ids)
+        named = (f"{run_id}{begun_by(tasks, run_id)}" for run_id in run_ids)
         raise RefusedError(f"several runs are going on: {'; '.join(named)}. Stop their units on the hosts")
-    if asked and run_ids and asked != run_ids[0]:
+    if requested_id and run_ids and requested_id != run_ids[0]:
         raise RefusedError(
-            f"run_id is {asked}, but the run that is going on is {run_ids[0]}{begun(tasks, run_ids[0])}; "
-            f"nothing was stopped. To stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
+            f"run_id is {requested_id}, but the run that is going on is {run_ids[0]}"
+            f"{begun_by(tasks, run_ids[0])}; nothing was stopped. "
+            f"To stop that one: ansible-playbook stop.yml -e run_id={run_ids[0]}"
         )
     return run_ids[0] if run_ids else ""
 
 
-def stopped_tasks(
+def tasks_to_stop(
     run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the tasks that stop.yml stops: the tasks of the run, and others that hosts still run for it.
@@ -74,12 +75,12 @@ def stopped_tasks(
     return [*(dict(task) for task in tasks), *strays]
 
 
-def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+def unstopped_message(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
     """Return a message about the `tasks` on hosts that were not reached; "" if there are no such tasks.
 
     `hosts` are the hosts that were reached.
     """
-    names = elsewhere(tasks, hosts)
+    names = tasks_elsewhere(tasks, hosts)
     if not names:
         return ""
     return (
@@ -88,7 +89,7 @@ def unstopped(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str
     )
 
 
-def elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
+def tasks_elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
     """Return the tasks that run on none of `hosts`, such as "ps0 on node1, worker0 on node2", or ""."""
     return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
@@ -104,10 +105,10 @@ def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str 
         (str(task["run_id"]), f"{task['name']} on {host}") for task, host in alive
     ).items():
         if not RUN_ID.fullmatch(other):  # it would be part of a command to copy
-            yield f"{_spoiled(other)} ({', '.join(tasks)})"
+            yield f"{_invalid_run_id(other)} ({', '.join(tasks)})"
         elif other != run_id:
             yield (
-                f"run {other} is going on ({', '.join(tasks)}){begun(tasks_on(hosts), other)}: watch it "
+                f"run {other} is going on ({', '.join(tasks)}){begun_by(tasks_on(hosts), other)}: watch it "
                 f"with ansible-playbook train.yml -e run_id={other}, or wait for its end{beside}. Where it "
                 f"is yours, or nobody needs it, end it with ansible-playbook stop.yml -e run_id={other}"
             )
@@ -118,7 +119,7 @@ def tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [task for found in hosts.values() for task in found["tasks"]]
 
 
-def begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
+def begun_by(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
     """Return who began a run and when, as hosts report it; "" if no host reports it.
 
     Example: ", begun by ana@desk, 2026-01-31 12:00 UTC".
@@ -127,5 +128,5 @@ def begun(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
     return f", begun by {first_of(people, 3, ' or ')}" if people else ""
 
 
-def _spoiled(run_id: str) -> str:
+def _invalid_run_id(run_id: str) -> str:
     return f"a host names the run {run_id!r}; expected {RUN_ID_RULE}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.inventory.problems import InventoryProblem
-from psfleet.run.folder import begun_settings
+from psfleet.run.folder import saved_settings
 from psfleet.run.settings import model_card
 from trainer.contract.json_files import read_object
 from trainer.contract.model_card import OF_SETTING
@@ -18,7 +18,7 @@ from trainer.host.wording import counted, first_of, grouped
 VARIABLE = "trainer_table_rows"
 
 
-def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, int]:
+def table_bytes_of_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, int]:
     """Return {task: bytes of tables that it will hold at most}, for the tasks that hold a part of the model.
 
     `settings` are those of a run, as `run_settings` returns them. Return {} for programs, and for models
@@ -35,22 +35,27 @@ def held_by_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, i
     return {task.name: bytes_ for task, bytes_ in zip(holding, held, strict=False)}
 
 
-def held_in_run(folder: Path) -> dict[str, int]:
-    """Return what `held_by_tasks` returns, for a run that began from here; {} if its folder does not tell."""
+def table_bytes_of_run(folder: Path) -> dict[str, int]:
+    """Return what `table_bytes_of_tasks` returns, for the run of `folder`.
+
+    Return {} if its plan or settings are missing or damaged.
+    """
     try:
-        return held_by_tasks(ClusterPlan.from_json(read_object(folder / "plan.json")), begun_settings(folder))
+        return table_bytes_of_tasks(
+            ClusterPlan.from_json(read_object(folder / "plan.json")), saved_settings(folder)
+        )
     except (KeyError, ValueError):
         return {}
 
 
-def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def table_bytes_of_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return {host: {"bytes": .., "what": .., "remedy": ..}} for the hosts of tasks that will hold tables.
 
     `bytes` is what the host's tasks will hold together; `what` says in words for which tasks and rows;
     `remedy` is the advice if the host lacks the memory. Return {} for programs, and for models without
     tables.
     """
-    held, cluster = held_by_tasks(plan, settings), settings["cluster"]
+    held, cluster = table_bytes_of_tasks(plan, settings), settings["cluster"]
     names = grouped((task.host, task.name) for task in plan.tasks if task.name in held)
     if not names:
         return {}
@@ -72,12 +77,13 @@ def held_on_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, d
     }
 
 
-def with_places(
+def with_files_to_edit(
     tables: Mapping[str, Mapping[str, Any]], cure: Callable[[InventoryProblem], str]
 ) -> dict[str, dict[str, Any]]:
     """Return `tables`, with the file that sets the rows in each remedy that names trainer_table_rows.
 
-    `tables` is what `held_on_hosts` returned; `cure` returns the advice for a problem (`Definitions.cure`).
+    `tables` is what `table_bytes_of_hosts` returned; `cure` returns the advice for a problem
+    (`Definitions.cure`).
     """
     rows_of = {host: InventoryProblem(its["what"], VARIABLE, (host,)) for host, its in tables.items()}
     return {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.run.held_tables import held_by_tasks, held_in_run
+from psfleet.run.table_bytes import table_bytes_of_run, table_bytes_of_tasks
 from tests.psfleet.inventory.checked import facts, hosts_file, written
 from tests.repository import ROOT
 from trainer.contract.model_files import read_card
@@ -53,11 +53,11 @@ def test_a_run_holds_what_it_began_with(tmp_path: Path) -> None:
     inventory = written(tmp_path / "cluster", {"hosts.yml": HOSTS})
     content = facts(inventory)["cluster_plan"]
     training, plan = SETTINGS.as_dict(), ClusterPlan.from_json(content)
-    assert held_in_run(tmp_path / "none") == {}
+    assert table_bytes_of_run(tmp_path / "none") == {}
     for name, its in {"plan": content, "settings": {"training": training, "tasks": {}}}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(its), encoding="utf-8")
-    assert held_in_run(tmp_path) == held_by_tasks(plan, {"cluster": training})
-    assert [*held_in_run(tmp_path)] == ["ps0", "ps1", "ps2"]
+    assert table_bytes_of_run(tmp_path) == table_bytes_of_tasks(plan, {"cluster": training})
+    assert [*table_bytes_of_run(tmp_path)] == ["ps0", "ps1", "ps2"]
     damaged = {"training": {**training, "table_rows": "many"}, "tasks": {}}
     (tmp_path / "settings.json").write_text(json.dumps(damaged), encoding="utf-8")
-    assert held_in_run(tmp_path) == {}
+    assert table_bytes_of_run(tmp_path) == {}
