@@ -32,7 +32,10 @@ def absences(run: Run) -> Mapping[str, Gaps]:
 
 
 def joined_late(run: Run, worker: TaskRecords) -> bool:
-    """Return whether the chief passed its first barrier before any process of this worker was there."""
+    """Return whether the chief passed its first barrier before any process of this worker was there.
+
+    Return False if the chief recorded no barrier.
+    """
     met = next((record.integers("worker_nonces") for record in run.chief.of("peers_ready")), None)
     own = {process.nonce for process in worker.processes}
     return met is not None and met.get(worker.name) not in own
@@ -47,7 +50,10 @@ def has_left(worker: TaskRecords) -> bool:
 
 
 def in_words(run: Run) -> str:
-    """Return who joined late, or left and joined again, with the global steps; "" if nobody did."""
+    """Return who joined late, or left and joined again; "" if nobody did.
+
+    Example: "worker2 left after global step 40 and joined again after 90".
+    """
     return listed(
         f"{name} joined after global step {end}"
         if begin == part.first_step
@@ -85,7 +91,7 @@ def _begin(life: Process) -> int:
 def _was_stopped_between(chief: Sequence[Process], one: Process, other: Process) -> bool:
     """Return whether the whole run was stopped between the processes `one` and `other` of a worker.
 
-    Return True, too, if the records do not tell.
+    Return True also if the records do not tell.
     """
     places = {life.nonce: place for place, life in enumerate(chief)}
     met = [life.of("peers_ready")[-1].integers("worker_nonces") for life in (one, other)]

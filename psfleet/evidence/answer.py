@@ -11,7 +11,12 @@ Good = tuple[str, Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a check: `ok` is None if unknown, `detail` is a line of text, `evidence` has figures."""
+    """The answer of a check about a run.
+
+    `check` is the name of the check. `ok` is True if the check found what it demands, False if the records
+    contradict it, None if evidence is missing. `detail` is a line of text for people, and `evidence` has
+    figures, {name: value}.
+    """
 
     check: str
     ok: bool | None
@@ -35,7 +40,10 @@ class Findings:
 
 
 def listed(parts: Iterable[str], most: int = 4) -> str:
-    """Join the parts with "; ". Of more than `most` parts, return the first ones and "and N more"."""
+    """Return the parts joined by "; "; of more than `most`, the first ones and how many more there are.
+
+    Example: listed("abcde", 3) -> "a; b; c; and 2 more".
+    """
     every = list(parts)
     more = [f"and {len(every) - most} more"] if len(every) > most else []
     return "; ".join([*every[:most], *more])

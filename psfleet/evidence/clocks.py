@@ -23,7 +23,10 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
 
 
 def beginning(tasks: Iterable[TaskRecords]) -> str:
-    """Return in words where the seconds of these tasks start: "the barrier", "its start", or both."""
+    """Return in words where the seconds of `own_seconds` start for these tasks.
+
+    The text is "the barrier", "its start", or "the barrier, or its start" if the tasks differ.
+    """
     barriers = {bool(task.of("peers_ready")) for task in tasks if task.records}
     if len(barriers) > 1:
         return "the barrier, or its start"

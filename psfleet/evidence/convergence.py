@@ -237,8 +237,9 @@ def _check_each_worker(run: Run, target: float, patience: float, findings: Findi
 def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
     """Add each goal that was missed or not evaluated to the findings; return values and goals in words.
 
-    `certain` says that the metrics are those of the final model. The text is, for example, "accuracy 0.9612,
-    expected at least 0.9".
+    `metrics` is {name: value}. `certain` is True if they are the metrics of the final model: then a missed
+    goal is a contradiction, else missing evidence. The text is, for example, "accuracy 0.9612, expected at
+    least 0.9".
     """
     for goal in goals:
         if goal.metric not in metrics:

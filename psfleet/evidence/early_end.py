@@ -23,7 +23,7 @@ class EarlyEnd:
         return f"{self.condition} was met by the evaluation of global step {self.global_step}: {value}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return the value of `early_end` in the figures."""
+        """Return `condition` as text, `global_step` and `value`, as in `early_end` of the figures."""
         return {"condition": str(self.condition), "global_step": self.global_step, "value": self.value}
 
 
@@ -58,7 +58,7 @@ def has_ended_early(run: Run) -> bool:
 
 
 def check_early_end(run: Run, findings: Findings) -> None:
-    """Check that the evaluator recorded what ended the run, and that its settings ask for it."""
+    """Check that the run's settings and the evaluator's records explain an early end of the run."""
     condition = condition_in(run.training)
     if condition is None:
         findings.wrong += [

@@ -16,11 +16,13 @@ ENDED_BY_PLAYBOOK = "was ended by a playbook"
 class Ending:
     """How one task ended.
 
-    The bytes are those that systemd counted for the task's unit, None if it did not count them. `refused` is
-    the number of connections to the task's port that the host's fence refused, None if the fence did not
-    count them. `ended_by` is "psfleet" if a playbook ended the task, "host" if its host went down, "itself"
-    otherwise, and "" in files without this field. `exit_code` is None if systemd no longer knew it and the
-    task recorded none.
+    `alive` is True if the task still ran when the run was collected, `failed` if systemd calls its unit
+    failed. `exit_code` is None if systemd no longer knew it and the task recorded none. `restarts` counts how
+    often systemd started it again, and `reason` is the error, "" for none. The bytes are those that systemd
+    counted for the task's unit, None if it did not count them. `refused` is the number of connections to the
+    task's port that the host's fence refused, None if the fence did not count them. `ended_by` is "psfleet"
+    if a playbook ended the task, "host" if its host went down, "itself" otherwise, and "" in files without
+    this field.
     """
 
     alive: bool
@@ -45,7 +47,7 @@ class Ending:
 
     @property
     def in_words(self) -> str:
-        """How the task ended, in words that follow its name."""
+        """How the task ended, in words that follow its name, such as "failed with exit code 1"."""
         if self.alive:
             return "was still running"
         if self.by_itself:

@@ -37,14 +37,20 @@ class NotWholeError(ValueError):
 
 @dataclass(frozen=True)
 class Exported:
-    """A complete export. `card` is the content of its card, in which every field has the right type."""
+    """A complete export in `folder`.
+
+    `card` is the content of its card, in which every field has the right type.
+    """
 
     folder: Path
     card: Mapping[str, Any]
 
     @classmethod
     def read(cls, folder: Path) -> "Exported":
-        """Return the export in a folder. Raises NotWholeError, and OSError."""
+        """Return the export in a folder.
+
+        Raises NotWholeError if the export is damaged, incomplete or invalid, and OSError.
+        """
         if folder.is_symlink() or not folder.is_dir():
             raise NotWholeError("it is no folder")
         try:
@@ -69,9 +75,9 @@ class Exported:
         return f"tf.saved_model.load({place!r}).signatures[{SIGNATURE!r}]"
 
     def differences(self, expected: Mapping[str, Collection[Any]]) -> list[str]:
-        """Return a sentence for each field of the card that does not fit the run.
+        """Return a sentence for each field of the card that does not fit the run; [] if all fit.
 
-        `expected` has the values that fit each field.
+        `expected` is {field: values that fit}.
         """
         return [
             f"its {name.replace('_', ' ')} is {self.card[name]}, that of the run is {wanted}"
@@ -83,7 +89,7 @@ class Exported:
     def other_names(self, asked: Mapping[str, Collection[str]]) -> list[str]:
         """Return a sentence for `inputs` and one for `outputs` if their names are not the names `asked` for.
 
-        Any names fit if none are asked for.
+        `asked` is {"inputs": names, "outputs": names}. Any names fit if none are asked for.
         """
         return [
             f"its {what} are {', '.join(self.card[what])}, asked for are {', '.join(names)}"

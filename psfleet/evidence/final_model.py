@@ -245,7 +245,7 @@ def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
 def _differing(its: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
     """Return the places, such as "logits[3]", at which a client's outputs (`its`) differ from `apart`.
 
-    `apart` are the evaluator's outputs.
+    Both are {place: number}; `apart` has the evaluator's outputs.
     """
     largest: dict[str, float] = {}
     for place, value in apart.items():

@@ -45,7 +45,11 @@ STEP_CPU_SECONDS = 0.0006
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing that held a run back; it took at least the part `share` of the workers' time."""
+    """One thing that held a run back.
+
+    `cause` is its name, such as "stragglers" or "network". It took at least the part `share`, 0 to 1, of the
+    workers' time. `finding` says in words what the records show, and `helps` what the user can change.
+    """
 
     cause: str
     share: float
@@ -55,14 +59,18 @@ class Cause:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """The causes, the largest first, at most two; `unknown` says what the records do not tell, or is ""."""
+    """What held a run back.
+
+    `causes` are the causes, the largest first, at most two. `unknown` says what the records do not tell, or
+    is "". `time` is where the workers' time went, None if that is unknown.
+    """
 
     causes: tuple[Cause, ...]
     unknown: str
     time: TimeSpent | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the value of `held_back` in the figures."""
+        """Return the value of `held_back` in the figures: the fields, with each cause as a dictionary."""
         return asdict(self)
 
 
@@ -71,7 +79,10 @@ def held_back(
     speeds: Mapping[str, Mapping[str, float | None]],
     faults: Mapping[str, Any],
 ) -> HeldBack:
-    """Return what held a run back, from its records and its figures `speeds` and `faults`."""
+    """Return what held a run back, from its records and its figures.
+
+    `speeds` is the result of `speeds_of`, `faults` the result of `price_of`.
+    """
     seconds = max(map(seconds_of, run.with_lost), default=0.0)
     if seconds < SHORTEST_SECONDS:
         return HeldBack((), f"training took {seconds:.1f} s, too short to tell", None)
@@ -304,7 +315,10 @@ def _host_of(run: Run, name: str) -> str:
 
 
 def in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return one or two (heading, text): what held the run back, and what helps."""
+    """Return one or two (heading, text): what held the run back, and what helps if a cause is known.
+
+    `figure` is the value of `held_back` in the figures.
+    """
     causes, unknown = figure["causes"], figure["unknown"]
     if not causes:
         return [("held back by", f"not known: {unknown}" if unknown else "nothing that the records show")]

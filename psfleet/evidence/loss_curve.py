@@ -171,7 +171,8 @@ def _deviation(count: int) -> float:
 def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
     """Return how finite losses, sorted by global step, moved in their last third.
 
-    Losses far below `target` count as equal, as rounding errors of an exact fit do.
+    Losses far below `target` count as equal, as rounding errors of an exact fit do. `target` is None if no
+    target is known.
     """
     floor = _OF_THE_TARGET * target if target else _OF_THE_FIRST * abs(losses[0][1])
     # The least positive number keeps the logarithm of a loss of exactly 0 finite.

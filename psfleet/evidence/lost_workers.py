@@ -52,8 +52,8 @@ def excuse_lost(run: Run) -> Run:
     """Return the run with its lost workers moved from `expected` to `lost`, if `success` allows that.
 
     A worker is lost if neither its records nor systemd say that it finished, or if it joined too late to take
-    a step. No worker is excused if there is no usable tasks.json, if fewer workers finished than `success`
-    needs, or if one client drives all workers.
+    a step. The run is returned unchanged if there is no usable tasks.json, if fewer workers finished than
+    `success` needs, or if one client drives all workers.
     """
     candidates = [task for task in run.expected if task.job == "worker" and task.name != run.chief.name]
     lost = [
@@ -84,13 +84,13 @@ def was_there(run: Run, name: str) -> bool:
 
 
 def lost_workers(run: Run) -> tuple[LostWorker, ...]:
-    """Return the excused workers, each with the moment of its loss as far as the records show the moment."""
+    """Return a LostWorker for each worker in `run.lost`; its step and seconds are None if unknown."""
     seen = _last_unrecorded_step(run)
     return tuple(_described(run, task, seen) for task in run.lost)
 
 
 def in_words(lost: Sequence[LostWorker]) -> str:
-    """Return which workers were lost, how and when; "" if none was."""
+    """Return which workers were lost, how and when, as in `LostWorker.in_words`; "" if none was."""
     return listed(worker.in_words for worker in lost)
 
 

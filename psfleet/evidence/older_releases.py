@@ -35,7 +35,8 @@ def could_record(run: Run, what: str) -> bool:
 def not_recorded(run: Run, observed: bool) -> dict[str, str]:
     """Return {clause: reason} for everything that a run does not show because of its release.
 
-    `observed` says whether psfleet observed the sessions of a program.
+    A clause such as "all parameters were shared" follows "it is not shown that". `observed` is True if
+    psfleet observed the sessions of a program.
     """
     asked = _OF_MODELS if run.program is None else _OF_PROGRAMS if observed else {}
     why = f"release {release_of(run)}, which recorded this run, did not record it yet"

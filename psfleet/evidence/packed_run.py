@@ -1,4 +1,4 @@
-"""Unpacks a packed run (manifest.py's `pack`) from any source safely, into a folder of its own."""
+"""Unpacks a packed run (`pack` of run_manifest.py) from any source safely, into a folder of its own."""
 
 import shutil
 import tarfile

@@ -16,7 +16,11 @@ from trainer.contract.run_tasks import RunTask
 
 @dataclass(frozen=True)
 class PartPlan:
-    """The plan of a part, the tasks and the rules that follow from the plan, and how the tasks ended."""
+    """The plan of a part of a run, and what follows from it.
+
+    `expected` are the tasks and `rules` the rules of replication by that plan; `endings` is {task: how it
+    ended}, {} if unknown.
+    """
 
     plan: ClusterPlan
     expected: tuple[RunTask, ...]

@@ -35,10 +35,10 @@ TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
 @dataclass
 class ProgramAnswers:
-    """The checks that this run allows, and `open`: {clause that is not shown: reason}.
+    """The answers of the checks that this run allows, and `open`: {clause that is not shown: reason}.
 
-    `together` says whether the workers are shown to train one model, `learned` whether the model is shown to
-    learn. `observed` says whether psfleet itself saw where the parameters were, and which tasks changed them.
+    `together` is True if the workers are shown to train one model, `learned` if the model is shown to learn.
+    `observed` is True if psfleet itself saw where the parameters were, and which tasks changed them.
     """
 
     checks: list[Answer] = field(default_factory=list)

@@ -43,9 +43,10 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
 def losses_that_stay(run: Run) -> dict[str, str]:
     """Return {clause: reason} for each worker whose own loss stays level while the loss of the others fell.
 
-    Such a worker may train another model than the others, or compute with old parameters. A worker that
-    starts late may find a loss that fell before it came: then its own loss is nearer to the end of the
-    others' loss than to the start, and the worker is left out.
+    A clause, such as "worker1 trained the model that learned", follows "it is not shown that". Such a worker
+    may train another model than the others, or compute with old parameters. A worker that starts late may
+    find a loss that fell before it came: then its own loss is nearer to the end of the others' loss than to
+    the start, and the worker is left out.
     """
     unknown = {}
     for worker in run.workers if len(run.workers) > 1 else ():

@@ -71,7 +71,10 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
 
 
 def unproven_sharing(run: Run) -> dict[str, str]:
-    """Return {clause: reason} for each doubt about how the observed workers share a model."""
+    """Return {clause: reason} for each doubt about how the observed workers share a model.
+
+    A clause, such as "all that worker1 trains is shared", follows "it is not shown that".
+    """
     unknown = trained_apart(run)
     counters = _shared([_recorded_integers(worker, "counters") for worker in run.workers])
     for worker in run.workers:
@@ -146,7 +149,8 @@ def _took_part(run: Run, worker: TaskRecords) -> bool:
 def trained_apart(run: Run) -> dict[str, str]:
     """Return {clause: reason} for workers that trained variables which the other workers never trained.
 
-    psfleet records what any session of a worker trains, also in a program that records its steps itself.
+    Return {} if a worker recorded no variables at all. psfleet records what any session of a worker trains,
+    also in a program that records its steps itself.
     """
     trained = {worker.name: _variables(worker) for worker in run.workers}
     shared = _shared([*trained.values()])
@@ -207,7 +211,7 @@ def gradients_dropped(run: Run) -> dict[str, str]:
 
 
 def doubt_of_counts(worker: TaskRecords) -> bool:
-    """Return whether some of the worker's recorded steps may not have been made."""
+    """Return whether some of the worker's recorded steps may not have been made, by its own records."""
     return "condition" in _doubts(worker)
 
 
@@ -216,7 +220,10 @@ def _doubts(worker: TaskRecords) -> set[str]:
 
 
 def with_backups(run: Run) -> Run:
-    """Return a synchronous run with rules that know its backup workers: a step does not wait for them."""
+    """Return a synchronous run with rules that know its backup workers: a step does not wait for them.
+
+    The run is returned unchanged if it did not record how many gradients make a step.
+    """
     replicas = _replicas(run)
     if not 0 < replicas <= len(run.workers):
         return run

@@ -13,7 +13,10 @@ _LONGEST = 20
 
 @dataclass(frozen=True)
 class PsRestore:
-    """A ps restored its part of the checkpoint of `checkpoint_step`; the others were at `global_step`."""
+    """A restore of one ps alone: the ps `task` restored its part of the checkpoint of `checkpoint_step`.
+
+    The other ps were at `global_step` then. `fingerprint` is the fingerprint of what the ps restored.
+    """
 
     task: str
     global_step: int
@@ -26,7 +29,7 @@ class PsRestore:
         return max(self.global_step - self.checkpoint_step, 0)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the restore's entry in `ps_restores` of the figures."""
+        """Return the fields `task`, `global_step`, `checkpoint_step` and `steps_lost`, as in the figures."""
         steps = {"global_step": self.global_step, "checkpoint_step": self.checkpoint_step}
         return {"task": self.task, **steps, "steps_lost": self.steps_lost}
 
@@ -45,7 +48,7 @@ def steps_of_parts_lost(run: Run) -> float:
 
 
 def in_words(run: Run) -> str:
-    """Return which ps restored alone, and from which steps; "" if none did."""
+    """Return which ps restored alone, from which step and when; "" if none did."""
     return listed(
         f"{cut(its.task, _LONGEST)} restored its part of global step {its.checkpoint_step} alone "
         f"at {its.global_step}"

@@ -46,7 +46,8 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
     """Return the run in a folder, from plan.json, settings.json, tasks.json, and events/*.jsonl of all lives.
 
     The records of `run_id` count. Without `run_id`, those with the folder's name count, or those with the
-    most common id if no record has that name, since people rename folders.
+    most common id if no record has that name, since people rename folders. If the folder, plan.json or
+    settings.json is missing or damaged, `problem` of the run says so.
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")

@@ -31,7 +31,7 @@ def recorded_failure(task: TaskRecords) -> str:
 
 
 def reasons_without_a_step(run: Run) -> tuple[str, ...]:
-    """Return the reasons why tasks failed if no task took a step, a few lines each; else ().
+    """Return the reasons why tasks failed, a few lines each, if no task took a step; else ().
 
     The cause that stopped all tasks matters more than what each check says about a run without steps. A
     program may take steps that psfleet does not observe, so a worker that ended well by itself counts as one

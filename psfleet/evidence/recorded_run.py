@@ -21,16 +21,22 @@ from trainer.contract.task_names import CHIEF
 
 @dataclass(frozen=True)
 class Run:
-    """Everything that the checks judge; `problem` says why the run cannot be judged, or is "".
+    """Everything that the checks judge.
 
-    `expected` are the tasks that the run has by its plan and settings, `endings` how they ended by
-    tasks.json. `training` is the training part of settings.json, `program` its program, None for a model, and
-    `own_card` the card of the user's own model. `evaluator` has the records of the evaluator
-    (trainer/evaluator.py), which is never one of `tasks`.
-    `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks them.
-    `parts` are those of a run that went on with other tasks (parts.py). A part begins at `first_step`, when
-    the gradients of each worker in the model were `counted_before` (None: unknown). Unless it `is_last`, it
-    ends with `until`, the restore from which the next one goes on.
+    - `problem` says why the run cannot be judged, or is "".
+    - `training` is the training part of settings.json, `program` its program (None for a model), `own_card`
+      the card of the user's own model (None for other models), and `success` its training_run_success.
+    - `rules` are the rules of its replication. `expected` are the tasks that the run has by its plan and
+      settings.
+    - `tasks` is {name: records of that task}, also of tasks that are not expected; these are in `unplanned`.
+      `evaluator` has the records of the evaluator (trainer/evaluator.py), which is never one of `tasks`.
+    - `endings` is {task: how it ended} by tasks.json; `unusable_endings` are sentences about entries that are
+      invalid.
+    - `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks
+      them.
+    - `parts` are the parts of a run that went on with other tasks (parts.py), () for other runs. A part
+      begins at `first_step`, when the gradients of each worker in the model were `counted_before` (None:
+      unknown). Unless it `is_last`, it ends with `until`, the restore from which the next part goes on.
     """
 
     folder: Path
@@ -76,7 +82,7 @@ class Run:
         return (*self.workers, *self.recorded_lost)
 
     def given_up(self, name: str) -> Ending | None:
-        """Return how systemd saw a task fail that recorded no end itself; None for other tasks."""
+        """Return the ending of a task that failed by systemd and recorded no end itself, else None."""
         by_systemd = self.endings.get(name)
         failed = by_systemd is not None and by_systemd.failed
         return by_systemd if failed and self.task(name).ending is None else None

@@ -47,9 +47,10 @@ _LOADED_BY = {
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder, `bytes` is its size.
+    """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder.
 
-    `missing` says in words which of its files are missing; "" if none is.
+    `bytes` is the size of its files together. `missing` says in words which of its files are missing; "" if
+    none is.
     """
 
     path: str
@@ -60,7 +61,7 @@ class FoundModel:
     def described(self, folder: str) -> str:
         """Return in words the model's kind and size, and the Python code that loads it from `folder`.
 
-        If files are missing, return what is missing instead.
+        If files are missing, return which files are missing instead.
         """
         path = repr(f"{folder}/{self.path}")
         if self.missing:
@@ -70,8 +71,8 @@ class FoundModel:
     def behind(self, folder: Path, steps: int) -> tuple[str, bool]:
         """Return (how far the model is behind the `steps` of its run, whether it was trained at all).
 
-        The first is a text, "" if the model is not behind or if its global step is unknown. `folder` is the
-        run's folder.
+        The first is a text, "" if the model is not behind or if its global step is unknown; the second is
+        True then. `folder` is the run's folder.
         """
         variables = _VARIABLES if self.kind == "SavedModel" else ()
         step = global_step_in(folder.joinpath(self.path, *variables))
@@ -89,10 +90,10 @@ def find_models(folder: Path) -> list[FoundModel]:
 
 
 def model_lines(folder: Path, shown: str, steps: int = 0) -> Iterator[tuple[str, bool]]:
-    """Yield (line, whether the line is good news) for each collected model; if there is none, why.
+    """Yield (line, whether the line is good news) for each model that was collected; without any, say why.
 
-    `shown` is the folder as people see it. A model that was saved before the last of the run's `steps` has a
-    second line that says so.
+    `folder` is the run's folder, and `shown` the same folder as people see it. A model that was saved before
+    the last of the run's `steps` has a second line that says so.
     """
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:

@@ -67,10 +67,10 @@ def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
 
 
 def first_beyond(spans: Iterable[tuple[int, int, int]]) -> int | None:
-    """Return the end of the first span whose steps outnumber the free numbers.
+    """Return the end of the first span whose steps outnumber the free numbers; None if every step gets one.
 
-    Return None if every step gets a number. Numbers are assigned in order, each to the step whose window ends
-    first. If that fails, every assignment fails (Jackson 1955, earliest due date first).
+    A span is (before, after, count), as `spans_of` yields it. Numbers are assigned in order, each to the step
+    whose window ends first. If that fails, every assignment fails (Jackson 1955, earliest due date first).
     """
     ranges = sorted(span for span in spans if span[2] > 0)
     open_windows: list[tuple[int, int]] = []

@@ -14,10 +14,11 @@ MOST_TABLES, _MOST_HOT = 40, 5
 class TableUse:
     """The rows of a table that one worker's sampled batches needed.
 
-    The sampled `examples` had `ids` ids, which named `distinct` of the table's `rows`. `hot` is {row: how
-    often it was named} of the most frequent rows. `of_ps` is {ps: rows that travel from it for such batches};
-    a row counts once per batch. `colliding` is the part of the different ids that share a row with another
-    id, None unless ids are hashed.
+    The table has `rows` rows of `width` numbers. The worker sampled `samples` batches with `examples`
+    examples. These had `ids` ids, which named `distinct` of the rows. `hot` is {row: how often it was named}
+    of the most frequent rows. `of_ps` is {ps: rows that travel from it for such batches}; a row counts once
+    per batch. `colliding` is the part, 0 to 1, of the different ids that share a row with another id, None
+    unless ids are hashed.
     """
 
     name: str
@@ -33,7 +34,7 @@ class TableUse:
     colliding: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the table's entry in `tables` of the figures."""
+        """Return {field: value} without `name` and without fields that are None, as in the figures."""
         return {name: value for name, value in vars(self).items() if name != "name" and value is not None}
 
 

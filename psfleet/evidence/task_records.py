@@ -12,6 +12,8 @@ from trainer.contract.records import STOPPED_BY_HAND, STOPPED_REASONS, Record
 class Window:
     """Several consecutive local steps of a worker, from one event record `step`.
 
+    - `local_step` is the worker's count of its steps after the last of them; `steps` is the number of steps,
+      and `examples` the number of examples in them. The steps took `seconds`.
     - `before` and `after` are the global step before the first step and after the last.
     - `loss` is the loss of the last step, `loss_mean` the mean over all steps; nan if it was not finite, None
       if the program recorded none.
@@ -187,7 +189,7 @@ class TaskRecords:
     def whole(self) -> bool:
         """Whether the task's records are complete, from its start to its end.
 
-        Something that is missing in incomplete records proves nothing.
+        What is missing from incomplete records proves nothing.
         """
         consistent = all(
             process.nonce is not None
@@ -209,7 +211,7 @@ class TaskRecords:
 
     @property
     def restarts(self) -> int:
-        """How often the task was started again, except when a stopped run was resumed."""
+        """The number of times that the task was started again, except when a stopped run was resumed."""
         return sum(not stopped_by_hand(life.ending) for life in self.processes[:-1])
 
     def of(self, *events: str) -> tuple[Record, ...]:

@@ -47,6 +47,7 @@ class Span:
 class Use:
     """What a task used while the run trained, from its records.
 
+    The records cover `seconds`, in which its threads ran for `cpu_seconds` on a host with `cores` cores.
     `core_wait_seconds` is how long its threads were ready and had no core; None if its kernel does not tell.
     The task was active at `active_samples` of `samples` moments.
     """
@@ -163,7 +164,7 @@ def time_spent(run: Run) -> TimeSpent | None:
 
 
 def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
-    """Return what a worker and its server used; None unless the records cover nearly all its time."""
+    """Return what a worker and its server used; None unless the records cover nearly all their time."""
     own = _use_in(worker.of("resources"))
     if own is None or own.seconds < _COVERED * seconds_of(worker):
         return None

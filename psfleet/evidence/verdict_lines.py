@@ -25,7 +25,7 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 
 
 def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple[str, Kind]]:
-    """Yield (line, kind); the kind says in which colour the line can be shown.
+    """Yield (line, kind) of the report on a verdict; the kind says in which colour the line can be shown.
 
     A line that is wider than `columns` (0: any width) continues in the next line, between words. If no task
     of a run took a step, only the reasons are shown. Texts from the folder, such as names and reasons, are
@@ -94,9 +94,9 @@ def _own_thresholds(settings: EvidenceSettings) -> str:
 
 
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value in words) for each known figure.
+    """Yield (name, value in words) for each known figure; nothing for a program that recorded no steps.
 
-    The number of lines does not grow with the tasks.
+    `figures` is the result of `figures_of`. The number of lines does not grow with the tasks.
     """
     steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:

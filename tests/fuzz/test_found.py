@@ -37,4 +37,4 @@ def test_the_undamaged_answers_of_hosts_are_valid() -> None:
 def test_the_fuzzer_finds_a_reader_that_trusts_its_input(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"training": {}, "tasks": {}}')
     believing = run_folders.of_file("believing", tmp_path, "settings.json", saved_settings)
-    assert "ValueError in folder.begun_settings" in search(believing, 1, 50)
+    assert "ValueError in folder.saved_settings" in search(believing, 1, 50)
