@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.carry.collected_files import INCOMING
-from psfleet.evidence.exported_model import README, Exported, NotWholeError
+from psfleet.evidence.exported_model import README, InvalidExportError, ModelExport
 from psfleet.evidence.run_manifest import FILE_NAME, Manifest
 from psfleet.evidence.untrusted_files import write_whole
 from psfleet.inventory.problems import short_path
@@ -83,13 +83,13 @@ class ActionModule(ControllerAction):
         if self._task.check_mode and arrives:
             return {"changed": True, "told": []}
         try:
-            exported = accepted(folder, incoming, run) if arrives else Exported.read(folder / EXPORT)
+            exported = accepted(folder, incoming, run) if arrives else ModelExport.read(folder / EXPORT)
             card = model_card(exported, verdict_on(folder), run["name"], run["checkpoint"]).encode()
             readme = exported.folder / README
             changed = not readme.is_file() or readme.read_bytes() != card
             if changed and not self._task.check_mode:
                 write_whole(readme, card)
-        except (NotWholeError, RefusedError) as refused:
+        except (InvalidExportError, RefusedError) as refused:
             lacking = "".join(f"\n- not collected, {each}" for each in left_out)
             what = f"what came from {run['exporter']['host']} is refused: {refused}"
             return self._failure(f"Nothing was exported: {what}{lacking}")

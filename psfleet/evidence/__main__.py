@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NoReturn
 
-from psfleet.evidence.packed_run import unpacked
+from psfleet.evidence.packed_run import unpacked_run
 from psfleet.evidence.reading import read_run, read_settings
 from psfleet.evidence.run_manifest import FILE_NAME as MANIFEST
 from psfleet.evidence.run_manifest import pack
@@ -83,7 +83,7 @@ def _judge_packed(options: argparse.Namespace) -> int:
         return USAGE
     with ExitStack() as stack:
         try:
-            folder = stack.enter_context(unpacked(Path(options.folder)))
+            folder = stack.enter_context(unpacked_run(Path(options.folder)))
         except ValueError as error:
             _complain(f"{options.folder}: {error}. Expected a file that --pack wrote")
             return NO_INPUT

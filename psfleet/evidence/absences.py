@@ -49,7 +49,7 @@ def has_left(worker: TaskRecords) -> bool:
     return stopped_by_hand(worker.ending)
 
 
-def in_words(run: Run) -> str:
+def absences_in_words(run: Run) -> str:
     """Return who joined late, or left and joined again; "" if nobody did.
 
     Example: "worker2 left after global step 40 and joined again after 90".
@@ -64,7 +64,7 @@ def in_words(run: Run) -> str:
     )
 
 
-def part_there(run: Run, gaps: Gaps) -> float:
+def share_present(run: Run, gaps: Gaps) -> float:
     """Return the share of the run's global steps, 0 to 1, in which a worker with these gaps was there."""
     gone = sum(end - begin for begin, end in gaps)
     return max(1 - gone / run.steps_made, 0.0) if run.steps_made > 0 else 1.0

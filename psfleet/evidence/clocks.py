@@ -22,7 +22,7 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
     return tuple((record, at - zero) for record, at in steady)
 
 
-def beginning(tasks: Iterable[TaskRecords]) -> str:
+def zero_in_words(tasks: Iterable[TaskRecords]) -> str:
     """Return in words where the seconds of `own_seconds` start for these tasks.
 
     The text is "the barrier", "its start", or "the barrier, or its start" if the tasks differ.

@@ -106,7 +106,7 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     return spans
 
 
-def sessions_broken(run: Run, worker: TaskRecords) -> int:
+def broken_sessions(run: Run, worker: TaskRecords) -> int:
     """Return how many sessions broke, perhaps between a step and this worker's record of the step."""
     broken = len(worker.of("recovering"))
     if _is_served(run, worker):
@@ -123,7 +123,7 @@ def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
     """
     calls = not (run.rules.one_client or run.program)
     most = max(map(_steps_in_a_call, worker.settings), default=1) if calls else 1
-    return sessions_broken(run, worker) * most
+    return broken_sessions(run, worker) * most
 
 
 def _steps_in_a_call(settings: Mapping[str, object]) -> int:

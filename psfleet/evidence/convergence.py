@@ -202,7 +202,7 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
         final = run.last_step is not None and step >= run.last_step
         if not final:
             findings.lacking.append(f"the last evaluation is of global step {step}")
-        good = compare(goals, metrics_of(evaluated), findings, certain=final)
+        good = check_goals(goals, metrics_of(evaluated), findings, certain=final)
         _check_beats_one_answer(evaluated, findings)
     return good, {"model": run.model, "metrics": metrics_of(evaluated)}
 
@@ -234,7 +234,9 @@ def _check_each_worker(run: Run, target: float, patience: float, findings: Findi
             findings.add(f"{level}, expected at most {target:g}", certain=run.whole)
 
 
-def compare(goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool) -> str:
+def check_goals(
+    goals: Sequence[Goal], metrics: Mapping[str, float], findings: Findings, certain: bool
+) -> str:
     """Add each goal that was missed or not evaluated to the findings; return values and goals in words.
 
     `metrics` is {name: value}. `certain` is True if they are the metrics of the final model: then a missed

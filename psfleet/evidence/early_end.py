@@ -39,16 +39,16 @@ def early_end_of(run: Run) -> EarlyEnd | None:
     saved = {
         (record.integer("global_step"), record.text("fingerprint")) for record in run.chief.of("checkpointed")
     }
-    met = [
+    evaluations = [
         record
         for record in run.evaluator.of("evaluated")
         if record.integer("global_step") <= last_step
         and (record.integer("global_step"), record.text("fingerprint")) in saved
         and condition.is_met(metrics_of(record))
     ]
-    if not met:
+    if not evaluations:
         return None
-    first = met[0]
+    first = evaluations[0]
     return EarlyEnd(condition, first.integer("global_step"), metrics_of(first)[condition.metric])
 
 

@@ -31,12 +31,12 @@ _MOST_NAMES, _MOST, _MOST_OF_A_NUMBER = 1000, 2**53, 1e300
 Shape = list[int | None] | None
 
 
-class NotWholeError(ValueError):
+class InvalidExportError(ValueError):
     """An export that is damaged, incomplete or invalid; the message says how."""
 
 
 @dataclass(frozen=True)
-class Exported:
+class ModelExport:
     """A complete export in `folder`.
 
     `card` is the content of its card, in which every field has the right type.
@@ -46,23 +46,23 @@ class Exported:
     card: Mapping[str, Any]
 
     @classmethod
-    def read(cls, folder: Path) -> "Exported":
+    def read(cls, folder: Path) -> "ModelExport":
         """Return the export in a folder.
 
         Raises NotWholeError if the export is damaged, incomplete or invalid, and OSError.
         """
         if folder.is_symlink() or not folder.is_dir():
-            raise NotWholeError("it is no folder")
+            raise InvalidExportError("it is no folder")
         try:
             card = read_json(folder / CARD, _MOST_OF_A_CARD)
         except (OSError, ValueError) as error:
-            raise NotWholeError(f"{CARD}: {getattr(error, 'strerror', None) or error}") from error
+            raise InvalidExportError(f"{CARD}: {getattr(error, 'strerror', None) or error}") from error
         if not isinstance(card, dict) or card.get("version") != VERSION:
-            raise NotWholeError(f"{CARD} is not an object of version {VERSION}")
+            raise InvalidExportError(f"{CARD} is not an object of version {VERSION}")
         if problems := [*_problems(card)]:
-            raise NotWholeError(f"{CARD}: {listed(problems)}")
+            raise InvalidExportError(f"{CARD}: {listed(problems)}")
         if problems := [*_problems_of_files(folder, card["files"])]:
-            raise NotWholeError(listed(problems))
+            raise InvalidExportError(listed(problems))
         return cls(folder, card)
 
     @property
@@ -86,19 +86,19 @@ class Exported:
             if self.card[name] not in values
         ]
 
-    def other_names(self, asked: Mapping[str, Collection[str]]) -> list[str]:
-        """Return a sentence for `inputs` and one for `outputs` if their names are not the names `asked` for.
+    def other_names(self, requested: Mapping[str, Collection[str]]) -> list[str]:
+        """Return a sentence for `inputs` and one for `outputs` if their names are not the `requested` names.
 
-        `asked` is {"inputs": names, "outputs": names}. Any names fit if none are asked for.
+        `requested` is {"inputs": names, "outputs": names}. Any names fit if none are requested.
         """
         return [
             f"its {what} are {', '.join(self.card[what])}, asked for are {', '.join(names)}"
-            for what, names in asked.items()
+            for what, names in requested.items()
             if names and {*self.card[what]} != {*names}
         ]
 
 
-def last_saved(run: Run) -> tuple[int, str] | None:
+def last_checkpoint(run: Run) -> tuple[int, str] | None:
     """Return (global step, fingerprint) of the last checkpoint that the chief saved; None without one."""
     saved = run.chief.of("checkpointed")[-1:]
     return (saved[0].integer("global_step"), saved[0].text("fingerprint")) if saved else None

@@ -128,8 +128,8 @@ def _applied(run: Run, worker: TaskRecords, what: Literal["steps", "examples"]) 
     count = sum(int(getattr(window, what)) for window in worker.windows)
     if not run.rules.drops_late_gradients or not worker.local_steps:
         return count
-    taken = run.contributions.get(worker.name, worker.local_steps)
-    return round(count * min(taken / worker.local_steps, 1.0))
+    used = run.contributions.get(worker.name, worker.local_steps)
+    return round(count * min(used / worker.local_steps, 1.0))
 
 
 def _staleness(run: Run) -> dict[str, Any] | None:
@@ -147,9 +147,9 @@ def _ps(run: Run) -> dict[str, dict[str, float]]:
     of_ps: dict[str, tuple[int, int]] = {}
     tables: dict[str, dict[str, float]] = {}
     for record in run.chief.of("initialised", "restored"):
-        held = record.fields.get("ps_parameters")
+        recorded = record.fields.get("ps_parameters")
         found: dict[str, tuple[int, int]] = {}
-        for name, of in held.items() if isinstance(held, Mapping) else ():
+        for name, of in recorded.items() if isinstance(recorded, Mapping) else ():
             count, size = (of.get("variables"), of.get("bytes")) if isinstance(of, Mapping) else (None, None)
             if type(count) is int and type(size) is int:
                 found[str(name)] = (count, size)

@@ -82,8 +82,8 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     good = (
         f"{counted(len(run.clients), 'client')} and the last checkpoint hold {digest} at global step {step}"
     )
-    told_by = {name: {"fingerprint": one, "global_step": at} for name, (one, at) in read.items()}
-    return good, {"fingerprints": told_by}
+    read_by = {name: {"fingerprint": one, "global_step": at} for name, (one, at) in read.items()}
+    return good, {"fingerprints": read_by}
 
 
 @check(
@@ -230,20 +230,20 @@ def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
         read = _fingerprint(client.ending, "fingerprint_step")
         if read is None or read[1] != evaluated.integer("global_step"):
             continue
-        its = metrics_of(client.ending, "sample_outputs")
-        if not apart or its.keys() != apart.keys():
+        outputs = metrics_of(client.ending, "sample_outputs")
+        if not apart or outputs.keys() != apart.keys():
             what = "did not record the same outputs for test examples"
             findings.lacking.append(f"{client.name} and {run.evaluator.name} {what}")
             continue
-        differing = _differing(its, apart)
+        differing = _differing(outputs, apart)
         if differing:
-            first, count = differing[0], f"{len(differing)} of {len(its)}"
-            what = f"for {first} of the first test examples {client.name} found {its[first]:.6g}"
+            first, count = differing[0], f"{len(differing)} of {len(outputs)}"
+            what = f"for {first} of the first test examples {client.name} found {outputs[first]:.6g}"
             findings.wrong.append(f"{what}, and it is {apart[first]:.6g} apart; {count} numbers differ")
 
 
-def _differing(its: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
-    """Return the places, such as "logits[3]", at which a client's outputs (`its`) differ from `apart`.
+def _differing(outputs: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
+    """Return the places, such as "logits[3]", at which a client's `outputs` differ from `apart`.
 
     Both are {place: number}; `apart` has the evaluator's outputs.
     """
@@ -253,7 +253,7 @@ def _differing(its: Mapping[str, float], apart: Mapping[str, float]) -> list[str
         largest[output] = max(largest.get(output, 0.0), abs(value) if math.isfinite(value) else 0.0)
     return [
         place
-        for place, value in its.items()
+        for place, value in outputs.items()
         if not (math.isnan(value) and math.isnan(apart[place]))
         and not abs(value - apart[place]) <= _OF_THE_LARGEST * largest[place.partition("[")[0]]
     ]

@@ -87,21 +87,21 @@ def held_back(
     if seconds < SHORTEST_SECONDS:
         return HeldBack((), f"training took {seconds:.1f} s, too short to tell", None)
     time = None if run.program is not None else time_spent(run)
-    found = [*_of_others(run, speeds), *_of_faults(run, faults, seconds)]
+    found = [*_straggler_causes(run, speeds), *_fault_causes(run, faults, seconds)]
     unknown = "programs do not record what their processes use"
     if run.program is None:
         unknown = "the tasks recorded too little of what their processes used"
     if time is not None:
         if hidden := _hidden_work(run):
             time = replace(time, elsewhere=Span(0.0, time.elsewhere.most))
-        found += _of_time(run, time, seconds)
+        found += _time_causes(run, time, seconds)
         largest = max((cause.share for cause in found), default=0.0)
         parts = (time.without_core, time.elsewhere)
         is_open = any(part.least < WORTH_NAMING <= part.most > largest for part in parts)
         unknown = (hidden or _bounds(time)) if is_open else ""
     found = sorted((cause for cause in found if cause.share >= WORTH_NAMING), key=lambda cause: -cause.share)
     if time is not None and not found and not unknown:
-        found = [_computing(run, time)]
+        found = [_compute_cause(run, time)]
     near = [cause for cause in found if cause.share >= NEAR * found[0].share]
     return HeldBack(tuple(near[:2]), unknown, time)
 
@@ -122,7 +122,7 @@ def _bounds(time: TimeSpent) -> str:
     )
 
 
-def _of_others(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> Iterator[Cause]:
+def _straggler_causes(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> Iterator[Cause]:
     """Yield the cause `stragglers`: others waited for slow workers, or slow workers took fewer steps.
 
     Its share may be 0. Yield nothing for one worker, or for a replication other than sync and async.
@@ -168,7 +168,7 @@ def _against_stragglers(run: Run, times: float, of_slowest: str) -> str:
     return of_slowest if too_slow else f"{of_slowest}, or trainer_replication: async"
 
 
-def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[Cause]:
+def _fault_causes(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[Cause]:
     """Yield the cause of the time in which no step of the model was taken: `faults`, `saves` or `pauses`.
 
     Yield nothing if that time is unknown.
@@ -194,9 +194,9 @@ def _of_faults(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[
         yield Cause("pauses", share, f"pauses: {price}, for no recorded reason", "the timeline and the logs")
 
 
-def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
+def _time_causes(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
     """Yield the causes that follow from where the workers' time went, other than computing."""
-    yield _of_cores(run, time)
+    yield _core_cause(run, time)
     if time.cpu_seconds > 0:
         # Where cores are few, threads also wait for them so much longer.
         active = time.computing.least + time.without_core.least
@@ -205,10 +205,10 @@ def _of_time(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
         finding = f"small steps: {of_step}, of which some {_time(STEP_CPU_SECONDS)} are the price of any step"
         yield Cause("calls", share, finding, "a larger trainer_batch_size")
     if time.elsewhere.least >= WORTH_NAMING:
-        yield _of_waiting(run, time, seconds)
+        yield _waiting_cause(run, time, seconds)
 
 
-def _of_cores(run: Run, time: TimeSpent) -> Cause:
+def _core_cause(run: Run, time: TimeSpent) -> Cause:
     """Return the cause `cores`: threads had no core. It names the workers concerned, unless all are."""
     finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
     helps = "more hosts, or fewer tasks and other programs on these"
@@ -219,7 +219,7 @@ def _of_cores(run: Run, time: TimeSpent) -> Cause:
     return Cause("cores", time.without_core.least, finding, helps)
 
 
-def _computing(run: Run, time: TimeSpent) -> Cause:
+def _compute_cause(run: Run, time: TimeSpent) -> Cause:
     """Return the cause `compute`, which is left if there is no other cause."""
     part = f"{_least(time.computing)} of the workers' time, {_time(time.cpu_seconds)} of CPU a step"
     helps = "more workers" if run.ps else "workers (trainer_replication: async)"
@@ -227,7 +227,7 @@ def _computing(run: Run, time: TimeSpent) -> Cause:
     return Cause("compute", time.computing.least, f"nothing but computing: {part}", helps)
 
 
-def _of_waiting(run: Run, time: TimeSpent, seconds: float) -> Cause:
+def _waiting_cause(run: Run, time: TimeSpent, seconds: float) -> Cause:
     """Return the cause of the time in which workers waited: a full ps, the calls, or the bytes."""
     share, waiting = time.elsewhere.least, _some(run, lambda worker: least_parts(run, worker).elsewhere)
     who = f"{first_of([worker.name for worker in waiting], 3)} alone" if waiting else "a worker"
@@ -314,7 +314,7 @@ def _host_of(run: Run, name: str) -> str:
     return next((task.host for task in run.expected if task.name == name), "its host")
 
 
-def in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+def held_back_in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """Return one or two (heading, text): what held the run back, and what helps if a cause is known.
 
     `figure` is the value of `held_back` in the figures.

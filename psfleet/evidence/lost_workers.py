@@ -89,7 +89,7 @@ def lost_workers(run: Run) -> tuple[LostWorker, ...]:
     return tuple(_described(run, task, seen) for task in run.lost)
 
 
-def in_words(lost: Sequence[LostWorker]) -> str:
+def lost_workers_in_words(lost: Sequence[LostWorker]) -> str:
     """Return which workers were lost, how and when, as in `LostWorker.in_words`; "" if none was."""
     return listed(worker.in_words for worker in lost)
 

@@ -32,7 +32,7 @@ def could_record(run: Run, what: str) -> bool:
     return not begun or listed or done
 
 
-def not_recorded(run: Run, observed: bool) -> dict[str, str]:
+def unrecorded_clauses(run: Run, observed: bool) -> dict[str, str]:
     """Return {clause: reason} for everything that a run does not show because of its release.
 
     A clause such as "all parameters were shared" follows "it is not shown that". `observed` is True if

@@ -16,7 +16,7 @@ _MOST_OF_THE_FREE = 0.5
 
 
 @contextmanager
-def unpacked(file: Path) -> Iterator[Path]:
+def unpacked_run(file: Path) -> Iterator[Path]:
     """Yield the folder of the run in a .tar.gz; the folder is removed at the end of the context.
 
     The archive may contain only plain files below one folder. Raises OSError, and ValueError that names
@@ -24,7 +24,7 @@ def unpacked(file: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(prefix="psfleet-run-") as place:
         try:
-            names = _take(file, Path(place))
+            names = _extract(file, Path(place))
         except ArchiveError as error:
             raise ValueError(f"it is not a complete .tar.gz ({error})") from error
         if len(names) != 1:
@@ -32,14 +32,14 @@ def unpacked(file: Path) -> Iterator[Path]:
         yield Path(place) / names.pop()
 
 
-def _take(file: Path, place: Path) -> set[str]:
+def _extract(file: Path, place: Path) -> set[str]:
     """Write the archive's files below `place`, and return the names of the archive's top folders."""
     made: set[Path] = {place}
-    left = _MOST_OF_THE_FREE * shutil.disk_usage(place).free
+    allowed_bytes = _MOST_OF_THE_FREE * shutil.disk_usage(place).free
     with file.open("rb") as stream:
         for count, (entry, content) in enumerate(members(stream, MOST_FILES), start=1):
-            left -= entry.size
-            if left < 0:
+            allowed_bytes -= entry.size
+            if allowed_bytes < 0:
                 raise ValueError(
                     f"{place.parent} has no space for it: unpack it elsewhere, and name the folder"
                 )
@@ -52,8 +52,8 @@ def _take(file: Path, place: Path) -> set[str]:
                 if folder.is_relative_to(place) and folder not in made:
                     folder.mkdir()
                     made.add(folder)
-            with target.open("xb") as taken:
-                shutil.copyfileobj(content, taken, PIECE)
+            with target.open("xb") as unpacked:
+                shutil.copyfileobj(content, unpacked, PIECE)
     return {folder.name for folder in made if folder.parent == place}
 
 

@@ -9,20 +9,20 @@ from psfleet.evidence.answer import Answer, Findings, Good, counted, listed, siz
 from psfleet.evidence.card import ALWAYS, READ_THE_LOGS, Card, Group, check
 from psfleet.evidence.endings import ENDED_BY_PLAYBOOK, PLAYBOOK, Ending
 from psfleet.evidence.log_patterns import log_patterns
-from psfleet.evidence.older_releases import PLACES, could_record, not_recorded
-from psfleet.evidence.program_learning import goals_reached, losses_that_stay
+from psfleet.evidence.older_releases import PLACES, could_record, unrecorded_clauses
+from psfleet.evidence.program_learning import goals_reached, level_losses
 from psfleet.evidence.program_sharing import (
-    doubt_of_counts,
-    gradients_dropped,
+    dropped_gradients,
     has_seen_training,
+    has_uncertain_counts,
     parameters_shared,
-    trained_apart,
     unproven_sharing,
+    unshared_variables,
     was_observed,
     with_backups,
     workers_trained,
 )
-from psfleet.evidence.reasons import in_a_line, recorded_failure, together
+from psfleet.evidence.reasons import in_a_line, join_failures, recorded_failure
 from psfleet.evidence.record_checks import records_complete, same_plan_and_release
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
@@ -119,7 +119,7 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
         # A reason that is in tasks.json was added above.
         if why and why not in run.endings.get(task.name, _UNKNOWN).reason:
             failures.append((task.name, f"recorded that it failed: {why}"))
-    findings.wrong += together(failures)
+    findings.wrong += join_failures(failures)
     others = listed(f"{name} {how}" for name, how in ended.items() if name != lead)
     return f"{lead} ended by itself, {others}", {"tasks": ended}
 
@@ -187,7 +187,7 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
         answers.open[TOGETHER] = why
     else:
         # If a condition decides whether a call takes a step, counts of calls are no counts of steps.
-        if not any(doubt_of_counts(worker) for worker in run.workers):
+        if not any(has_uncertain_counts(worker) for worker in run.workers):
             with_late = with_backups(run) if synchronous else run
             answers.checks.append(sharing.fair_shares(with_late, settings))
             answers.checks.append(sharing.workers_overlap(run, settings))
@@ -206,11 +206,11 @@ def _trained_instead(run: Run) -> str:
 
 
 def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, synchronous: bool) -> None:
-    unknown = unproven_sharing(run) if seen else trained_apart(run)
-    unknown |= gradients_dropped(run) if synchronous else {}
+    unknown = unproven_sharing(run) if seen else unshared_variables(run)
+    unknown |= dropped_gradients(run) if synchronous else {}
     answers.together = not unknown
     answers.observed = seen
-    answers.open |= unknown | not_recorded(run, seen)
+    answers.open |= unknown | unrecorded_clauses(run, seen)
     if not seen:
         why = "its records show one global step, but not which ps each worker used"
         answers.open["all parameters were shared"] = why
@@ -271,7 +271,7 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
     if any(window.loss is not None for window in run.windows):
         fell = convergence.loss_fell(run, settings)
         answers.checks.append(convergence.loss_finite(run))
-        stay = losses_that_stay(run)
+        stay = level_losses(run)
         answers.together = answers.together and not stay
         answers.open |= stay
         has_goal = settings.minimum_loss_reduction or settings.target_loss is not None

@@ -35,12 +35,12 @@ def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> G
         findings.lacking.append("no task recorded an evaluation")
         return "", {}
     goals, metrics = tuple(settings.goals.values()), convergence.metrics_of(evaluated)
-    good = convergence.compare(goals, metrics, findings, certain=True)
+    good = convergence.check_goals(goals, metrics, findings, certain=True)
     good += f" (of global step {evaluated.integer('global_step')})"
     return good, {"metrics": metrics}
 
 
-def losses_that_stay(run: Run) -> dict[str, str]:
+def level_losses(run: Run) -> dict[str, str]:
     """Return {clause: reason} for each worker whose own loss stays level while the loss of the others fell.
 
     A clause, such as "worker1 trained the model that learned", follows "it is not shown that". Such a worker

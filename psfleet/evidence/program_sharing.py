@@ -75,7 +75,7 @@ def unproven_sharing(run: Run) -> dict[str, str]:
 
     A clause, such as "all that worker1 trains is shared", follows "it is not shown that".
     """
-    unknown = trained_apart(run)
+    unknown = unshared_variables(run)
     counters = _shared([_recorded_integers(worker, "counters") for worker in run.workers])
     for worker in run.workers:
         name = worker.name
@@ -85,7 +85,7 @@ def unproven_sharing(run: Run) -> dict[str, str]:
             unknown[f"{name} counts its steps as the others do"] = f"it also moves {listed(sorted(own))}"
         for doubt in sorted(_doubts(worker) & _DOUBTS.keys()):
             unknown[f"each step of {name} trained the model"] = _DOUBTS[doubt]
-        if not doubt_of_counts(worker) and (why := _steps_without_training(worker)):
+        if not has_uncertain_counts(worker) and (why := _steps_without_training(worker)):
             unknown[f"each step of {name} trained the model"] = why
         if unseen := [record.text("reason") for record in worker.of("unseen")]:
             unknown[f"all training of {name} was seen"] = listed(unseen)
@@ -146,7 +146,7 @@ def _took_part(run: Run, worker: TaskRecords) -> bool:
     return bool(worker.windows) or trained_with or served
 
 
-def trained_apart(run: Run) -> dict[str, str]:
+def unshared_variables(run: Run) -> dict[str, str]:
     """Return {clause: reason} for workers that trained variables which the other workers never trained.
 
     Return {} if a worker recorded no variables at all. psfleet records what any session of a worker trains,
@@ -192,7 +192,7 @@ def _parts(windows: Sequence[Window]) -> Iterator[list[Window]]:
         yield part
 
 
-def gradients_dropped(run: Run) -> dict[str, str]:
+def dropped_gradients(run: Run) -> dict[str, str]:
     """Return {clause: reason} for workers of a synchronous run whose gradients may all have come too late.
 
     A step uses a fixed number of gradients and drops all others, whichever worker computed them.
@@ -210,7 +210,7 @@ def gradients_dropped(run: Run) -> dict[str, str]:
     }
 
 
-def doubt_of_counts(worker: TaskRecords) -> bool:
+def has_uncertain_counts(worker: TaskRecords) -> bool:
     """Return whether some of the worker's recorded steps may not have been made, by its own records."""
     return "condition" in _doubts(worker)
 
@@ -270,8 +270,8 @@ def _shared(recorded: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
 
 
 def _places(variables: Mapping[str, int]) -> str:
-    held: dict[str, int] = {}
+    bytes_on: dict[str, int] = {}
     for name, count in variables.items():
         place = name.partition(" ")[0]
-        held[place] = held.get(place, 0) + count
-    return listed(f"{place} ({size(count)})" for place, count in sorted(held.items()))
+        bytes_on[place] = bytes_on.get(place, 0) + count
+    return listed(f"{place} ({size(count)})" for place, count in sorted(bytes_on.items()))

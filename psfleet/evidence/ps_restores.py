@@ -47,12 +47,12 @@ def steps_of_parts_lost(run: Run) -> float:
     return sum(restore.steps_lost for restore in ps_restores(run)) / max(len(run.ps), 1)
 
 
-def in_words(run: Run) -> str:
+def ps_restores_in_words(run: Run) -> str:
     """Return which ps restored alone, from which step and when; "" if none did."""
     return listed(
-        f"{cut(its.task, _LONGEST)} restored its part of global step {its.checkpoint_step} alone "
-        f"at {its.global_step}"
-        for its in ps_restores(run)
+        f"{cut(restore.task, _LONGEST)} restored its part of global step {restore.checkpoint_step} alone "
+        f"at {restore.global_step}"
+        for restore in ps_restores(run)
     )
 
 
@@ -117,6 +117,6 @@ def _restore_in(record: Record) -> PsRestore:
 
 def _fingerprints_in(record: Record) -> dict[str, str]:
     """Return {ps: fingerprint of its part of a checkpoint} as far as the record has them."""
-    found = record.fields.get("ps_fingerprints")
-    held = found if isinstance(found, Mapping) else {}
-    return {str(ps): its for ps, its in held.items() if isinstance(its, str)}
+    recorded = record.fields.get("ps_fingerprints")
+    fingerprints = recorded if isinstance(recorded, Mapping) else {}
+    return {str(ps): text for ps, text in fingerprints.items() if isinstance(text, str)}

@@ -8,7 +8,7 @@ from trainer.host.error_lines import in_short
 from trainer.host.wording import first_of, grouped
 
 
-def together(failures: Iterable[tuple[str, str]]) -> list[str]:
+def join_failures(failures: Iterable[tuple[str, str]]) -> list[str]:
     """Return texts such as "worker0, worker1 failed: why" from (task, text) pairs.
 
     Tasks with equal texts are joined.
@@ -53,7 +53,9 @@ def reasons_without_a_step(run: Run) -> tuple[str, ...]:
     # The ps end with a worker's reason, with the worker's name before it.
     whys = {why for _, _, why in failures}
     own = [(name, how, why) for name, how, why in failures if not _is_of_another(why, names, whys)]
-    return tuple(together((name, f"failed, {how}: {why}".rstrip(": ")) for name, how, why in own or failures))
+    return tuple(
+        join_failures((name, f"failed, {how}: {why}".rstrip(": ")) for name, how, why in own or failures)
+    )
 
 
 def _is_of_another(why: str, names: Iterable[str], whys: Iterable[str]) -> bool:

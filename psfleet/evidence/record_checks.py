@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import pairwise
 
-from psfleet.evidence.absences import in_words as away_in_words
+from psfleet.evidence.absences import absences_in_words
 from psfleet.evidence.answer import Findings, Good, counted, listed
 from psfleet.evidence.card import DEPLOY, READ_THE_LOGS, TRAIN_ANEW, Card, Group, check
 from psfleet.evidence.early_end import check_early_end, early_end_of, has_ended_early
 from psfleet.evidence.endings import HOST, PLAYBOOK
-from psfleet.evidence.lost_workers import in_words, lost_workers
-from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
-from psfleet.evidence.reasons import in_a_line, recorded_failure, together
+from psfleet.evidence.lost_workers import lost_workers, lost_workers_in_words
+from psfleet.evidence.ps_restores import ps_restores_in_words
+from psfleet.evidence.reasons import in_a_line, join_failures, recorded_failure
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.replication_rules import SETTINGS as OF_REPLICATION
 from psfleet.evidence.replication_rules import rules_of
@@ -207,7 +207,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
             step, reason = ending.integer("global_step"), ending.text("reason")
             by = " by a playbook" if by_systemd and by_systemd.ended_by == PLAYBOOK else ""
             findings.wrong.append(f"{task.name} ended at global step {step}: {reason}{by}")
-    findings.wrong += together(failures)
+    findings.wrong += join_failures(failures)
     check_early_end(run, findings)
     last_step, early = run.last_step, early_end_of(run)
     wanted = run.steps_requested
@@ -221,8 +221,8 @@ def ended_well(findings: Findings, run: Run) -> Good:
     finished = f"{len(run.workers)} of {len(run.with_lost)} workers" if lost else "all workers"
     good = f"{finished} finished, global step {run.global_steps} of {wanted if early else last_step}"
     good += f"; {early}" if early else ""
-    good += f", as training_run_success {run.success} asks; {in_words(lost)}" if lost else ""
-    good += f"; {away}" if (away := away_in_words(run)) else ""
+    good += f", as training_run_success {run.success} asks; {lost_workers_in_words(lost)}" if lost else ""
+    good += f"; {away}" if (away := absences_in_words(run)) else ""
     # A worker that left and joined again ended in between, too.
     stops = len(run.chief.processes) - 1 - run.chief.restarts
     good += f", resumed {counted(stops, 'time')} after a stop" if stops > 0 else ""

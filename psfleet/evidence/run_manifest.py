@@ -40,7 +40,7 @@ class Manifest:
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
         """Return the manifest of all files in the folder that a verdict rests on. Raises OSError."""
-        return cls(folder.resolve().name, {name: _entry(folder / name) for name in covered(folder)})
+        return cls(folder.resolve().name, {name: _entry(folder / name) for name in covered_files(folder)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -73,7 +73,7 @@ class Manifest:
         return of_size and _entry(folder / name).items() <= self.files[name].items()
 
 
-def covered(folder: Path) -> Iterator[str]:
+def covered_files(folder: Path) -> Iterator[str]:
     """Yield the names of the files that a verdict rests on, relative to the folder.
 
     Links and hidden files are left out.
@@ -110,7 +110,7 @@ def files_unchanged(findings: Findings, folder: Path, run_id: str) -> Good:
     except (OSError, ValueError) as error:
         findings.lacking.append(f"{FILE_NAME}: {getattr(error, 'strerror', None) or error}")
         return "", {}
-    there = set(covered(folder))
+    there = set(covered_files(folder))
     if manifest.run_id != run_id:
         findings.wrong.append(f"{FILE_NAME} is of run {manifest.run_id!r}, the records are of {run_id!r}")
     findings.wrong += [f"{name} was added" for name in sorted(there - manifest.files.keys())]
@@ -152,7 +152,7 @@ def pack(folder: Path, target: Path) -> list[str]:
     names are sorted, and times, owners and modes are fixed. Raises FileExistsError if the target exists, and
     OSError; a partial target is removed.
     """
-    names = sorted([*covered(folder), *(name for name in _ALSO_PACKED if is_plain(folder / name))])
+    names = sorted([*covered_files(folder), *(name for name in _ALSO_PACKED if is_plain(folder / name))])
     with target.open("xb") as file:
         try:
             with (

@@ -10,7 +10,7 @@ from trainer.host.task_traces import RUN_ID
 from trainer.host.wording import first_of
 
 
-class NoSuchRun(ValueError):  # noqa: N818 - it is a refusal
+class NoSuchRunError(ValueError):
     """No run of this name can be judged; the message says why, and which runs exist."""
 
 
@@ -20,18 +20,18 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
     Raises NoSuchRun if the name is invalid, if there is no such run, or if it is still going on.
     """
     if run_id is not None and not RUN_ID.fullmatch(run_id):
-        raise NoSuchRun(
+        raise NoSuchRunError(
             f"run_id is {as_given(run_id)}; expected {RUN_ID_RULE}. {_what_exists(runs_directory)}"
         )
     newest = next(iter(newest_first(runs_directory)), None)
     folder = runs_directory / run_id if run_id is not None else newest
     if folder is None:
-        raise NoSuchRun(_what_exists(runs_directory))
+        raise NoSuchRunError(_what_exists(runs_directory))
     if not folder.is_dir():
-        raise NoSuchRun(f"there is no run {run_id!r}. {_what_exists(runs_directory)}")
+        raise NoSuchRunError(f"there is no run {run_id!r}. {_what_exists(runs_directory)}")
     # train.yml started it and has not collected its records yet.
     if not (folder / FILE_NAME).exists() and read_object(folder / "state.json").get("state") == "running":
-        raise NoSuchRun(
+        raise NoSuchRunError(
             f"run {folder.name} is still going on, so there is nothing to judge yet: "
             f"ansible-playbook train.yml -e run_id={folder.name} attaches to it and judges it at its end"
         )

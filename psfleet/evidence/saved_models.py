@@ -46,7 +46,7 @@ _LOADED_BY = {
 
 
 @dataclass(frozen=True)
-class FoundModel:
+class CollectedModel:
     """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder.
 
     `bytes` is the size of its files together. `missing` says in words which of its files are missing; "" if
@@ -58,7 +58,7 @@ class FoundModel:
     bytes: int
     missing: str = ""
 
-    def described(self, folder: str) -> str:
+    def in_words(self, folder: str) -> str:
         """Return in words the model's kind and size, and the Python code that loads it from `folder`.
 
         If files are missing, return which files are missing instead.
@@ -82,22 +82,22 @@ class FoundModel:
         return f"{Path(self.path).name} was saved at step {step} of {steps}: {how}", step > 0
 
 
-def find_models(folder: Path) -> list[FoundModel]:
+def find_models(folder: Path) -> list[CollectedModel]:
     """Return the models in a run's folder; of numbered checkpoints, only the last. No link is followed."""
     kinds = list(_LOADED_BY)
     found = [model for name in _FOLDERS for model in _below(folder, name)]
     return sorted(found, key=lambda model: (model.path.startswith("other_hosts/"), kinds.index(model.kind)))
 
 
-def model_lines(folder: Path, shown: str, steps: int = 0) -> Iterator[tuple[str, bool]]:
+def model_lines(folder: Path, shown_folder: str, steps: int = 0) -> Iterator[tuple[str, bool]]:
     """Yield (line, whether the line is good news) for each model that was collected; without any, say why.
 
-    `folder` is the run's folder, and `shown` the same folder as people see it. A model that was saved before
-    the last of the run's `steps` has a second line that says so.
+    `folder` is the run's folder, and `shown_folder` the same folder as people see it. A model that was saved
+    before the last of the run's `steps` has a second line that says so.
     """
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:
-        yield model.described(shown), not model.missing
+        yield model.in_words(shown_folder), not model.missing
         behind, is_trained = model.behind(folder, steps)
         if behind:
             yield behind, is_trained
@@ -142,7 +142,7 @@ def _noted(notes: Path) -> list[SavedPlace]:
         return []
 
 
-def _below(folder: Path, name: str) -> Iterator[FoundModel]:
+def _below(folder: Path, name: str) -> Iterator[CollectedModel]:
     walked = os.walk(folder / name) if not (folder / name).is_symlink() else iter(())
     for count, (place, folders, names) in enumerate(walked):
         if count >= _MOST_FOLDERS:
@@ -155,16 +155,16 @@ def _below(folder: Path, name: str) -> Iterator[FoundModel]:
             parts = [os.path.join(place, each) for each in SAVED_MODEL_FOLDERS if each in folders]  # noqa: PTH118 - as os.walk has it
             inner = [(place, [], {*names} & {*SAVED_MODEL_FILES}), *chain.from_iterable(map(os.walk, parts))]
             total = sum(_size(within, each) for within, _, files in inner for each in files)
-            yield FoundModel(path, "SavedModel", total)
+            yield CollectedModel(path, "SavedModel", total)
             folders[:] = [each for each in folders if each not in SAVED_MODEL_FOLDERS]
         sizes = {each: _size(place, each) for each in sorted(names)}
         for each, total in sizes.items():
             suffix = next((end for end in (".weights.h5", ".h5", ".keras") if each.endswith(end)), "")
             if suffix:
-                yield FoundModel(f"{path}/{each}", _KERAS[suffix], total)
+                yield CollectedModel(f"{path}/{each}", _KERAS[suffix], total)
         for prefix, total in _checkpoints(sizes).items():
             missing = _missing_rows(Path(place, prefix), sizes)
-            yield FoundModel(f"{path}/{prefix}", "checkpoint", total, missing)
+            yield CollectedModel(f"{path}/{prefix}", "checkpoint", total, missing)
 
 
 def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import combinations, pairwise
 from statistics import median
 
-from psfleet.evidence.absences import absences, has_left, part_there
+from psfleet.evidence.absences import absences, has_left, share_present
 from psfleet.evidence.answer import Findings, Good, counted, listed
 from psfleet.evidence.card import DEPLOY, Card, Group, check
 from psfleet.evidence.recorded_run import Run
@@ -171,7 +171,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     total = sum(counts.values())
     shares = {name: count / total if total else 0.0 for name, count in counts.items()}
     least = settings.minimum_share / max(len(counts), 1)
-    owed = {name: part_there(run, gaps) for name, gaps in absences(run).items()}
+    owed = {name: share_present(run, gaps) for name, gaps in absences(run).items()}
     below = [name for name, share in shares.items() if share < least * owed.get(name, 1.0)]
     backups = run.rules.backups
     but = f" of all workers but {backups}" if backups else ""
@@ -228,7 +228,7 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
     """
     recorded, away = [worker for worker in run.workers if has_steps(worker, findings)], absences(run)
     for worker in (worker for worker in recorded if worker.name in away):
-        there, trained = part_there(run, away[worker.name]), _steps_during(worker) / max(run.steps_made, 1)
+        there, trained = share_present(run, away[worker.name]), _steps_during(worker) / max(run.steps_made, 1)
         if there >= _LEAST_PART and trained < settings.minimum_overlap * there:
             findings.add(
                 f"{worker.name} was training during {trained / there:.1%} of the global steps in which it "

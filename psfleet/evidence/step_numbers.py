@@ -36,7 +36,7 @@ def steps_numbered(findings: Findings, run: Run) -> Good:
     recorded = sum(window.steps for window in run.windows)
     moved = run.global_steps - min((min(w.before, w.after) for w in run.windows), default=0)
     lives = [process.windows for worker in run.workers for process in worker.processes]
-    end = first_beyond(span for windows in lives for span in spans_of(windows))
+    end = first_overfull_end(span for windows in lives for span in spans_of(windows))
     if end is not None:
         by_then = sum(window.steps for window in run.windows if window.after <= end)
         findings.wrong.append(
@@ -66,7 +66,7 @@ def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
             yield min(first, window.before, after), after, unplaced
 
 
-def first_beyond(spans: Iterable[tuple[int, int, int]]) -> int | None:
+def first_overfull_end(spans: Iterable[tuple[int, int, int]]) -> int | None:
     """Return the end of the first span whose steps outnumber the free numbers; None if every step gets one.
 
     A span is (before, after, count), as `spans_of` yields it. Numbers are assigned in order, each to the step

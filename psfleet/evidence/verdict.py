@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.evidence import convergence, final_model, record_checks, sharing
-from psfleet.evidence.absences import in_words as away_in_words
+from psfleet.evidence.absences import absences_in_words
 from psfleet.evidence.answer import Answer, counted
 from psfleet.evidence.card import Group, checks_of
 from psfleet.evidence.contributions import contributions_add_up
@@ -17,11 +17,11 @@ from psfleet.evidence.endings import HOST
 from psfleet.evidence.figures import figures_of
 from psfleet.evidence.gradients import gradients_fit_loss
 from psfleet.evidence.log_patterns import log_patterns
-from psfleet.evidence.lost_workers import in_words, lost_workers
-from psfleet.evidence.older_releases import GRADIENTS, could_record, not_recorded, release_of
+from psfleet.evidence.lost_workers import lost_workers, lost_workers_in_words
+from psfleet.evidence.older_releases import GRADIENTS, could_record, release_of, unrecorded_clauses
 from psfleet.evidence.parts import judged_in_parts
 from psfleet.evidence.program_checks import FALLEN, TOGETHER, ProgramAnswers, judge_program, sentences
-from psfleet.evidence.ps_restores import in_words as ps_restores_in_words
+from psfleet.evidence.ps_restores import ps_restores_in_words
 from psfleet.evidence.reasons import reasons_without_a_step
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.run_manifest import FILE_NAME as MANIFEST
@@ -99,7 +99,7 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
     """Return the verdict on a run. No content of its folder makes this raise."""
     of_program = judge_program(run, settings) if run.program is not None and not run.problem else None
     answers = of_program.checks if of_program else _checks_of(run, settings)
-    older = not_recorded(run, observed=bool(of_program and of_program.observed))
+    older = unrecorded_clauses(run, observed=bool(of_program and of_program.observed))
     not_shown = of_program.not_shown if of_program else sentences(older)
     if os.path.lexists(run.folder / MANIFEST):
         answers.append(files_unchanged(run.folder, run.run_id))
@@ -129,7 +129,12 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
         early = f"it ended early: {end}" if (end := early_end_of(run)) else ""
         words += "".join(
             f"; {who}"
-            for who in (early, ps_restores_in_words(run), away_in_words(run), in_words(lost_workers(run)))
+            for who in (
+                early,
+                ps_restores_in_words(run),
+                absences_in_words(run),
+                lost_workers_in_words(lost_workers(run)),
+            )
             if who
         )
     if reasons:

@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import Any, Literal
 
 from psfleet.evidence.answer import counted, listed
-from psfleet.evidence.held_back import in_words as held_back_in_words
+from psfleet.evidence.held_back import held_back_in_words
 from psfleet.evidence.lost_workers import LEFT, NOT_THERE, TOO_LATE
 from psfleet.evidence.saved_models import model_lines
 from psfleet.evidence.settings import EvidenceSettings
@@ -149,9 +149,12 @@ def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     alone = faults["ps_restores"]
     if len(alone) > _RESTORES_SHOWN:
         yield "restored alone", f"{len(alone)} times a ps its part"
-    for its in alone if len(alone) <= _RESTORES_SHOWN else []:
-        lost = f"{counted(its['steps_lost'], 'step')} lost there alone"
-        yield "restored alone", f"{its['task']}, its part of global step {its['checkpoint_step']}, {lost}"
+    for restore in alone if len(alone) <= _RESTORES_SHOWN else []:
+        lost = f"{counted(restore['steps_lost'], 'step')} lost there alone"
+        yield (
+            "restored alone",
+            f"{restore['task']}, its part of global step {restore['checkpoint_step']}, {lost}",
+        )
 
 
 def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

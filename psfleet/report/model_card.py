@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from psfleet.evidence.exported_model import Exported
+from psfleet.evidence.exported_model import ModelExport
 from trainer.contract.export import SIGNATURE
 from trainer.host.wording import readable
 
 
-def model_card(exported: Exported, verdict: str, name: str, checkpoint: str) -> str:
+def model_card(exported: ModelExport, verdict: str, name: str, checkpoint: str) -> str:
     """Return the README.md of an export; `name` is the model's, `verdict` is the verdict on its run."""
     return "\n".join(_lines(exported, verdict, name, checkpoint)) + "\n"
 
 
-def _lines(exported: Exported, verdict: str, model: str, checkpoint: str) -> Iterator[str]:
+def _lines(exported: ModelExport, verdict: str, model: str, checkpoint: str) -> Iterator[str]:
     card, folder = exported.card, f"runs/{exported.card['run_id']}/export"
     checked, size = card["checked"], readable(exported.bytes)
     yield f"# {model}, trained in run {card['run_id']}"

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from psfleet.evidence.answer import counted
-from psfleet.evidence.clocks import beginning
+from psfleet.evidence.clocks import zero_in_words
 from psfleet.evidence.early_end import early_end_of
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
@@ -60,7 +60,7 @@ def timeline_picture(run: Run, verdict: Verdict) -> Picture:
     if others:
         caption += f" {number(others)} more tasks are not drawn."
     missing = "" if lanes else "No task left records of what happened."
-    since = beginning(timeline.tasks_with_records(run))
+    since = zero_in_words(timeline.tasks_with_records(run))
     return _picture(
         "timeline", "Course of the tasks", caption, missing, lambda: charts.timeline_chart(lanes, since)
     )
@@ -129,7 +129,7 @@ def _evaluations(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
 
 
 def _rates(run: Run, named: Sequence[str]) -> Picture:
-    curves, since = series.rate_curves(run, named), beginning(run.with_lost)
+    curves, since = series.rate_curves(run, named), zero_in_words(run.with_lost)
     own = f"Each worker's time is its host's own since {since}. {_CLOCKS}"
     missing = "" if curves.lines or curves.band else "No worker recorded how long its steps took."
     caption = " ".join([own, *_band_note(curves)])

@@ -8,10 +8,10 @@ from typing import Any
 
 from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from plugins.module_utils.saved_places import SAVED
-from psfleet.evidence.exported_model import Exported, NotWholeError, last_saved
+from psfleet.evidence.exported_model import InvalidExportError, ModelExport, last_checkpoint
 from psfleet.evidence.reading import read_run
-from psfleet.evidence.runs_directory import NoSuchRun, find_run
-from psfleet.evidence.saved_models import FoundModel, find_models
+from psfleet.evidence.runs_directory import NoSuchRunError, find_run
+from psfleet.evidence.saved_models import CollectedModel, find_models
 from psfleet.evidence.verdict import FILE_NAME
 from psfleet.inventory.problems import short_path
 from psfleet.run.active_runs import RefusedError
@@ -32,7 +32,7 @@ def run_to_export(runs_directory: Path, run_id: str) -> Path:
     """Return the folder of the run `run_id`, or of the newest run for "". Raises RefusedError."""
     try:
         folder = find_run(runs_directory, run_id or None)
-    except NoSuchRun as refusal:
+    except NoSuchRunError as refusal:
         raise RefusedError(str(refusal)) from refusal
     if state_of(folder) == "running":
         again = f"ansible-playbook train.yml -e run_id={folder.name}"
@@ -56,7 +56,7 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
     ]:
         what = f"export_{given[0]} is for programs, and run {run['id']} trained a model of psfleet"
         raise RefusedError(f"{what}: leave it out")
-    saved = last_saved(read_run(folder, folder.name))
+    saved = last_checkpoint(read_run(folder, folder.name))
     if saved is None:
         what = f"{folder / 'events'} knows of no checkpoint of run {run['id']}"
         raise RefusedError(f"{what}: a run that has begun to train saves one at its end, also by stop.yml")
@@ -76,8 +76,8 @@ def is_exported(run: Mapping[str, Any]) -> bool:
         return False
     remedy = f"to export anew, remove it: rm -r {short_path(place)}"
     try:
-        exported = Exported.read(place)
-    except NotWholeError as error:
+        exported = ModelExport.read(place)
+    except InvalidExportError as error:
         raise RefusedError(f"{short_path(place)} is there, and not whole: {error}; {remedy}") from error
     if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
         raise RefusedError(f"{short_path(place)} is there, and {'; '.join(different)}; {remedy}")
@@ -110,18 +110,18 @@ def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], pla
         raise RefusedError(*problems)
 
 
-def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> Exported:
+def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> ModelExport:
     """Move the export in `incoming` to its place in a run's folder, and return it.
 
     Raises RefusedError or NotWholeError if it does not match the run's records, and OSError if there is an
     export already.
     """
-    exported = Exported.read(incoming / EXPORT)
+    exported = ModelExport.read(incoming / EXPORT)
     if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
         raise RefusedError(*different)
     exported.folder.rename(folder / EXPORT)
     shutil.rmtree(incoming, ignore_errors=True)
-    return Exported(folder / EXPORT, exported.card)
+    return ModelExport(folder / EXPORT, exported.card)
 
 
 def verdict_on(folder: Path) -> str:
@@ -130,7 +130,7 @@ def verdict_on(folder: Path) -> str:
     return str(verdict) if verdict else f"none: the run is {state_of(folder)}, and was not judged"
 
 
-def told(exported: Exported, run: Mapping[str, Any], place: str) -> list[str]:
+def told(exported: ModelExport, run: Mapping[str, Any], place: str) -> list[str]:
     """Return the lines that say what was exported of `run` (the result of decide_run) and how to use it."""
     card = exported.card
     given = ", ".join(f"{name}=.." for name in card["inputs"])
@@ -185,7 +185,7 @@ def _of_program(
     return described
 
 
-def _chosen(folder: Path, run_id: str, asked: str) -> FoundModel:
+def _chosen(folder: Path, run_id: str, asked: str) -> CollectedModel:
     """Return the checkpoint of a program, with its graph, that is to be exported. Raises RefusedError.
 
     `asked` is the path that the user gave, "" for the only checkpoint that there is.
@@ -206,7 +206,7 @@ def _chosen(folder: Path, run_id: str, asked: str) -> FoundModel:
         raise RefusedError(
             f"export_model is {asked!r}, and run {run_id} has {len(graphs)} checkpoints: {choose}"
         )
-    others = [model.described(short_path(folder)) for model in found]
+    others = [model.in_words(short_path(folder)) for model in found]
     what = f"run {run_id} has no checkpoint of a program with its graph (.meta)"
     have = f"what it saved is loaded as it is: {first_of(others)}" if others else "it saved no model"
     raise RefusedError(f"{what}; {have}")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plugins.module_utils.checks.clock_checks import clock_finding, clock_offset
 from psfleet.carry.collected_archive import shown, unpack
 from psfleet.carry.collected_files import Places, allowed_files
-from psfleet.evidence.packed_run import unpacked as unpacked_packed_run
+from psfleet.evidence.packed_run import unpacked_run as unpacked_packed_run
 from psfleet.run.active_runs import RefusedError, run_to_stop, tasks_to_stop, unstopped_message
 from psfleet.run.host_answers import FACTS, UnusableError, checked
 from psfleet.run.start import Folder, decide

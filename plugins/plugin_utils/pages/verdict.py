@@ -6,7 +6,7 @@ from typing import Any
 
 from psfleet.evidence.reading import read_run, record_settings
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.runs_directory import NoSuchRun, find_run
+from psfleet.evidence.runs_directory import NoSuchRunError, find_run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.verdict import FILE_NAME, Verdict, judge_run
 from psfleet.evidence.verdict_lines import as_lines
@@ -42,7 +42,7 @@ def show_page(  # noqa: PLR0913 - the arguments of an Ansible task
     try:
         thresholds = EvidenceSettings.from_mapping(settings, PREFIX)
         folder = find_run(Path(runs_directory).resolve(), None if run_id is None else str(run_id))
-    except NoSuchRun as refusal:
+    except NoSuchRunError as refusal:
         return action._failure(str(refusal))
     except ValueError as problems:
         where = "set it in inventory/<name>/group_vars/tf_cluster.yml or with -e"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from psfleet.carry.collected_archive import unpack
 from psfleet.carry.collected_files import Places, allowed_files
-from psfleet.evidence.packed_run import unpacked
+from psfleet.evidence.packed_run import unpacked_run
 
 # Beside what a process has that has imported the readers. A good archive needs less than a megabyte.
 MOST_MEMORY, MOST_SECONDS = 32 << 20, 10
@@ -147,7 +147,7 @@ def read(archive: Path, folder: Path) -> Iterable[str]:
     allowed = allowed_files([{"name": "worker0"}], "worker0", program=True)
     yield " ".join(unpack(archive, Places(folder / "run", "n1", ["n1"], allowed), MOST_BYTES)[1])
     try:
-        with unpacked(archive):
+        with unpacked_run(archive):
             yield ""
     except (OSError, ValueError) as error:
         yield str(error)

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from psfleet.evidence.exported_model import README, Exported, NotWholeError
+from psfleet.evidence.exported_model import README, InvalidExportError, ModelExport
 from tests.psfleet.evidence.made_exports import FILES, card_of, write_export
 from trainer.contract.export import CARD
 
 
 def why_not(folder: Path) -> str:
-    with pytest.raises(NotWholeError) as refused:
-        Exported.read(folder)
+    with pytest.raises(InvalidExportError) as refused:
+        ModelExport.read(folder)
     assert str(refused.value).isprintable()
     return str(refused.value)
 
 
 def test_a_whole_export_is_read_with_and_without_the_page_of_the_controller(tmp_path: Path) -> None:
     folder = write_export(tmp_path / "export")
-    assert Exported.read(folder).card == card_of()
+    assert ModelExport.read(folder).card == card_of()
     (folder / README).write_text("# linear")
-    assert Exported.read(folder).bytes == sum(map(len, FILES.values()))
+    assert ModelExport.read(folder).bytes == sum(map(len, FILES.values()))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_card_cannot_name_other_files(tmp_path: Path, name: str) -> None:
 
 
 def test_what_differs_from_the_runs_own_records_is_named(tmp_path: Path) -> None:
-    exported = Exported.read(write_export(tmp_path / "export"))
+    exported = ModelExport.read(write_export(tmp_path / "export"))
     known: dict[str, list[Any]] = {
         "run_id": ["r1"],
         "model": ["linear"],
@@ -124,7 +124,7 @@ def test_what_differs_from_the_runs_own_records_is_named(tmp_path: Path) -> None
 
 
 def test_another_signature_than_was_asked_for_is_named(tmp_path: Path) -> None:
-    exported = Exported.read(write_export(tmp_path / "export"))
+    exported = ModelExport.read(write_export(tmp_path / "export"))
     assert exported.other_names({}) == exported.other_names({"inputs": ["features"], "outputs": []}) == []
     assert exported.other_names({"inputs": ["x"], "outputs": ["y"]}) == [
         "its inputs are features, asked for are x"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from psfleet.evidence.figures import figures_of
-from psfleet.evidence.held_back import Cause, held_back, in_words
+from psfleet.evidence.held_back import Cause, held_back, held_back_in_words
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.time_spent import Span, Use, time_spent
@@ -307,7 +307,7 @@ UNKNOWN: Mapping[str, tuple[Made, str]] = {
 def told(folder: Path) -> tuple[list[str], str, str]:
     """The causes, what is unknown, and the lines."""
     figure = figures_of(read_run(folder))["held_back"]
-    lines = in_words(figure)
+    lines = held_back_in_words(figure)
     assert [name for name, _ in lines] == (
         ["held back by", "what helps"] if figure["causes"] else ["held back by"]
     )
@@ -471,7 +471,7 @@ def test_no_numbers_make_it_fail(tmp_path: Path) -> None:
             rewrite(folder, task, changed)
         figure = figures_of(read_run(folder))["held_back"]
         assert all(0 <= cause["share"] <= 1 for cause in figure["causes"])
-        assert in_words(figure)
+        assert held_back_in_words(figure)
         json.dumps(figure, allow_nan=False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.__main__ import main
-from psfleet.evidence.packed_run import unpacked
+from psfleet.evidence.packed_run import unpacked_run
 from tests.psfleet.evidence.run_folders import checks, drop, edit, leave_out, lose, verdict_of
 from trainer.contract.records import EVENTS, OPTIONAL, WRITES
 
@@ -19,14 +19,14 @@ OLDER = Path(__file__).with_name("older")
 @pytest.fixture
 def model() -> Iterator[Path]:
     """A run of the model `linear`."""
-    with unpacked(OLDER / "model_20261124.tar.gz") as run:
+    with unpacked_run(OLDER / "model_20261124.tar.gz") as run:
         yield run
 
 
 @pytest.fixture
 def program() -> Iterator[Path]:
     """A run of a program of TensorFlow 1."""
-    with unpacked(OLDER / "program_20261124.tar.gz") as run:
+    with unpacked_run(OLDER / "program_20261124.tar.gz") as run:
         yield run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.step_numbers import first_beyond, spans_of
+from psfleet.evidence.step_numbers import first_overfull_end, spans_of
 from psfleet.evidence.task_records import Window
 from tests.psfleet.evidence.run_folders import (
     Record,
@@ -89,16 +89,16 @@ def test_shared_steps_in_any_order_all_have_a_number(workers: int) -> None:
     for seed in range(25):
         run = Simulation(seed, workers, faults=False).run(1000)
         lives = [process.windows for worker in run.workers for process in worker.processes]
-        assert first_beyond(span for windows in lives for span in spans_of(windows)) is None, seed
+        assert first_overfull_end(span for windows in lives for span in spans_of(windows)) is None, seed
 
 
 def test_the_first_range_with_more_steps_than_numbers_is_found() -> None:
-    assert first_beyond([(0, 4, 2), (0, 4, 2)]) is None
-    assert first_beyond([(0, 4, 2), (0, 4, 3)]) == 4
-    assert first_beyond([(0, 10, 5), (2, 4, 2), (2, 4, 1)]) == 4
-    assert first_beyond([(5, 6, 1), (0, 6, 5), (6, 7, 1)]) is None
-    assert first_beyond([(3, 3, 1)]) == 3
-    assert first_beyond([]) is None
+    assert first_overfull_end([(0, 4, 2), (0, 4, 2)]) is None
+    assert first_overfull_end([(0, 4, 2), (0, 4, 3)]) == 4
+    assert first_overfull_end([(0, 10, 5), (2, 4, 2), (2, 4, 1)]) == 4
+    assert first_overfull_end([(5, 6, 1), (0, 6, 5), (6, 7, 1)]) is None
+    assert first_overfull_end([(3, 3, 1)]) == 3
+    assert first_overfull_end([]) is None
 
 
 def windows(*told: tuple[int, int, int, int]) -> list[Window]:
@@ -117,10 +117,10 @@ def test_a_step_without_a_place_counts_for_its_window_or_a_neighbouring_one() ->
     assert list(spans_of(windows((0, 1, 1, 2), (1, 9, 5, 0)))) == [(0, 1, 0), (1, 9, 5)]
     # A counter fetched with a step has the value before or after it: 0, 2, 3 for the steps 1, 3, 4.
     fetched = [(0, 0, 1, 1), (0, 2, 1, 1), (2, 3, 1, 1), (3, 4, 1, 1)]
-    assert first_beyond(spans_of(windows(*fetched))) is None
+    assert first_overfull_end(spans_of(windows(*fetched))) is None
     # Two workers that each count alone have twice as many steps, whichever value they read.
     alone = [(max(step - 1, 0), step, 1, 1) for step in range(30)]
-    assert first_beyond([*spans_of(windows(*alone)), *spans_of(windows(*alone))]) is not None
+    assert first_overfull_end([*spans_of(windows(*alone)), *spans_of(windows(*alone))]) is not None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.answer import Findings
-from psfleet.evidence.ps_restores import check_ps_restores, in_words, steps_of_parts_lost
+from psfleet.evidence.ps_restores import check_ps_restores, ps_restores_in_words, steps_of_parts_lost
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 from trainer.contract.records import Record
@@ -100,10 +100,10 @@ def test_a_ps_that_was_never_started_again_restored_nothing(*, damaged: bool) ->
 def test_parts_that_were_restored_alone_are_told_with_their_steps() -> None:
     run = _run(SAVED, _alone(), _alone("ps1", step=40))
     first, second = (f"ps1 restored its part of global step {step} alone at 60" for step in (50, 40))
-    assert in_words(run) == f"{first}; {second}"
+    assert ps_restores_in_words(run) == f"{first}; {second}"
     # 10 and 20 steps, each of one of two ps.
     assert steps_of_parts_lost(run) == 15
-    assert in_words(_run(RESTORED)) == ""
-    many = in_words(_run(*[_alone("ps1" + "x" * 99)] * 9))
+    assert ps_restores_in_words(_run(RESTORED)) == ""
+    many = ps_restores_in_words(_run(*[_alone("ps1" + "x" * 99)] * 9))
     assert many.endswith("; and 5 more")
     assert len(many) < 400

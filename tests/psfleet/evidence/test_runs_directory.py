@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.runs_directory import NoSuchRun, find_run, newest_first
+from psfleet.evidence.runs_directory import NoSuchRunError, find_run, newest_first
 from psfleet.run.active_runs import RUN_ID_RULE
 
 
@@ -26,7 +26,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def refusal(runs: Path, run_id: str | None) -> str:
-    with pytest.raises(NoSuchRun) as refused:
+    with pytest.raises(NoSuchRunError) as refused:
         find_run(runs, run_id)
     return str(refused.value)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from psfleet.carry.collected_files import INCOMING
-from psfleet.evidence.exported_model import NotWholeError
+from psfleet.evidence.exported_model import InvalidExportError
 from psfleet.run.active_runs import RefusedError
 from psfleet.watch.exports import (
     accepted,
@@ -174,10 +174,10 @@ def test_an_export_that_fits_the_runs_records_takes_its_place(folder: Path) -> N
         (card_of(model="cnn"), FILES, RefusedError),
         (card_of(global_step=20), FILES, RefusedError),
         (card_of(fingerprint=FINGERPRINT[::-1]), FILES, RefusedError),
-        (card_of(), {**FILES, "saved_model.pb": b"other"}, NotWholeError),
-        (card_of(), {name: FILES[name] for name in [*FILES][:2]}, NotWholeError),
-        (card_of(), {**FILES, "assets/x": b"1"}, NotWholeError),
-        ({}, {}, NotWholeError),
+        (card_of(), {**FILES, "saved_model.pb": b"other"}, InvalidExportError),
+        (card_of(), {name: FILES[name] for name in [*FILES][:2]}, InvalidExportError),
+        (card_of(), {**FILES, "assets/x": b"1"}, InvalidExportError),
+        ({}, {}, InvalidExportError),
     ],
 )
 def test_anything_else_takes_no_place(
