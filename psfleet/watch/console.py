@@ -85,17 +85,20 @@ class PlaybookConsole(Console):
         return [_FILLING.sub("", line) for line in text.split("\n")[:-1]]
 
     def width_of(self, what: RenderableType) -> int:
-        """Return the number of columns that an object needs if it is neither cut nor wrapped."""
+        """Return the number of columns that `what` needs if it is neither cut nor wrapped."""
         return Measurement.get(self, self.options.update(width=ANY_WIDTH), what).maximum
 
 
 def empty_table() -> Table:
-    """Return a table without border lines."""
+    """Return a table without rows and border lines."""
     return Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="plain")
 
 
 def open_terminal() -> int | None:
-    """Return a file descriptor of the terminal to which the parent process writes; None if there is none."""
+    """Return a file descriptor of the terminal to which the parent process writes; None without a terminal.
+
+    The caller closes it.
+    """
     try:
         terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
     except OSError:
@@ -163,7 +166,9 @@ def show(
 ) -> dict[str, object]:
     """Print what `draw` yields, and return the result of the action.
 
-    `failure` is the message with which the action fails, or "". With -v, `draw` is called with `verbose`.
+    `draw` is called with the console and `verbose`, which is True with -v. `failure` is the message with
+    which the action fails, or "" if it does not fail. `inventory` is Ansible's variable
+    `ansible_inventory_sources`.
     """
     terminal = open_terminal()
     console = console_for(terminal, inventory)

@@ -40,7 +40,10 @@ _WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host of the table; `problem` says why the host did not answer, or is ""."""
+    """A host of the table, with its checks in the order of the columns.
+
+    `problem` says why the host did not answer, or is "".
+    """
 
     host: str
     checks: tuple[Check, ...]
@@ -48,7 +51,11 @@ class HostRow:
 
     @classmethod
     def of(cls, host: str, answer: Mapping[str, Any], peers: Iterable[Check] = ()) -> "HostRow":
-        """Return a host's row, with each text in one line and without characters that steer a terminal."""
+        """Return a host's row, with each text in one line and without characters that steer a terminal.
+
+        `answer` is the result of the action host_doctor, {} without an answer; `peers` are the host's checks
+        from `peer_checks`.
+        """
         problem = in_a_line(answer.get("problem", "") if answer else "gave no answer")
         checks = map(_check, (*answer.get("checks", ()), *(check.to_json() for check in peers)))
         return cls(host, tuple(sorted(checks, key=lambda check: _place(check.name))), problem)
@@ -69,10 +76,10 @@ def _check(content: Mapping[str, Any]) -> Check:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A failed check or a warning, and its remedy.
+    """A failed check or a warning on some hosts, and its remedy.
 
-    `found` is {finding: hosts that have it}. A host that has it because of a task is written as "host
-    (task)".
+    `name` is the name of the check. `found` is {finding: hosts that have it}. A host that has it because of a
+    task is written as "host (task)".
     """
 
     name: str
@@ -83,7 +90,11 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Findings:
-    """The rows in inventory order, the names of the columns, the problems, notes and a summary."""
+    """What doctor.yml shows: the `rows` in inventory order, and `names`, the checks that have a column.
+
+    `troubles` are the failures, then the warnings. `notes` are sentences about hosts, and `summary` is one
+    sentence about all checks.
+    """
 
     rows: tuple[HostRow, ...]
     names: tuple[str, ...]

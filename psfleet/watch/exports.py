@@ -29,7 +29,10 @@ _TEMPORARY, _OTHERS = "/var/tmp", "other_hosts"  # noqa: S108 - read alone
 
 
 def run_to_export(runs_directory: Path, run_id: str) -> Path:
-    """Return the folder of the run `run_id`, or of the newest run for "". Raises RefusedError."""
+    """Return the folder of the run `run_id`, or of the newest run for "".
+
+    Raises RefusedError if there is no such run, or if it is going on or not collected.
+    """
     try:
         folder = find_run(runs_directory, run_id or None)
     except NoSuchRunError as refusal:
@@ -41,12 +44,13 @@ def run_to_export(runs_directory: Path, run_id: str) -> Path:
 
 
 def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: str) -> dict[str, Any]:
-    """Return how a run is exported. Raises RefusedError.
+    """Return how a run is exported, as fields for the result `run` of decide_run.
 
-    `model`, `inputs` and `outputs` are what the user asks for, of a program only. In the result, `exporter`
-    is the task whose host exports, and `flags` are the flags of the evaluator there. The card of the export
-    must have the values in `expected` and the names in `asked`. For people, there are `name`, `checkpoint`,
-    and `behind`, which says how far the checkpoint is behind the end of its run.
+    `model`, `inputs` and `outputs` are what the user asks for, of a program only; else "". In the result,
+    `exporter` is the task whose host exports, and `flags` are the flags of the evaluator there. The card of
+    the export must have the values in `expected`, {field: values}, and the names in `asked`, {"inputs" or
+    "outputs": names}. For people, there are `name`, `checkpoint`, and `behind`, which says how far the
+    checkpoint is behind the end of its run, or is "". Raises RefusedError if the run cannot be exported so.
     """
     folder, program = Path(run["folder"]), run["settings"].get("program")
     if program is not None:
@@ -67,9 +71,9 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
 
 
 def is_exported(run: Mapping[str, Any]) -> bool:
-    """Return whether the export that `described_export` describes exists. Raises RefusedError and OSError.
+    """Return whether the export that `run` describes exists; `run` has the fields of `described_export`.
 
-    RefusedError says that another export is there; it is never overwritten.
+    Raises OSError, and RefusedError if another export is there: it is never overwritten.
     """
     place = Path(run["folder"]) / EXPORT
     if not (place.exists() or place.is_symlink()):
@@ -87,7 +91,8 @@ def is_exported(run: Mapping[str, Any]) -> bool:
 def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collection[str]) -> None:
     """Raise RefusedError unless the host with the run's checkpoint is in the play.
 
-    `reached` are the hosts of the play, `known` those of the inventory.
+    `run` has the fields of `described_export`. `reached` are the hosts of the play, `known` the hosts of the
+    inventory.
     """
     task = run["exporter"]
     if task["host"] in reached:
@@ -111,10 +116,10 @@ def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], pla
 
 
 def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> ModelExport:
-    """Move the export in `incoming` to its place in a run's folder, and return it.
+    """Move the export in the folder `incoming` to its place in a run's `folder`, and return it.
 
-    Raises RefusedError or NotWholeError if it does not match the run's records, and OSError if there is an
-    export already.
+    `run` has the fields of `described_export`. Raises RefusedError or InvalidExportError if the export does
+    not match the run's records, and OSError if there is an export already.
     """
     exported = ModelExport.read(incoming / EXPORT)
     if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
@@ -131,7 +136,10 @@ def verdict_on(folder: Path) -> str:
 
 
 def told(exported: ModelExport, run: Mapping[str, Any], place: str) -> list[str]:
-    """Return the lines that say what was exported of `run` (the result of decide_run) and how to use it."""
+    """Return the lines that say what was exported and how to use it.
+
+    `run` is the result of decide_run, and `place` the path of the export as people see it.
+    """
     card = exported.card
     given = ", ".join(f"{name}=.." for name in card["inputs"])
     answers = ", ".join(card["outputs"])

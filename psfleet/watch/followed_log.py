@@ -15,7 +15,7 @@ MOST_BYTES = 256 * 1024
 class FollowedLog:
     """The log of a task, read piece by piece. The first piece shows its last `lines` lines.
 
-    `behind` says whether the host already has more of it, `alive` whether the task may still write to it.
+    `behind` is True if the host has more of the log than was read, `alive` if the task may still write to it.
     """
 
     def __init__(self, path: str, unit: str, user: str, lines: int) -> None:

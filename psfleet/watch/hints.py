@@ -45,9 +45,10 @@ MEND_CONNECTION = (
 
 
 def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[str]:
-    """Return the remedies for hosts that did not answer, each once; `problems` are the reasons.
+    """Return the remedies for hosts that did not answer, each once, in the order of `problems`.
 
-    `otherwise` is the remedy for a reason that is not listed; with "", such a reason gets no remedy.
+    `problems` are the reasons. `otherwise` is the remedy for a reason that is not listed; with "", such a
+    reason gets no remedy.
     """
     found = (
         next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), otherwise)

@@ -33,11 +33,10 @@ class LeadHost:
         self._silent = self._told = False
 
     def record_silence(self, at: float, problem: str) -> Iterator[Notice]:
-        """Record that the host did not answer, and why ("" if unknown).
+        """Record that the host did not answer; yield a notice, at most one of each kind.
 
-        Yield a notice, at most one of each kind.
-
-        There is a notice as soon as there is a reason, and one after SILENT_SECONDS even without a reason.
+        `problem` says why, "" if that is unknown. There is a notice as soon as there is a reason, and one
+        after SILENT_SECONDS even without a reason.
         """
         self._answered_at = at if self._answered_at is None else self._answered_at
         if problem and not self._silent:
@@ -52,7 +51,7 @@ class LeadHost:
             )
 
     def silent_for(self, at: float) -> float:
-        """Return the seconds since the host's last answer."""
+        """Return the seconds since the host's last answer; 0 if it has not been asked yet."""
         return 0.0 if self._answered_at is None else at - self._answered_at
 
     def is_lost(self, at: float) -> bool:

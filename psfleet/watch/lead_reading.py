@@ -44,7 +44,7 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
 
 
 def bytes_of(path: str, program: str, most: int = 65536) -> str:
-    """Return the shell command that prints the first or last bytes of a file, if the file exists.
+    """Return the shell command that prints the first or last bytes of a file, or nothing without a file.
 
     `program` is `head` for the first, `tail` for the last `most` bytes.
     """
@@ -67,7 +67,10 @@ def as_daemon(group: str, *command: str) -> str:
 
 
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
-    """Return the shell command that prints the lead's records of its starts, and the time; see `age_of`."""
+    """Return the shell command that prints the lead's records of its starts, and the time; for `age_of`.
+
+    Arguments as for `read_command`.
+    """
     started = shlex.quote('"event":"started"')
     events = shlex.quote(_events(run, paths))
     command = f"timeout 10 grep -a {started} {events} | tail -n 50 | tail -c 1000000"
@@ -75,7 +78,10 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> 
 
 
 def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
-    """Return a line for each host with the paths of its tasks' logs."""
+    """Return a line for each host with the paths of its tasks' logs, such as "logs: node1:/var/log/...".
+
+    `run` is the result of decide_run, `paths` the fact `cluster_paths`.
+    """
     hosts = grouped((task["host"], task["name"]) for task in run["tasks"])
     return [
         f"logs: {host}:{paths['log_directory']}/{run['id']}/<task>.out of {', '.join(names)}"
@@ -87,8 +93,9 @@ def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
 class Reading:
     """What the lead's host answered: the run's progress, the state of the lead's unit, newest records.
 
-    `alive` and `restarts` are those of the unit. `records` are the newest event records of NOTICED_EVENTS.
-    `free_bytes` is the free space for the run's files.
+    `alive` is True if the unit runs or will run, and `restarts` is how often systemd restarted it. `records`
+    are the newest event records of NOTICED_EVENTS, oldest first. `free_bytes` is the free space for the run's
+    files, None if it is unknown.
     """
 
     progress: Progress
@@ -119,7 +126,7 @@ class Reading:
 
 
 def age_of(answer: str, reading: Reading) -> float:
-    """Return for how many seconds the run, or its present part, has been going on.
+    """Return the seconds for which the run, or its present part, has been going on.
 
     `answer` is the output of `age_command`. If systemd started the lead n times, the n-th newest record of a
     start is from its first process, and its age counts. If the records are missing, the age of the present
@@ -142,9 +149,9 @@ def _count(text: str | None) -> int:
 
 
 def without_stale_progress(reading: Reading, stale: Progress) -> Reading:
-    """Return the reading.
+    """Return the reading, with the phase "starting" if its progress is still that of an earlier part.
 
-    Its phase is `starting` if the progress is still the progress `stale` of an earlier part.
+    `stale` is the progress of the earlier part.
     """
     if reading.alive and reading.progress.same_content(stale):
         return replace(reading, progress=Progress("starting", elapsed=reading.progress.elapsed))

@@ -26,11 +26,15 @@ GAP = "   "
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one poll found, as the live block shows it. Times are in seconds.
+    """What one poll found, as the live block shows it.
 
-    `still_seconds` is the time since the global step advanced, `unit` the noun of the workers' rates, and
-    `lacks_room_on` the name of a host whose disk is full, or "". `away` are sentences about tasks that do not
-    run.
+    - `elapsed` is the age of the run in seconds, and `still_seconds` the time since the global step advanced.
+    - `trend` and `curve` are those of the loss, as `RunHistory` returns them.
+    - `saved_step` is the global step of the newest checkpoint, None before the first. `copied_steps` is {task
+      on another host: step of the newest copy of a checkpoint there}.
+    - `workers` are the tasks that train, `serving` the others. `unit` is the noun of the workers' rates.
+    - `lacks_room_on` is the name of a host whose disk is full, or "". `away` are sentences about tasks that
+      do not run.
     """
 
     progress: Progress
@@ -49,12 +53,12 @@ class Snapshot:
 
     @property
     def urgent(self) -> tuple[str, tuple[str, ...]]:
-        """The phase and the awaited tasks. A log gets a line as soon as they change."""
+        """The phase, and the names of the awaited tasks. A log gets a line as soon as they change."""
         return self.progress.phase, tuple(sorted(self.progress.awaited_tasks))
 
     @property
     def shown_state(self) -> tuple[object, ...]:
-        """All that is shown, except times and rates.
+        """Everything that is shown, except times and rates, as a value to compare.
 
         A log gets its next regular line only if this changed.
         """

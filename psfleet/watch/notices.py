@@ -51,7 +51,7 @@ NOTICED_EVENTS = (
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence that stays on the screen; `good` if it reports the end of a problem."""
+    """A sentence that stays on the screen; `good` is True if it reports the end of a problem."""
 
     text: str
     good: bool = False
@@ -64,10 +64,7 @@ class Reasons:
     _first: dict[str, str] = field(default_factory=dict)
 
     def of(self, task: str, why: str) -> str:
-        """Return `why` if no other task has had this reason.
-
-        If another task had it first, return "as" and the name of that task.
-        """
+        """Return `why` if no other task has had this reason, else "as" and the task that had it first."""
         first = self._first.setdefault(why, task) if why else task
         return why if first == task else f"as {first}"
 
@@ -86,7 +83,7 @@ class Stragglers:
     def update(self, pace: Pace, away: Set[int] = frozenset()) -> Iterator[Notice]:
         """Yield a notice for each worker that became slow, or quick again, by its rate in `pace`.
 
-        The workers `away`, by index, are not in the run, so they are not compared.
+        The workers `away` are not in the run, so they are not compared. Workers are given by their index.
         """
         rates = {worker: rate for worker, rate in enumerate(pace.rates) if worker not in away}
         self.slow -= away
@@ -127,7 +124,7 @@ class Standstill:
     _reported: bool = False
 
     def seconds(self, at: float) -> float:
-        """Return for how many seconds the global step has stayed the same; 0 before the first step."""
+        """Return the seconds for which the global step has stayed the same; 0 before the first step."""
         return at - self._since if self._step > 0 else 0.0
 
     def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
@@ -172,9 +169,9 @@ class Standstill:
 
 @dataclass
 class Restarts:
-    """Counts how often systemd restarted each task.
+    """Counts how often systemd restarted each task: `counts` is {task: number of restarts}.
 
-    The chief reports the workers' restarts, systemd the lead's.
+    The chief reports the workers' restarts, systemd the restarts of the `lead`.
     """
 
     lead: str
@@ -201,7 +198,7 @@ class Restarts:
 
 @dataclass
 class Room:
-    """Tracks whether the disk of the lead's host has space for the run's files."""
+    """Tracks whether the disk of the lead's host has space for the run's files; `lacks` is True if not."""
 
     host: str
     lacks: bool = False
@@ -221,7 +218,10 @@ class Room:
 
 @dataclass
 class LeadRecords:
-    """Tracks what the lead's own event records say about checkpoints and restores."""
+    """Tracks what the event records of the `lead` say about checkpoints and restores.
+
+    `saved_step` is the global step of the newest checkpoint, None before the first.
+    """
 
     lead: str
     saved_step: int | None = None
@@ -234,7 +234,7 @@ class LeadRecords:
     def update(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
         """Yield notices about records that the last poll did not have; the first poll yields none.
 
-        `records` are the lead's newest, `global_step` is the run's.
+        `records` are the lead's newest, oldest first; `global_step` is the run's.
         """
         first, seen = self._seen is None, self._seen or set()
         keys = [(str(record.get("pid")), str(record.get("monotonic"))) for record in records]

@@ -30,9 +30,10 @@ Trend = Literal["falling", "level", "rising", ""]
 class Pace:
     """The speed of a run.
 
-    `steps_per_second` is the rate of the global step, `rates` are the workers' contributions per second, both
-    over the last seconds. `comparable` says whether that time is long enough to tell slow workers from fast
-    workers. `seconds_left` and `seconds_per_step` are None if they are unknown.
+    `steps_per_second` is the rate of the global step, None if it is unknown. `rates` are the workers'
+    contributions per second, by index. Both are over the last seconds. `comparable` is True if that time is
+    long enough to tell slow workers from fast workers. `seconds_left` and `seconds_per_step` are None if they
+    are unknown.
     """
 
     steps_per_second: float | None = None
@@ -51,9 +52,9 @@ class RunHistory:
         self._every, self._skipped = 1, 0
 
     def add(self, now: Progress) -> bool:
-        """Add a reading; return whether it was added.
+        """Add a reading; return True if it was added.
 
-        It is not if it is no newer, or if the run does not train.
+        Return False, and ignore the reading, if it is no newer than the last, or if the run does not train.
         """
         before = self._readings[-1] if self._readings else None
         if now.phase != "training" or (before is not None and now.wall == before.wall):
@@ -67,7 +68,7 @@ class RunHistory:
         return True
 
     def pace(self) -> Pace:
-        """Return the present speed of the run."""
+        """Return the present speed of the run; a Pace without figures before the second reading."""
         if len(self._readings) < 2:
             return Pace()
         now = self._readings[-1]

@@ -90,7 +90,7 @@ class PeerAnswer(NamedTuple):
 class Fault(NamedTuple):
     """A port of `target` that `prober` does not reach as it should.
 
-    `own` says whether the prober is the cause.
+    `what` says how, `remedy` what to do. `own` is True if the prober is the cause.
     """
 
     prober: str

@@ -24,10 +24,13 @@ _STYLES = {"proven": "good", "completed": "good", "not proven": "bad", "cannot t
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run. `here` is the size of its folder in bytes, `hosts` is {host: bytes of the run's files there}.
+    """A run, as runs.yml lists it.
 
-    `began` is in Unix seconds; for a run without a folder here, it is the last change on a host. `lost` are
-    the workers without which the run was judged.
+    `trains` is the name of its model or program, `steps` its global steps (None: unknown), `verdict` its
+    verdict, "stopped", or "" without one. `collected` says in words whether the files of the run were
+    collected. `began` is in Unix seconds; for a run without a folder here, it is the last change on a host.
+    `here` is the size of the run's folder in bytes, None without a folder, and `hosts` is {host: bytes of the
+    run's files there}. `lost` are the workers without which the run was judged.
     """
 
     run_id: str
@@ -64,7 +67,10 @@ class RunRow:
 
 @dataclass(frozen=True)
 class RunList:
-    """The rows, newest first, and notes about hosts."""
+    """The rows, newest first, and notes about hosts that did not answer.
+
+    `failure` is the message if no host answered, else "". `summary` counts the runs and their bytes.
+    """
 
     rows: tuple[RunRow, ...]
     notes: tuple[str, ...]
@@ -75,7 +81,8 @@ class RunList:
     def of(cls, here: Iterable[RunRow], answers: Mapping[str, Mapping[str, Any]]) -> "RunList":
         """Return the list of the runs that are `here` or in the answers.
 
-        `answers` is {host: answer}, with `problem` and `runs`.
+        `here` are the runs with a folder on the controller. `answers` is {host: result of the module
+        `host_runs`}, with `problem` ("" if it answered) and `runs`.
         """
         rows = {row.run_id: row for row in here}
         for host, answer in answers.items():
@@ -102,7 +109,7 @@ def _summary(rows: Sequence[RunRow]) -> str:
 
 
 def runs_here(runs_directory: Path) -> list[RunRow]:
-    """Return the runs that have a folder on the controller.
+    """Return the runs that have a folder on the controller, newest first.
 
     A damaged value in the folder counts as unknown.
     """

@@ -36,7 +36,10 @@ def _moment(seconds: float) -> str:
 def runs_table(
     found: RunList, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what people see; with `verbose`, the size of each run on each host, too."""
+    """Yield the table of runs, the notes and the summary.
+
+    With `verbose`, the size of each run on each host follows the table.
+    """
     columns = dict(_COLUMNS)
     for name in _DISPENSABLE:
         if console.width_of(table_of(found.rows, columns, console)) > console.width:

@@ -13,7 +13,7 @@ _MOST_REPORTED = 5
 
 @dataclass
 class Saves:
-    """The places that were reported, of each task."""
+    """Remembers the places that were reported, of each task."""
 
     _reported: dict[str, set[str]] = field(default_factory=dict)
 

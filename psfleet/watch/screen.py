@@ -86,7 +86,7 @@ class Screen:
         return os.getppid() == self._parent
 
     def show(self, view: Snapshot) -> None:
-        """Show a snapshot of the run."""
+        """Show a snapshot of the run: redraw the block, and write a line to the log if it is time for one."""
         self._view = view
         is_urgent = view.urgent != self._urgent
         self._urgent = view.urgent

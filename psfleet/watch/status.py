@@ -35,10 +35,11 @@ _STATES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task; `message` says why it does not run, or is its last output.
+    """A task, as status.yml shows it.
 
-    `figures` are the known figures of the module trainer_tasks. Those of the task's last step are included
-    only if the step belongs to the displayed run.
+    `state` is a word such as "running", `style` its style in `STYLES` (psfleet/watch/console.py). `message`
+    says why the task does not run, or is its last output. `figures` are the known figures of the module
+    trainer_tasks. Those of the task's last step are included only if the step belongs to the displayed run.
     """
 
     task: str
@@ -51,9 +52,10 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The rows by job and index, the runs in words, and notes about hosts.
+    """What status.yml shows: the rows by job and index, the runs in words, and notes about hosts.
 
-    `failure` is "" if a host answered.
+    `run` has a line for each run, "" if nothing is known. `failure` is the message if no host answered, else
+    "". `summary` counts the tasks in each state.
     """
 
     rows: tuple[TaskRow, ...]
@@ -75,7 +77,7 @@ class ClusterStatus:
         - `plan` is the plan of today's inventory (`plan.json` in docs/contracts.md).
         - `answers` is {queried host: answer}, with `problem` ("" if it answered), `deployed`, and `tasks` as
           the module trainer_tasks describes them.
-        - `left` is {run that is not collected yet: those of its hosts that the plan lacks}.
+        - `left` is {run that is not collected yet: its hosts that the plan lacks}.
         - `held` is {run: {task: bytes of tables that it holds}}; the run "" is the next run.
         """
         found = {
@@ -126,7 +128,7 @@ def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
 
 
 def has_answered(answer: Mapping[str, Any]) -> bool:
-    """Return whether `answer` is a host's answer, not the reason why there is none."""
+    """Return whether `answer` is a host's answer: it is not empty, and has no `problem`."""
     return bool(answer) and not answer.get("problem")
 
 
@@ -283,7 +285,7 @@ def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str
 
 
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Yield sentences: which hosts did not answer and why, then the remedies."""
+    """Yield sentences: which hosts did not answer and why, then the remedies; nothing if all answered."""
     silent = grouped(
         (in_a_line(answer.get("problem") or "lost on the way"), host)
         for host, answer in answers.items()

@@ -48,7 +48,10 @@ _WORDS |= {"RUN", "TRAINS", "VERDICT", "COLLECTED", "BEGAN", "HOSTS"}  # of runs
 def status_table(
     status: ClusterStatus, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield what people see; with `verbose`, the process and the log of each task, too."""
+    """Yield the table of tasks, the runs, the problems and the summary.
+
+    With `verbose`, the process and the log of each task follow the table.
+    """
     columns = dict(_COLUMNS)
     while (wide := console.width_of(table_of(status.rows, columns, console))) > console.width:
         columns.popitem()
@@ -67,7 +70,10 @@ def status_table(
 
 
 def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
-    """Return the table of the rows, without columns that are empty; messages are cut to `room` characters."""
+    """Return the table of the rows, without columns that are empty.
+
+    `columns` is {heading: function that returns the cell of a row}. Messages are cut to `room` characters.
+    """
     cells = {name: [value(row) for row in rows] for name, value in columns.items()}
     cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}
     longest: dict[str, int] = {}

@@ -22,9 +22,9 @@ WAITED_FOR = "waited for"
 class TaskState:
     """A task as the watcher knows it.
 
-    `rate` is its contributions per second, `share` its part of all contributions so far; both are None if
-    they are not counted. `trouble` is a word or two, "" if there is none. `runs` is what systemd reported
-    last, False before that.
+    `rate` is its contributions per second, `contributed` their number so far, and `share` its part, 0 to 1,
+    of all contributions; they are None if they are not counted. `trouble` is a word or two, "" if there is
+    none. `runs` is True if systemd reported last that it runs, False before that.
     """
 
     name: str

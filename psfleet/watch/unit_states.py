@@ -48,12 +48,13 @@ _NOW = "Now"
 
 @dataclass(frozen=True)
 class UnitState:
-    """The state of a task; `trouble` is `FAILED`, `RESTARTING`, `HUNG` or "".
+    """The state of a task's unit.
 
-    `why` is the reason of its last failure. `quiet_seconds` have passed since its last sign of life.
-    `rebooted` says whether its host was booted after the task had started. `saves` are the places where its
-    program saves. `rate` is its steps per second by its newest record, None unless it runs. `only_serves`
-    says whether its program waits in `server.join()` and does nothing else.
+    `alive` is True if the task runs or is about to run. `trouble` is `FAILED`, `RESTARTING`, `HUNG` or "".
+    `why` is the reason of its last failure, "" if there was none. `quiet_seconds` have passed since its last
+    sign of life. `rebooted` is True if its host was booted after the task had started. `saves` are the places
+    where its program saves. `rate` is its steps per second by its newest record, None unless it runs.
+    `only_serves` is True if its program waits in `server.join()` and does nothing else.
     """
 
     alive: bool
@@ -73,6 +74,7 @@ class Units:
     """What systemd reports about the tasks of `hosts`, {task: host}; the watcher polls each host.
 
     Tasks in `may_leave` may end in order while the run goes on. Their places are `empty` until they join.
+    `troubles` is {task: word such as `FAILED`, or ""}, and `running` are the tasks that run without trouble.
     """
 
     hosts: Mapping[str, str]
@@ -110,7 +112,10 @@ class Units:
         return next((self._failures[task] for task in tasks if task in self._failures), "")
 
     def away(self, at: float) -> tuple[str, ...]:
-        """Return sentences about tasks that do not run because of their hosts, or for no known reason."""
+        """Return sentences about tasks that do not run because of their hosts, or for no known reason.
+
+        `at` is the present time.
+        """
         why = {SILENT: "{} does not answer", REBOOTED: "{} went down, and was booted since", ABSENT: "on {}"}
         alike = grouped(
             ((self.hosts[task], trouble), task) for task, trouble in self.troubles.items() if trouble in why
@@ -207,7 +212,7 @@ class Units:
         (self.serving.add if state.only_serves else self.serving.discard)(task)
 
     def goes_on(self, task: str) -> bool:
-        """Return whether a task runs or will be restarted, by the last answer of its host."""
+        """Return whether a task runs, hangs or will be restarted, by the last answer of its host."""
         return task in self.running or self.troubles.get(task) in {RESTARTING, HUNG}
 
     def answering(self, at: float, seconds: float) -> set[str]:
@@ -231,7 +236,7 @@ class Units:
 
 
 def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> dict[str, str]:
-    """Return {host: shell command to run there}; `unit_states` takes the output.
+    """Return {host: shell command to run there}, for each host of the run; `unit_states` takes the output.
 
     Arguments as for `read_command`.
     """
@@ -292,9 +297,10 @@ def _quiet_seconds(heard: str, now: str) -> int:
 
 
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
-    """Return {task: its state} from the output of its host's command.
+    """Return {task: its state} from the output of the host's command.
 
-    Raises ValueError if systemd printed nothing about a task.
+    `tasks` are those of the host, in the order of the run. Raises ValueError if systemd printed nothing about
+    a task.
     """
     shown, *ends = answer.split(SEPARATOR, 3 * len(tasks))
     parts = zip(*(chain(ends[len(tasks) * part :], repeat("")) for part in range(3)), strict=False)

@@ -33,8 +33,9 @@ Fate = Literal["unknown", "goes on", "over", "unwatched"]
 class WatchedRun:
     """A run that is watched; `run` is the result of decide_run. Times are seconds of a monotonic clock.
 
-    The workers in `empty` of `run` are not in the run when the watch begins. `began` is when the run began;
-    set it if that is known better than from the age of the lead's process.
+    The workers in `empty` of `run` are not in the run when the watch begins. `now` is the newest snapshot,
+    `units` what is known of the units. `began` is when the run began, None before the first reading; set it
+    if that is known better than from the age of the lead's process.
     """
 
     def __init__(self, run: Mapping[str, Any]) -> None:
@@ -57,7 +58,7 @@ class WatchedRun:
         self.now = Snapshot(Progress("starting"), 0.0)
 
     def elapsed(self, at: float) -> float:
-        """Return for how many seconds the run has been going on."""
+        """Return the seconds for which the run has been going on; 0 before the first reading."""
         return at - self.began if self.began is not None else 0.0
 
     def add_units(self, host: str, answer: str, at: float) -> list[Notice]:
@@ -106,12 +107,12 @@ class WatchedRun:
 
     @property
     def parameters_lost(self) -> str:
-        """Why no task can go on: systemd gave up a ps of a built-in model. "" if it did not."""
+        """The notice that systemd gave up a ps of a built-in model: no task can go on. "" if it did not."""
         ps = (str(task["name"]) for task in self._tasks if task["role"] == "ps" and not self._program)
         return self.units.given_up_of(ps)
 
     def fate(self, at: float, ask_seconds: float) -> Fate:
-        """Return the fate of a run whose lead does not answer.
+        """Return the fate of a run whose lead does not answer; `Fate` explains the words.
 
         `ask_seconds` is the time between two polls.
         """
