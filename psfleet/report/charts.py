@@ -45,7 +45,8 @@ def loss_chart(
 ) -> Figure:
     """Return the chart of the loss over the global step; its scale is logarithmic if the loss falls far.
 
-    `restored` are global steps of restored checkpoints, `not_finite` those of losses that were not finite.
+    `restored` are global steps of restored checkpoints, `not_finite` the global steps of losses that were not
+    finite. `target` is the loss to reach, None if there is none.
     """
     figure, axes = _of_curves(curves, more=bool(target or restored or not_finite))
     values = curves.values
@@ -96,7 +97,10 @@ def evaluation_chart(
 
 
 def rate_chart(curves: Curves, beginning: str) -> Figure:
-    """Return the chart of each worker's steps per second over its seconds since `beginning`, in words."""
+    """Return the chart of each worker's steps per second over its own seconds.
+
+    `beginning` says in words where the seconds start, such as "the barrier".
+    """
     figure, axes = _of_curves(curves, more=False)
     axes.set_xlabel(f"seconds since {beginning}")
     axes.set_ylabel("local steps per second")
@@ -108,7 +112,8 @@ def rate_chart(curves: Curves, beginning: str) -> Figure:
 def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
     """Return the chart of each worker's share of all gradients, with the equal and the least fair share.
 
-    `shares` are (worker, share). The least fair share is the part `least` of the equal share.
+    `shares` are (worker, share from 0 to 1), at least one. The least fair share is the part `least` of the
+    equal share.
     """
     equal = 1 / len(shares)
     few = len(shares) <= MOST_BARS
@@ -137,7 +142,7 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
 def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
     """Return the chart of the gradients' staleness: how many steps of others came before they were applied.
 
-    `buckets` are (staleness, number of gradients).
+    `buckets` are (staleness such as "2-3", number of gradients).
     """
     figure, axes = new_figure(_LINE_CHART_HEIGHT)
     total = sum(count for _, count in buckets) or 1
@@ -165,7 +170,10 @@ def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
-    """Return the chart of each task's processes, as bars, and events, as marks, over the task's own time."""
+    """Return the chart of each task's processes, as bars, and events, as marks, over the task's own time.
+
+    `beginning` says in words where the seconds start.
+    """
     figure, axes = new_figure(1.3 + 0.26 * len(lanes))
     for place, lane in enumerate(lanes):
         for begin, end in lane.lives:

@@ -1,6 +1,6 @@
 """Computes the map of the cluster: hosts with their tasks.
 
-If there are many, hosts that are alike share a box.
+If there are many hosts, hosts that are alike share a box.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,11 @@ MOST_BOXES = 60
 
 @dataclass(frozen=True)
 class TaskBox:
-    """A task on the map; `kind` is `good`, `bad` or `open`, and `state` describes the task in words."""
+    """A task on the map.
+
+    `kind` is "good", "bad" or "open" (unknown, or not over), and `state` describes the task in words.
+    `traffic` says what the task exchanged, "" if nobody counted it.
+    """
 
     name: str
     job: str
@@ -37,7 +41,8 @@ class TaskBox:
 class HostBox:
     """A host on the map, or several hosts that are alike.
 
-    Then `name` and `address` go from the first to the last.
+    `hosts` are the names of all hosts in the box. Of several hosts, `name` and `address` go from the first to
+    the last.
     """
 
     name: str
@@ -47,7 +52,10 @@ class HostBox:
 
 
 def host_boxes(run: Run) -> tuple[HostBox, ...]:
-    """Return the hosts of the plan in its order; () without a plan."""
+    """Return a box for each host of the plan, in the plan's order; () without a plan.
+
+    With more than MOST_HOSTS hosts, hosts that are alike share a box.
+    """
     if run.plan is None:
         return ()
     placed = {task.name: (str(task.port), task.gpus) for task in run.plan.tasks}
@@ -79,7 +87,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
 def state_of(run: Run, name: str) -> tuple[str, str]:
     """Return (`kind`, `state`) of a task's box, by the task's records and its ending.
 
-    `kind` is "good", "bad" or "open"; `state` says in words how the task ended, and how often it restarted.
+    `state` says in words how the task ended, and how often it restarted.
     """
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)

@@ -26,7 +26,10 @@ MOST_OF_A_TASK, MOST_OF_A_RUN = 16_000_000, 64_000_000
 
 
 def render(folder: Path) -> str:
-    """Return a text about `folder/devices/*.json`: each device with its variables and operations."""
+    """Return a text about the device reports of a run's folder, `folder/devices/*.json`.
+
+    It has each device with its variables and operations, or says that no report can be read.
+    """
     reports, complaints = _read(folder / "devices")
     if not reports:
         return "\n".join([f"{folder} holds no device report that can be read", *complaints, ""])

@@ -78,12 +78,12 @@ def new_figures(number: int, height: float) -> tuple[Figure, Sequence[Axes]]:
 
 
 def label(text: str) -> str:
-    """Return a name as one printable line, short enough for a picture."""
+    """Return a name as one printable line of at most 28 characters."""
     return shortened(printable(text), 28)
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:
-    """Return the figure as an `<svg>` element.
+    """Return the figure as an `<svg>` element; `title` is its label for screen readers.
 
     A unique `name` keeps its ids apart from other figures' ids.
     """

@@ -9,7 +9,11 @@ from trainer.host.wording import readable
 
 
 def model_card(exported: ModelExport, verdict: str, name: str, checkpoint: str) -> str:
-    """Return the README.md of an export; `name` is the model's, `verdict` is the verdict on its run."""
+    """Return the text of the README.md of an export, in Markdown.
+
+    `name` is the name of the model, `checkpoint` the name of its checkpoint, and `verdict` the verdict on its
+    run.
+    """
     return "\n".join(_lines(exported, verdict, name, checkpoint)) + "\n"
 
 

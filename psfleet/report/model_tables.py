@@ -16,12 +16,15 @@ PS_COLUMNS = ("ps", "rows", "bytes of tables", "other bytes", "of the rows that 
 
 
 def tables_in_use(figures: Mapping[str, Any]) -> Rows:
-    """Return a row of text cells for each table: what sampled batches of one worker needed."""
+    """Return a row of cells, as in COLUMNS, for each table: what sampled batches of one worker needed.
+
+    Return () for a model without tables.
+    """
     return tuple(_row(name, of) for name, of in figures["tables"].items())
 
 
 def tables_by_ps(figures: Mapping[str, Any]) -> Rows:
-    """Return a row of text cells for each ps with rows of tables; () for a model without tables."""
+    """Return a row of cells, as in PS_COLUMNS, for each ps with rows of tables; () without tables."""
     uses: Mapping[str, Mapping[str, Any]] = figures["tables"]
     travelled = {name: sum(of["of_ps"].get(name, 0) for of in uses.values()) for name in figures["ps"]}
     total = sum(travelled.values())

@@ -40,7 +40,10 @@ def seconds(value: float) -> str:
 
 
 def span(names: Sequence[str], most: int = 3) -> str:
-    """Return the names joined by ", "; of more than `most`, the first, the last and the number of names."""
+    """Return the names joined by ", "; of more than `most`, the first, the last and the number of names.
+
+    Example: span(["worker0", "worker1", "worker2", "worker3"]) -> "worker0 … worker3 (4)".
+    """
     if len(names) <= most:
         return ", ".join(names)
     return f"{names[0]} … {names[-1]} ({len(names)})"

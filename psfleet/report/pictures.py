@@ -24,9 +24,10 @@ _CLOCKS = "Clocks of two hosts are never compared."
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart of the page; `caption` says how to read it.
+    """A picture of the page: a chart, or the reason why there is none.
 
-    Without a chart, `missing` says why there is none.
+    `name` is its id in the page. `svg` is the chart, and `caption` says how to read it. If `svg` is None,
+    `missing` says why.
     """
 
     name: str
@@ -37,7 +38,7 @@ class Picture:
 
 
 def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
-    """Return the charts of the page, in order, except the timeline."""
+    """Return the pictures of the page, in order, except the timeline."""
     named = series.notable_workers(run, verdict.figures)
     return (
         _loss(run, verdict, series.loss_curves(run, named)),
@@ -50,7 +51,7 @@ def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
 
 
 def timeline_picture(run: Run, verdict: Verdict) -> Picture:
-    """Return the timeline: the chart with what each task did, and when."""
+    """Return the timeline: the chart of what each task did, and when."""
     lanes, others = timeline.lanes(run, series.notable_workers(run, verdict.figures))
     caption = (
         "A bar is a process, from its first record to its last; a thin line is a time in which a process was"

@@ -27,7 +27,7 @@ class ProofRun:
 
 
 def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, Kind]]:
-    """Yield (line, its kind) for each line of the summary."""
+    """Yield (line, its kind) for each line of the summary: each run, then what the runs show together."""
     workers, ps = len(plan.tasks_of("worker")), len(plan.tasks_of("ps"))
     done = [run for run in runs if run.proven]
     width = max(len(IN_WORDS[run.replication]) for run in runs)

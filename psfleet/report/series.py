@@ -25,9 +25,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """One worker's curve: points (x, y) in order. A point of nan breaks the line.
+    """One curve: points (x, y) in order. A point of nan breaks the line.
 
-    `place` is the index of the line among all lines; it decides the colour.
+    `name` is that of the worker or the metric. `place` is the index of the line among all lines; it decides
+    the colour.
     """
 
     name: str
@@ -47,7 +48,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Curves:
-    """A line for each worker; for many workers, their `band`, and lines only for a few named workers."""
+    """A line for each worker; for many workers, their `band`, and lines only for a few notable workers.
+
+    `workers` is the number of workers that have points.
+    """
 
     lines: Sequence[Line]
     band: Band | None = None
@@ -61,7 +65,10 @@ class Curves:
 
 
 def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of a few workers that deserve own lines: stragglers, failed, restarted workers."""
+    """Return the names of a few workers that deserve own lines: stragglers, failed, restarted workers.
+
+    At most MOST_NAMED names are returned. `figures` is the result of `figures_of`.
+    """
     stragglers = [str(name) for name in figures.get("stragglers") or ()]
     failed = [worker.name for worker in run.with_lost if worker.ending and worker.ending.event == "failed"]
     again = sorted(
@@ -75,7 +82,7 @@ def loss_curves(run: Run, named: Sequence[str]) -> Curves:
     """Return the curves of the workers' mean loss per window, over the global step after the window.
 
     A line breaks where the global step went back or a session broke. Losses that are not finite are left out;
-    `losses_not_finite` returns them.
+    `losses_not_finite` returns them. Of many workers, those in `named` get a line.
     """
     return _curves([Line(worker.name, _loss_points(worker)) for worker in run.with_lost], named)
 
@@ -100,7 +107,10 @@ def evaluations(run: Run) -> dict[str, Line]:
 
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:
-    """Return the curves of the workers' steps per second, over each worker's own seconds, by windows."""
+    """Return the curves of the workers' steps per second, over each worker's own seconds, by windows.
+
+    Of many workers, those in `named` get a line.
+    """
     return _curves([Line(worker.name, _rate_points(worker)) for worker in run.with_lost], named)
 
 
@@ -118,7 +128,7 @@ def restored_steps(run: Run) -> list[int]:
 
 
 def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return (worker, its share of all contributions) for each worker; [] if nobody contributed."""
+    """Return (worker, its share of all contributions, 0 to 1) for each worker; [] if nobody contributed."""
     worker_shares = [(name, worker["share"]) for name, worker in figures["workers"].items()]
     return worker_shares if any(share for _, share in worker_shares) else []
 

@@ -45,7 +45,7 @@ class LogEnd:
 
 
 def key_figures(verdict: Verdict) -> Pairs:
-    """Return (name, value) of the figures that the terminal shows, too; () for a run without steps."""
+    """Return (name, value in words) of the figures that the terminal shows; () for a run without steps."""
     if not verdict.figures["global_steps"]:
         return ()
     lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
@@ -65,9 +65,9 @@ def refused_connections(run: Run) -> Pairs:
 def worker_table(
     figures: Mapping[str, Any], named: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return (header, rows) of the workers' table. A column without any value is left out.
+    """Return (header, rows) of the workers' table: a row of cells for each worker, its name first.
 
-    In a long table, the workers in `named` come first.
+    A column without any value is left out. In a long table, the workers in `named` come first.
     """
     workers: Mapping[str, Mapping[str, Any]] = figures["workers"]
     empty = {"restarts": (None, 0)}
@@ -109,14 +109,17 @@ def versions(run: Run) -> Pairs:
 
 
 def training_settings(run: Run) -> Pairs:
-    """Return (name, value) of the settings of the run; for a program, of its arguments and the like."""
+    """Return (name, value in words) of the run's training settings.
+
+    For a program, these are the fields of program.json without `name`, `file` and `release`.
+    """
     wanted = run.training if run.program is None else run.program
     hidden = {"name", "file", "release"} if run.program is not None else set()
     return as_pairs({name: value for name, value in wanted.items() if name not in hidden})
 
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
-    """Return the ends of the most useful logs: the logs of failed tasks, then of the lead."""
+    """Return the ends of the most useful logs: the logs of failed tasks, then the log of the lead."""
     failed = [task.name for task in run.expected if state_of(run, task.name)[0] == "bad"]
     lead = [run.chief.name] if run.expected else []
     names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]

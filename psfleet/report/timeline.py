@@ -50,11 +50,12 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class Happening:
-    """One event of a task; `step` is the global step then, `seconds` the task's own time (clocks.py).
+    """One event of a task.
 
-    `exact` says whether the record itself has the step. If not, `step` is the last step that the task
-    reached. A ps has no steps; its `step` is about the step that the chief had reached after as many seconds.
-    None is unknown.
+    `event` is its name as in the records, `text` says it in words. `step` is the global step then, None if it
+    is unknown, and `seconds` the task's own time (clocks.py). `exact` is True if the record itself has the
+    step. If not, `step` is the last step that the task reached. A ps has no steps; its `step` is about the
+    step that the chief had reached after as many seconds.
     """
 
     task: str
@@ -67,7 +68,10 @@ class Happening:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the timeline's table: one event, or several events of one kind that follow each other."""
+    """A row of the timeline's table: one event, or several events of one kind that follow each other.
+
+    `tasks`, `steps` and `text` are cells. `seconds` are the least and the greatest of the events' times.
+    """
 
     tasks: str
     steps: str
@@ -169,7 +173,8 @@ def rows(run: Run) -> tuple[Row, ...]:
 def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
     """Return (lanes to draw, number of tasks without a lane). Of many tasks, only notable ones get a lane.
 
-    The evaluator gets none, because its time is unrelated to the time of the run.
+    These are the lead, the workers in `named`, and tasks that take no steps. The evaluator gets none, because
+    its time is unrelated to the time of the run.
     """
     recorded = [task for task in tasks_with_records(run) if task is not run.evaluator]
     kept = [task.name for task in recorded]
@@ -215,10 +220,7 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
 
 
 def _with_price(happenings: Iterable[Happening], restores: Iterable[Restore]) -> Iterator[Happening]:
-    """Yield the chief's events.
-
-    The text of events that set the variables also says how many steps were lost.
-    """
+    """Yield the chief's events, with the lost steps in the text of each event that sets the variables."""
     lost = (restore.steps_lost for restore in restores)
     for happening in happenings:
         steps = next(lost, 0) if happening.event in {"restored", "initialised"} else 0
