@@ -25,7 +25,10 @@ LEAST_BYTES, PATIENCE_SECONDS = 1_000_000, 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command, kill it if it has not ended, and return its exit status; 0 if it was stopped."""
+    """Run the command, kill it if it has not ended, and return its exit status; 0 if it was stopped.
+
+    `arguments` are FILE, LIMIT (in bytes), MARKER and COMMAND. The reason of a stop is printed.
+    """
     target, limit, marker, *command = arguments
     with (
         open(target, "wb") as file,  # noqa: PTH123 - without pathlib it starts sooner
@@ -57,11 +60,11 @@ def copy_bounded(
     begin: bytes = b"",
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> str:
-    """Copy at most `limit` bytes that come from `source` after `begin` to the file.
+    """Copy at most `limit` bytes that come from `source` after `begin` to the file; return why it stopped.
 
-    Return "" if the source ended with them, or at most MOST_AFTER bytes later. Else return the reason why the
-    copy stopped: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within
-    `patience_seconds`.
+    Return "" if the source ended with these bytes, or at most MOST_AFTER bytes later. Otherwise the reason
+    is: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within `patience_seconds`.
+    Raises OSError if the file cannot be written.
     """
     came = goal = 0
     before = None if begin == b"" else b""

@@ -14,7 +14,11 @@ from trainer.host.whole_files import file_sha256
 
 
 class CarriedFile(NamedTuple):
-    """A file, as it was when its SHA-256 was computed."""
+    """A file here, as it was when its SHA-256 was computed.
+
+    `path` is its path, `size` its bytes, `mtime_ns` the time of its last change in nanoseconds, and `sha256`
+    its hash in hex digits.
+    """
 
     path: str
     size: int
@@ -42,13 +46,13 @@ def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
 
 
 def index_path(sources: Mapping[str, Path], cache: Path) -> Path:
-    """Return the path of these sources' manifest in the controller's cache."""
+    """Return the path of the manifest of `sources`, as for `find_files`, in the controller's `cache`."""
     key = json.dumps({below: str(source) for below, source in sources.items()})
     return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
 def read_index(path: Path) -> dict[str, CarriedFile]:
-    """Return {name: file} of the manifest at `path`; {} if there is none, or if it is damaged."""
+    """Return {name on the hosts: file} of the manifest at `path`; {} if it is missing or damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {name: CarriedFile(*known) for name, known in content.items()}
@@ -59,10 +63,10 @@ def read_index(path: Path) -> dict[str, CarriedFile]:
 def write_index(
     sources: Mapping[str, Path], index: Path, say: Callable[[str], None], only: str = ""
 ) -> dict[str, CarriedFile]:
-    """Write the new manifest at `index`, and return its {name: file}.
+    """Write the new manifest at `index`, and return its {name on the hosts: file}, sorted by name.
 
-    SHA-256 are computed only of files that changed since the last manifest. `say` gets lines about the
-    progress.
+    `sources` and `only` are as for `find_files`. SHA-256 are computed only of files that changed since the
+    last manifest. `say` gets lines about the progress. Raises ValueError and OSError.
     """
     known, files, hashed = read_index(index), {}, 0
     with report_progress(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
@@ -88,7 +92,10 @@ def manifest_bytes(files: Mapping[str, CarriedFile]) -> bytes:
 
 
 class Part(NamedTuple):
-    """A part of a file; `place` is the position of the file in the manifest."""
+    """A part of a file: `size` bytes from `offset` on.
+
+    `place` is the position of the file in the manifest, and `path` is its path here.
+    """
 
     place: int
     path: str

@@ -35,9 +35,11 @@ _MOST_ADDRESSES = 8
 
 @dataclass(frozen=True)
 class Wanted:
-    """The wanted content of a certificate: key, identity, names, validity in days, source addresses.
+    """The wanted content of a certificate.
 
-    Without source addresses, the certificate is valid from any address.
+    `public_key` is the key to certify, in OpenSSH's format; `identity` names it in logs. `principals` are the
+    names of hosts or users for which it is valid, for `days` days. Without `sources`, which are addresses, it
+    is valid from any address.
     """
 
     public_key: str
@@ -48,10 +50,10 @@ class Wanted:
 
 
 def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses from which a host logs in.
+    """Return the IP addresses from which a host logs in.
 
-    That is `name`, its address in the plan; if `name` is a host name, it is the `reported` addresses. Raises
-    ValueError if the host reported no address, or an invalid one.
+    If `name`, the host's address in the plan, is an IP address, return it alone; if it is a name, return the
+    addresses `reported` by the host. Raises ValueError if the host reported no address, or an invalid one.
     """
     with suppress(ValueError):
         return (str(ipaddress.ip_address(name.strip("[]"))),)
@@ -69,10 +71,10 @@ def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str
 
 
 def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey | None:
-    """Return the key that signs certificates of a kind; None if it does not exist and `make` is false.
+    """Return the key that signs certificates of a kind; None if it does not exist and `make` is False.
 
-    With `make`, a missing key is created. Raises OSError, and ValueError if others can read the file or if it
-    contains no usable key.
+    With `make`, a missing key is created in `directory`. Raises OSError, and ValueError if others can read
+    the file or if it contains no usable key.
     """
     file = directory / f"{kind}_ca"
     if not file.exists():
@@ -133,7 +135,8 @@ def remember_own(directory: Path, key: Ed25519PrivateKey) -> None:
 def foreign_authority(directory: Path, public_key: str) -> str:
     """Return the fingerprint of a host's user authority if it is not this controller's; else "".
 
-    Raises OSError and ValueError.
+    `public_key` is the key of the host's authority. "" also if it is invalid. Raises OSError, and ValueError
+    as `authority` does.
     """
     found, file = fingerprint(public_key), own_authorities(directory)
     key = authority(directory, "user", make=False)
@@ -146,7 +149,8 @@ def is_behind(directory: Path, host: str, reported: str) -> bool:
     """Return whether a host has a newer login certificate than the one that is stored here.
 
     If so, a copy of this directory has signed the newer one, and this directory does not know what the copy
-    signed and revoked.
+    signed and revoked. `reported` is the host's certificate as text. Return False if one of the two is
+    missing or invalid.
     """
     file = directory / "signed" / host / "user-cert.pub"
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
@@ -170,7 +174,10 @@ def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
 
 
 def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ssh.SSHCertificate:
-    """Return a new certificate. Raises ValueError if the public key, which a host reported, is invalid."""
+    """Return a new certificate of `kind`, which `key` signs; `now` is the time in Unix seconds.
+
+    Raises ValueError if the public key, which a host reported, is invalid.
+    """
     try:
         builder = unsigned(wanted.public_key)
     except ValueError as error:
@@ -191,10 +198,10 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
 def stored_or_signed(
     file: Path, key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float
 ) -> tuple[str, bool]:
-    """Return (certificate, whether it is new and must be stored in `file`).
+    """Return (certificate as text, whether it is new and must be stored in `file`).
 
-    The stored certificate stays if its content is the same and a third of its days are left. Raises
-    ValueError.
+    The stored certificate stays if its content is the same and a third of its days are left. `now` is the
+    time in Unix seconds. Raises ValueError if the public key is invalid.
     """
     fresh = signed(key, kind, wanted, now)
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
@@ -207,11 +214,11 @@ def stored_or_signed(
 
 
 def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
-    """Return (revocation list for sshd and ssh, whether it is new).
+    """Return (content of the revocation list for sshd and ssh, whether it is new).
 
     It lists every certificate that was ever stored below `directory` for a host that is not in `hosts`. If
-    such a host comes back, certificates that are signed after that are valid. The list is written only with
-    `make`. Raises OSError.
+    such a host comes back, certificates that are signed after that are valid. Without `make`, nothing is
+    written, and the content is that of the present list, b"" without one. Raises OSError.
     """
     signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
     left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]

@@ -29,9 +29,7 @@ def most_packed(most_bytes: int) -> int:
 
 
 def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], list[str]]:
-    """Write the archive's files to their places.
-
-    Return (names of the files, reasons why others were refused).
+    """Write the archive's files to their places; return (names of the files, reasons for refused files).
 
     Members of at most `most_bytes` in total are read. If the archive is damaged, the files before the damage
     count. Raises OSError if the run's folder cannot be written.
@@ -110,7 +108,10 @@ def _write(fresh: Path, content: Content, member: tarfile.TarInfo) -> None:
 
 
 def shown(texts: Iterable[object]) -> list[str]:
-    """Return the first MOST_SHOWN texts of a host as printable lines of limited length, then "and N more"."""
+    """Return the first MOST_SHOWN texts of a host as printable lines; if there are more, then "and N more".
+
+    A line has at most LONGEST_SHOWN characters.
+    """
     entries = [str(text) for text in texts]
     lines = [repr(entry[:LONGEST_SHOWN])[1:-1][:LONGEST_SHOWN] for entry in entries[:MOST_SHOWN]]
     more = len(entries) - len(lines)

@@ -29,10 +29,10 @@ _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class Allowed:
-    """The names of files that a host may send.
+    """The names of files that a host may send, as patterns of whole paths in the run's folder.
 
     `own` files are only this host's. `shared` names may be used by another host, too. Names in `beside`
-    belong to the lead, so such files go to a folder of this host.
+    belong to the lead, so such files go to a folder of this host. None allows none.
     """
 
     own: re.Pattern[str]
@@ -41,11 +41,11 @@ class Allowed:
 
 
 def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
-    """Return the files that a host with these tasks may send.
+    """Return the names of files that a host with these tasks may send.
 
     These are its tasks' logs, records and reports. The host of the `lead`, which saves the model, may also
-    send checkpoints and the evaluator's files. A user's program chooses the names of its summaries,
-    checkpoints and output, and each of its tasks may save.
+    send checkpoints and the evaluator's files. `program` is True for a user's program: it chooses the names
+    of its summaries, checkpoints and output, and each of its tasks may save.
     """
     names = [str(task["name"]) for task in tasks]
     own = "|".join(re.escape(name) for name in names) or "(?!)"
@@ -65,7 +65,7 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
 
 
 def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> list[str]:
-    """Return the folders for which a host with these tasks is asked; [] means all folders.
+    """Return the folders that a host with these tasks is asked for; [] means all folders.
 
     A ps has the rows of tables that it saved in checkpoints, which may be gigabytes. The lead's host has the
     rows of the last checkpoint, too, so no other host is asked for checkpoints.
@@ -74,7 +74,7 @@ def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bo
 
 
 def files_of_export() -> Allowed:
-    """Return the files that the lead's host may send when the model is exported."""
+    """Return the names of files that the lead's host may send when the model is exported."""
     return Allowed(re.compile(rf"{EXPORT}/(?:{FILES.pattern})"))
 
 
@@ -117,7 +117,7 @@ class Places:
         return "it belongs to no task of this host"
 
     def put(self, fresh: Path, name: str) -> Path:
-        """Move the file `fresh` to its place, and return the place. Raises OSError.
+        """Move the file `fresh` to its place, and return the path of the place. Raises OSError.
 
         The host must be allowed to send the `name`. Files of hosts that come later in `hosts` are moved away;
         no file is lost.
@@ -134,9 +134,7 @@ class Places:
         return self.folder / name
 
     def _make_way(self, name: str) -> bool:
-        """Move away files of later hosts that are in the way of a shared file.
-
-        Return whether its place is free.
+        """Move files of later hosts away from the place of a shared file; return True if it is free.
 
         It is not free if a file of an earlier host is there. A file of an unknown host counts as this host's.
         """

@@ -36,9 +36,10 @@ def put(fresh: Path, folder: Path, name: str) -> None:
 
 
 def lives(folder: Path, name: str) -> list[Path]:
-    """Return the paths of all that was collected under a name, the oldest first; the last need not exist.
+    """Return the paths of everything that was collected under `name` in a run's folder, the oldest first.
 
-    The folder may come from a stranger, so no link to earlier files is followed.
+    The last path is the present one, and it need not exist. The folder may come from a stranger, so no link
+    to earlier files is followed.
     """
     above = folder / EARLIER
     entries = above.iterdir() if above.is_dir() and not above.is_symlink() else ()

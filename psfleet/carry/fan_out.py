@@ -23,7 +23,10 @@ POLL_SECONDS = 0.2
 
 
 class FanOut:
-    """The hosts that get one archive. Several processes share their states, which lie in `folder`."""
+    """The hosts that get one archive; `began` is when the first process began, by the monotonic clock.
+
+    Several processes share the hosts' states, which lie in `folder`.
+    """
 
     def __init__(self, folder: Path, archive: Path) -> None:
         self.archive = archive
@@ -36,7 +39,8 @@ class FanOut:
     def turn_of(self, host: str, *, has_neighbours: bool = True) -> Iterator[list[str]]:
         """Wait until a host may have the archive; yield its neighbours, or [] if the controller sends it.
 
-        The controller sends to one host at a time, and to each host without a usable neighbour.
+        Neighbours are hosts that pass the archive on. The controller sends to one host at a time, and to each
+        host without a usable neighbour (`has_neighbours` is False).
         """
         try:
             if not has_neighbours:
@@ -91,9 +95,10 @@ class FanOut:
         return found
 
     def progress(self, host: str, sent_bytes: int, interval_seconds: float) -> str:
-        """Return a line about all hosts; "" if another process reports them, or if there was a line just now.
+        """Return a line about all hosts, or "" if it is not this process's turn to report.
 
-        `sent_bytes` is how many bytes the controller has sent to this host.
+        Another process may report them, or the last line may be less than `interval_seconds` old.
+        `sent_bytes` is the number of bytes that the controller has sent to this host.
         """
         with self._locked_state() as state:
             doing = [*state["hosts"].values()]
@@ -118,7 +123,7 @@ class FanOut:
 
 
 def parts_of(archive: Path) -> dict[str, Any]:
-    """Return the archive's `size`, its `part_bytes`, and the `digests` (SHA-256) of its parts.
+    """Return the archive's `size` and `part_bytes`, in bytes, and the SHA-256 of its parts as `digests`.
 
     The last part may be smaller.
     """

@@ -23,17 +23,17 @@ from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, plain
 
 
 def can_fill(environment: HostEnvironment) -> bool:
-    """Return whether this machine has the environment's Python version and processor."""
+    """Return whether this machine has the environment's processor and its version of Python."""
     return (
         environment.machine == platform.machine() and shutil.which(f"python{environment.python}") is not None
     )
 
 
 def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> int:
-    """Install an environment from an archive of wheels, and pack it into `archive`.
+    """Install an environment from an archive of wheels, pack it into `archive`, and return its size.
 
-    Return its size on a host's disk in bytes. No code of the wheels is run. Raises OSError, and ValueError
-    with the output of a step that fails.
+    The size is the disk space that it needs on a host, in bytes. No code of the wheels is run. Raises
+    OSError, and ValueError with the output of a step that fails.
     """
     with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         work = Path(directory)

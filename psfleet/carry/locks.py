@@ -42,7 +42,7 @@ def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
 
 
 def lock_text(packages: Iterable[Pinned]) -> str:
-    """Return the text of a lock of these packages, in the format of pip and uv."""
+    """Return the text of a lock of these packages, sorted by name, in the format of pip and uv."""
     lines = []
     for package in sorted(packages, key=lambda package: canonicalize_name(package.name)):
         hashes = [f"    --hash=sha256:{digest}" for digest in sorted(package.hashes)]

@@ -11,7 +11,7 @@ from trainer.host.wording import first_of, grouped
 
 
 def read_keys(file: Path, hosts: Collection[str]) -> dict[str, str]:
-    """Return {host: public key} of those `hosts` whose valid key is stored in `file`."""
+    """Return {host: public key} of those `hosts` whose valid key is stored in `file`; {} without the file."""
     kept = {host: str(key) for host, key in read_object(file).items()}
     return {host: key for host, key in kept.items() if host in hosts and KEY.fullmatch(key)}
 

@@ -73,14 +73,17 @@ def uv_settings() -> UvSettings:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment in which `pip download` uses all pip settings, those of `pip install`, too."""
+    """Return the environment in which `pip download` uses all pip settings, also those for `pip install`."""
     pip = pip_settings()
     given = {f"PIP_{name.upper().replace('-', '_')}": pip[name] for name in _OF_INDEXES if name in pip}
     return {**given, **os.environ}
 
 
 def pip_settings() -> dict[str, str]:
-    """Return {long name such as "index-url": value} of pip's settings, from all files and the environment."""
+    """Return {long name such as "index-url": value} of pip's settings, from all files and the environment.
+
+    A setting without a value is left out.
+    """
     places: dict[str, list[str]] = {}
     for line in _pip("config", "list").splitlines():
         place, _, value = line.partition("=")

@@ -65,9 +65,9 @@ class RequiredPackage:
 class ProgramLock:
     """The packages that the user's file `requirements` needs in addition to the environment's locks, `base`.
 
-    The lock is written beside that file, so that it can be in git. A check writes it into `cache` instead,
-    for the next deployment. The files in `others` are resolved together with `requirements`, into the same
-    lock.
+    The lock is written beside that file, so that it can be in git. A check writes it into the folder `cache`
+    instead, for the next deployment. The files in `others` are resolved together with `requirements`, into
+    the same lock.
     """
 
     requirements: Path
@@ -139,9 +139,9 @@ class ProgramLock:
     def resolve(self, say: Callable[[str], object], *, keep: bool) -> Path:
         """Return the path of the lock. Unless a lock is up to date, resolve the requirements with uv.
 
-        With `keep`, the lock is written beside the user's file. Raises ValueError if the file has a refused
-        line, if a lock is damaged or cannot be written, and, with uv's output, if the requirements cannot be
-        resolved.
+        With `keep`, the lock is written beside the user's file, else into the cache. `say` gets lines about
+        the progress. Raises ValueError if the file has a refused line, if a lock is damaged or cannot be
+        written, and, with uv's output, if the requirements cannot be resolved.
         """
         required = self._required_packages()
         kept, checked = self._places(self.environment)
@@ -296,9 +296,9 @@ def _required_package(file: Path, line: str, number: int) -> RequiredPackage:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of its first line, text) for each line that is not empty.
+    """Yield (number of its first line, text) for each line that is not empty, without its comment.
 
-    Lines are joined at backslashes.
+    Lines are joined at backslashes. The first line has number 1.
     """
     begun, start = "", 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):

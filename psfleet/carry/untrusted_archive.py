@@ -82,10 +82,10 @@ class _Piecewise:
 
 
 def members(file: IO[bytes], most_members: int) -> Iterator[tuple[tarfile.TarInfo, Content]]:
-    """Yield (member, its content) of a .tar.gz. The content can be read until the next member is taken.
+    """Yield (member, its content) of a .tar.gz. The content can be read until the next member is requested.
 
-    The caller counts members and their sizes. Raises ArchiveError for a damaged or sparse archive, and for
-    headers that are larger than the headers of `most_members` files. Raises OSError.
+    The caller counts members and their sizes. Raises OSError, and ArchiveError for a damaged or sparse
+    archive, and for headers that are larger than the headers of `most_members` files.
     """
     stream = io.BufferedReader(_Unzipped(file), PIECE)
     headers_left = most_members * BYTES_OF_HEADERS

@@ -16,9 +16,10 @@ BYTE_CODE_PER_SOURCE = 1.5
 
 
 def pack(wheels: Path, lock: str, archive: Path) -> str:
-    """Write the wheels, the lock and the program `uv` into one tar archive; return its SHA-256.
+    """Write the wheels, the lock and the program `uv` into one tar archive; return its SHA-256 in hex digits.
 
-    It is not compressed, because wheels are compressed. Only a block of a wheel is in memory at a time.
+    `wheels` is the folder of the wheels, with uv's own; `lock` is the text of the lock. The archive is not
+    compressed, because wheels are compressed. Only a block of a wheel is in memory at a time.
     """
     installer = next(wheels.glob("uv-*.whl"))
     with archive.open("wb") as writer:

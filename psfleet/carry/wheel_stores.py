@@ -35,8 +35,9 @@ USUAL_BYTES_OF_TENSORBOARD = (80 * MEGABYTE, 200 * MEGABYTE)
 class WheelStore:
     """The wheels of an environment's locks, in a cache that several clones share.
 
-    `base` are the locks of the environment to which these wheels are added. `usual_bytes` are estimated sizes
-    of the archive and of the environment, used until the archive exists.
+    `locks` are the locks, and `installer` is the lock of uv, which installs them. `base` are the locks of the
+    environment to which these wheels are added, () if they are an environment themselves. `usual_bytes` are
+    estimated sizes of the archive and of the environment, used until the archive exists.
     """
 
     environment: HostEnvironment
@@ -62,9 +63,7 @@ class WheelStore:
 
     @property
     def lock_hash(self) -> str:
-        """12 hex digits of a SHA-256 of everything that determines the wheels.
-
-        They also name the environment.
+        """12 hex digits of a SHA-256 of everything that determines the wheels, which name the environment.
 
         Python version and processor are included, because different hosts use the same locks, but other
         wheels.
@@ -141,8 +140,8 @@ class WheelStore:
     def fill_environment(self, say: Callable[[str], None]) -> None:
         """Install the environment here, and pack it for the hosts, which then need no wheels.
 
-        With too little disk space, say so and do nothing. Raises ValueError if a step fails, and OSError if
-        the disk fails.
+        With too little disk space, tell `say` and do nothing. Raises ValueError if a step fails, and OSError
+        if the disk fails.
         """
         with self._alone(say):
             if self.filled.exists():

@@ -81,10 +81,10 @@ def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
 def fitting(
     wheels: Iterable[Path], packages: Mapping[str, Pinned], environment: HostEnvironment
 ) -> list[Path]:
-    """Return, from `wheels`, the best wheel for each package, judged by the file names alone.
+    """Return the best of `wheels` for each package, judged by the file names alone.
 
-    A package without a fitting wheel has none in the result. File names decide, because a lock has the hashes
-    of a package's wheels for every Python version and processor.
+    A package without a fitting wheel has none in the result. `packages` is {normalized name: package}. File
+    names decide, because a lock has the hashes of a package's wheels for every Python version and processor.
     """
     ranks = supported_tags(environment)
     best: dict[str, tuple[int, Path]] = {}
@@ -150,7 +150,7 @@ def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> 
 
 
 def size_below(folder: Path) -> int:
-    """Return the bytes of the files below a folder; another program may be filling the folder meanwhile."""
+    """Return the number of bytes in the files below a folder, which another program may be filling."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # the file may have been moved
