@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from psfleet.carry.carried_manifest import CarriedFile, batches, manifest_bytes, pack, read_index
+from psfleet.carry.carried_manifest import CarriedFile, batches, manifest_bytes, pack, read_manifest
 from psfleet.carry.long_step import MEGABYTE, REPORT_SECONDS, report_progress
 from psfleet.watch.terminal import escaping_display
 from trainer.host.wording import readable
@@ -31,7 +31,7 @@ class ActionModule(HostAction):
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        files = read_index(Path(arguments.pop("index")))
+        files = read_manifest(Path(arguments.pop("index")))
         manifest = manifest_bytes(files)
         arguments |= {"digest": hashlib.sha256(manifest).hexdigest(), "archive_bytes": ROOM_BYTES}
         answer = self._run_module("carried_files", arguments)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from psfleet.carry.carried_manifest import index_path, write_index
+from psfleet.carry.carried_manifest import manifest_path, write_manifest
 from psfleet.carry.own_cache import own_cache
 from psfleet.watch.terminal import escaping_display
 
@@ -23,8 +23,8 @@ class ActionModule(ControllerAction):
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sources = {str(below): Path(source) for below, source in arguments["sources"].items()}
         try:
-            index = index_path(sources, own_cache(arguments["cache_directory"]))
-            write_index(sources, index, display.display, str(arguments.get("only", "")))
+            index = manifest_path(sources, own_cache(arguments["cache_directory"]))
+            write_manifest(sources, index, display.display, str(arguments.get("only", "")))
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(f"{error}") from error
         return {"index": str(index)}

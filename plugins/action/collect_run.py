@@ -14,11 +14,11 @@ from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from psfleet.carry import bounded_copy
-from psfleet.carry.collected_archive import most_packed, shown, unpack
-from psfleet.carry.collected_files import INCOMING, Places, allowed_files, files_of_export, wanted_folders
+from psfleet.carry.collected_archive import most_archive_bytes, printable_lines, unpack
+from psfleet.carry.collected_files import INCOMING, Places, allowed_names, export_names, wanted_folders
 from psfleet.carry.deadlines import TooLateError, within
 from psfleet.carry.long_step import MEGABYTE
-from psfleet.carry.marked_output import marking
+from psfleet.carry.marked_output import new_marker
 from psfleet.watch.terminal import escaping_display
 from trainer.contract.export import EXPORT
 
@@ -67,20 +67,20 @@ class ActionModule(HostAction):
             packed = {"msg": f"packing its files took longer than {late}"}
         if "path" not in packed:
             # The files of other hosts are collected and judged, and the run's end is recorded, in any case.
-            left_out = [f"{host}: everything: {shown([packed.get('msg', 'no reason')])[0]}"]
+            left_out = [f"{host}: everything: {printable_lines([packed.get('msg', 'no reason')])[0]}"]
             return {"changed": False, "files": [], "left_out": left_out}
         if self._task.check_mode:
             return packed
-        for warning in shown(packed.get("warnings", ())):
+        for warning in printable_lines(packed.get("warnings", ())):
             display.warning(f"{host}: {warning}")
         path, size = packed["path"], packed["size"]
         if not (isinstance(path, str) and ARCHIVE.fullmatch(path) and isinstance(size, int)):
-            (path, size) = shown([path, size])
+            (path, size) = printable_lines([path, size])
             return self._failure(f"{host} has packed {path} of {size} bytes; expected {ARCHIVE.pattern}")
         hosts = [run["lead"]["host"], *(task["host"] for task in run["tasks"])]
-        allowed, folder = allowed_files(tasks, lead, program=program is not None), Path(run["folder"])
+        allowed, folder = allowed_names(tasks, lead, program=program is not None), Path(run["folder"])
         if exported:
-            allowed, folder = files_of_export(), folder / INCOMING
+            allowed, folder = export_names(), folder / INCOMING
             shutil.rmtree(folder, ignore_errors=True)
         places = Places(folder, host, hosts, allowed)
         most_bytes = int(arguments["limit_megabytes"]) * MEGABYTE
@@ -90,7 +90,9 @@ class ActionModule(HostAction):
             # The collected files count, whatever happens to the host.
             with suppress(AnsibleError, TooLateError), within(patience):
                 self.run_command(f"rm -f {quote(path)}")
-        left_out = [f"{host}: {entry}" for entry in (*shown(packed["left_out"]), *shown(refused))]
+        left_out = [
+            f"{host}: {entry}" for entry in (*printable_lines(packed["left_out"]), *printable_lines(refused))
+        ]
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
@@ -98,7 +100,7 @@ class ActionModule(HostAction):
         printed, _ = self.run_command("id -u", sudoable=False)
         found = USER.fullmatch(printed.strip())
         if not found:
-            raise AnswerError(f"`id -u` as the user that logs in answered {shown([printed])[0]}")
+            raise AnswerError(f"`id -u` as the user that logs in answered {printable_lines([printed])[0]}")
         return int(found[0])
 
     def _pack_on_host(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +119,7 @@ class ActionModule(HostAction):
 
         `packed` is the module's answer, `most_bytes` the limit for all files together.
         """
-        if not 0 <= packed["size"] <= most_packed(most_bytes):
+        if not 0 <= packed["size"] <= most_archive_bytes(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory) / "run.tar.gz"
@@ -137,7 +139,7 @@ class ActionModule(HostAction):
 
         `fetch_file` of Ansible's connections would write whatever a host sends, for as long as it sends.
         """
-        connection, (marker, mark) = self._connection, marking()
+        connection, (marker, mark) = self._connection, new_marker()
         read = f"{mark}; exec cat {quote(path)}"
         copying = [sys.executable, "-IS", bounded_copy.__file__, str(target), str(size), marker]
         if connection.transport == "local":

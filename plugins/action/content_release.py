@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from psfleet.carry.wheel_archive import plain
+from psfleet.carry.wheel_archive import with_fixed_attributes
 
 from ..module_utils.content_directory import content_files, content_hash
 from ..plugin_utils.carrying import CarryingAction
@@ -51,4 +51,4 @@ def pack(source: Path, archive: Path, package: str = "") -> None:
     """
     with tarfile.open(archive, "w", dereference=True) as stream:
         for name, path in content_files(source).items():
-            stream.add(path, str(Path(package, name)), recursive=False, filter=plain)
+            stream.add(path, str(Path(package, name)), recursive=False, filter=with_fixed_attributes)

@@ -37,7 +37,7 @@ class ActionModule(ControllerAction):
                 stale = [lock for lock in locks.values() if not lock.is_current]
                 for name, lock in locks.items():
                     resolved = lock.resolve(display.display, keep=not self._task.check_mode)
-                    programs[name] = stores[name].extended(resolved)
+                    programs[name] = stores[name].program_store(resolved)
             wanted = [*stores.values(), *(store for store in programs.values() if store)]
             lacking = [store for store in wanted if not store.archive.exists()]
             # A single host installs just as fast by itself. Environments with CUDA were not tried.
@@ -46,7 +46,7 @@ class ActionModule(ControllerAction):
                 for name, hosts in Counter(arguments["environments"]).items()
                 for store in [stores[name]]
                 if hosts > 1 and store.environment.device == "cpu" and can_fill(store.environment)
-                if not store.filled.exists()
+                if not store.packed_environment.exists()
             ]
             if not self._task.check_mode:
                 for store in lacking:
@@ -60,5 +60,5 @@ class ActionModule(ControllerAction):
             }
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
-        filled = [store for store in unfilled if store.filled.exists()]
+        filled = [store for store in unfilled if store.packed_environment.exists()]
         return {"changed": bool(lacking or filled or stale), "environments": described}

@@ -9,7 +9,7 @@ from typing import Any, Self
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from psfleet.carry.marked_output import between, marked
+from psfleet.carry.marked_output import mark_output, output_between
 from psfleet.run.host_answers import UnusableError, checked
 from psfleet.watch.hints import with_inventory
 from psfleet.watch.terminal import escaped, escaped_texts
@@ -81,9 +81,9 @@ class HostAction(ActionBase):
         It runs as the user of the Ansible task; if not `sudoable`, as the user who logs in. What the login
         shell prints around it is removed. Raises AnsibleError if the host cannot be reached.
         """
-        marker, whole = marked(command)
+        marker, whole = mark_output(command)
         answer = self._low_level_execute_command(whole, sudoable=sudoable)
-        return between(marker, str(answer["stdout"])), str(answer["stderr"])
+        return output_between(marker, str(answer["stdout"])), str(answer["stderr"])
 
     def _parse_returned_data(self, res: dict[str, Any], *others: Any) -> dict[str, Any]:  # noqa: ANN401
         """Return what a module printed, parsed as Ansible does, but escaped.
@@ -100,9 +100,9 @@ class HostAction(ActionBase):
         execute = self._low_level_execute_command  # type: ignore[has-type]
 
         def marked_execute(cmd: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401
-            marker, whole = marked(cmd)
+            marker, whole = mark_output(cmd)
             answer: dict[str, Any] = execute(whole, **given)
-            return {**answer, "stdout": between(marker, str(answer["stdout"]))}
+            return {**answer, "stdout": output_between(marker, str(answer["stdout"]))}
 
         self._low_level_execute_command = marked_execute
         try:

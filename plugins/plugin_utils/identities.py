@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from psfleet.carry.certificates import (
+    certificate_builder,
     foreign_authority,
     is_behind,
-    own_authorities,
+    own_authorities_file,
     source_addresses,
-    unsigned,
 )
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -47,7 +47,7 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
             f"{host} trusts another certificate authority of the cluster {cluster} ({other}): it was "
             f"deployed{last} from another controller, by another user, or by an inventory at another path. "
             f"Copy the directory ssh_ca from there to {directory}. If it is lost, or no longer valid: echo "
-            f"{other} >> {own_authorities(Path(directory))}, and deploy to all hosts"
+            f"{other} >> {own_authorities_file(Path(directory))}, and deploy to all hosts"
         )
     if is_behind(Path(directory), host, answer["certificate"]):
         by = f" by {answer['deployed_by']}" if answer["deployed_by"] else ""
@@ -61,7 +61,7 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
 def require_signable(public_key: str, file: str, remedy: str) -> None:
     """Raise ValueError, which names the key's `file` and the `remedy`, for an invalid public key."""
     try:
-        unsigned(public_key)
+        certificate_builder(public_key)
     except ValueError as error:
         raise ValueError(
             f"the public key in {file} {error}. There, as root, then deploy again: {remedy}"

@@ -66,13 +66,13 @@ def copy_bounded(
     is: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within `patience_seconds`.
     Raises OSError if the file cannot be written.
     """
-    came = goal = 0
+    received = goal = 0
     before = None if begin == b"" else b""
     while True:
-        if came >= goal:
-            goal, deadline = came + LEAST_BYTES, time.monotonic() + patience_seconds
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([source], [], [], left)[0]:
+        if received >= goal:
+            goal, deadline = received + LEAST_BYTES, time.monotonic() + patience_seconds
+        remaining_seconds = deadline - time.monotonic()
+        if remaining_seconds <= 0 or not select.select([source], [], [], remaining_seconds)[0]:
             return f"fewer than {LEAST_BYTES:,} bytes arrived in {patience_seconds:.0f} s"
         block = os.read(source.fileno(), BLOCK_BYTES)
         if not block:
@@ -84,9 +84,9 @@ def copy_bounded(
             if not found:
                 continue
             before = None
-        file.write(block[: max(limit - came, 0)])
-        came += len(block)
-        if came > limit + MOST_AFTER:
+        file.write(block[: max(limit - received, 0)])
+        received += len(block)
+        if received > limit + MOST_AFTER:
             return "more bytes arrived than were requested"
 
 

@@ -45,13 +45,13 @@ def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def index_path(sources: Mapping[str, Path], cache: Path) -> Path:
+def manifest_path(sources: Mapping[str, Path], cache: Path) -> Path:
     """Return the path of the manifest of `sources`, as for `find_files`, in the controller's `cache`."""
     key = json.dumps({below: str(source) for below, source in sources.items()})
     return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def read_index(path: Path) -> dict[str, CarriedFile]:
+def read_manifest(path: Path) -> dict[str, CarriedFile]:
     """Return {name on the hosts: file} of the manifest at `path`; {} if it is missing or damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -60,7 +60,7 @@ def read_index(path: Path) -> dict[str, CarriedFile]:
         return {}
 
 
-def write_index(
+def write_manifest(
     sources: Mapping[str, Path], index: Path, say: Callable[[str], None], only: str = ""
 ) -> dict[str, CarriedFile]:
     """Write the new manifest at `index`, and return its {name on the hosts: file}, sorted by name.
@@ -68,7 +68,7 @@ def write_index(
     `sources` and `only` are as for `find_files`. SHA-256 are computed only of files that changed since the
     last manifest. `say` gets lines about the progress. Raises ValueError and OSError.
     """
-    known, files, hashed = read_index(index), {}, 0
+    known, files, hashed = read_manifest(index), {}, 0
     with report_progress(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
         for name, path in find_files(sources, only).items():
             found, before = path.stat(), known.get(name)

@@ -34,7 +34,7 @@ _MOST_ADDRESSES = 8
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CertificateContent:
     """The wanted content of a certificate.
 
     `public_key` is the key to certify, in OpenSSH's format; `identity` names it in logs. `principals` are the
@@ -108,14 +108,14 @@ def public_text(key: Ed25519PrivateKey) -> str:
 def fingerprint(public_key: str) -> str:
     """Return the fingerprint of a public key, as `ssh-keygen -l` prints it; "" for an invalid key."""
     try:
-        unsigned(public_key)
+        certificate_builder(public_key)
         blob = base64.b64decode(public_key.split()[1], validate=True)
     except (ValueError, IndexError):
         return ""
     return f"SHA256:{base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip('=')}"
 
 
-def own_authorities(directory: Path) -> Path:
+def own_authorities_file(directory: Path) -> Path:
     """Return the path of the file with the fingerprints of all user authorities of this controller.
 
     It lists earlier authorities, too, and lies beside the authorities' directory, because users remove that
@@ -124,9 +124,9 @@ def own_authorities(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}.own")
 
 
-def remember_own(directory: Path, key: Ed25519PrivateKey) -> None:
-    """Add the fingerprint of an authority to the file `own_authorities`. Raises OSError."""
-    file, own = own_authorities(directory), fingerprint(public_text(key))
+def record_own_authority(directory: Path, key: Ed25519PrivateKey) -> None:
+    """Add the fingerprint of an authority to the file of `own_authorities_file`. Raises OSError."""
+    file, own = own_authorities_file(directory), fingerprint(public_text(key))
     if not file.exists() or own not in file.read_text(encoding="utf-8").split():
         with file.open("a", encoding="utf-8") as stream:
             stream.write(f"{own}\n")
@@ -138,7 +138,7 @@ def foreign_authority(directory: Path, public_key: str) -> str:
     `public_key` is the key of the host's authority. "" also if it is invalid. Raises OSError, and ValueError
     as `authority` does.
     """
-    found, file = fingerprint(public_key), own_authorities(directory)
+    found, file = fingerprint(public_key), own_authorities_file(directory)
     key = authority(directory, "user", make=False)
     own = {fingerprint(public_text(key))} if key else set()
     own |= {*file.read_text(encoding="utf-8").split()} if file.exists() else set()
@@ -164,7 +164,7 @@ def is_behind(directory: Path, host: str, reported: str) -> bool:
     return False
 
 
-def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
+def certificate_builder(public_key: str) -> ssh.SSHCertificateBuilder:
     """Return a builder for a certificate of this key. Raises ValueError if the key cannot be certified."""
     try:
         public = serialization.load_ssh_public_key(public_key.encode())
@@ -173,13 +173,15 @@ def unsigned(public_key: str) -> ssh.SSHCertificateBuilder:
         raise ValueError(f"is not a key that can be signed: {error}") from error
 
 
-def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ssh.SSHCertificate:
+def sign_certificate(
+    key: Ed25519PrivateKey, kind: Kind, wanted: CertificateContent, now: float
+) -> ssh.SSHCertificate:
     """Return a new certificate of `kind`, which `key` signs; `now` is the time in Unix seconds.
 
     Raises ValueError if the public key, which a host reported, is invalid.
     """
     try:
-        builder = unsigned(wanted.public_key)
+        builder = certificate_builder(wanted.public_key)
     except ValueError as error:
         raise ValueError(f"the reported public key of {wanted.identity} {error}") from error
     builder = (
@@ -195,15 +197,15 @@ def signed(key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float) -> ss
     return builder.sign(key)
 
 
-def stored_or_signed(
-    file: Path, key: Ed25519PrivateKey, kind: Kind, wanted: Wanted, now: float
+def stored_or_new(
+    file: Path, key: Ed25519PrivateKey, kind: Kind, wanted: CertificateContent, now: float
 ) -> tuple[str, bool]:
     """Return (certificate as text, whether it is new and must be stored in `file`).
 
     The stored certificate stays if its content is the same and a third of its days are left. `now` is the
     time in Unix seconds. Raises ValueError if the public key is invalid.
     """
-    fresh = signed(key, kind, wanted, now)
+    fresh = sign_certificate(key, kind, wanted, now)
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
         stored = ssh.load_ssh_public_identity(file.read_bytes())
         if isinstance(stored, ssh.SSHCertificate) and _content(stored) == _content(fresh):
@@ -220,19 +222,21 @@ def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> t
     such a host comes back, certificates that are signed after that are valid. Without `make`, nothing is
     written, and the content is that of the present list, b"" without one. Raises OSError.
     """
-    signed, revoked, listed = directory / "signed", directory / "revoked", directory / "revoked.krl"
-    left = [file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")]
-    is_new = bool(left) or not listed.exists()
+    signed, revoked, revocation_list = directory / "signed", directory / "revoked", directory / "revoked.krl"
+    departed = [
+        file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")
+    ]
+    is_new = bool(departed) or not revocation_list.exists()
     if is_new and make:
         revoked.mkdir(parents=True, exist_ok=True)
-        for file in left:
+        for file in departed:
             file.replace(revoked / f"{secrets.token_hex(8)}-{file.name}")
-        fresh = listed.with_name(f".{listed.name}.new")
+        fresh = revocation_list.with_name(f".{revocation_list.name}.new")
         certificates = map(str, sorted(revoked.iterdir()))
         command = ["ssh-keygen", "-q", "-k", "-f", str(fresh), "/dev/null", *certificates]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-        fresh.replace(listed)
-    return (listed.read_bytes() if listed.exists() else b""), is_new
+        fresh.replace(revocation_list)
+    return (revocation_list.read_bytes() if revocation_list.exists() else b""), is_new
 
 
 def _content(certificate: ssh.SSHCertificate) -> tuple[object, ...]:

@@ -23,7 +23,7 @@ _PATH_OF_HOST = re.compile(
 )
 
 
-def most_packed(most_bytes: int) -> int:
+def most_archive_bytes(most_bytes: int) -> int:
     """Return the largest possible size of an archive of files with `most_bytes` in total, in bytes."""
     return most_bytes + most_bytes // 100 + MOST_MEMBERS * BYTES_OF_HEADERS
 
@@ -36,7 +36,7 @@ def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], l
     """
     names: list[str] = []
     refused: list[str] = []
-    with places.taken():
+    with places.locked():
         try:
             _unpack(archive, places, most_bytes, names, refused)
         except (OSError, ArchiveError) as error:
@@ -107,7 +107,7 @@ def _write(fresh: Path, content: Content, member: tarfile.TarInfo) -> None:
         shutil.copyfileobj(content, out, PIECE)
 
 
-def shown(texts: Iterable[object]) -> list[str]:
+def printable_lines(texts: Iterable[object]) -> list[str]:
     """Return the first MOST_SHOWN texts of a host as printable lines; if there are more, then "and N more".
 
     A line has at most LONGEST_SHOWN characters.

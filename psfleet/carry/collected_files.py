@@ -28,7 +28,7 @@ _NO_NAME = re.compile(r"^\.+|[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedNames:
     """The names of files that a host may send, as patterns of whole paths in the run's folder.
 
     `own` files are only this host's. `shared` names may be used by another host, too. Names in `beside`
@@ -40,7 +40,7 @@ class Allowed:
     beside: re.Pattern[str] | None = None
 
 
-def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> Allowed:
+def allowed_names(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> AllowedNames:
     """Return the names of files that a host with these tasks may send.
 
     These are its tasks' logs, records and reports. The host of the `lead`, which saves the model, may also
@@ -59,9 +59,9 @@ def allowed_files(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
     if lead in names:
         files.append(f"checkpoints/{_PATH if program else _FILE}")
     if not program or not names:
-        return Allowed(re.compile("|".join(files)))
+        return AllowedNames(re.compile("|".join(files)))
     beside = None if lead in names else re.compile(f"checkpoints/{_PATH}")
-    return Allowed(re.compile("|".join(files)), re.compile(f"(?:summaries|output)/{_PATH}"), beside)
+    return AllowedNames(re.compile("|".join(files)), re.compile(f"(?:summaries|output)/{_PATH}"), beside)
 
 
 def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> list[str]:
@@ -73,9 +73,9 @@ def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bo
     return [] if program or any(task["name"] == lead for task in tasks) else [*_FOLDERS_OF_OTHERS]
 
 
-def files_of_export() -> Allowed:
+def export_names() -> AllowedNames:
     """Return the names of files that the lead's host may send when the model is exported."""
-    return Allowed(re.compile(rf"{EXPORT}/(?:{FILES.pattern})"))
+    return AllowedNames(re.compile(rf"{EXPORT}/(?:{FILES.pattern})"))
 
 
 class Places:
@@ -86,12 +86,12 @@ class Places:
     records which host has each shared name.
     """
 
-    def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: Allowed) -> None:
+    def __init__(self, folder: Path, host: str, hosts: Sequence[str], allowed: AllowedNames) -> None:
         self.folder, self._host, self._hosts, self._allowed = folder, host, list(hosts), allowed
         self._owners: dict[str, str] = {}
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the shared names in the folder during the block, because all hosts are collected at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._allowed.shared is None:
@@ -127,7 +127,7 @@ class Places:
             for kind in (self._allowed.shared, self._allowed.beside)
         )
         if beside or (shared and not self._make_way(name)):
-            name = self._of_other(self._host, name)
+            name = self._path_of_other(self._host, name)
         elif shared:
             self._owners[name] = self._host
         put(fresh, self.folder, name)
@@ -139,15 +139,15 @@ class Places:
         It is not free if a file of an earlier host is there. A file of an unknown host counts as this host's.
         """
         in_the_way = []
-        for taken in self._in_the_way(name):
-            owner = self._owners.get(taken, self._host)
+        for other_name in self._in_the_way(name):
+            owner = self._owners.get(other_name, self._host)
             if self._rank(owner) < self._rank(self._host):
                 return False
             if owner != self._host:
-                in_the_way.append((taken, owner))
-        for taken, owner in in_the_way:
-            put(self.folder / taken, self.folder, self._of_other(owner, taken))
-            del self._owners[taken]
+                in_the_way.append((other_name, owner))
+        for other_name, owner in in_the_way:
+            put(self.folder / other_name, self.folder, self._path_of_other(owner, other_name))
+            del self._owners[other_name]
         return True
 
     def _in_the_way(self, name: str) -> Iterator[str]:
@@ -162,5 +162,5 @@ class Places:
     def _rank(self, host: str) -> int:
         return self._hosts.index(host) if host in self._hosts else len(self._hosts)
 
-    def _of_other(self, host: str, name: str) -> str:
+    def _path_of_other(self, host: str, name: str) -> str:
         return f"{_OTHERS}/{_NO_NAME.sub('_', host)}/{name}"

@@ -19,7 +19,7 @@ from plugins.module_utils.environments.installation import (
     filling_settings,
     make_commands_own,
 )
-from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, plain
+from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, with_fixed_attributes
 
 
 def can_fill(environment: HostEnvironment) -> bool:
@@ -76,7 +76,7 @@ def _pack(place: Path, left_out: set[Path], archive: Path) -> int:
             if path not in left_out:
                 found, member = path.stat(), tarfile.TarInfo(str(path.relative_to(place)))
                 member.mode = found.st_mode
-                member = plain(member)
+                member = with_fixed_attributes(member)
                 member.size, member.mtime = found.st_size, int(found.st_mtime)
                 with path.open("rb") as content:
                     stream.addfile(member, content)

@@ -12,7 +12,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedPackage:
     """A package of a lock; `hashes` are the SHA-256 of its permitted wheels, as hex digits."""
 
     name: str
@@ -20,10 +20,10 @@ class Pinned:
     hashes: frozenset[str]
 
 
-def read_lock(text: str) -> dict[str, Pinned]:
+def read_lock(text: str) -> dict[str, PinnedPackage]:
     """Return {normalized name: package} of a lock."""
     pinned = [
-        Pinned(match["name"], match["version"], frozenset(HASH.findall(block)))
+        PinnedPackage(match["name"], match["version"], frozenset(HASH.findall(block)))
         for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
         if (match := PINNED.match(block))
     ]
@@ -36,12 +36,12 @@ def without_comments(lock: Path) -> str:
     return "".join(line for line in lines if not line.startswith("#"))
 
 
-def read_locks(paths: Iterable[Path]) -> dict[str, Pinned]:
+def read_locks(paths: Iterable[Path]) -> dict[str, PinnedPackage]:
     """Return {normalized name: package} of several locks together."""
     return read_lock("\n".join(path.read_text(encoding="utf-8") for path in paths))
 
 
-def lock_text(packages: Iterable[Pinned]) -> str:
+def lock_text(packages: Iterable[PinnedPackage]) -> str:
     """Return the text of a lock of these packages, sorted by name, in the format of pip and uv."""
     lines = []
     for package in sorted(packages, key=lambda package: canonicalize_name(package.name)):

@@ -5,7 +5,7 @@ import secrets
 _HALF = 16
 
 
-def marking() -> tuple[str, str]:
+def new_marker() -> tuple[str, str]:
     """Return (new marker, shell command that prints the marker in a line).
 
     A shell may print the command, too, so the command does not contain the marker in one piece.
@@ -14,12 +14,12 @@ def marking() -> tuple[str, str]:
     return first + second, f"printf '%s%s\n' {first} {second}"
 
 
-def marked(command: str) -> tuple[str, str]:
+def mark_output(command: str) -> tuple[str, str]:
     """Return (new marker, shell command that prints the marker before and after the output of `command`)."""
-    marker, mark = marking()
+    marker, mark = new_marker()
     return marker, f"{mark}; {command}; {mark}"
 
 
-def between(marker: str, printed: str) -> str:
+def output_between(marker: str, printed: str) -> str:
     """Return what was printed between the two markers; "" if the markers are missing."""
     return printed.partition(marker)[2].partition(marker)[0].removeprefix("\r").removeprefix("\n")

@@ -24,7 +24,7 @@ def write_keys(file: Path, keys: Mapping[str, str]) -> None:
     fresh.replace(file)
 
 
-def require_own(keys: Mapping[str, str], hosts: Collection[str]) -> None:
+def require_distinct_keys(keys: Mapping[str, str], hosts: Collection[str]) -> None:
     """Raise ValueError unless each of `hosts` has a valid key in `keys` that no other host has."""
     for host, key in keys.items():
         if not KEY.fullmatch(key):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 # The folders of the cache from which hosts get files.
-GIVEN = ("wheels", "locks")
+HOST_FOLDERS = ("wheels", "locks")
 
 
 def own_cache(directory: str) -> Path:
@@ -28,7 +28,7 @@ def own_cache(directory: str) -> Path:
 
 def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
     """Yield (path to check, whether it lies above the cache, or above the target of a link in the cache)."""
-    for place in (cache, *(cache / name for name in GIVEN)):
+    for place in (cache, *(cache / name for name in HOST_FOLDERS)):
         there = place.resolve()
         yield from ((parent, True) for parent in there.parents)
         yield there, False

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from plugins.module_utils.content_directory import LOCK_SUFFIX, locked
 from plugins.module_utils.environments.environment import HostEnvironment, every_environment
-from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks, without_comments
+from psfleet.carry.locks import PinnedPackage, lock_text, read_lock, read_locks, without_comments
 from psfleet.carry.pip_settings import UV, uv_settings, without_passwords
 
 VARIABLE = "trainer_program_requirements or trainer_programs"
@@ -177,12 +177,12 @@ class ProgramLock:
                 f"{lock.parent}, or name a copy of the file in another folder: {VARIABLE}"
             ) from error
 
-    def _beside_base(self, required: Sequence[RequiredPackage]) -> list[Pinned]:
+    def _beside_base(self, required: Sequence[RequiredPackage]) -> list[PinnedPackage]:
         """Return the resolved packages that the base lacks, each with the hashes that the user permits."""
         allowed: dict[str, frozenset[str]] = {}
         for each in required:
-            asked_name: str = canonicalize_name(each.requirement.name)
-            allowed[asked_name] = allowed.get(asked_name, frozenset()) | each.hashes
+            name: str = canonicalize_name(each.requirement.name)
+            allowed[name] = allowed.get(name, frozenset()) | each.hashes
         base = read_locks(self.base)
         tensorflow = next((base[name] for name in TENSORFLOW if name in base), None)
         lacking = []
@@ -193,7 +193,7 @@ class ProgramLock:
                 lacking.append(narrowed)
         return lacking
 
-    def _narrowed(self, package: Pinned, allowed: frozenset[str]) -> Pinned:
+    def _narrowed(self, package: PinnedPackage, allowed: frozenset[str]) -> PinnedPackage:
         hashes = package.hashes & allowed if allowed else package.hashes
         if not hashes:
             raise ValueError(
@@ -201,7 +201,7 @@ class ProgramLock:
                 f"{package.name}=={package.version}, which is the version for the hosts. "
                 f"Edit {self._named}"
             )
-        return Pinned(package.name, package.version, hashes)
+        return PinnedPackage(package.name, package.version, hashes)
 
     def _required_packages(self) -> list[RequiredPackage]:
         """Return the packages that the user's files require. Raises ValueError for a refused line."""
@@ -212,7 +212,7 @@ class ProgramLock:
             for number, line in logical_lines(text)
         ]
 
-    def _resolvable(self, required: Requirement, tensorflow: Pinned | None) -> str:
+    def _resolvable(self, required: Requirement, tensorflow: PinnedPackage | None) -> str:
         """Return a requirement for uv. TensorFlow and its CUDA packages are replaced by the environment's."""
         if tensorflow is None or canonicalize_name(required.name) not in TENSORFLOW:
             return str(required)
@@ -225,7 +225,7 @@ class ProgramLock:
             own.extras.discard(CUDA_EXTRA)
         return str(own)
 
-    def _compile(self, required: Sequence[RequiredPackage], tensorflow: Pinned | None) -> str:
+    def _compile(self, required: Sequence[RequiredPackage], tensorflow: PinnedPackage | None) -> str:
         """Return uv's lock of the requirements. The packages of the base are constraints."""
         lines = [self._resolvable(each.requirement, tensorflow) for each in required]
         pins = [f"{name}=={tensorflow.version}" for name in TENSORFLOW if tensorflow]
@@ -233,8 +233,8 @@ class ProgramLock:
             requirements, constraints, lock = (
                 Path(folder) / name for name in ("requirements.txt", "tensorflow.txt", "lock.txt")
             )
-            of_pip = uv_settings()
-            limits = [*pins, *(f"-c {place}" for place in of_pip.constraints)]
+            settings = uv_settings()
+            limits = [*pins, *(f"-c {place}" for place in settings.constraints)]
             for path, content in {requirements: lines, constraints: limits, lock: self._preferred()}.items():
                 path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
             done = subprocess.run(
@@ -247,10 +247,10 @@ class ProgramLock:
                     *[f"--python={sys.executable}", f"--python-version={self.environment.python}"],
                     f"--python-platform={self._platform}",
                     *[f"--constraints={path}" for path in (*self.base, constraints)],
-                    *[*of_pip.options, f"--output-file={lock}", str(requirements)],
+                    *[*settings.options, f"--output-file={lock}", str(requirements)],
                 ],
                 cwd=folder,
-                env=of_pip.environment,
+                env=settings.environment,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -104,11 +104,11 @@ def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
 
     If several extended headers have the same field, the first one counts, as in `tarfile`.
     """
-    said: dict[bytes, bytes] = {}
+    fields: dict[bytes, bytes] = {}
     size = 0
     for _ in range(MOST_HEADERS + 1):
         block = stream.read(_BLOCK)
-        if not said and not block.strip(b"\0"):
+        if not fields and not block.strip(b"\0"):
             return None
         try:
             member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -116,23 +116,23 @@ def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
             raise ArchiveError(f"it has a damaged header ({error})") from error
         size += _BLOCK
         if member.type not in _PAX_HEADERS and member.type not in _LONG_NAMES:
-            return _described(member, said), size
+            return _with_extended_fields(member, fields), size
         if not 0 <= member.size <= MOST_OF_A_HEADER:
             raise ArchiveError(f"it has a header of {member.size:,} bytes, which no file needs")
         header = _exactly(stream, member.size)
         size += member.size + len(_exactly(stream, -member.size % _BLOCK))
         name = _LONG_NAMES.get(member.type)
-        said = (_records(header) if name is None else {name: header.partition(b"\0")[0]}) | said
+        fields = (_records(header) if name is None else {name: header.partition(b"\0")[0]}) | fields
     raise ArchiveError(f"it has more than {MOST_HEADERS} headers for one file")
 
 
-def _described(member: tarfile.TarInfo, said: dict[bytes, bytes]) -> tarfile.TarInfo:
-    """Return the member with the fields of its extended headers, `said`. Raises ArchiveError."""
+def _with_extended_fields(member: tarfile.TarInfo, fields: dict[bytes, bytes]) -> tarfile.TarInfo:
+    """Return the member with the fields of its extended headers, `fields`. Raises ArchiveError."""
     if member.type in {tarfile.GNUTYPE_SPARSE, tarfile.XGLTYPE}:
         raise ArchiveError(f"it has a header of type {member.type.decode()!r}, which no archive of a run has")
-    member.name = _text(said.get(b"path")) or member.name
-    member.linkname = _text(said.get(b"linkpath")) or member.linkname
-    if (size := said.get(b"size")) is not None:
+    member.name = _text(fields.get(b"path")) or member.name
+    member.linkname = _text(fields.get(b"linkpath")) or member.linkname
+    if (size := fields.get(b"size")) is not None:
         if not _SIZE.fullmatch(size):
             raise ArchiveError(f"it has a file of {size[:30].decode(errors='replace')!r} bytes")
         member.size = int(size)

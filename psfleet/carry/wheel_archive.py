@@ -26,24 +26,26 @@ def pack(wheels: Path, lock: str, archive: Path) -> str:
         with tarfile.open(fileobj=writer, mode="w") as stream:
             for wheel in sorted(wheels.glob("*.whl")):
                 if wheel != installer:
-                    stream.add(wheel, arcname=f"wheels/{wheel.name}", recursive=False, filter=plain)
-            add(stream, "requirements.txt", lock.encode(), 0o644)
+                    stream.add(
+                        wheel, arcname=f"wheels/{wheel.name}", recursive=False, filter=with_fixed_attributes
+                    )
+            add_file(stream, "requirements.txt", lock.encode(), 0o644)
             with zipfile.ZipFile(installer) as content:
                 name = next(name for name in content.namelist() if name.endswith(".data/scripts/uv"))
-                add(stream, "uv", content.read(name), 0o755)
+                add_file(stream, "uv", content.read(name), 0o755)
         writer.flush()
         os.fsync(writer.fileno())
     return file_sha256(archive)
 
 
-def add(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+def add_file(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
     """Add a file `name` with this content and mode to an archive."""
-    member = plain(tarfile.TarInfo(name))
+    member = with_fixed_attributes(tarfile.TarInfo(name))
     member.size, member.mode = len(content), mode
     stream.addfile(member, io.BytesIO(content))
 
 
-def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def with_fixed_attributes(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Return the member with fixed times and owners, and with a mode that lets all users read it."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = "root"

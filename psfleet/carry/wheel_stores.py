@@ -12,11 +12,11 @@ from plugins.module_utils.content_directory import HASH_DIGITS, locked
 from plugins.module_utils.disk_space import lacking_space
 from plugins.module_utils.environments.environment import HostEnvironment
 from psfleet.carry.filled_environment import fill_and_pack
-from psfleet.carry.locks import Pinned, read_locks, without_comments
+from psfleet.carry.locks import PinnedPackage, read_locks, without_comments
 from psfleet.carry.long_step import MEGABYTE, report_progress
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheels import fitting, obtain, require_own_modules, size_below
+from psfleet.carry.wheels import best_wheels, collect_wheels, require_own_modules, size_below
 from trainer.host.whole_files import file_sha256
 from trainer.host.wording import readable
 
@@ -83,7 +83,7 @@ class WheelStore:
         return self.folder / f"wheels-{self.lock_hash}.tar"
 
     @property
-    def filled(self) -> Path:
+    def packed_environment(self) -> Path:
         """The path of the packed environment. It exists completely or not at all."""
         return self.folder / f"environment-{self.lock_hash}.tar.zst"
 
@@ -91,7 +91,7 @@ class WheelStore:
         """Return the lock of the packages that the user's files with requirements add to this store."""
         return ProgramLock(requirements, self.locks, self.environment, self.cache, others)
 
-    def extended(self, lock: Path) -> "WheelStore | None":
+    def program_store(self, lock: Path) -> "WheelStore | None":
         """Return the store of the packages in a program's lock; None if the lock has no packages."""
         if not without_comments(lock):
             return None
@@ -103,16 +103,16 @@ class WheelStore:
         Until the archive exists, `archive_sha256` is "", and the sizes are estimates.
         """
         digest, (archive_bytes, environment_bytes) = "", self.usual_bytes
-        carried = self.filled if self.filled.exists() else self.archive
-        if carried.exists():
-            digest = carried.with_suffix(".sha256").read_text(encoding="ascii").strip()
-            archive_bytes = carried.stat().st_size
-            environment_bytes = int(carried.with_suffix(".environment_bytes").read_text(encoding="ascii"))
+        archive = self.packed_environment if self.packed_environment.exists() else self.archive
+        if archive.exists():
+            digest = archive.with_suffix(".sha256").read_text(encoding="ascii").strip()
+            archive_bytes = archive.stat().st_size
+            environment_bytes = int(archive.with_suffix(".environment_bytes").read_text(encoding="ascii"))
         return {
             "lock_hash": self.lock_hash,
             "python_version": self.environment.python,
-            "filled": carried == self.filled,
-            "archive": str(carried),
+            "filled": archive == self.packed_environment,
+            "archive": str(archive),
             "archive_sha256": digest,
             "archive_bytes": archive_bytes,
             "environment_bytes": environment_bytes,
@@ -130,7 +130,7 @@ class WheelStore:
                 return
             packages = read_locks([*self.locks, self.installer])
             self._require_space(packages, partial)
-            wheels = obtain(packages, self.environment, partial, self._pool, say)
+            wheels = collect_wheels(packages, self.environment, partial, self._pool, say)
             if self.base:
                 require_own_modules(wheels)
             self._pack(wheels, partial / "finished", say)
@@ -144,7 +144,7 @@ class WheelStore:
         if the disk fails.
         """
         with self._alone(say):
-            if self.filled.exists():
+            if self.packed_environment.exists():
                 return
             usual = (
                 self.usual_bytes[0] + 2 * self.usual_bytes[1]
@@ -152,14 +152,14 @@ class WheelStore:
             if lacking := lacking_space((self.folder, usual)):
                 say(f"  {self.environment.name} is not installed here, but on each host: {lacking}")
                 return
-            partial = self.folder / f".{self.filled.name}"
+            partial = self.folder / f".{self.packed_environment.name}"
             with report_progress(
                 say, lambda: f"install {self.environment.name} once, for all hosts that get it"
             ):
                 size = fill_and_pack(self.archive, self.environment, partial)
                 digest = file_sha256(partial)
-            self._note(self.filled, digest, size)
-            partial.rename(self.filled)
+            self._note(self.packed_environment, digest, size)
+            partial.rename(self.packed_environment)
 
     @contextmanager
     def _alone(self, say: Callable[[str], None]) -> Iterator[None]:
@@ -180,9 +180,9 @@ class WheelStore:
     def _pool(self) -> Path:
         return self.folder.parent / "pool"
 
-    def _require_space(self, packages: Mapping[str, Pinned], partial: Path) -> None:
+    def _require_space(self, packages: Mapping[str, PinnedPackage], partial: Path) -> None:
         archive_bytes = self.usual_bytes[0]
-        wheels = fitting(self._pool.glob("*.whl"), packages, self.environment)
+        wheels = best_wheels(self._pool.glob("*.whl"), packages, self.environment)
         to_download = max(0, archive_bytes - sum(wheel.stat().st_size for wheel in wheels))
         # pip keeps a second copy until the archive is packed, to resume after an interruption. Space that an
         # interrupted download already uses is reused or freed, so it is not needed again.

@@ -15,7 +15,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from plugins.module_utils.environments.environment import HostEnvironment
-from psfleet.carry.locks import Pinned, lock_text
+from psfleet.carry.locks import PinnedPackage, lock_text
 from psfleet.carry.long_step import REPORT_SECONDS, report_progress
 from psfleet.carry.pip_settings import pip_environment, without_passwords
 from trainer.host.whole_files import file_sha256
@@ -27,8 +27,8 @@ OLDEST_GLIBC_MINOR = {"x86_64": 5, "aarch64": 17}
 LEGACY = {"x86_64": ["manylinux2014", "manylinux2010", "manylinux1"], "aarch64": ["manylinux2014"]}
 
 
-def obtain(
-    packages: Mapping[str, Pinned],
+def collect_wheels(
+    packages: Mapping[str, PinnedPackage],
     environment: HostEnvironment,
     partial: Path,
     pool: Path,
@@ -41,8 +41,8 @@ def obtain(
     """
     wheels = partial / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
-    for wheel in fitting(pool.glob("*.whl"), packages, environment):
-        link(wheel, wheels / wheel.name)
+    for wheel in best_wheels(pool.glob("*.whl"), packages, environment):
+        link_or_copy(wheel, wheels / wheel.name)
     lacking = dict(packages)
     with report_progress(say, lambda: f"check the wheels of {environment.name} that are already here"):
         for wheel in list(wheels.glob("*.whl")):
@@ -55,7 +55,7 @@ def obtain(
         download(list(lacking.values()), environment, partial, say)  # pip checks the hashes
     pool.mkdir(exist_ok=True)
     for wheel in wheels.glob("*.whl"):
-        link(wheel, pool / wheel.name)
+        link_or_copy(wheel, pool / wheel.name)
     return wheels
 
 
@@ -78,8 +78,8 @@ def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
     return {tag: rank for rank, tag in enumerate(tags)}
 
 
-def fitting(
-    wheels: Iterable[Path], packages: Mapping[str, Pinned], environment: HostEnvironment
+def best_wheels(
+    wheels: Iterable[Path], packages: Mapping[str, PinnedPackage], environment: HostEnvironment
 ) -> list[Path]:
     """Return the best of `wheels` for each package, judged by the file names alone.
 
@@ -100,7 +100,7 @@ def fitting(
 
 
 def download(
-    packages: Sequence[Pinned], environment: HostEnvironment, partial: Path, say: Callable[[str], None]
+    packages: Sequence[PinnedPackage], environment: HostEnvironment, partial: Path, say: Callable[[str], None]
 ) -> None:
     """Download the wheels of these packages below `partial` with pip. Raises ValueError with pip's output."""
     if importlib.util.find_spec("pip") is None:
@@ -163,7 +163,7 @@ def package_of(wheel: Path) -> str:
     return canonicalize_name(wheel.name.split("-")[0])
 
 
-def link(wheel: Path, place: Path) -> None:
+def link_or_copy(wheel: Path, place: Path) -> None:
     """Make `place` a hard link to `wheel`, or a copy if it lies on another file system."""
     fresh = place.with_suffix(f".{os.getpid()}")
     try:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 
 from plugins.module_utils.checks.clock_checks import clock_finding, clock_offset
-from psfleet.carry.collected_archive import shown, unpack
-from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.collected_archive import printable_lines, unpack
+from psfleet.carry.collected_files import Places, allowed_names
 from psfleet.evidence.packed_run import unpacked_run as unpacked_packed_run
 from psfleet.run.active_runs import RefusedError, run_to_stop, tasks_to_stop, unstopped_message
 from psfleet.run.host_answers import FACTS, UnusableError, checked
@@ -303,9 +303,9 @@ def unpacked(folder: Path, content: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         archive, run = Path(place) / "run.tar.gz", Path(place) / "below" / RUN_ID
         archive.write_bytes(content if content.startswith(b"\x1f\x8b") else gzip.compress(content, 1))
-        allowed = allowed_files([{"name": "worker0"}], "worker0", program=True)
+        allowed = allowed_names([{"name": "worker0"}], "worker0", program=True)
         names, refused = unpack(archive, Places(run, "node0", ["node0", "node1"], allowed), MOST_BYTES)
-        assert all(text.isprintable() for text in (*shown(names), *shown(refused)))
+        assert all(text.isprintable() for text in (*printable_lines(names), *printable_lines(refused)))
         written = [path for path in Path(place).rglob("*") if path != archive and not path.is_dir()]
         assert all(path.is_relative_to(run) and path.is_file() and not path.is_symlink() for path in written)
         assert sum(path.stat().st_size for path in written) <= MOST_BYTES + 1_000_000

@@ -8,14 +8,14 @@ from typing import Any
 
 from psfleet.carry.certificates import (
     KINDS,
+    CertificateContent,
     Kind,
-    Wanted,
     authority,
     public_text,
-    remember_own,
+    record_own_authority,
     revoke_departed,
     source_addresses,
-    stored_or_signed,
+    stored_or_new,
 )
 from psfleet.inventory.addresses import port_of_sshd
 
@@ -60,7 +60,7 @@ def sign(
     directory: Path,
     planned: set[str],
     identities: Identities,
-    wanted: Iterable[tuple[str, Kind, Wanted]],
+    wanted: Iterable[tuple[str, Kind, CertificateContent]],
     *,
     check: bool,
 ) -> dict[str, Any]:
@@ -73,13 +73,13 @@ def sign(
     certificates: dict[str, dict[str, str]] = {host: {} for host in identities}
     keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
     if (key := keys["user"]) and not check:
-        remember_own(directory, key)
+        record_own_authority(directory, key)
     revoked, changed = revoke_departed(directory, planned, make=not check)
     for host, kind, certificate in wanted:
         if (key := keys[kind]) is None:
             continue
         file = directory / "signed" / host / f"{kind}-cert.pub"
-        text, is_new = stored_or_signed(file, key, kind, certificate, now)
+        text, is_new = stored_or_new(file, key, kind, certificate, now)
         changed |= is_new
         if is_new and check:
             continue
@@ -97,7 +97,7 @@ def sign(
 
 def wanted_certificates(
     plan: Mapping[str, Any], user: str, identities: Identities, days: Mapping[str, Any]
-) -> Iterator[tuple[str, Kind, Wanted]]:
+) -> Iterator[tuple[str, Kind, CertificateContent]]:
     """Yield (host, kind, wanted certificate) for each host's key, and for its user's key if it has one.
 
     The arguments are as in `exchange_keys`; `plan` is the fact cluster_plan.
@@ -112,8 +112,8 @@ def wanted_certificates(
             if kind == "host":
                 # ssh compares host names in lower case, and accepts no other name in the certificate.
                 names = tuple(dict.fromkeys((host.lower(), addresses[host].strip("[]").lower())))
-                yield host, kind, Wanted(key, f"{host} of {cluster}", names, valid_days)
+                yield host, kind, CertificateContent(key, f"{host} of {cluster}", names, valid_days)
             else:
                 sources = source_addresses(host, addresses[host], answer["addresses"])
                 identity = f"{user}@{host} of {cluster} from {' or '.join(sources)}"
-                yield host, kind, Wanted(key, identity, (cluster,), valid_days, sources)
+                yield host, kind, CertificateContent(key, identity, (cluster,), valid_days, sources)

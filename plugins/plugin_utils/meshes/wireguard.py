@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from psfleet.carry.mesh_keys import read_keys, require_own, write_keys
+from psfleet.carry.mesh_keys import read_keys, require_distinct_keys, write_keys
 from trainer.host.wording import first_of
 
 from ..actions import HostAction
@@ -24,7 +24,7 @@ def exchange_keys(action: HostAction, file: str, told: Mapping[str, object]) -> 
     if check and not all(reported.values()):
         return {"changed": True, "hosts": {}}
     keys = {**stored, **reported}
-    require_own(keys, hosts)
+    require_distinct_keys(keys, hosts)
     if (changed := keys != stored) and not check:
         write_keys(path, keys)
     answer: dict[str, Any] = {

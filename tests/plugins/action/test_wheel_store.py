@@ -80,9 +80,9 @@ def test_an_environment_of_several_hosts_is_filled_on_the_controller_if_possible
 
     def fill(store: WheelStore, _say: object) -> None:
         found.append(store.environment.name)
-        for name in (store.filled, store.filled.with_suffix(".sha256")):
+        for name in (store.packed_environment, store.packed_environment.with_suffix(".sha256")):
             name.write_text("zst")
-        store.filled.with_suffix(".environment_bytes").write_text("7")
+        store.packed_environment.with_suffix(".environment_bytes").write_text("7")
 
     monkeypatch.setattr(WheelStore, "fill_environment", fill)
     monkeypatch.setattr(wheel_store, "can_fill", lambda _environment: fits)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from plugins.modules import python_environment as module
-from psfleet.carry.wheel_archive import add
+from psfleet.carry.wheel_archive import add_file
 from tests.psfleet.carry.made_wheels import lock_line, make_package
 
 NAME = "psfleet_sample"
@@ -47,7 +47,7 @@ def make_archive(
         stream.add(lock, "requirements.txt")
         stream.add(UV, "uv" if not after else "own/uv")
         if after:
-            add(stream, "uv", f"{INSTALLER}{after}\n".encode(), 0o755)
+            add_file(stream, "uv", f"{INSTALLER}{after}\n".encode(), 0o755)
     return path
 
 

@@ -15,11 +15,11 @@ from plugins.modules import carried_files as module
 from psfleet.carry.carried_manifest import (
     batches,
     find_files,
-    index_path,
     manifest_bytes,
+    manifest_path,
     pack,
-    read_index,
-    write_index,
+    read_manifest,
+    write_manifest,
 )
 from tests.psfleet.carry.long_steps import report_at_the_end
 
@@ -47,11 +47,11 @@ class Setup:
     @property
     def index(self) -> Path:
         """Where the controller keeps its manifest."""
-        return index_path({"": self.source}, self.cache)
+        return manifest_path({"": self.source}, self.cache)
 
     def compare(self) -> tuple[Any, dict[str, Any], list[str]]:
         """Return the host's files, the wanted files, and the names of the missing ones."""
-        files = write_index({"": self.source}, self.index, lambda _: None)
+        files = write_manifest({"": self.source}, self.index, lambda _: None)
         content = manifest_bytes(files)
         manifest = self.archive.with_suffix(".json")
         manifest.write_bytes(content)
@@ -76,12 +76,12 @@ class Setup:
 
     def batches(self, lacking: list[str]) -> list[Any]:
         """Return the parts of these files, archive by archive."""
-        files = read_index(self.index)
+        files = read_manifest(self.index)
         return [*batches(files, [list(files).index(name) for name in lacking], LIMIT)]
 
     def is_fulfilled(self) -> bool:
         """Return whether the host has all files, without a manifest."""
-        digest = hashlib.sha256(manifest_bytes(read_index(self.index))).hexdigest()
+        digest = hashlib.sha256(manifest_bytes(read_manifest(self.index))).hexdigest()
         return bool(module.CarriedFiles(self.target, self.records, digest, GROUP).is_fulfilled())
 
 
@@ -288,7 +288,7 @@ def test_a_manifest_cannot_lead_out_of_the_directory(setup: Setup, name: str) ->
 def test_only_files_with_a_changed_size_or_time_are_read_again(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_index({"": setup.source}, setup.index, lambda _: None)
+    write_manifest({"": setup.source}, setup.index, lambda _: None)
     read: list[str] = []
 
     def file_sha256(path: Path) -> str:
@@ -297,7 +297,7 @@ def test_only_files_with_a_changed_size_or_time_are_read_again(
 
     monkeypatch.setattr("psfleet.carry.carried_manifest.file_sha256", file_sha256)
     (setup.source / "labels.txt").write_text("another size")
-    write_index({"": setup.source}, setup.index, lambda _: None)
+    write_manifest({"": setup.source}, setup.index, lambda _: None)
     assert read == ["labels.txt"]
 
 
@@ -305,7 +305,7 @@ def test_the_amount_of_data_read_is_reported(setup: Setup, monkeypatch: pytest.M
     said: list[str] = []
     monkeypatch.setattr("psfleet.carry.carried_manifest.report_progress", report_at_the_end)
     monkeypatch.setattr("psfleet.carry.carried_manifest.MEGABYTE", 1)
-    write_index({"": setup.source}, setup.index, said.append)
+    write_manifest({"": setup.source}, setup.index, said.append)
     assert said == ["2508 MB read each 5 s"]
 
 

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from plugins.plugin_utils.identities import identity_problem
-from psfleet.carry.certificates import Wanted, authority, public_text, remember_own, signed
+from psfleet.carry.certificates import (
+    CertificateContent,
+    authority,
+    public_text,
+    record_own_authority,
+    sign_certificate,
+)
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node2"
 TOLD = {"changed": False, "host_key": KEY, "user_key": KEY, "addresses": ["10.0.0.2"]}
@@ -104,8 +110,8 @@ def certified(directory: Path, host: str, *, days_ago: int) -> str:
     """Return a certificate of the login of a host, which a deployment has signed and kept."""
     key = authority(directory, "user", make=True)
     assert key
-    wanted = Wanted(KEY, f"psfleet-ssh@{host} of lab from 10.0.0.2", ("lab",), 7)
-    text = signed(key, "user", wanted, time.time() - days_ago * 86_400).public_bytes().decode()
+    wanted = CertificateContent(KEY, f"psfleet-ssh@{host} of lab from 10.0.0.2", ("lab",), 7)
+    text = sign_certificate(key, "user", wanted, time.time() - days_ago * 86_400).public_bytes().decode()
     file = directory / "signed" / host / "user-cert.pub"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{text}\n")
@@ -127,5 +133,5 @@ def made(directory: Path) -> str:
     """Return the authority of users in a directory, created if it is missing."""
     key = authority(directory, "user", make=True)
     assert key
-    remember_own(directory, key)
+    record_own_authority(directory, key)
     return public_text(key)

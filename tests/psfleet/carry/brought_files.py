@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from psfleet.carry.collected_archive import unpack
-from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.collected_files import Places, allowed_names
 
 HOSTS = ["n1", "n2", "n3"]
 OF_NODE1 = [{"name": "ps0"}, {"name": "worker0"}]
@@ -22,7 +22,7 @@ def packed(path: Path, files: Sequence[tuple[str, bytes]]) -> Path:
 
 
 def places_of(folder: Path, host: str = "n1", *, program: bool = True) -> Places:
-    return Places(folder, host, HOSTS, allowed_files(OF_NODE1, "worker0", program=program))
+    return Places(folder, host, HOSTS, allowed_names(OF_NODE1, "worker0", program=program))
 
 
 def bring(folder: Path, host: str, files: dict[str, str]) -> list[str]:

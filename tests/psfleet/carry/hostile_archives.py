@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from psfleet.carry.collected_archive import unpack
-from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.collected_files import Places, allowed_names
 from psfleet.evidence.packed_run import unpacked_run
 
 # Beside what a process has that has imported the readers. A good archive needs less than a megabyte.
@@ -144,7 +144,7 @@ def compressed(made: bytes) -> bytes:
 
 def read(archive: Path, folder: Path) -> Iterable[str]:
     """Yield what each reader says of an archive."""
-    allowed = allowed_files([{"name": "worker0"}], "worker0", program=True)
+    allowed = allowed_names([{"name": "worker0"}], "worker0", program=True)
     yield " ".join(unpack(archive, Places(folder / "run", "n1", ["n1"], allowed), MOST_BYTES)[1])
     try:
         with unpacked_run(archive):

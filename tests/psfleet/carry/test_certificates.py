@@ -6,18 +6,22 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from psfleet.carry import certificates
-from psfleet.carry.certificates import Kind, Wanted
+from psfleet.carry.certificates import CertificateContent, Kind
 
 NOW, DAY = 1_800_000_000.0, 86_400
 KEY = Ed25519PrivateKey.generate()
 HOST_KEY, OTHER_KEY = (certificates.public_text(Ed25519PrivateKey.generate()) for _ in range(2))
-WANTED = Wanted(HOST_KEY, "psfleet@node1 of lab", ("lab", "node1"), 90, ("10.0.0.1", "fd00::1"))
+WANTED = CertificateContent(HOST_KEY, "psfleet@node1 of lab", ("lab", "node1"), 90, ("10.0.0.1", "fd00::1"))
 
 
 def kept(
-    file: Path, wanted: Wanted = WANTED, key: Ed25519PrivateKey = KEY, kind: Kind = "user", at: float = 0
+    file: Path,
+    wanted: CertificateContent = WANTED,
+    key: Ed25519PrivateKey = KEY,
+    kind: Kind = "user",
+    at: float = 0,
 ) -> bool:
-    text, is_new = certificates.stored_or_signed(file, key, kind, wanted, NOW + at)
+    text, is_new = certificates.stored_or_new(file, key, kind, wanted, NOW + at)
     if is_new:
         file.write_text(text)
     return not is_new

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from psfleet.carry import collected_archive
-from psfleet.carry.collected_archive import most_packed, relative_state, shown, unpack
-from psfleet.carry.collected_files import Places, allowed_files, wanted_folders
+from psfleet.carry.collected_archive import most_archive_bytes, printable_lines, relative_state, unpack
+from psfleet.carry.collected_files import Places, allowed_names, wanted_folders
 from tests.psfleet.carry.brought_files import HOSTS, OF_NODE1, bring, content, packed, places_of
 
 NAMES = {
@@ -87,19 +87,19 @@ def test_a_further_name_of_an_earlier_file_of_the_archive_costs_nothing_more(tmp
 
 def test_only_the_leads_host_brings_checkpoints_and_their_evaluation() -> None:
     for program in (True, False):
-        other = allowed_files([{"name": "worker1"}], "worker0", program=program)
+        other = allowed_names([{"name": "worker1"}], "worker0", program=program)
         assert not other.own.fullmatch("checkpoints/x")
         assert not other.own.fullmatch("events/evaluator0.jsonl")
         assert other.shared is None or not other.shared.fullmatch("checkpoints/x")
     # The models of a program are not evaluated.
-    assert not allowed_files(OF_NODE1, "worker0", program=True).own.fullmatch("events/evaluator0.jsonl")
+    assert not allowed_names(OF_NODE1, "worker0", program=True).own.fullmatch("events/evaluator0.jsonl")
 
 
 def test_each_host_brings_its_own_saves_and_the_leads_checkpoints_become_those_of_the_run(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "r1"
-    of_worker1 = allowed_files([{"name": "worker1"}], "worker0", program=True)
+    of_worker1 = allowed_names([{"name": "worker1"}], "worker0", program=True)
     files = {"checkpoints/model.ckpt-9.index": "1", "saved/worker1/tmp/x": "2", "saves/worker1.jsonl": "3"}
     foreign = {
         "saved/worker0/tmp/x": "4",
@@ -133,13 +133,13 @@ def test_only_hosts_that_may_send_checkpoints_are_asked_for_them() -> None:
     assert wanted_folders(OF_NODE1, "worker0", program=False) == []
     assert wanted_folders(of_ps, "worker0", program=True) == []
     asked = wanted_folders(of_ps, "worker0", program=False)
-    allowed = allowed_files(of_ps, "worker0", program=False)
+    allowed = allowed_names(of_ps, "worker0", program=False)
     kept = {name.partition("/")[0] for name in NAMES if allowed.own.fullmatch(name.replace("worker0", "ps0"))}
     assert kept == {*asked}
 
 
 def test_a_host_without_tasks_brings_nothing() -> None:
-    nothing = allowed_files([], "worker0", program=True)
+    nothing = allowed_names([], "worker0", program=True)
     assert nothing.shared is None
     assert not nothing.own.fullmatch("logs/.out")
 
@@ -268,26 +268,26 @@ def test_the_limits_leave_room_for_headers_and_for_files_larger_than_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = packed(tmp_path / "a.tar.gz", [(f"output/{'x' * 200}{number}", b"") for number in range(500)])
-    assert archive.stat().st_size < most_packed(0)
-    assert most_packed(10**9) == 10**9 + 10**7 + 40_960_000
+    assert archive.stat().st_size < most_archive_bytes(0)
+    assert most_archive_bytes(10**9) == 10**9 + 10**7 + 40_960_000
     monkeypatch.setattr(collected_archive, "MOST_MEMBERS", 3)
     archive = packed(tmp_path / "a.tar.gz", [(f"output/{number}", b"x" * 50_000) for number in range(3)])
     assert len(unpack(archive, places_of(tmp_path / "r1"), 150_000)[0]) == 3
 
 
 def test_messages_of_a_host_are_shortened_and_made_printable() -> None:
-    lines = shown(["a\nb\x1b[2J", "x" * 10_000, *map(str, range(100))])
+    lines = printable_lines(["a\nb\x1b[2J", "x" * 10_000, *map(str, range(100))])
     assert lines[0] == "a\\nb\\x1b[2J"
     assert len(lines) == collected_archive.MOST_SHOWN + 1
     assert max(map(len, lines)) == collected_archive.LONGEST_SHOWN
     assert lines[-1] == "and 81 more"
-    assert shown(["a"]) == ["a"]
+    assert printable_lines(["a"]) == ["a"]
 
 
 def test_the_owners_of_files_are_written_also_if_collecting_is_interrupted(tmp_path: Path) -> None:
     places = places_of(tmp_path / "r1", "n2")
     (tmp_path / "fresh").write_text("x")
-    with pytest.raises(KeyboardInterrupt), places.taken():
+    with pytest.raises(KeyboardInterrupt), places.locked():
         places.put(tmp_path / "fresh", "output/x")
         raise KeyboardInterrupt
     assert json.loads(content(tmp_path / "r1")["collected.json"]) == {"output/x": "n2"}

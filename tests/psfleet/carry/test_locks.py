@@ -8,14 +8,14 @@ from plugins.module_utils.environments.environment import (
     HostEnvironment,
     every_environment,
 )
-from psfleet.carry.locks import Pinned, lock_text, read_lock, read_locks
+from psfleet.carry.locks import PinnedPackage, lock_text, read_lock, read_locks
 from tests.repository import ROOT
 
 LOCKS = ROOT / "roles" / "package_store" / "files"
 ENVIRONMENTS = every_environment()
 
 
-def packages_of(environment: HostEnvironment) -> dict[str, Pinned]:
+def packages_of(environment: HostEnvironment) -> dict[str, PinnedPackage]:
     return read_locks(LOCKS / name for name in environment.locks)
 
 
@@ -24,7 +24,7 @@ def versions(lock: str) -> dict[str, str]:
 
 
 def test_a_lock_survives_a_round_trip_through_its_text() -> None:
-    packages = {"a-b": Pinned("A.b", "1.0", frozenset({"0" * 64, "1" * 64}))}
+    packages = {"a-b": PinnedPackage("A.b", "1.0", frozenset({"0" * 64, "1" * 64}))}
     assert read_lock(lock_text(packages.values())) == packages
 
 

@@ -241,7 +241,7 @@ def test_the_name_of_the_environment_depends_on_the_added_packages(lock: Program
 
     def name_with(text: str) -> str:
         lock.requirements.write_text(text)
-        extended = store.extended(deployed(store.program_lock(lock.requirements)))
+        extended = store.program_store(deployed(store.program_lock(lock.requirements)))
         assert extended is None or extended.base == lock.base
         return extended.lock_hash if extended else ""
 

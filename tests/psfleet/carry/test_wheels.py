@@ -10,9 +10,9 @@ import pytest
 from packaging.utils import parse_wheel_filename
 
 from plugins.module_utils.environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
-from psfleet.carry.locks import Pinned
+from psfleet.carry.locks import PinnedPackage
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheels import download_command, fitting, platforms, require_own_modules, supported_tags
+from psfleet.carry.wheels import best_wheels, download_command, platforms, require_own_modules, supported_tags
 from tests.psfleet.carry.made_wheels import make_package, make_wheel
 
 # File names as on PyPI.
@@ -51,10 +51,10 @@ VERSIONS = {
     ],
 )
 def test_the_best_wheels_that_a_host_can_install_are_chosen(environment: str, chosen: set[str]) -> None:
-    packages = {name: Pinned(name, version, frozenset()) for name, version in VERSIONS.items()}
+    packages = {name: PinnedPackage(name, version, frozenset()) for name, version in VERSIONS.items()}
     for order in (GRPCIO + OTHERS, [*reversed(OTHERS), *reversed(GRPCIO)]):
         wheels = [Path("/pool", name) for name in order]
-        found = fitting(wheels, packages, HostEnvironment.parse(environment))
+        found = best_wheels(wheels, packages, HostEnvironment.parse(environment))
         assert {wheel.name for wheel in found} == chosen
 
 

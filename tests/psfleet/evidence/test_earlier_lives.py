@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from psfleet.carry.collected_archive import unpack
-from psfleet.carry.collected_files import Places, allowed_files
+from psfleet.carry.collected_files import Places, allowed_names
 from psfleet.evidence.__main__ import main
 from psfleet.evidence.run_manifest import Manifest
 from tests.psfleet.carry.brought_files import packed
@@ -17,7 +17,7 @@ from tests.psfleet.evidence.run_folders import detail, events, records, verdict_
 def collect(run: Path, host: str, task: str, name: str, text: str) -> None:
     """Collect a file of a task from a host."""
     archive = packed(run.parent / "a.tar.gz", [(name, text.encode())])
-    places = Places(run, host, [host], allowed_files([{"name": task}], "worker0", program=False))
+    places = Places(run, host, [host], allowed_names([{"name": task}], "worker0", program=False))
     assert unpack(archive, places, 10**8) == ([name], [])
 
 
