@@ -39,7 +39,7 @@ from psfleet.run.settings import (
 )
 from psfleet.run.start import Folder, decide, hindrances
 from psfleet.watch.exports import (
-    described_export,
+    export_description,
     is_exported,
     require_exporting_host,
     require_host,
@@ -150,7 +150,7 @@ class ActionModule(ControllerAction):
             settings, tasks = saved_run(folder)
             run = run_for_playbooks(folder, settings, tasks)
             names = (str(arguments.get(name, "")) for name in ("model", "inputs", "outputs"))
-            run |= described_export(run, *names)
+            run |= export_description(run, *names)
             if is_exported(run):
                 return {"run": run | {"action": "present"}}
             return {"run": run | {"action": "export"} | self._deployed_on_exporter(run)}

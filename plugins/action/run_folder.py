@@ -15,8 +15,8 @@ from psfleet.report.model_card import model_card
 from psfleet.run.active_runs import RefusedError
 from psfleet.run.folder import left_out_entries, write_beginning
 from psfleet.run.hook_events import note_event
-from psfleet.watch.exports import accepted, told, verdict_on
-from psfleet.watch.failed_run import how_to_go_on
+from psfleet.watch.exports import accept_export, export_lines, verdict_on
+from psfleet.watch.failed_run import resume_advice
 from trainer.contract.export import EXPORT
 from trainer.contract.json_files import write_json
 
@@ -67,7 +67,7 @@ class ActionModule(ControllerAction):
             Manifest.of(folder).write(folder)
         except OSError as error:
             return self._failure(f"{error.filename}: {error.strerror}")
-        to_go_on = how_to_go_on(run, arguments.get("global_step"), arguments["endings"])
+        to_go_on = resume_advice(run, arguments.get("global_step"), arguments["endings"])
         return {"changed": True, "to_go_on": to_go_on}
 
     def _is_first(self, folder: Path, event: str) -> bool:
@@ -83,7 +83,7 @@ class ActionModule(ControllerAction):
         if self._task.check_mode and arrives:
             return {"changed": True, "told": []}
         try:
-            exported = accepted(folder, incoming, run) if arrives else ModelExport.read(folder / EXPORT)
+            exported = accept_export(folder, incoming, run) if arrives else ModelExport.read(folder / EXPORT)
             card = model_card(exported, verdict_on(folder), run["name"], run["checkpoint"]).encode()
             readme = exported.folder / README
             changed = not readme.is_file() or readme.read_bytes() != card
@@ -97,4 +97,7 @@ class ActionModule(ControllerAction):
             return self._failure(f"{error.filename}: {error.strerror}")
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-        return {"changed": arrives or changed, "told": told(exported, run, short_path(exported.folder))}
+        return {
+            "changed": arrives or changed,
+            "told": export_lines(exported, run, short_path(exported.folder)),
+        }

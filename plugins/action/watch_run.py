@@ -17,13 +17,13 @@ from psfleet.watch.lead_reading import (
     Reading,
     age_command,
     age_of,
-    places,
+    log_places,
     read_command,
     without_stale_progress,
 )
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen import Screen
-from psfleet.watch.serving_tasks import end_if_it_only_serves
+from psfleet.watch.serving_tasks import stop_serving_command
 from psfleet.watch.terminal import escaping_display
 from psfleet.watch.unit_states import POLLS_UNTIL_SILENT, SILENT_SECONDS, unit_commands
 from psfleet.watch.watched_run import WatchedRun
@@ -77,7 +77,7 @@ class ActionModule(HostAction):
             screen.say(f"Run {run['id']}: Ctrl-C ends the watching, not the run.")
             if not screen.on_terminal:
                 screen.say(f"Watch it again: {again}")
-            for place in places(run, paths) if display.verbosity else ():
+            for place in log_places(run, paths) if display.verbosity else ():
                 screen.say(place)
             return self._watch(screen, float(arguments["poll_seconds"]))
 
@@ -127,7 +127,7 @@ class ActionModule(HostAction):
 
     def _phase_to_end_with(self, screen: Screen, progress: Progress) -> str:
         """Return "failed" or "stopped", the phase with which the watcher ends the run; "" if it goes on."""
-        if progress.phase == "training" and self._ends_on_failure and self._view.units.given_up:
+        if progress.phase == "training" and self._ends_on_failure and self._view.units.first_failure:
             return "failed"
         if progress.phase in {"training", "waiting"} and self._view.parameters_lost:
             return "failed"
@@ -173,7 +173,7 @@ class ActionModule(HostAction):
         name, host = str(task["name"]), str(task["host"])
         with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):
             there = self.on(host, PATIENCE)
-            ended, _ = there.run_command(f"{end_if_it_only_serves(task)} && echo ended")
+            ended, _ = there.run_command(f"{stop_serving_command(task)} && echo ended")
             if ended and name not in self._restarts_of_stopped:
                 self._restarts_of_stopped[name] = self._view.restarts_of(name)
                 why = "its program waits in server.join(), and does nothing else"

@@ -49,7 +49,7 @@ class ModelExport:
     def read(cls, folder: Path) -> "ModelExport":
         """Return the export in a folder.
 
-        Raises NotWholeError if the export is damaged, incomplete or invalid, and OSError.
+        Raises InvalidExportError if the export is damaged, incomplete or invalid, and OSError.
         """
         if folder.is_symlink() or not folder.is_dir():
             raise InvalidExportError("it is no folder")

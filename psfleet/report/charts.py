@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from psfleet.evidence.answer import size
 from psfleet.report.drawing import DASHES, INK, PALETTE, SOFT, label, new_figure, new_figures
-from psfleet.report.number_format import number, thinned
+from psfleet.report.number_format import number, thin_out
 from psfleet.report.series import Curves, Line
 from psfleet.report.timeline import Lane
 
@@ -48,7 +48,7 @@ def loss_chart(
     `restored` are global steps of restored checkpoints, `not_finite` the global steps of losses that were not
     finite. `target` is the loss to reach, None if there is none.
     """
-    figure, axes = _of_curves(curves, more=bool(target or restored or not_finite))
+    figure, axes = _curves_figure(curves, more=bool(target or restored or not_finite))
     values = curves.values
     logarithmic = bool(values) and min(values) > 0 and max(values) / min(values) >= _LOG_FROM
     if logarithmic:
@@ -63,7 +63,7 @@ def loss_chart(
         words = "checkpoint restored" if place == 0 else None
         axes.axvline(step, color="#007a59", linestyle=(0, (6, 1.5)), linewidth=1.3, label=words)
     if not_finite:
-        x = thinned(not_finite, MOST_NOT_FINITE)
+        x = thin_out(not_finite, MOST_NOT_FINITE)
         at_the_bottom: dict[str, Any] = {"transform": axes.get_xaxis_transform()}
         axes.plot(x, [0.02] * len(x), "x", color="#d55e00", label="not a finite number", **at_the_bottom)
     axes.set_xlabel("global step")
@@ -101,7 +101,7 @@ def rate_chart(curves: Curves, beginning: str) -> Figure:
 
     `beginning` says in words where the seconds start, such as "the barrier".
     """
-    figure, axes = _of_curves(curves, more=False)
+    figure, axes = _curves_figure(curves, more=False)
     axes.set_xlabel(f"seconds since {beginning}")
     axes.set_ylabel("local steps per second")
     axes.set_ylim(bottom=0)
@@ -194,7 +194,7 @@ def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
     return _with_legend(figure)
 
 
-def _of_curves(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
+def _curves_figure(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
     """Return a chart with a line for each worker, or with the band of many workers.
 
     `more` leaves room for more entries in the legend.

@@ -11,7 +11,7 @@ from psfleet.evidence.endings import HOST
 from psfleet.evidence.lost_workers import NOT_THERE, was_there
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
-from psfleet.report.number_format import shortened, span
+from psfleet.report.number_format import name_range, shorten
 from trainer.contract.records import EVALUATOR
 from trainer.host.wording import grouped
 
@@ -67,7 +67,7 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
         exchanged = ending.exchanged if ending else None
         traffic = f"received {size(exchanged[0])}, sent {size(exchanged[1])}" if exchanged else ""
         where = placed.get(task.name, ("", ()))
-        own.append(TaskBox(task.name, task.job, *where, *state_of(run, task.name), traffic))
+        own.append(TaskBox(task.name, task.job, *where, *box_state(run, task.name), traffic))
         if task.name == run.chief.name and run.evaluator.records:
             # The evaluator ran on the chief's host after the run.
             kind, state = _by_records(run.evaluator)
@@ -79,12 +79,12 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
             of_host[planned.host].append(idle)
     hosts = []
     for host, tasks in of_host.items():
-        name = shortened(host, 60)
-        hosts.append(HostBox(name, shortened(addresses.get(host, ""), 60), tuple(tasks), (name,)))
+        name = shorten(host, 60)
+        hosts.append(HostBox(name, shorten(addresses.get(host, ""), 60), tuple(tasks), (name,)))
     return tuple(hosts if len(hosts) <= MOST_HOSTS else _alike(hosts))
 
 
-def state_of(run: Run, name: str) -> tuple[str, str]:
+def box_state(run: Run, name: str) -> tuple[str, str]:
     """Return (`kind`, `state`) of a task's box, by the task's records and its ending.
 
     `state` says in words how the task ended, and how often it restarted.
@@ -111,8 +111,8 @@ def _by_records(records: TaskRecords) -> tuple[str, str]:
     if records.ending is None:
         return "open", "its end is unknown" if records.records else "left no records"
     if records.ending.event == "failed":
-        return "bad", shortened(f"failed: {records.ending.text('class')}", 60)
-    return "good", shortened(records.ending.text("reason"), 60)
+        return "bad", shorten(f"failed: {records.ending.text('class')}", 60)
+    return "good", shorten(records.ending.text("reason"), 60)
 
 
 def _alike(hosts: Sequence[HostBox]) -> list[HostBox]:
@@ -129,8 +129,10 @@ def _alike(hosts: Sequence[HostBox]) -> list[HostBox]:
 
 def _one_box(group: Sequence[HostBox]) -> HostBox:
     tasks = tuple(
-        replace(task, name=span([host.tasks[place].name for host in group]), traffic="")
+        replace(task, name=name_range([host.tasks[place].name for host in group]), traffic="")
         for place, task in enumerate(group[0].tasks)
     )
     names = [host.name for host in group]
-    return HostBox(span(names), span([host.address for host in group], most=2), tasks, tuple(names))
+    return HostBox(
+        name_range(names), name_range([host.address for host in group], most=2), tasks, tuple(names)
+    )

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from psfleet.evidence.untrusted_files import write_whole
-from psfleet.report.number_format import shortened
+from psfleet.report.number_format import shorten
 from trainer.contract.progress import printable
 
 # Otherwise matplotlib logs messages about its font cache.
@@ -79,7 +79,7 @@ def new_figures(number: int, height: float) -> tuple[Figure, Sequence[Axes]]:
 
 def label(text: str) -> str:
     """Return a name as one printable line of at most 28 characters."""
-    return shortened(printable(text), 28)
+    return shorten(printable(text), 28)
 
 
 def as_svg(figure: Figure, name: str, title: str) -> Markup:

@@ -5,7 +5,7 @@ from typing import Any
 
 from psfleet.evidence.answer import size
 from psfleet.report.charts import MOST_BARS
-from psfleet.report.number_format import number, shortened
+from psfleet.report.number_format import number, shorten
 
 Rows = tuple[tuple[str, ...], ...]
 COLUMNS = (
@@ -30,7 +30,7 @@ def tables_by_ps(figures: Mapping[str, Any]) -> Rows:
     total = sum(travelled.values())
     return tuple(
         (
-            shortened(name, 40),
+            shorten(name, 40),
             number(of["rows"]),
             size(of["table_bytes"]),
             size(of["bytes"] - of["table_bytes"]),
@@ -44,11 +44,11 @@ def tables_by_ps(figures: Mapping[str, Any]) -> Rows:
 def _row(name: str, of: Mapping[str, Any]) -> tuple[str, ...]:
     hot = list(of["hot"].items())
     return (
-        shortened(name, 40),
+        shorten(name, 40),
         *(number(of[field]) for field in ("rows", "width", "examples", "ids", "distinct")),
         _part(of["distinct"], of["rows"]),
         number(round(sum(of["of_ps"].values()) / of["samples"])),
-        f"{shortened(hot[0][0], 20)}: {_part(hot[0][1], of['ids'])}" if hot else "-",
+        f"{shorten(hot[0][0], 20)}: {_part(hot[0][1], of['ids'])}" if hot else "-",
         _part(sum(count for _, count in hot), of["ids"]) if hot else "-",
         f"{of['colliding']:.1%}" if "colliding" in of else "-",
     )

@@ -7,7 +7,7 @@ from typing import TypeVar
 Row = TypeVar("Row")
 
 
-def shortened(text: str, most: int = 300) -> str:
+def shorten(text: str, most: int = 300) -> str:
     """Return the text in one line of at most `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
@@ -39,7 +39,7 @@ def seconds(value: float) -> str:
     return f"{hours:,} h {minutes} min"
 
 
-def span(names: Sequence[str], most: int = 3) -> str:
+def name_range(names: Sequence[str], most: int = 3) -> str:
     """Return the names joined by ", "; of more than `most`, the first, the last and the number of names.
 
     Example: span(["worker0", "worker1", "worker2", "worker3"]) -> "worker0 … worker3 (4)".
@@ -49,12 +49,12 @@ def span(names: Sequence[str], most: int = 3) -> str:
     return f"{names[0]} … {names[-1]} ({len(names)})"
 
 
-def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
+def thin_out(rows: Sequence[Row], most: int) -> Sequence[Row]:
     """Return at most `most` of the rows, evenly spaced."""
     return rows[:: math.ceil(len(rows) / most)] if len(rows) > most else rows
 
 
-def counted_rows(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], int]:
+def first_and_last_rows(rows: Sequence[Row], most: int) -> tuple[Sequence[Row], int]:
     """Return (at most `most` rows, number of rows left out): rows from the beginning and from the end."""
     if len(rows) <= most:
         return rows, 0

@@ -12,7 +12,7 @@ from psfleet.evidence.verdict import Verdict
 from psfleet.report import REPORT, model_tables, tables, timeline
 from psfleet.report.advice import next_steps
 from psfleet.report.cluster_map import host_boxes
-from psfleet.report.number_format import counted_rows, number, shortened
+from psfleet.report.number_format import first_and_last_rows, number, shorten
 from psfleet.report.pictures import pictures, timeline_picture, write_loss_picture
 from psfleet.report.series import notable_workers
 from trainer.contract.progress import printable
@@ -42,7 +42,7 @@ def render(run: Run, verdict: Verdict) -> str:
     """Return the page as HTML."""
     symbol, kind = _KINDS[verdict.verdict]
     columns, workers = tables.worker_table(verdict.figures, notable_workers(run, verdict.figures))
-    rows, left_out = counted_rows(timeline.rows(run), timeline.MOST_ROWS)
+    rows, left_out = first_and_last_rows(timeline.rows(run), timeline.MOST_ROWS)
     return _template().render(
         run=run,
         verdict=verdict,
@@ -51,7 +51,7 @@ def render(run: Run, verdict: Verdict) -> str:
         checks=[(check, *mark) for ok, mark in _MARKS.items() for check in verdict.checks if check.ok is ok],
         next_steps=next_steps(verdict.failing, run.problem) if verdict.exit_code else (),
         figures=(*tables.key_figures(verdict), *tables.refused_connections(run)),
-        models=[shortened(line) for line, _ in model_lines(run.folder, ".", run.global_steps)],
+        models=[shorten(line) for line, _ in model_lines(run.folder, ".", run.global_steps)],
         pictures=pictures(run, verdict),
         timeline_picture=timeline_picture(run, verdict),
         timeline=rows,
@@ -90,5 +90,5 @@ def _template() -> Template:
         # Texts of hosts must neither mislead the reader nor contain characters that files cannot contain.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters["shortened"] = shortened
+    environment.filters["shorten"] = shorten
     return environment.get_template("page.html.j2")

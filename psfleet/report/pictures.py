@@ -13,7 +13,7 @@ from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.report import LOSS_PICTURE, charts, series, timeline
 from psfleet.report.drawing import as_svg, save_png, style
-from psfleet.report.number_format import number, shortened
+from psfleet.report.number_format import number, shorten
 from trainer.contract.progress import printable
 from trainer.contract.stop_condition import condition_in
 
@@ -79,7 +79,7 @@ def write_loss_picture(run: Run, verdict: Verdict) -> None:
         return
     with style():
         figure = _loss_figure(run, verdict, curves)
-        figure.suptitle(shortened(printable(f"{run.run_id}: {verdict.verdict}"), 60))
+        figure.suptitle(shorten(printable(f"{run.run_id}: {verdict.verdict}"), 60))
         save_png(figure, path, LOSS_PICTURE_DOTS_PER_INCH)
 
 

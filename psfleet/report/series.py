@@ -102,7 +102,7 @@ def evaluations(run: Run) -> dict[str, Line]:
             if _drawable(step) and _drawable(value):
                 points[name].append((float(step), value))
         before = step
-    lines = {name: _smoothed(Line(name, of)) for name, of in points.items() if len({y for _, y in of}) > 1}
+    lines = {name: _smooth(Line(name, of)) for name, of in points.items() if len({y for _, y in of}) > 1}
     return lines if len(found) > 1 else {}
 
 
@@ -173,14 +173,14 @@ def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
     placed = [replace(line, place=place) for place, line in enumerate(lines)]
     drawn = [line for line in placed if any(math.isfinite(y) for _, y in line.points)]
     if len(drawn) <= MOST_LINES:
-        return Curves([_smoothed(line) for line in drawn], workers=len(drawn))
+        return Curves([_smooth(line) for line in drawn], workers=len(drawn))
     few = [line for line in drawn if line.name in named]
     # The median has the first colour.
-    few = [_smoothed(replace(line, place=place)) for place, line in enumerate(few, start=1)]
+    few = [_smooth(replace(line, place=place)) for place, line in enumerate(few, start=1)]
     return Curves(few, _band(drawn), len(drawn))
 
 
-def _smoothed(line: Line) -> Line:
+def _smooth(line: Line) -> Line:
     """Return the line with at most about _MOST_POINTS points; each is the mean of a group of points."""
     group = math.ceil(len(line.points) / _MOST_POINTS)
     if group == 1:

@@ -10,8 +10,8 @@ from typing import Any
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.verdict import Verdict
 from psfleet.evidence.verdict_lines import figure_lines
-from psfleet.report.cluster_map import state_of
-from psfleet.report.number_format import number, seconds, shortened, span
+from psfleet.report.cluster_map import box_state
+from psfleet.report.number_format import name_range, number, seconds, shorten
 from psfleet.report.timeline import tasks_with_records
 from trainer.host.wording import counted, first_of, grouped
 
@@ -49,7 +49,7 @@ def key_figures(verdict: Verdict) -> Pairs:
     if not verdict.figures["global_steps"]:
         return ()
     lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
-    return tuple((shortened(name, 80), shortened(value)) for name, value in lines)
+    return tuple((shorten(name, 80), shorten(value)) for name, value in lines)
 
 
 def refused_connections(run: Run) -> Pairs:
@@ -59,7 +59,7 @@ def refused_connections(run: Run) -> Pairs:
         for name, ending in run.endings.items()
         if ending.refused
     ]
-    return (("port fence refused", shortened(first_of(refused))),) if refused else ()
+    return (("port fence refused", shorten(first_of(refused))),) if refused else ()
 
 
 def worker_table(
@@ -105,7 +105,7 @@ def versions(run: Run) -> Pairs:
         clock = f", by the clock of {run.chief.name}'s host"
         pairs.append((f"started{clock}", _date(first[0].wall)))
         pairs.append((f"last record{clock}", _date(run.chief.records[-1].wall)))
-    return tuple((name, shortened(value)) for name, value in pairs)
+    return tuple((name, shorten(value)) for name, value in pairs)
 
 
 def training_settings(run: Run) -> Pairs:
@@ -120,7 +120,7 @@ def training_settings(run: Run) -> Pairs:
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
     """Return the ends of the most useful logs: the logs of failed tasks, then the log of the lead."""
-    failed = [task.name for task in run.expected if state_of(run, task.name)[0] == "bad"]
+    failed = [task.name for task in run.expected if box_state(run, task.name)[0] == "bad"]
     lead = [run.chief.name] if run.expected else []
     names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
     return tuple(_log_end(run.folder, name) for name in names)
@@ -137,7 +137,7 @@ def _log_end(folder: Path, task: str) -> LogEnd:
             text = log.read(_LOG_BYTES).decode("utf-8", errors="replace")
     except OSError as error:
         return LogEnd(task, missing=f"{name} cannot be read: {error.strerror}")
-    lines = [shortened(line) for line in text.splitlines() if line.strip()][-_LOG_LINES:]
+    lines = [shorten(line) for line in text.splitlines() if line.strip()][-_LOG_LINES:]
     return LogEnd(task, tuple(lines), "" if lines else f"{name} is empty")
 
 
@@ -149,7 +149,7 @@ def _shared(values: Iterable[tuple[str, str]]) -> str:
     tasks_of = grouped((value or "not told", task) for task, value in values)
     if len(tasks_of) < 2:
         return next(iter(tasks_of), "unknown: there are no records")
-    return "; ".join(f"{value} ({span(tasks)})" for value, tasks in tasks_of.items())
+    return "; ".join(f"{value} ({name_range(tasks)})" for value, tasks in tasks_of.items())
 
 
 def as_pairs(values: Mapping[str, object]) -> Pairs:
@@ -158,7 +158,7 @@ def as_pairs(values: Mapping[str, object]) -> Pairs:
         name: value if isinstance(value, str) else json.dumps(value, default=str)
         for name, value in values.items()
     }
-    return tuple((shortened(str(name), 80), shortened(value)) for name, value in in_words.items())
+    return tuple((shorten(str(name), 80), shorten(value)) for name, value in in_words.items())
 
 
 def _cell(column: str, value: float | None) -> str:

@@ -13,7 +13,7 @@ from psfleet.evidence.price_of_faults import Restore, restores_in
 from psfleet.evidence.reasons import in_a_line
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
-from psfleet.report.number_format import number, shortened, span, thinned
+from psfleet.report.number_format import name_range, number, shorten, thin_out
 from trainer.contract.records import Record
 
 MOST_ROWS = 120
@@ -118,7 +118,9 @@ def happenings(run: Run) -> tuple[Happening, ...]:
         for record, seconds in timed
         if record.event == "step"
     ]
-    of_tasks = {task.name: list(_of_task(task, course, run.global_steps)) for task in tasks_with_records(run)}
+    of_tasks = {
+        task.name: list(_task_happenings(task, course, run.global_steps)) for task in tasks_with_records(run)
+    }
     of_tasks[run.chief.name] = list(_with_price(of_tasks.get(run.chief.name, []), restores_in(run)))
     restores = [
         (happening.step or 0, place)
@@ -190,11 +192,13 @@ def _lane(task: TaskRecords) -> Lane:
     lives = [(at[id(life.records[0])], at[id(life.records[-1])]) for life in task.processes]
     gaps = zip(task.processes, pairwise(lives), strict=False)
     lost = [(before[1], after[0]) for process, (before, after) in gaps if process.ending is None]
-    marks = [(event, at[id(record)]) for event in _ORDER for record in thinned(task.of(event), _MOST_MARKS)]
-    return Lane(task.name, thinned(lives, _MOST_MARKS), thinned(lost, _MOST_MARKS), marks)
+    marks = [(event, at[id(record)]) for event in _ORDER for record in thin_out(task.of(event), _MOST_MARKS)]
+    return Lane(task.name, thin_out(lives, _MOST_MARKS), thin_out(lost, _MOST_MARKS), marks)
 
 
-def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) -> Iterator[Happening]:
+def _task_happenings(
+    task: TaskRecords, course: Sequence[tuple[float, int]], last: int
+) -> Iterator[Happening]:
     seen: int | None = None
     lives = 0
     timed = own_seconds(task)
@@ -213,9 +217,7 @@ def _of_task(task: TaskRecords, course: Sequence[tuple[float, int]], last: int) 
         elif not task.windows and record.event == "finished" and course:
             seen = last
         again = " again" if record.event == "started" and lives > 1 else ""
-        words = (
-            shortened(_WORDS[record.event](record)) if record.event in _WORDS else f"{record.event}{again}"
-        )
+        words = shorten(_WORDS[record.event](record)) if record.event in _WORDS else f"{record.event}{again}"
         yield Happening(task.name, record.event, seen, isinstance(own_step, int), seconds, words)
 
 
@@ -235,7 +237,7 @@ def _metrics(record: Record) -> str:
 
 
 def _file_name(path: str) -> str:
-    return shortened(path.rstrip("/").rpartition("/")[2], 80)
+    return shorten(path.rstrip("/").rpartition("/")[2], 80)
 
 
 _WORDS: Mapping[str, Callable[[Record], str]] = {
@@ -278,7 +280,7 @@ def _row(group: Sequence[Happening]) -> Row:
         text = many.format(len(group)) + group[-1].text.removeprefix(one)
     elif len(group) > 1 and event == "peers_ready":
         text = "passed the barrier"
-    tasks = span(list(dict.fromkeys(happening.task for happening in group)))
+    tasks = name_range(list(dict.fromkeys(happening.task for happening in group)))
     known = [happening.step for happening in group if happening.step is not None]
     steps = " to ".join(map(number, sorted({min(known), max(known)}))) if known else "-"
     about = "" if not known or all(happening.exact for happening in group) else "about "

@@ -43,7 +43,7 @@ def run_to_export(runs_directory: Path, run_id: str) -> Path:
     return folder
 
 
-def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: str) -> dict[str, Any]:
+def export_description(run: Mapping[str, Any], model: str, inputs: str, outputs: str) -> dict[str, Any]:
     """Return how a run is exported, as fields for the result `run` of decide_run.
 
     `model`, `inputs` and `outputs` are what the user asks for, of a program only; else "". In the result,
@@ -54,7 +54,7 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
     """
     folder, program = Path(run["folder"]), run["settings"].get("program")
     if program is not None:
-        return _of_program(folder, run, program, model, {"inputs": inputs, "outputs": outputs})
+        return _program_description(folder, run, program, model, {"inputs": inputs, "outputs": outputs})
     if given := [
         name for name, value in (("model", model), ("inputs", inputs), ("outputs", outputs)) if value
     ]:
@@ -71,7 +71,7 @@ def described_export(run: Mapping[str, Any], model: str, inputs: str, outputs: s
 
 
 def is_exported(run: Mapping[str, Any]) -> bool:
-    """Return whether the export that `run` describes exists; `run` has the fields of `described_export`.
+    """Return whether the export that `run` describes exists; `run` has the fields of `export_description`.
 
     Raises OSError, and RefusedError if another export is there: it is never overwritten.
     """
@@ -91,8 +91,8 @@ def is_exported(run: Mapping[str, Any]) -> bool:
 def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collection[str]) -> None:
     """Raise RefusedError unless the host with the run's checkpoint is in the play.
 
-    `run` has the fields of `described_export`. `reached` are the hosts of the play, `known` the hosts of the
-    inventory.
+    `run` has the fields of `export_description`. `reached` are the hosts of the play, `known` the hosts of
+    the inventory.
     """
     task = run["exporter"]
     if task["host"] in reached:
@@ -115,10 +115,10 @@ def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], pla
         raise RefusedError(*problems)
 
 
-def accepted(folder: Path, incoming: Path, run: Mapping[str, Any]) -> ModelExport:
+def accept_export(folder: Path, incoming: Path, run: Mapping[str, Any]) -> ModelExport:
     """Move the export in the folder `incoming` to its place in a run's `folder`, and return it.
 
-    `run` has the fields of `described_export`. Raises RefusedError or InvalidExportError if the export does
+    `run` has the fields of `export_description`. Raises RefusedError or InvalidExportError if the export does
     not match the run's records, and OSError if there is an export already.
     """
     exported = ModelExport.read(incoming / EXPORT)
@@ -135,7 +135,7 @@ def verdict_on(folder: Path) -> str:
     return str(verdict) if verdict else f"none: the run is {state_of(folder)}, and was not judged"
 
 
-def told(exported: ModelExport, run: Mapping[str, Any], place: str) -> list[str]:
+def export_lines(exported: ModelExport, run: Mapping[str, Any], place: str) -> list[str]:
     """Return the lines that say what was exported and how to use it.
 
     `run` is the result of decide_run, and `place` the path of the export as people see it.
@@ -151,7 +151,7 @@ def told(exported: ModelExport, run: Mapping[str, Any], place: str) -> list[str]
     ]
 
 
-def _of_program(
+def _program_description(
     folder: Path, run: Mapping[str, Any], program: Mapping[str, Any], model: str, asked: Mapping[str, str]
 ) -> dict[str, Any]:
     for name, value in {"model": model, **asked}.items():
@@ -159,7 +159,7 @@ def _of_program(
             raise RefusedError(
                 f"export_{name} is {value!r}; expected names with letters, digits and {_SIGNS}"
             )
-    found = _chosen(folder, run["id"], model)
+    found = _chosen_checkpoint(folder, run["id"], model)
     path = found.path
     behind, is_trained = found.behind(folder, read_run(folder, folder.name).global_steps)
     if not (is_trained or model):
@@ -193,7 +193,7 @@ def _of_program(
     return described
 
 
-def _chosen(folder: Path, run_id: str, asked: str) -> CollectedModel:
+def _chosen_checkpoint(folder: Path, run_id: str, asked: str) -> CollectedModel:
     """Return the checkpoint of a program, with its graph, that is to be exported. Raises RefusedError.
 
     `asked` is the path that the user gave, "" for the only checkpoint that there is.

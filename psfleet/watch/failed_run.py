@@ -18,7 +18,7 @@ _NOT_THE_PROGRAMS = (FINISHED, PEERS_MISSING, OUT_OF_MEMORY, CLUSTER_BROKE, CONF
 _FIRST_SIGNAL = 128
 
 
-def how_to_go_on(run: Mapping[str, Any], global_step: object, endings: Iterable[Mapping[str, Any]]) -> str:
+def resume_advice(run: Mapping[str, Any], global_step: object, endings: Iterable[Mapping[str, Any]]) -> str:
     """Return what to do about a failed run, with each command in a line of its own.
 
     A run keeps its program, so a repaired program needs a new run. Any other run is resumed. `run` is the

@@ -77,7 +77,7 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> 
     return f"{as_daemon(user, 'sh', '-c', command)}; date +%s.%N"
 
 
-def places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
+def log_places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
     """Return a line for each host with the paths of its tasks' logs, such as "logs: node1:/var/log/...".
 
     `run` is the result of decide_run, `paths` the fact `cluster_paths`.

@@ -33,7 +33,7 @@ class Snapshot:
     - `saved_step` is the global step of the newest checkpoint, None before the first. `copied_steps` is {task
       on another host: step of the newest copy of a checkpoint there}.
     - `workers` are the tasks that train, `serving` the others. `unit` is the noun of the workers' rates.
-    - `lacks_room_on` is the name of a host whose disk is full, or "". `away` are sentences about tasks that
+    - `full_disk_host` is the name of a host whose disk is full, or "". `away` are sentences about tasks that
       do not run.
     """
 
@@ -48,7 +48,7 @@ class Snapshot:
     workers: tuple[TaskState, ...] = ()
     serving: tuple[TaskState, ...] = ()
     unit: str = "steps"
-    lacks_room_on: str = ""
+    full_disk_host: str = ""
     away: tuple[str, ...] = ()
 
     @property
@@ -64,17 +64,17 @@ class Snapshot:
         """
         states = [(task.name, task.trouble, task.runs) for task in (*self.workers, *self.serving)]
         saved = (self.saved_step, *self.copied_steps.items())
-        return replace(self.progress, wall=0.0, elapsed=None), saved, self.lacks_room_on, *states
+        return replace(self.progress, wall=0.0, elapsed=None), saved, self.full_disk_host, *states
 
     @property
-    def stands(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether a step takes unusually long; False after the last step."""
         if 0 < self.progress.last_step <= self.progress.global_step:
             return False
         return self.still_seconds > max(STILL_WORTH_A_WORD, 3 * (self.pace.seconds_per_step or 0.0))
 
 
-def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool = False) -> list[Text]:
+def block_rows(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool = False) -> list[Text]:
     """Return at most `rows` rows that fit the console; with `verbose`, each task has its own row."""
     bar = _bar(view, console.width) if view.progress.last_step else []
     head = [*bar, *flow(_figures(view, curve=not console.options.ascii_only), console.width)]
@@ -89,7 +89,7 @@ def block(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool 
     return [*head, *tasks, *troubles][:rows]
 
 
-def line(view: Snapshot) -> str:
+def log_line(view: Snapshot) -> str:
     """Return the snapshot as one line of text, without colours."""
     share = [_percent(view), _step(view)] if view.progress.last_step else [_step(view)]
     pieces = [*_figures(view, with_clock=False), *_workers(view), *_rest(view), *_sentences(view)]
@@ -137,7 +137,7 @@ def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) ->
     now, pace = view.progress, view.pace
     training = now.phase == "training"
     texts = [] if now.last_step or not with_clock else [_step(view)]
-    if training and now.global_step and pace.steps_per_second is not None and not view.stands:
+    if training and now.global_step and pace.steps_per_second is not None and not view.is_stalled:
         texts.append(rate_of(pace.steps_per_second, "steps"))
     if now.loss is not None:
         words = [
@@ -146,7 +146,7 @@ def _figures(view: Snapshot, *, curve: bool = False, with_clock: bool = True) ->
             view.trend if training else "",
         ]
         texts.append(" ".join(word for word in words if word))
-    if training and pace.seconds_left is not None and not view.stands:
+    if training and pace.seconds_left is not None and not view.is_stalled:
         texts.append(f"{clock(pace.seconds_left)} left")
     if with_clock:
         texts.append(f"{clock(view.elapsed)} elapsed")
@@ -181,14 +181,14 @@ def _sentences(view: Snapshot) -> list[Text]:
         text = ": ".join(part for part in (now.phase, now.reason or waiting) if part)
         pieces = [(text, "warning" if now.phase == "failed" else "plain")]
     else:
-        if waiting or view.stands:
+        if waiting or view.is_stalled:
             pieces.append((waiting or f"no step for {clock(view.still_seconds)}", "warning"))
         if now.last_line:
             pieces.append((f"| {now.last_line[:120]}", "plain"))
         if not (pieces or now.last_step or now.global_step):
             pieces.append(("running; it has printed nothing, and psfleet has seen no step", "plain"))
-    if view.lacks_room_on:
-        pieces.insert(0, (f"No space left on {view.lacks_room_on}", "warning"))
+    if view.full_disk_host:
+        pieces.insert(0, (f"No space left on {view.full_disk_host}", "warning"))
     pieces += [(sentence, "warning") for sentence in view.away if not now.is_over]
     return [Text(printable(text), style) for text, style in pieces]
 

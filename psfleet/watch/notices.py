@@ -179,10 +179,10 @@ class Restarts:
     _last: dict[str, int] = field(default_factory=dict)
     _reasons: Reasons = field(default_factory=Reasons)
 
-    def update(self, now: Progress, of_lead: int) -> Iterator[Notice]:
-        """Yield a notice for each new restart; `of_lead` is systemd's number of restarts of the lead."""
+    def update(self, now: Progress, lead_restarts: int) -> Iterator[Notice]:
+        """Yield a notice for each new restart; `lead_restarts` is systemd's number for the lead."""
         counts = {f"worker{worker}": count for worker, count in enumerate(now.restarts)}
-        for task, count in {**counts, self.lead: of_lead}.items():
+        for task, count in {**counts, self.lead: lead_restarts}.items():
             yield from self.count(task, count)
 
     def count(self, task: str, count: int, why: str = "") -> Iterator[Notice]:
@@ -197,19 +197,19 @@ class Restarts:
 
 
 @dataclass
-class Room:
-    """Tracks whether the disk of the lead's host has space for the run's files; `lacks` is True if not."""
+class DiskRoom:
+    """Tracks whether the disk of the lead's host has space for the run's files; `is_full` is True if not."""
 
     host: str
-    lacks: bool = False
+    is_full: bool = False
 
     def update(self, free_bytes: float | None) -> Iterator[Notice]:
         """Yield a notice when the free bytes become too few, or enough again; None is unknown."""
-        limit = 2 * LEAST_ROOM if self.lacks else LEAST_ROOM
-        if free_bytes is None or self.lacks == (free_bytes < limit):
+        limit = 2 * LEAST_ROOM if self.is_full else LEAST_ROOM
+        if free_bytes is None or self.is_full == (free_bytes < limit):
             return
-        self.lacks = not self.lacks
-        if self.lacks:
+        self.is_full = not self.is_full
+        if self.is_full:
             lost = "no checkpoints until there is space again; records wait, and progress is not shown"
             yield Notice(f"No space left for the run on {self.host}: {lost}")
         else:

@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from psfleet.watch.console import INDENT, console_for, open_terminal, print_lines, size_of
-from psfleet.watch.live_block import Snapshot, block, full_tasks, line
+from psfleet.watch.live_block import Snapshot, block_rows, full_tasks, log_line
 from psfleet.watch.notices import Notice
 from psfleet.watch.screen_text import clock
 from psfleet.watch.terminal import escaping_display
@@ -94,7 +94,7 @@ class Screen:
             size = size_of(self._terminal)
             self._console.width = size.columns - INDENT
             rows = max(min(size.lines - 2, MOST_ROWS), 0)
-            drawn = self._console.lines(*block(view, self._console, rows, verbose=self._verbose))
+            drawn = self._console.lines(*block_rows(view, self._console, rows, verbose=self._verbose))
             self._drawn = [" " * INDENT + row for row in drawn]
             self._draw(drawing(self._drawn))
         if is_urgent or (
@@ -130,7 +130,7 @@ class Screen:
         """Write the snapshot as a line to Ansible's log, and, without a terminal, to standard output."""
         self._logged, self._logged_at = view, time.monotonic()
         on_terminal = self._terminal is not None
-        display.display(line(view), log_only=on_terminal)
+        display.display(log_line(view), log_only=on_terminal)
         if self._verbose and not on_terminal:
             for task in full_tasks(view):
                 display.display(f"{clock(view.elapsed)}  {task.plain}")

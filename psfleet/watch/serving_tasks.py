@@ -7,7 +7,7 @@ from typing import Any
 from trainer.host.task_units import ONLY_SERVES, unit_name
 
 
-def end_if_it_only_serves(task: Mapping[str, Any]) -> str:
+def stop_serving_command(task: Mapping[str, Any]) -> str:
     """Return the shell command that stops the unit of a task if the task only serves.
 
     The command fails, and stops nothing, unless the task's unit says that it only serves.

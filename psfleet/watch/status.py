@@ -69,35 +69,35 @@ class ClusterStatus:
         cls,
         plan: Mapping[str, Any],
         answers: Mapping[str, Mapping[str, Any]],
-        left: Mapping[str, Sequence[str]] | None = None,
-        held: Mapping[str, Mapping[str, int]] | None = None,
+        uncollected: Mapping[str, Sequence[str]] | None = None,
+        table_bytes: Mapping[str, Mapping[str, int]] | None = None,
     ) -> "ClusterStatus":
         """Return the status from the hosts' answers.
 
         - `plan` is the plan of today's inventory (`plan.json` in docs/contracts.md).
         - `answers` is {queried host: answer}, with `problem` ("" if it answered), `deployed`, and `tasks` as
           the module trainer_tasks describes them.
-        - `left` is {run that is not collected yet: its hosts that the plan lacks}.
-        - `held` is {run: {task: bytes of tables that it holds}}; the run "" is the next run.
+        - `uncollected` is {run that is not collected yet: its hosts that the plan lacks}.
+        - `table_bytes` is {run: {task: bytes of tables that it holds}}; the run "" is the next run.
         """
-        found = {
+        tasks_found = {
             (str(host), str(task["name"])): {
                 **task,
-                "held_bytes": (held or {}).get(task["run_id"], {}).get(task["name"]),
+                "held_bytes": (table_bytes or {}).get(task["run_id"], {}).get(task["name"]),
             }
             for host in answers
             for task in answers[host].get("tasks", ())
         }
-        runs = _runs(found)
+        runs = _runs(tasks_found)
         planned = {(str(task["host"]), f"{task['job']}{task['index']}"): task for task in plan["tasks"]}
         rows = [
-            _planned_row(host, name, answers[host], found.get((host, name)), runs)
+            _planned_row(host, name, answers[host], tasks_found.get((host, name)), runs)
             for host, name in planned
             if host in answers
         ]
         rows += [
             _row(host, task, runs)
-            for (host, name), task in found.items()
+            for (host, name), task in tasks_found.items()
             if (host, name) not in planned and (task["alive"] or task["run_id"] in runs)
         ]
         deployed = any(has_answered(answer) and answer["deployed"] for answer in answers.values())
@@ -105,11 +105,12 @@ class ClusterStatus:
         unheard = [*left_out, *(host for host, answer in answers.items() if not has_answered(answer))]
         return cls(
             rows=tuple(sorted(rows, key=_order)),
-            run="\n".join(_run(run_id, found, left_out) for run_id in runs) or (NO_RUN if deployed else ""),
+            run="\n".join(_run(run_id, tasks_found, left_out) for run_id in runs)
+            or (NO_RUN if deployed else ""),
             notes=(
                 *_notes(plan, answers, left_out),
-                *_refused(found),
-                *_uncollected(left or {}, found, unheard),
+                *_refused(tasks_found),
+                *_uncollected(uncollected or {}, tasks_found, unheard),
             ),
             failure="" if any(map(has_answered, answers.values())) else NO_ANSWER,
             summary=_summary(rows),
@@ -299,15 +300,15 @@ def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
 
 
 def _uncollected(
-    left: Mapping[str, Sequence[str]],
+    uncollected: Mapping[str, Sequence[str]],
     found: Mapping[tuple[str, str], Mapping[str, Any]],
     unheard: Sequence[str],
 ) -> Iterable[str]:
     alive = {task["run_id"] for task in found.values() if task["alive"]}
-    for run_id, elsewhere in left.items():
-        if elsewhere:
+    for run_id, other_hosts in uncollected.items():
+        if other_hosts:
             yield (
-                f"Run {run_id} may still be going on: it has tasks on {first_of(elsewhere)}, which are not "
+                f"Run {run_id} may still be going on: it has tasks on {first_of(other_hosts)}, which are not "
                 "in this inventory. Ask with the inventory of that run"
             )
         elif run_id not in alive and unheard:

@@ -107,7 +107,7 @@ class Units:
         """The hosts that have not answered for a while."""
         return tuple(sorted(self._silent))
 
-    def given_up_of(self, tasks: Iterable[str]) -> str:
+    def first_failure_of(self, tasks: Iterable[str]) -> str:
         """Return the notice about the first of these tasks that systemd gave up; "" if it gave up none."""
         return next((self._failures[task] for task in tasks if task in self._failures), "")
 
@@ -129,7 +129,7 @@ class Units:
         return tuple(sentences)
 
     @property
-    def given_up(self) -> str:
+    def first_failure(self) -> str:
         """The notice about the first task that systemd gave up; "" if it gave up none."""
         return next(iter(self._failures.values()), "")
 

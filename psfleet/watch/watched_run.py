@@ -10,7 +10,7 @@ from psfleet.run.places import is_elastic, may_be_away
 from psfleet.watch.lead_host import LeadHost
 from psfleet.watch.lead_reading import Reading
 from psfleet.watch.live_block import CURVE_POINTS, Snapshot
-from psfleet.watch.notices import LeadRecords, Notice, Restarts, Room, Standstill, Stragglers
+from psfleet.watch.notices import DiskRoom, LeadRecords, Notice, Restarts, Standstill, Stragglers
 from psfleet.watch.pace import Pace, RunHistory
 from psfleet.watch.saves import Saves
 from psfleet.watch.task_states import WAITED_FOR, TaskState
@@ -51,7 +51,7 @@ class WatchedRun:
         self.units = Units(hosts, may_leave, empty=set(run.get("empty", ())))
         self._history, self._standstill = RunHistory(), Standstill()
         self._stragglers, self._restarts = Stragglers(self._unit), Restarts(lead)
-        self._records, self._room = LeadRecords(lead), Room(str(run["lead"]["host"]))
+        self._records, self._room = LeadRecords(lead), DiskRoom(str(run["lead"]["host"]))
         self._saves = Saves()
         self._lead_host = LeadHost(str(run["lead"]["host"]), lead, self.patience_seconds)
         self.began: float | None = None
@@ -109,7 +109,7 @@ class WatchedRun:
     def parameters_lost(self) -> str:
         """The notice that systemd gave up a ps of a built-in model: no task can go on. "" if it did not."""
         ps = (str(task["name"]) for task in self._tasks if task["role"] == "ps" and not self._program)
-        return self.units.given_up_of(ps)
+        return self.units.first_failure_of(ps)
 
     def fate(self, at: float, ask_seconds: float) -> Fate:
         """Return the fate of a run whose lead does not answer; `Fate` explains the words.
@@ -145,7 +145,7 @@ class WatchedRun:
             workers=tuple(self._states(progress, pace, works=True)),
             serving=tuple(self._states(progress, pace, works=False)),
             unit=self._unit,
-            lacks_room_on=self._room.host if self._room.lacks else "",
+            full_disk_host=self._room.host if self._room.is_full else "",
             away=self.units.away(at),
         )
         return notes
@@ -159,7 +159,7 @@ class WatchedRun:
         # On a full disk, the lead's reports stand still, although the run may go on. Another task, such as a
         # ps, may take all steps of a program.
         others_train = not progress.global_step and any(self.units.rates.values())
-        if not (self._room.lacks or others_train):
+        if not (self._room.is_full or others_train):
             yield from self._standstill.update(progress, pace, at)
         if fresh:
             away = [task for task in self._tasks if task["name"] in self.units.empty]

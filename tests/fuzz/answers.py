@@ -22,7 +22,7 @@ from psfleet.watch.console import PlaybookConsole
 from psfleet.watch.doctor_findings import Findings
 from psfleet.watch.doctor_table import doctor_table
 from psfleet.watch.lead_reading import Reading, age_of
-from psfleet.watch.live_block import block, line
+from psfleet.watch.live_block import block_rows, log_line
 from psfleet.watch.runs import RunList, RunRow
 from psfleet.watch.runs_table import runs_table
 from psfleet.watch.screen_text import clock
@@ -237,8 +237,8 @@ def watched(content: bytes) -> None:
         for note in view.add_reading(reading, at):
             assert console.words(note.text).plain.isprintable()
         assert clock(view.elapsed(at)).isprintable()
-        console.lines(*block(view.now, console, 30, verbose=bool(number % 2)))
-        assert line(view.now).isprintable()
+        console.lines(*block_rows(view.now, console, 30, verbose=bool(number % 2)))
+        assert log_line(view.now).isprintable()
 
 
 def units() -> bytes:
@@ -256,7 +256,7 @@ def asked(content: bytes) -> None:
         for note in view.add_units("node1", content.decode(errors="surrogateescape"), 1.0):
             assert PlaybookConsole(80).words(note.text).plain.isprintable()
         view.add_reading(Reading(Progress("training")), 2.0)
-        assert line(view.now).isprintable()
+        assert log_line(view.now).isprintable()
 
 
 def packed() -> bytes:

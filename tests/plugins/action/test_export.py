@@ -18,7 +18,7 @@ from psfleet.evidence.exported_model import README
 from psfleet.evidence.saved_models import find_models
 from psfleet.run.folder import run_for_playbooks, tasks_of_run
 from psfleet.run.settings import run_settings
-from psfleet.watch.exports import described_export
+from psfleet.watch.exports import export_description
 from tests.plugins.modules.module_run import action_of
 from tests.psfleet.evidence.made_exports import FILES, SAVED, card_of
 from tests.psfleet.evidence.run_folders import plan_of
@@ -47,7 +47,7 @@ def begun(folder: Path) -> dict[str, Any]:
     write_json(folder / "plan.json", plan.to_json())
     write_json(folder / "settings.json", run["settings"])
     write_json(folder / "state.json", {"state": "ended"})
-    run |= described_export(run, "", "", "")
+    run |= export_description(run, "", "", "")
     return run | {"action": "export"}
 
 

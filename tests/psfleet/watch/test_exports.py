@@ -16,13 +16,13 @@ from psfleet.carry.collected_files import INCOMING
 from psfleet.evidence.exported_model import InvalidExportError
 from psfleet.run.active_runs import RefusedError
 from psfleet.watch.exports import (
-    accepted,
-    described_export,
+    accept_export,
+    export_description,
+    export_lines,
     is_exported,
     require_exporting_host,
     require_host,
     run_to_export,
-    told,
     verdict_on,
 )
 from tests.psfleet.evidence.made_exports import FILES, FINGERPRINT, SAVED, card_of, write_export
@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 def run_of(folder: Path, model: str = "", **names: str) -> dict[str, Any]:
     settings = read_object(folder / "settings.json")
     run = {"id": folder.name, "folder": str(folder), "settings": settings, "lead": LEAD, "tasks": [LEAD]}
-    return run | described_export(run, model, names.get("inputs", ""), names.get("outputs", ""))
+    return run | export_description(run, model, names.get("inputs", ""), names.get("outputs", ""))
 
 
 def refusal(call: Callable[[], object]) -> str:
@@ -156,11 +156,11 @@ def test_a_host_with_the_run_exports_it(folder: Path) -> None:
 
 def test_an_export_that_fits_the_runs_records_takes_its_place(folder: Path) -> None:
     write_export(folder / INCOMING / EXPORT)
-    exported = accepted(folder, folder / INCOMING, run_of(folder))
+    exported = accept_export(folder, folder / INCOMING, run_of(folder))
     assert exported.folder == folder / EXPORT
     assert {path.name for path in exported.folder.iterdir()} == {"export.json", "saved_model.pb", "variables"}
     assert not (folder / INCOMING).exists()
-    first, second = told(exported, run_of(folder), "runs/r1/export")
+    first, second = export_lines(exported, run_of(folder), "runs/r1/export")
     assert first.startswith(
         "runs/r1/export holds linear of run r1 at global step 40, a SavedModel of 17 bytes"
     )
@@ -185,7 +185,7 @@ def test_anything_else_takes_no_place(
 ) -> None:
     write_export(folder / INCOMING / EXPORT, files, card)
     with pytest.raises(kind):
-        accepted(folder, folder / INCOMING, run_of(folder))
+        accept_export(folder, folder / INCOMING, run_of(folder))
     assert not (folder / EXPORT).exists()
 
 
@@ -193,12 +193,12 @@ def test_an_export_that_somebody_has_put_there_meanwhile_is_not_overwritten(fold
     write_export(folder / INCOMING / EXPORT)
     write_export(folder / EXPORT, {**FILES, "saved_model.pb": b"mine"})
     with pytest.raises(OSError, match="Directory not empty"):
-        accepted(folder, folder / INCOMING, run_of(folder))
+        accept_export(folder, folder / INCOMING, run_of(folder))
     assert (folder / EXPORT / "saved_model.pb").read_bytes() == b"mine"
     shutil.rmtree(folder / EXPORT)
     (folder / EXPORT).symlink_to(folder.parent)
     with pytest.raises(OSError, match="Not a directory"):
-        accepted(folder, folder / INCOMING, run_of(folder))
+        accept_export(folder, folder / INCOMING, run_of(folder))
 
 
 def test_the_verdict_on_a_run_is_told_or_why_it_has_none(folder: Path) -> None:
@@ -301,5 +301,5 @@ def test_the_checkpoint_of_the_start_is_exported_only_by_its_name(folder: Path) 
     assert why.endswith(": not the trained model; -e export_model=checkpoints/model.ckpt exports it anyway")
     run = run_of(folder, "checkpoints/model.ckpt", inputs="features", outputs="y")
     assert run["behind"].startswith(behind)
-    exported = accepted(folder, write_export(folder / INCOMING / EXPORT).parent, run | {"expected": {}})
-    assert told(exported, run, "runs/r1/export")[-1] == run["behind"]
+    exported = accept_export(folder, write_export(folder / INCOMING / EXPORT).parent, run | {"expected": {}})
+    assert export_lines(exported, run, "runs/r1/export")[-1] == run["behind"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from psfleet.watch.failed_run import how_to_go_on
+from psfleet.watch.failed_run import resume_advice
 from trainer.contract.exit_codes import (
     CLUSTER_BROKE,
     CONFIGURATION,
@@ -23,7 +23,7 @@ ENDED_BY_PLAYBOOK = {"name": "ps0", "failed": False, "exit_code": 143}
 def advice(*codes: int, step: object = 0, program: dict[str, Any] | None) -> list[str]:
     endings = [{"name": f"worker{n}", "failed": True, "exit_code": code} for n, code in enumerate(codes)]
     run = {"id": "r", "settings": {"program": program}}
-    return how_to_go_on(run, step, [ENDED_BY_PLAYBOOK, *endings]).splitlines()
+    return resume_advice(run, step, [ENDED_BY_PLAYBOOK, *endings]).splitlines()
 
 
 @pytest.mark.parametrize("code", [PROGRAM, USAGE, GIVEN_UP, 1, 2])

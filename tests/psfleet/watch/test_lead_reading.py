@@ -13,7 +13,7 @@ from psfleet.watch.lead_reading import (
     Reading,
     age_command,
     age_of,
-    places,
+    log_places,
     read_command,
     without_stale_progress,
 )
@@ -182,7 +182,7 @@ def test_progress_of_an_earlier_part_is_ignored_while_the_lead_is_alive() -> Non
 
 def test_logs_are_listed_by_host() -> None:
     tasks = [{"name": "ps0", "host": "node1"}, {"name": "worker0", "host": "node1"}]
-    assert places({**run(), "tasks": [*tasks, {"name": "worker1", "host": "node2"}]}, PATHS) == [
+    assert log_places({**run(), "tasks": [*tasks, {"name": "worker1", "host": "node2"}]}, PATHS) == [
         "logs: node1:/var/log/psfleet/r1/<task>.out of ps0, worker0",
         "logs: node2:/var/log/psfleet/r1/<task>.out of worker1",
     ]

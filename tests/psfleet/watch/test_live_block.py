@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from psfleet.watch.console import PlaybookConsole
-from psfleet.watch.live_block import Snapshot, block, line
+from psfleet.watch.live_block import Snapshot, block_rows, log_line
 from tests.few import few
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run, unit
 
@@ -18,7 +18,7 @@ def shown(
     view: Snapshot, columns: int = 77, rows: int = TALL, encoding: str = "ascii", *, verbose: bool = False
 ) -> list[str]:
     console = PlaybookConsole(columns, encoding)
-    return console.lines(*block(view, console, rows, verbose=verbose))
+    return console.lines(*block_rows(view, console, rows, verbose=verbose))
 
 
 def trained(workers: int = 3, rates: list[float] | None = None, last_step: int = 6000) -> Snapshot:
@@ -43,7 +43,7 @@ def test_the_last_evaluation_is_shown_beside_the_checkpoint() -> None:
     view = trained()
     view = replace(view, progress=replace(view.progress, evaluation="auc 0.77 at step 3500"), saved_step=3500)
     assert shown(view)[-1] == "ps0, ps1 run   saved at step 3500   evaluated: auc 0.77 at step 3500"
-    assert "evaluated: auc 0.77 at step 3500" in line(view)
+    assert "evaluated: auc 0.77 at step 3500" in log_line(view)
 
 
 def test_a_terminal_of_utf_8_shows_the_curve_of_the_loss() -> None:
@@ -122,7 +122,7 @@ def test_only_a_complete_run_shows_100_percent() -> None:
 
 
 def test_a_line_contains_the_whole_state() -> None:
-    assert line(trained(rates=[60, 30, 10])) == (
+    assert log_line(trained(rates=[60, 30, 10])) == (
         "0:39  66%  step 4000/6000  100 steps/s  loss 0.2500 level  0:20 left  "
         "worker0 60/s 60%  worker1 30/s 30%  worker2 10/s 10% (slow)  ps0, ps1 run"
     )
@@ -130,11 +130,11 @@ def test_a_line_contains_the_whole_state() -> None:
 
 def test_missing_tasks_are_named_with_their_reasons() -> None:
     view = Snapshot(progress(phase="waiting", missing=[MISSING]), 5.0)
-    assert line(view).endswith("waiting for worker1 at 10.0.0.2:2222 (connection refused)")
+    assert log_line(view).endswith("waiting for worker1 at 10.0.0.2:2222 (connection refused)")
     view = Snapshot(progress(phase="waiting", global_step=200, missing=[MISSING]), 5.0)
-    assert "50%  step 200/400  waiting for worker1" in line(view)
+    assert "50%  step 200/400  waiting for worker1" in log_line(view)
     nine = [{"task": f"worker{index}", "address": "", "reason": "?"} for index in range(9)]
-    waiting = line(Snapshot(progress(phase="waiting", missing=nine), 5.0))
+    waiting = log_line(Snapshot(progress(phase="waiting", missing=nine), 5.0))
     assert waiting.endswith("worker0 (?); worker1 (?); worker2 (?); worker3 (?) and 5 more")
 
 
@@ -164,24 +164,24 @@ def test_missing_tasks_are_wrapped_between_words_in_a_few_rows() -> None:
     ],
 )
 def test_a_line_shows_the_phase_and_reason_of_a_run(now: dict[str, object], said: str) -> None:
-    assert line(Snapshot(progress(**now), 5.0)) == f"0:05  {said}"
+    assert log_line(Snapshot(progress(**now), 5.0)) == f"0:05  {said}"
 
 
 def test_a_program_without_steps_shows_the_time_and_its_last_line() -> None:
     view = Snapshot(replace(progress(last_step=0), last_line="epoch 3: 0.91"), 3725.0)
-    assert line(view) == "1:02:05  | epoch 3: 0.91"
+    assert log_line(view) == "1:02:05  | epoch 3: 0.91"
     assert shown(view) == ["1:02:05 elapsed", "| epoch 3: 0.91"]
 
 
 def test_a_program_without_output_is_shown_as_running() -> None:
-    assert line(Snapshot(progress(last_step=0), 6.0)).startswith("0:06  running; it has printed nothing")
-    assert line(Snapshot(progress(last_step=0, global_step=7), 6.0)) == "0:06  step 7"
+    assert log_line(Snapshot(progress(last_step=0), 6.0)).startswith("0:06  running; it has printed nothing")
+    assert log_line(Snapshot(progress(last_step=0, global_step=7), 6.0)) == "0:06  step 7"
 
 
 def test_a_standstill_replaces_the_rates() -> None:
     run = steady_run(2)
     run.goes_on(12, [0, 0])
-    text = line(run.view.now)
+    text = log_line(run.view.now)
     assert "no step for 0:12" in text
     assert " left" not in text
 
@@ -189,7 +189,7 @@ def test_a_standstill_replaces_the_rates() -> None:
 def test_slow_rates_are_shown_per_minute() -> None:
     run = PlayedRun(decided_run(2))
     run.goes_on(400, [0.5, 0.05])
-    assert "worker0 0.51/s 91%  worker1 3.4/min 9.1%" in line(run.view.now)
+    assert "worker0 0.51/s 91%  worker1 3.4/min 9.1%" in log_line(run.view.now)
 
 
 def test_a_terminal_without_utf_8_gets_only_ascii() -> None:
@@ -220,4 +220,4 @@ def test_no_standstill_is_reported_after_the_last_step() -> None:
     run = PlayedRun(decided_run(2), last_step=1000)
     notes = run.goes_on(10, [50, 50]) + run.goes_on(200, [0, 0])
     assert notes == []
-    assert "no step for" not in line(run.view.now)
+    assert "no step for" not in log_line(run.view.now)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from psfleet.watch.lead_reading import Reading
-from psfleet.watch.live_block import line
+from psfleet.watch.live_block import log_line
 from psfleet.watch.notices import STRAGGLER_POLLS, LeadRecords
 from psfleet.watch.watched_run import WatchedRun
 from tests.psfleet.watch.played_runs import MISSING, PlayedRun, decided_run, progress, steady_run
@@ -73,8 +73,8 @@ def test_each_restart_is_reported_with_the_number_of_restarts() -> None:
 def test_earlier_restarts_still_count_after_a_restart_of_the_chief() -> None:
     run = PlayedRun(decided_run(2))
     _restarted(run, [0, 2])
-    assert _restarted(run, [0, 0], of_lead=1) == ["worker0 was restarted (1 time so far)"]
-    assert _restarted(run, [0, 1], of_lead=1) == ["worker1 was restarted (3 times so far)"]
+    assert _restarted(run, [0, 0], lead_restarts=1) == ["worker0 was restarted (1 time so far)"]
+    assert _restarted(run, [0, 1], lead_restarts=1) == ["worker1 was restarted (3 times so far)"]
 
 
 def test_a_standstill_is_reported_once_with_the_missing_tasks() -> None:
@@ -224,9 +224,9 @@ def test_a_run_that_starts_over_is_reported_with_the_lost_steps() -> None:
     assert note == "training begins anew: there was no checkpoint, and about 500 steps are lost"
 
 
-def _restarted(run: PlayedRun, restarts: list[int], of_lead: int = 0) -> list[str]:
+def _restarted(run: PlayedRun, restarts: list[int], lead_restarts: int = 0) -> list[str]:
     run.seconds += 1
-    reading = Reading(progress(wall=float(run.seconds), restarts=restarts), restarts=of_lead)
+    reading = Reading(progress(wall=float(run.seconds), restarts=restarts), restarts=lead_restarts)
     return [note.text for note in run.view.add_reading(reading, float(run.seconds))]
 
 
@@ -242,7 +242,7 @@ def test_a_full_disk_is_reported_once_and_stays_in_the_block() -> None:
     heard = []
     for second, free in enumerate((5e9, 999_999, 0, 1_500_000, None, 5e9, 5e9)):
         heard += [note.text for note in run.add_reading(Reading(progress(), free_bytes=free), float(second))]
-        assert ("No space left on node0" in line(run.now)) == (1 <= second < 5)
+        assert ("No space left on node0" in log_line(run.now)) == (1 <= second < 5)
     lost = "no checkpoints until there is space again; records wait, and progress is not shown"
     assert heard == [f"No space left for the run on node0: {lost}", "there is space again on node0"]
 

@@ -103,7 +103,7 @@ def test_what_a_ps_holds_of_tables_is_of_its_run() -> None:
     def shown(name: str, run_id: str) -> list[Any]:
         tasks = [task("worker0"), task(name, run_id=run_id)]
         held = {"": {"ps0": 7_000_000}, "night-1": {"ps0": 33_800_000}}
-        found = ClusterStatus.of(PLAN, {"node1": answer(*tasks)}, held=held)
+        found = ClusterStatus.of(PLAN, {"node1": answer(*tasks)}, table_bytes=held)
         return [row_of(found, name).figures.get("held_bytes"), lines(found, 100)]
 
     held, table = shown("ps0", "night-1")
@@ -112,7 +112,7 @@ def test_what_a_ps_holds_of_tables_is_of_its_run() -> None:
     assert "33.8 MB" in table[1]
     assert shown("ps0", "night-0")[0] is None
     next_run = ClusterStatus.of(
-        PLAN, {"node1": answer(task("ps0", run_id=""))}, held={"": {"ps0": 7_000_000}}
+        PLAN, {"node1": answer(task("ps0", run_id=""))}, table_bytes={"": {"ps0": 7_000_000}}
     )
     assert row_of(next_run, "ps0").figures["held_bytes"] == 7_000_000
 

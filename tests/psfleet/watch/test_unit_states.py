@@ -8,7 +8,7 @@ import pytest
 
 from psfleet.watch.failed_run import failures
 from psfleet.watch.lead_reading import Reading
-from psfleet.watch.live_block import line
+from psfleet.watch.live_block import log_line
 from psfleet.watch.task_states import TaskState
 from psfleet.watch.unit_states import SILENT_SECONDS, unit_commands, unit_states
 from tests.psfleet.watch.played_runs import PlayedRun, decided_run, progress, unit
@@ -68,10 +68,10 @@ def test_a_task_that_systemd_gave_up_is_reported_once_with_its_reason() -> None:
     told = "worker1 on node1 failed, exit code 70, and systemd does not start it again: RuntimeError: boom"
     assert heard(run, failed) == [told]
     assert heard(run, failed) == []
-    assert run.view.units.given_up == told
+    assert run.view.units.first_failure == told
     assert troubles(run) == {"worker1": "failed"}
     assert heard(run, worker1("active", "running")) == ["worker1 on node1 runs again"]
-    assert (run.view.units.given_up, troubles(run)) == ("", {})
+    assert (run.view.units.first_failure, troubles(run)) == ("", {})
 
 
 def test_a_reason_of_two_tasks_is_shown_once_with_both_names() -> None:
@@ -99,7 +99,7 @@ def test_a_restart_is_reported_with_its_reason() -> None:
     assert note == "worker1 was restarted (1 time so far): Unavailable: ps0"
     assert troubles(run) == {"worker1": "restarting"}
     assert heard(run, worker1("active", "running", restarts=1)) == []
-    assert (troubles(run), run.view.units.given_up) == ({}, "")
+    assert (troubles(run), run.view.units.first_failure) == ({}, "")
 
 
 @pytest.mark.parametrize("program", [None, {"release": "abc"}])
@@ -282,12 +282,12 @@ def test_a_missing_task_is_shown_in_the_block_until_it_runs_again() -> None:
         (silent, "node1 does not answer, for 0:50"),
     ):
         run.view.add_reading(Reading(progress(phase="waiting", missing=[])), at)
-        assert f"worker1 is not running: {told}" in line(run.view.now)
+        assert f"worker1 is not running: {told}" in log_line(run.view.now)
     run.view.add_silence(silent + 9, "")
-    assert "worker1 is not running: node1 does not answer, for 0:59" in line(run.view.now)
+    assert "worker1 is not running: node1 does not answer, for 0:59" in log_line(run.view.now)
     run.view.add_units("node1", worker1("active", "running"), 90.0)
     run.view.add_reading(Reading(progress()), 91.0)
-    assert "worker1 is not running" not in line(run.view.now)
+    assert "worker1 is not running" not in log_line(run.view.now)
 
 
 def test_the_loss_of_a_ps_ends_a_run_of_a_built_in_model() -> None:
