@@ -26,7 +26,7 @@ setup-dev: ## Install the tests' requirements, too
 lock: setup ## Write all locks again: requirements/*.txt, and the hosts' in roles/package_store/files
 	@tools/lock.sh
 
-docs: setup ## Write the generated parts of pages and roles: tables of settings, schemas
+docs: setup ## Write the generated parts of pages and roles: tables of settings and checks
 	@python -m tools.written_docs
 
 demo: setup ## Create three practice hosts, deploy, train, and prove the run (MODEL=linear: a line; MODEL=wide_deep: tables of clicks, with an export)

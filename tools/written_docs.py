@@ -20,7 +20,6 @@ import yaml
 import psfleet.evidence.verdict  # noqa: F401 - with it CARDS has every check
 from psfleet.evidence.card import ALWAYS, CARDS, Card, Group, checks_of
 from psfleet.run.settings_file import RunSettings
-from tools import host_answers_schema, plan_schema, record_schema
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.model_card import NEITHER
 from trainer.contract.model_card import Card as ModelCard
@@ -66,17 +65,7 @@ def generated_texts(root: Path) -> dict[Path, str]:
         "roles/trainer/defaults/main.yml": {"training settings": _defaults()},
         "roles/trainer/meta/argument_specs.yml": {"training settings": _argument_specs()},
     }
-    files = {root / name: _with_parts(root / name, texts) for name, texts in parts.items()}
-    schemas = {
-        "plan": plan_schema.schema(),
-        "record": record_schema.schema(),
-        "host-answers": host_answers_schema.schema(),
-    }
-    folder = root / "docs" / "schema"
-    return files | {
-        folder / f"{name}-1.schema.json": json.dumps(schema, indent=1) + "\n"
-        for name, schema in schemas.items()
-    }
+    return {root / name: _with_parts(root / name, texts) for name, texts in parts.items()}
 
 
 def _with_parts(path: Path, parts: Mapping[str, str]) -> str:
