@@ -13,7 +13,7 @@ from psfleet.watch import doctor_findings
 from tests.repository import ROOT
 from tools.written_docs import LONGEST_CELL
 from trainer import metrics
-from trainer.contract import exit_codes, records
+from trainer.contract import exit_codes, record_fields
 
 FOLDERS = {"docs", "examples", "inventory/sample", "molecule", "playbooks", "plugins", "psfleet", "roles"}
 FOLDERS |= {"benchmarks", "tests", "tools", "trainer"}
@@ -195,13 +195,8 @@ def test_metrics_and_phases_of_a_run_are_documented() -> None:
 
 def test_events_and_their_fields_are_documented() -> None:
     text = section("docs/contracts.md", "Event records, version 1")
-    assert NAME.findall(text.split("Each has\n")[1].split("\n\n")[0]) == ["v", *records.COMMON]
+    assert NAME.findall(text.split("Each has\n")[1].split("\n\n")[0]) == ["v", *record_fields.COMMON]
     listed = re.split(r"^- (?=`)", text.split("\nHow the fields")[0], flags=re.MULTILINE)[1:]
     assert {event: set(fields) for event, *fields in map(NAME.findall, listed)} == {
-        event: {
-            *records.required_fields(event, "worker", 0),
-            *records.required_fields(event, records.EVALUATOR, 0),
-            *records.OPTIONAL.get(event, {}),
-        }
-        for event in records.EVENTS
+        event: {*fields} for event, fields in record_fields.EVENTS.items()
     }

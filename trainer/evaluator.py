@@ -24,17 +24,10 @@ from trainer.contract.exit_codes import CONFIGURATION, FINISHED, INPUT, USAGE
 from trainer.contract.export import PROGRAM
 from trainer.contract.json_files import finite
 from trainer.contract.model_files import model_name
-from trainer.contract.records import (
-    EVALUATOR,
-    EVALUATOR_NAME,
-    Record,
-    RecordWriter,
-    TaskIdentity,
-    events_file,
-    read_records,
-)
+from trainer.contract.records import Record, RecordWriter, TaskIdentity, events_file, read_records
 from trainer.contract.rules import SettingsError
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.task_names import EVALUATOR, EVALUATOR_NAME
 from trainer.process.console import say
 from trainer.process.ending import with_ending_file
 from trainer.process.failure import TaskFailure, with_failure_record

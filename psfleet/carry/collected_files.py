@@ -14,7 +14,7 @@ from plugins.module_utils.saved_places import NOTES, SAVED
 from psfleet.carry.earlier_files import put
 from trainer.contract.export import EXPORT, FILES
 from trainer.contract.json_files import read_object
-from trainer.contract.records import EVALUATOR_NAME
+from trainer.contract.task_names import EVALUATOR_NAME
 
 # The name of a file, no longer than file systems permit.
 _FILE = "[A-Za-z0-9_][A-Za-z0-9_.=,+@-]{0,254}"

@@ -21,10 +21,10 @@ from psfleet.evidence.untrusted_files import read_bytes, read_json, write_whole
 from psfleet.run.settings_file import RunSettings
 from trainer.contract.model_card import Card
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.records import EVALUATOR_NAME, Record, records_in
+from trainer.contract.records import Record, records_in
 from trainer.contract.run_tasks import RunTask, run_tasks
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.task_names import CHIEF
+from trainer.contract.task_names import CHIEF, EVALUATOR_NAME
 
 _EVENTS = "events"
 # Thresholds that older runs noted. Now each model has its goals on its card.

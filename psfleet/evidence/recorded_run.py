@@ -12,11 +12,11 @@ from psfleet.inventory.success_policy import ALL_WORKERS, SuccessPolicy
 from trainer.contract.model_card import Card
 from trainer.contract.model_files import built_in_card, model_name
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.records import EVALUATOR_NAME, Record
+from trainer.contract.records import Record
 from trainer.contract.rules import SettingsError
 from trainer.contract.run_tasks import SERVER, RunTask
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.task_names import CHIEF
+from trainer.contract.task_names import CHIEF, EVALUATOR_NAME
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from psfleet.evidence.lost_workers import NOT_THERE, was_there
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.task_records import TaskRecords
 from psfleet.report.number_format import name_range, shorten
-from trainer.contract.records import EVALUATOR
+from trainer.contract.task_names import EVALUATOR
 from trainer.host.wording import grouped
 
 # Up to this many hosts have a box of their own.

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from trainer.contract.plan import JOBS, ClusterPlan, PlannedTask
-from trainer.contract.records import EVALUATOR
 from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER
-from trainer.contract.task_names import split_name
+from trainer.contract.task_names import EVALUATOR, split_name
 from trainer.host.task_traces import run_file
 
 VERIFY = "systemd-analyze verify %s"

@@ -24,8 +24,9 @@ from tests.psfleet.report.made_runs import make_run
 from tests.psfleet.watch.test_status import task
 from trainer import metrics
 from trainer.contract.json_files import write_json
-from trainer.contract.records import EVALUATOR, RecordWriter, TaskIdentity, events_file
+from trainer.contract.records import RecordWriter, TaskIdentity, events_file
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.task_names import EVALUATOR
 from trainer.host import task_traces
 
 # A checkpoint that TensorFlow's Saver has written: global_step 300, and two weights of 0.

@@ -1,13 +1,15 @@
-"""The rules of settings: what a value that people give must be, and what an error says if it is not."""
+"""The rules of values: what a value must be, and what an error says if it is not.
+
+The rules of this file are for values that people write: they convert "7" to 7. The rules in `json_values` are
+for values that programs write.
+"""
 
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
-
-from trainer.host.wording import cut
 
 _NULLS = ("", "null", "none", "~")
 LONGEST_VALUE = 300
@@ -16,7 +18,7 @@ _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """A value that cannot be used: the setting's name, the given value, and what is expected instead."""
+    """A value that cannot be used: its name, the value (MISSING: there is none), and what is expected."""
 
     name: str
     value: object
@@ -24,15 +26,18 @@ class SettingProblem:
 
     def __str__(self) -> str:
         """Return the problem in one line."""
+        if self.value is MISSING:
+            return f"{self.name} is missing"
         return f"{self.name} is {as_given(self.value)}; expected {self.expected}"
 
 
 def as_given(value: object) -> str:
     """Return a value as Python writes it (`repr`), cut to 300 characters; "too long to show" if it cannot."""
     try:
-        return cut(repr(value), LONGEST_VALUE)
+        shown = repr(value)
     except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
         return "too long to show"
+    return shown if len(shown) <= LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 3]}..."
 
 
 class SettingsError(ValueError):
@@ -45,19 +50,21 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a setting accepts.
+    """What a value must be.
 
     Attributes:
         expected: what is expected, in words.
         convert: returns the converted value, or raises ValueError. If only parts of the value are wrong, it
             raises SettingsError, in which names are what follows the setting's name, such as "[1].port".
         choices: the allowed values, if they are a list without null; else empty.
+        optional: whether the field of an object may be missing.
 
     """
 
     expected: str
     convert: Callable[[object], object]
     choices: tuple[str, ...] = ()
+    optional: bool = False
 
 
 def convert_all(
@@ -72,17 +79,35 @@ def convert_all(
         prefix: stands before the names in the problems.
 
     """
-    converted: dict[str, Any] = {}
+    found = {name: rules.get(name) or Rule(unknown(name), _refuse) for name in values}
+    return convert_fields(values, found, prefix)
+
+
+def convert_fields(
+    content: Mapping[str, object], rules: Mapping[str, Rule], prefix: str = ""
+) -> tuple[dict[str, Any], list[SettingProblem]]:
+    """Return the converted fields of an object, and a problem for each field that is missing or refused.
+
+    Fields without a rule are left out. `prefix` stands before each name in a problem.
+    """
+    accepted: dict[str, Any] = {}
     problems: list[SettingProblem] = []
-    for name, value in values.items():
-        rule = rules.get(name) or Rule(unknown(name), _refuse)
-        try:
-            converted[name] = rule.convert(value)
-        except SettingsError as error:  # parts of the value are wrong
-            problems += [replace(part, name=f"{prefix}{name}{part.name}") for part in error.problems]
-        except ValueError:
-            problems.append(SettingProblem(f"{prefix}{name}", value, rule.expected))
-    return converted, problems
+    for name, rule in rules.items():
+        if name in content:
+            try:
+                accepted[name] = rule.convert(content[name])
+            except ValueError as error:
+                problems += problems_of(f"{prefix}{name}", content[name], rule, error)
+        elif not rule.optional:
+            problems.append(SettingProblem(f"{prefix}{name}", MISSING, rule.expected))
+    return accepted, problems
+
+
+def problems_of(name: str, value: object, rule: Rule, error: ValueError) -> list[SettingProblem]:
+    """Return why a rule refused a value: a problem for each wrong part, or one for the whole value."""
+    if isinstance(error, SettingsError):
+        return [replace(part, name=f"{name}{part.name}") for part in error.problems]
+    return [SettingProblem(name, value, rule.expected)]
 
 
 def converted(
@@ -203,6 +228,11 @@ def choice(*names: str) -> Rule:
     """Return the rule for a text that must be one of `names`."""
     rule = checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
     return replace(rule, choices=names)
+
+
+def optional(rule: Rule) -> Rule:
+    """Return the rule of a field that an object may lack."""
+    return replace(rule, optional=True)
 
 
 def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:

@@ -7,6 +7,10 @@ CHIEF = "worker0"
 # A program's chief, if the plan has one.
 COORDINATOR = "chief0"
 LEADS = (COORDINATOR, CHIEF)
+# The evaluator is no task of a run: it evaluates the final model, on the chief's host, after the run's end.
+# The evaluator takes no part in the training, but writes records as tasks do.
+EVALUATOR = "evaluator"
+EVALUATOR_NAME = f"{EVALUATOR}0"
 
 
 def lead_of(names: Container[str]) -> str:

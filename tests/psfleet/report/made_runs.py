@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from trainer.contract.plan import ClusterPlan, PlannedTask
-from trainer.contract.records import EVALUATOR, VERSION, WRITES, events_file, schema_problems
+from trainer.contract.record_fields import VERSION, WRITES, record_problems
+from trainer.contract.records import events_file
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.task_names import EVALUATOR
 
 Record = dict[str, Any]
 STEPS_PER_WINDOW = 10
@@ -71,7 +73,7 @@ def _write(
             **{"pid": 100, "plan_hash": plan.hash, "release": "r1", "wall": 1.8e9, "monotonic": 1.0 + number},
             **fields,
         }
-        assert not schema_problems(values), schema_problems(values)
+        assert not record_problems(values), record_problems(values)
         lines.append(json.dumps(values) + "\n")
     events_file(folder, job, index).write_text("".join(lines))
 

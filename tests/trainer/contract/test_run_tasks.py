@@ -5,9 +5,9 @@ from typing import get_args
 import pytest
 
 from trainer.contract.plan import ClusterPlan, Job, PlannedTask
-from trainer.contract.records import EVALUATOR
 from trainer.contract.run_tasks import RunJob, has_one_client, run_tasks
 from trainer.contract.settings import TrainingSettings
+from trainer.contract.task_names import EVALUATOR
 from trainer.host.task_units import RUN_JOBS, UNIT_JOBS
 
 

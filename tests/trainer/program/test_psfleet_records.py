@@ -8,7 +8,7 @@ import pytest
 
 from tests.trainer.program.launched import PLAN_HASH, RUN_ID, Tasks, program, run_alone
 from trainer.contract.exit_codes import FINISHED, PROGRAM
-from trainer.contract.records import schema_problems
+from trainer.contract.record_fields import record_problems
 from trainer.program.launcher import LIBRARY
 
 STEPS = 5000
@@ -144,8 +144,8 @@ def test_records_of_a_program_need_fewer_fields_than_those_of_the_trainer() -> N
     }
     when = {"wall": 1.0, "monotonic": 1.0}
     finished = {"v": 1, "event": "finished", **whose, **when, "reason": "last step"}
-    assert schema_problems({**finished, "program": "c0ffee"}) == []
-    assert "finished: contributions is missing" in schema_problems(finished)
+    assert record_problems({**finished, "program": "c0ffee"}) == []
+    assert "finished: contributions is missing" in record_problems(finished)
 
 
 def test_a_program_may_remove_tf_config_from_its_environment(tmp_path: Path) -> None:
