@@ -7,7 +7,7 @@ dropped, because Ansible would act on many of them on the controller (`add_host`
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from plugins.module_utils.content_directory import HASH_DIGITS
@@ -15,11 +15,26 @@ from plugins.module_utils.environments.environment import every_environment
 from plugins.module_utils.facts.host_facts import SYSTEM_DIRECTORIES
 from plugins.module_utils.people import BEGUN, PERSON
 from plugins.module_utils.systems import read_systems
+from trainer.contract.json_values import (
+    COUNT,
+    MOST_WHOLE,
+    OBJECT,
+    SWITCH,
+    TEXT,
+    list_of,
+    mapping_of,
+    matching,
+    nullable,
+    object_of,
+    one_of,
+    real,
+    text,
+)
 from trainer.contract.plan import ClusterPlan
-from trainer.contract.rules import as_given
+from trainer.contract.rules import Rule, as_given, convert_fields, optional
 from trainer.host.check import State
 from trainer.host.error_lines import in_short
-from trainer.host.task_traces import MOST_BYTES, RUN_ID, number
+from trainer.host.task_traces import MOST_BYTES, RUN_ID
 from trainer.host.task_units import UNIT_JOBS
 
 
@@ -31,59 +46,78 @@ class UnusableError(ValueError):
 LONGEST_WORDS = 300
 # Limits that no true answer reaches: of tasks or checks, and of characters of a file.
 MOST_ENTRIES, MOST_CHARACTERS = 4096, 4 * MOST_BYTES
-PYTHON = re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}")
-HASH_OR_NONE = re.compile(rf"([0-9a-f]{{{HASH_DIGITS}}})?")
 
 
-def _all(kind: str, values: Collection[object]) -> bool:
-    return len(values) <= MOST_ENTRIES and all(map(KINDS[kind], values))
+def _to_side(value: object) -> object:
+    if not isinstance(value, str | dict | list):
+        raise ValueError(value)
+    return value
 
 
-def _is_difference(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(side, str | dict | list) for side in value.values())
+def _to_differences(value: object) -> object:
+    return (list_of(_DIFFERENCE) if isinstance(value, list) else _DIFFERENCE).convert(value)
 
 
-# {kind: whether a value is of this kind}; tools/host_answers_schema.py says the same as JSON Schema.
-KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "text": lambda value: isinstance(value, str) and len(value) <= MOST_CHARACTERS,
-    "words": lambda value: isinstance(value, str) and len(value) <= LONGEST_WORDS,
-    "run or none": lambda value: value == "" or KINDS["run"](value),
-    "state": lambda value: value in get_args(State),
-    "run": lambda value: isinstance(value, str) and bool(RUN_ID.fullmatch(value)),
-    "person": lambda value: value == "" or (isinstance(value, str) and bool(PERSON.fullmatch(value))),
-    "begun": lambda value: value == "" or (isinstance(value, str) and bool(BEGUN.fullmatch(value))),
-    "switch": lambda value: isinstance(value, bool),
-    "whole": lambda value: isinstance(value, int) and number(value) is not None,
-    "count": lambda value: KINDS["whole"](value) and value >= 0,
-    "count or none": lambda value: value is None or KINDS["count"](value),
-    "moment": lambda value: number(value) is not None,
-    "environment": lambda value: value in [each.name for each in every_environment()],
-    "python": lambda value: isinstance(value, str) and bool(PYTHON.fullmatch(value)),
-    # A role runs the module that a system names, so it must be a system that is known here: `_of_facts`
-    # compares it with the systems that were sent to the host.
-    "system": lambda value: isinstance(value, dict) and all(isinstance(text, str) for text in value.values()),
-    "hash": lambda value: isinstance(value, str) and bool(HASH_OR_NONE.fullmatch(value)),
-    "hashes": lambda value: isinstance(value, list) and _all("hash", value),
-    "figure": lambda value: value is None or number(value) is not None,
-    "object": lambda value: isinstance(value, dict),
-    "figures": lambda value: isinstance(value, dict) and _all("figure", value.values()),
-    "texts": lambda value: isinstance(value, list) and _all("text", value),
-    "named texts": lambda value: isinstance(value, dict) and _all("texts", value.values()),
-    "counts": lambda value: isinstance(value, list) and _all("count", value),
-    # There may be any number of files to carry.
-    "places": lambda value: isinstance(value, list) and all(map(KINDS["count"], value)),
-    "named counts": lambda value: isinstance(value, dict) and _all("count", value.values()),
-    "objects": lambda value: isinstance(value, list) and _all("object", value),
-    "differences": lambda value: all(map(_is_difference, value if isinstance(value, list) else [value])),
+_DIFFERENCE = mapping_of(Rule("a text, an object or a list", _to_side))
+_TEXT, _WORDS, _MOMENT = text(MOST_CHARACTERS), text(LONGEST_WORDS), real(-MOST_WHOLE, MOST_WHOLE)
+_FIGURE, _COUNT_OR_NULL = nullable(_MOMENT), nullable(COUNT)
+_HASH = matching("a hash", re.compile(f"[0-9a-f]{{{HASH_DIGITS}}}"), or_empty=True)
+_PYTHON = matching(
+    "a Python such as /usr/bin/python3.11",
+    re.compile(rf"/(?:{'|'.join(SYSTEM_DIRECTORIES)})/python3\.[0-9]{{1,3}}"),
+)
+_PERSON = matching("a person, such as ana@desk", PERSON, or_empty=True)
+_TEXTS, _COUNTS, _HASHES = (list_of(rule, MOST_ENTRIES) for rule in (_TEXT, COUNT, _HASH))
+
+
+def _objects(rules: Mapping[str, Rule]) -> Rule:
+    return list_of(object_of(rules), MOST_ENTRIES)
+
+
+_CHECKS = _objects(
+    {"name": _TEXT, "state": one_of(*get_args(State)), "found": _TEXT, "remedy": _TEXT, "task": _TEXT}
+)
+_TASK = {
+    "name": _WORDS,
+    "job": _WORDS,
+    "index": COUNT,
+    "state": _WORDS,
+    "alive": SWITCH,
+    "failed": SWITCH,
+    "pid": COUNT,
+    "restarts": COUNT,
+    "phase": _WORDS,
+    "run_id": matching("the id of a run", RUN_ID, or_empty=True),
+    "begun": matching("a person and the time", BEGUN, or_empty=True),
+    "exit_code": _COUNT_OR_NULL,
+    "ended_by": _WORDS,
+    "reason": _TEXT,
+    "refused": _COUNT_OR_NULL,
+    "bytes_received": _COUNT_OR_NULL,
+    "bytes_sent": _COUNT_OR_NULL,
 }
-# {kind of value: names of the fields of that kind, separated by blanks}. A field with "?" is optional.
-Fields = Mapping[str, str]
+# The fields of a task if `details` are asked for.
+_DETAILED_TASK = {
+    **_TASK,
+    "result": _WORDS,
+    "finished": _TEXT,
+    "log": _TEXT,
+    "log_end": _TEXT,
+    "since_seconds": _FIGURE,
+    "cpu_seconds": _FIGURE,
+    "memory_bytes": _FIGURE,
+    "last_step": mapping_of(_FIGURE, MOST_ENTRIES),
+    "last_step_age_seconds": _FIGURE,
+    "sign_of_life_age_seconds": _FIGURE,
+    "progress": OBJECT,
+}
 # The fields that any answer may have. Of a failed module's answer, only these are kept.
-COMMON_FIELDS: Fields = {
-    "switch": "changed? failed?",
-    "text": "msg?",
-    "texts": "warnings?",
-    "differences": "diff?",
+COMMON_FIELDS: Mapping[str, Rule] = {
+    "changed": optional(SWITCH),
+    "failed": optional(SWITCH),
+    "msg": optional(_TEXT),
+    "warnings": optional(_TEXTS),
+    "diff": optional(Rule("an object, or a list of objects", _to_differences)),
 }
 # {part of the module `host_facts`: the entry of ANSWERS with the fields of its fact}
 FACTS = {
@@ -95,64 +129,89 @@ FACTS = {
     "identity": "ssh_identity",
 }
 # {module, or module and state: the fields of its RETURN}. Each part of `host_facts` has an entry, too.
-ANSWERS: Mapping[str, Fields] = {
+ANSWERS: Mapping[str, Mapping[str, Rule]] = {
     "trainer_tasks": {
-        **{"object": "deployed", "text": "tensorflow unfenced", "hash": "release environment"},
-        **{"switch": "lacks_cuda holds_run", "hashes": "programs", "moment": "looked"},
-        **{"objects": "tasks checks", "named counts": "stopped", "person": "deployed_by"},
+        "deployed": OBJECT,
+        "deployed_by": _PERSON,
+        "tensorflow": _TEXT,
+        "unfenced": _TEXT,
+        "release": _HASH,
+        "environment": _HASH,
+        "programs": _HASHES,
+        "lacks_cuda": SWITCH,
+        "holds_run": SWITCH,
+        "looked": _MOMENT,
+        "checks": _CHECKS,
+        "stopped": mapping_of(COUNT, MOST_ENTRIES),
+        "tasks": _objects(_TASK),
     },
-    "trainer_tasks reloaded": {"texts": "departed"},
-    "carried_files": {"switch": "needs_manifest", "places": "lacking?"},
-    "content": {"hashes": "releases programs environments settled"},
-    "units": {"switch": "up_to_date"},
-    "content_release": {"switch": "needs_archive", "hash": "release"},
-    "content_release pruned": {"texts": "removed", "count": "freed_bytes"},
-    "gpu_facts": {"object": "gpu_facts installation", "objects": "checks", "texts": "broken"},
-    "host_facts": {"object": "ansible_facts"},
+    "trainer_tasks reloaded": {"departed": _TEXTS},
+    # There may be any number of files to carry.
+    "carried_files": {"needs_manifest": SWITCH, "lacking": optional(list_of(COUNT))},
+    "content": {"releases": _HASHES, "programs": _HASHES, "environments": _HASHES, "settled": _HASHES},
+    "units": {"up_to_date": SWITCH},
+    "content_release": {"needs_archive": SWITCH, "release": _HASH},
+    "content_release pruned": {"removed": _TEXTS, "freed_bytes": COUNT},
+    "gpu_facts": {"gpu_facts": OBJECT, "installation": OBJECT, "checks": _CHECKS, "broken": _TEXTS},
+    "host_facts": {"ansible_facts": OBJECT},
     "host_doctor": {
-        **{"objects": "checks", "texts": "alive", "text": "deployed", "switch": "listened"},
-        **{"moment": "began ended"},
+        "checks": _CHECKS,
+        "alive": _TEXTS,
+        "deployed": _TEXT,
+        "listened": SWITCH,
+        "began": _MOMENT,
+        "ended": _MOMENT,
     },
-    "host_doctor listening": {"text": "machine", "counts": "free held", "object": "listener"},
-    "host_doctor probed": {"named texts": "names", "objects": "probes"},
-    "host_lease": {"text": "problem"},
-    "host_requirements": {"environment": "environment", "python": "python", "system": "system"},
-    "host_reset": {"texts": "removed stays"},
-    "host_runs": {"objects": "runs"},
-    "host_runs removed": {"texts": "removed", "count": "freed_bytes"},
-    "host_runs packed": {"text": "path", "count": "size files", "texts": "left_out"},
-    "files": {"texts": "changed_paths removed_paths"},
-    "port_fence": {"texts": "changed_paths"},
-    "python_environment": {"switch": "needs_archive", "text": "not_given?"},
+    "host_doctor listening": {"machine": _TEXT, "free": _COUNTS, "held": _COUNTS, "listener": OBJECT},
+    "host_doctor probed": {
+        "names": mapping_of(_TEXTS, MOST_ENTRIES),
+        "probes": _objects(
+            {
+                "host": _TEXT,
+                "ports": _COUNTS,
+                "outcome": _TEXT,
+                "source": _TEXT,
+                "name": _TEXT,
+                "machine": _TEXT,
+            }
+        ),
+    },
+    "host_lease": {"problem": _TEXT},
+    "host_requirements": {
+        "environment": one_of(*(each.name for each in every_environment())),
+        "python": _PYTHON,
+        # A role runs the module that a system names, so it must be a system that is known here: `_of_facts`
+        # compares it with the systems that were sent to the host.
+        "system": mapping_of(TEXT),
+    },
+    "host_reset": {"removed": _TEXTS, "stays": _TEXTS},
+    "host_runs": {
+        "runs": _objects(
+            {
+                "run_id": matching("the id of a run", RUN_ID),
+                "size": COUNT,
+                "changed": _MOMENT,
+                "global_step": _FIGURE,
+            }
+        )
+    },
+    "host_runs removed": {"removed": _TEXTS, "freed_bytes": COUNT},
+    "host_runs packed": {"path": _TEXT, "size": COUNT, "files": COUNT, "left_out": _TEXTS},
+    "files": {"changed_paths": _TEXTS, "removed_paths": _TEXTS},
+    "port_fence": {"changed_paths": _TEXTS},
+    "python_environment": {"needs_archive": SWITCH, "not_given": optional(_TEXT)},
     "ssh_identity": {
-        **{"text": "user_key host_key certificate authority cluster", "switch": "prepared proven"},
-        **{"texts": "addresses", "person": "deployed_by"},
+        "user_key": _TEXT,
+        "host_key": _TEXT,
+        "certificate": _TEXT,
+        "authority": _TEXT,
+        "cluster": _TEXT,
+        "prepared": SWITCH,
+        "proven": SWITCH,
+        "addresses": _TEXTS,
+        "deployed_by": _PERSON,
     },
-    "ssh_login": {"switch": "proven"},
-}
-# {field that is a list of objects: the fields of each object}
-PARTS: Mapping[str, Fields] = {
-    "checks": {"text": "name found remedy task", "state": "state"},
-    "probes": {"text": "host outcome source name machine", "counts": "ports"},
-    "runs": {"run": "run_id", "count": "size", "moment": "changed", "figure": "global_step"},
-    "tasks": {
-        "words": "name job state phase ended_by",
-        "run or none": "run_id",
-        "text": "reason",
-        "count": "index restarts pid",
-        "switch": "alive failed",
-        "count or none": "exit_code refused",
-        "begun": "begun",
-        "figure": "bytes_received bytes_sent",
-    },
-}
-# Further fields of each entry of `tasks`, if `details` are asked for.
-DETAILS: Fields = {
-    "words": "result",
-    "text": "finished log log_end",
-    "figure": "since_seconds cpu_seconds memory_bytes last_step_age_seconds sign_of_life_age_seconds",
-    "figures": "last_step",
-    "object": "progress",
+    "ssh_login": {"proven": SWITCH},
 }
 
 
@@ -164,18 +223,20 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
     which means not deployed. Raises UnusableError, which names the invalid field.
     """
     name = f"{module} {arguments.get('state')}"
-    fields = ANSWERS.get(name if name in ANSWERS else module)
-    if fields is None:
+    rules = ANSWERS.get(name if name in ANSWERS else module)
+    if rules is None:
         raise UnusableError(f"psfleet has no description of what {module} answers")
-    kept = _checked_fields(answer, COMMON_FIELDS)
+    if "tasks" in rules and arguments.get("details"):
+        rules = {**rules, "tasks": _objects(_DETAILED_TASK)}
+    kept = _valid_fields(answer, COMMON_FIELDS)
     if kept.get("failed"):
         kept.setdefault("msg", "it does not say why it failed")
     else:
-        kept |= _checked_fields(answer, fields)
+        kept |= _valid_fields(answer, rules)
     if "ansible_facts" in kept:
         kept["ansible_facts"] = _of_facts(kept["ansible_facts"], arguments)
     if "tasks" in kept:
-        kept |= _of_tasks(kept, answer["tasks"], arguments)
+        kept |= _of_tasks(kept, arguments)
     try:
         json.dumps(kept, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:
@@ -195,24 +256,18 @@ def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[st
         if "system" in found:
             known = read_systems(arguments.get("systems") or {}).known.values()
             if found["system"] not in [system.for_roles for system in known]:
-                raise UnusableError(f"system is {as_given(found['system'])}, which is invalid")
+                raise UnusableError(f"system is {as_given(found['system'])}; expected a known system")
     return kept
 
 
-def _of_tasks(
-    kept: Mapping[str, Any], answered: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
-) -> dict[str, Any]:
+def _of_tasks(kept: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the checked `tasks` of an answer of `trainer_tasks`, and its plan `deployed`, {} if invalid.
 
     If the host only confirms the hash of the plan, the plan is left out.
     """
     requested = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
-    tasks = []
-    for place, of_all in enumerate(kept["tasks"]):
-        details = DETAILS if arguments.get("details") else {}
-        task = of_all | _checked_fields(answered[place], details, f"tasks[{place}].")
-        task["reason"] = in_short(task["reason"])
-        tasks.append(task)
+    tasks = [{**task, "reason": in_short(task["reason"])} for task in kept["tasks"]]
+    for place, task in enumerate(tasks):
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in requested
         if not known or task["name"] != f"{task['job']}{task['index']}":
             raise UnusableError(
@@ -227,27 +282,9 @@ def _of_tasks(
     return {"tasks": tasks, "deployed": deployed}
 
 
-def _checked_fields(content: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
-    """Return the listed fields of an object that a host sent.
-
-    Raises UnusableError if a field is missing or has an invalid value; `prefix` is put before its name in the
-    message.
-    """
-    kept: dict[str, Any] = {}
-    for kind, names in fields.items():
-        for named in names.split():
-            name = named.rstrip("?")
-            if name not in content:
-                if name == named:
-                    raise UnusableError(f"{prefix}{name} is missing")
-                continue
-            value = content[name]
-            if not KINDS[kind](value):
-                raise UnusableError(f"{prefix}{name} is {as_given(value)}, which is invalid")
-            if kind == "objects":
-                value = [
-                    _checked_fields(part, PARTS[name], f"{name}[{place}].")
-                    for place, part in enumerate(value)
-                ]
-            kept[name] = value
+def _valid_fields(answer: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
+    """Return the fields of an answer that have rules. Raises UnusableError with the first problem."""
+    kept, problems = convert_fields(answer, rules)
+    if problems:
+        raise UnusableError(problems[0])
     return kept

@@ -33,7 +33,7 @@ HOSTS |= {
     "leads": json.dumps({"runs": RUNS}),
 }
 HOSTS |= {"ps-host0": '{"tasks": ' * 100_000 + "1" + "}" * 100_000}
-PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x', which is invalid"
+PROBLEM = "its answer to trainer_tasks is damaged: tasks[0].pid is 'x'; expected a whole number >= 0"
 
 
 def said(folder: Path, *tasks: dict[str, Any], hosts: Mapping[str, str] = HOSTS, **settings: str) -> str:

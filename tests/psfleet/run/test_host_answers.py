@@ -20,7 +20,7 @@ WORKER = {
     "ended_by": "",
     "phase": "",
     "bytes_received": None,
-    "bytes_sent": 2.0,
+    "bytes_sent": 2,
 }
 CHECK = {"name": "disk", "state": "ok", "found": "all", "remedy": "", "task": ""}
 PROBE = {"host": "node1", "ports": [2222], "outcome": "open", "source": "", "name": "", "machine": ""}
@@ -46,10 +46,11 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "gpu_facts": {"gpu_facts": {}, "checks": [CHECK], "installation": {}, "broken": ["driver"]},
     "host_doctor": {
         "checks": [CHECK],
-        **{"alive": [], "deployed": "", "listened": False, "began": 1.5, "ended": 2},
+        **{"alive": [], "deployed": "", "listened": False, "began": 1.5, "ended": 2.5},
     },
     "host_doctor listening": {"machine": "x", "free": [2222], "held": [], "listener": {"pid": 7}},
     "host_doctor probed": {"names": {"node1": ["::1"]}, "probes": [PROBE]},
+    "host_facts": {"ansible_facts": {}},
     "host_lease": {"problem": ""},
     "host_requirements": {
         **{"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"},
@@ -153,12 +154,6 @@ def test_only_described_fields_of_an_answer_are_kept(module: str) -> None:
     assert checked(name, SPECIAL | {"failed": True}, ASKED | {"state": state}).keys() == {"failed", "msg"}
 
 
-# Kind -> type in RETURN. Those that are not here are lists.
-TYPES = dict.fromkeys(("text", "state", "run", "person", "environment", "python", "hash"), "str")
-TYPES |= dict.fromkeys(("object", "system", "figures", "named texts", "named counts"), "dict")
-TYPES |= {"switch": "bool", "whole": "int", "count": "int", "moment": "float"}
-
-
 # The other files there document actions, which ship nothing.
 MODULES = {
     path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if "def main(" in path.read_text()
@@ -180,19 +175,13 @@ def returned_by(module: str) -> dict[str, Any]:
 def test_the_kept_fields_of_a_module_equal_those_of_its_return(module: str) -> None:
     """Answers of an undescribed module are refused, so a new module must be described."""
     states = [name for name in KEPT if name.partition(" ")[0] == module]
-    kept = {
-        field: TYPES.get(kind, "list")
-        for state in states
-        for kind, fields in KEPT[state].items()
-        for field in fields.split()
-    }
+    kept = {name: rule for state in states for name, rule in KEPT[state].items()}
+    types = {name: type(ANSWERS[state][name]).__name__ for state in states for name in KEPT[state]}
     returned = returned_by(module)
     always = {name for name, field in returned.items() if field["returned"] in {"always", "success"}}
-    assert {name.rstrip("?"): kind for name, kind in kept.items()} == {
-        name: field["type"] for name, field in returned.items()
-    }
+    assert types == {name: field["type"] for name, field in returned.items()}
     if len(states) == 1:
-        assert {name for name in kept if not name.endswith("?")} == always
+        assert {name for name, rule in kept.items() if not rule.optional} == always
 
 
 def test_the_look_at_a_host_has_the_fact_of_each_part_that_was_asked_for_and_no_other() -> None:
@@ -221,56 +210,56 @@ def test_fields_of_details_are_required_only_if_details_were_requested() -> None
         checked("trainer_tasks", answer, ASKED)
 
 
-# A step, what is changed in its answer, and the end of the problem that is reported.
+# A step, what is changed in its answer, and a part of the problem that is reported.
 INVALID: list[tuple[str, dict[str, Any], str]] = [
-    ("trainer_tasks", {"deployed_by": "a@b; sh"}, "deployed_by is 'a@b; sh', which is invalid"),
-    ("trainer_tasks", {"tasks": [WORKER | {"begun": "ana@desk\x1b[2J"}]}, "which is invalid"),
-    ("trainer_tasks", {"tasks": [WORKER | {"begun": ["x"]}]}, "begun is ['x'], which is invalid"),
-    ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0, which is invalid"),
-    ("trainer_tasks", {"release": "../../root"}, "release is '../../root', which is invalid"),
-    ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "which is invalid"),
-    ("trainer_tasks", {"environment": None}, "environment is None, which is invalid"),
-    ("trainer_tasks", {"deployed": []}, "deployed is [], which is invalid"),
-    ("trainer_tasks", {"stopped": {"worker0": []}}, "stopped is {'worker0': []}, which is invalid"),
-    ("trainer_tasks", {"tasks": ["x"]}, "tasks is ['x'], which is invalid"),
-    ("trainer_tasks", {"tasks": [{}] * 5000}, "which is invalid"),
+    ("trainer_tasks", {"deployed_by": "a@b; sh"}, "deployed_by is 'a@b; sh'; expected a person,"),
+    ("trainer_tasks", {"tasks": [WORKER | {"begun": "a@b\x1b[2J"}]}, ".begun is 'a@b\\x1b[2J'; expected a"),
+    ("trainer_tasks", {"tasks": [WORKER | {"begun": ["x"]}]}, ".begun is ['x']; expected a person"),
+    ("trainer_tasks", {"lacks_cuda": 0}, "lacks_cuda is 0; expected true or false"),
+    ("trainer_tasks", {"release": "../../root"}, "release is '../../root'; expected a hash"),
+    ("trainer_tasks", {"programs": ["0123456789ab", ""] * 5000}, "; expected a list of at most 4096 entries"),
+    ("trainer_tasks", {"environment": None}, "environment is None; expected a hash"),
+    ("trainer_tasks", {"deployed": []}, "deployed is []; expected an object"),
+    ("trainer_tasks", {"stopped": {"worker0": []}}, "stopped['worker0'] is []; expected a whole number >= 0"),
+    ("trainer_tasks", {"tasks": ["x"]}, "tasks[0] is 'x'; expected an object"),
+    ("trainer_tasks", {"tasks": [{}] * 5000}, "; expected a list of at most 4096 entries"),
     ("host_doctor", {"checks": [{}]}, "checks[0].name is missing"),
-    ("host_doctor", {"checks": [CHECK | {"state": "dead"}]}, "[0].state is 'dead', which is invalid"),
-    ("host_doctor", {"began": None}, "began is None, which is invalid"),
-    ("host_doctor", {"ended": float("nan")}, "ended is nan, which is invalid"),
-    ("host_doctor listening", {"free": ["x"]}, "free is ['x'], which is invalid"),
-    ("host_doctor listening", {"held": [-1]}, "held is [-1], which is invalid"),
-    ("host_doctor probed", {"names": []}, "names is [], which is invalid"),
-    ("host_doctor probed", {"names": {"x": "y"}}, "names is {'x': 'y'}, which is invalid"),
-    ("host_doctor probed", {"probes": [{"host": "node2"}]}, "probes[0].outcome is missing"),
-    ("host_doctor probed", {"probes": [PROBE | {"ports": 1}]}, "ports is 1, which is invalid"),
-    ("host_requirements", {"environment": "../x"}, "environment is '../x', which is invalid"),
-    ("host_requirements", {"system": ["debian"]}, "system is ['debian'], which is invalid"),
-    ("host_requirements", {"system": {"sshd_service": 7}}, "system is {'sshd_service': 7}, which is invalid"),
-    ("host_requirements", {"python": "/tmp/python3.11"}, "is '/tmp/python3.11', which is invalid"),
-    ("host_requirements", {"python": "/usr/bin/python3.11;x"}, "python3.11;x', which is invalid"),
-    ("host_runs", {"runs": {}}, "runs is {}, which is invalid"),
-    ("host_runs", {"runs": [RUN] * 5000}, "which is invalid"),
-    ("host_runs", {"runs": [RUN | {"run_id": "../x"}]}, "run_id is '../x', which is invalid"),
-    ("host_runs", {"runs": [RUN | {"size": 1e300}]}, "size is 1e+300, which is invalid"),
-    ("host_runs", {"runs": [RUN | {"size": -1}]}, "size is -1, which is invalid"),
-    ("host_runs", {"runs": [RUN | {"changed": None}]}, "changed is None, which is invalid"),
-    ("host_runs", {"runs": [RUN | {"global_step": "1"}]}, "step is '1', which is invalid"),
-    ("host_runs removed", {"freed_bytes": 10**400}, "which is invalid"),
-    ("content_release pruned", {"freed_bytes": "all"}, "freed_bytes is 'all', which is invalid"),
-    ("carried_files", {"lacking": [-1]}, "lacking is [-1], which is invalid"),
-    ("files", {"failed": "no"}, "failed is 'no', which is invalid"),
-    ("files", {"changed": 1}, "changed is 1, which is invalid"),
-    ("files", {"msg": ["x"]}, "msg is ['x'], which is invalid"),
+    ("host_doctor", {"checks": [CHECK | {"state": "dead"}]}, ".state is 'dead'; expected one of ok"),
+    ("host_doctor", {"began": None}, "began is None; expected a number"),
+    ("host_doctor", {"ended": float("nan")}, "ended is nan; expected a number"),
+    ("host_doctor listening", {"free": ["x"]}, "free[0] is 'x'; expected a whole number >= 0"),
+    ("host_doctor listening", {"held": [-1]}, "held[0] is -1; expected a whole number >= 0"),
+    ("host_doctor probed", {"names": []}, "names is []; expected an object"),
+    ("host_doctor probed", {"names": {"x": "y"}}, "names['x'] is 'y'; expected a list"),
+    ("host_doctor probed", {"probes": [{"host": "node2"}]}, "probes[0].ports is missing"),
+    ("host_doctor probed", {"probes": [PROBE | {"ports": 1}]}, "probes[0].ports is 1; expected a list"),
+    ("host_requirements", {"environment": "../x"}, "environment is '../x'; expected one of cpu-"),
+    ("host_requirements", {"system": ["debian"]}, "system is ['debian']; expected an object"),
+    ("host_requirements", {"system": {"sshd_service": 7}}, "system['sshd_service'] is 7; expected a text"),
+    ("host_requirements", {"python": "/tmp/python3.11"}, "python is '/tmp/python3.11'; expected a Python"),
+    ("host_requirements", {"python": "/usr/bin/python3.11;x"}, "x'; expected a Python"),
+    ("host_runs", {"runs": {}}, "runs is {}; expected a list"),
+    ("host_runs", {"runs": [RUN] * 5000}, "; expected a list of at most 4096 entries"),
+    ("host_runs", {"runs": [RUN | {"run_id": "../x"}]}, "runs[0].run_id is '../x'; expected the id of a run"),
+    ("host_runs", {"runs": [RUN | {"size": 1e300}]}, "runs[0].size is 1e+300; expected a whole number >= 0"),
+    ("host_runs", {"runs": [RUN | {"size": -1}]}, "runs[0].size is -1; expected a whole number >= 0"),
+    ("host_runs", {"runs": [RUN | {"changed": None}]}, "runs[0].changed is None; expected a number"),
+    ("host_runs", {"runs": [RUN | {"global_step": "1"}]}, "runs[0].global_step is '1'; expected a number"),
+    ("host_runs removed", {"freed_bytes": 10**400}, "; expected a whole number >= 0"),
+    ("content_release pruned", {"freed_bytes": "all"}, "freed_bytes is 'all'; expected a whole number >= 0"),
+    ("carried_files", {"lacking": [-1]}, "lacking[0] is -1; expected a whole number >= 0"),
+    ("files", {"failed": "no"}, "failed is 'no'; expected true or false"),
+    ("files", {"changed": 1}, "changed is 1; expected true or false"),
+    ("files", {"msg": ["x"]}, "msg is ['x']; expected a text"),
     ("files", {"msg": "\ud800"}, "surrogates not allowed"),
-    ("files", {"warnings": [{"msg": "x"}]}, "warnings is [{'msg': 'x'}], which is invalid"),
-    ("files", {"warnings": "x"}, "warnings is 'x', which is invalid"),
-    ("files", {"diff": "x"}, "diff is 'x', which is invalid"),
-    ("files", {"diff": [{"before": 5}]}, "diff is [{'before': 5}], which is invalid"),
-    ("host_runs packed", {"size": True}, "size is True, which is invalid"),
-    ("content", {"environments": ["../x"]}, "environments is ['../x'], which is invalid"),
-    ("units", {"up_to_date": 1}, "up_to_date is 1, which is invalid"),
-    ("ssh_identity", {"addresses": [1]}, "addresses is [1], which is invalid"),
+    ("files", {"warnings": [{"msg": "x"}]}, "warnings[0] is {'msg': 'x'}; expected a text"),
+    ("files", {"warnings": "x"}, "warnings is 'x'; expected a list"),
+    ("files", {"diff": "x"}, "diff is 'x'; expected an object, or a list of objects"),
+    ("files", {"diff": [{"before": 5}]}, "diff[0]['before'] is 5; expected a text, an object or a list"),
+    ("host_runs packed", {"size": True}, "size is True; expected a whole number >= 0"),
+    ("content", {"environments": ["../x"]}, "environments[0] is '../x'; expected a hash"),
+    ("units", {"up_to_date": 1}, "up_to_date is 1; expected true or false"),
+    ("ssh_identity", {"addresses": [1]}, "addresses[0] is 1; expected a text"),
 ]
 
 
@@ -280,18 +269,18 @@ def test_an_invalid_answer_is_refused_with_the_name_of_its_field(
 ) -> None:
     with pytest.raises(UnusableError) as error:
         looked_at(module, change)
-    assert str(error.value).endswith(problem)
+    assert problem in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"pid": "x"}, "pid is 'x', which is invalid"),
-        ({"exit_code": -1}, "exit_code is -1, which is invalid"),
-        ({"restarts": 10**400}, f"restarts is 1{'0' * 296}..., which is invalid"),
-        ({"refused": -1}, "refused is -1, which is invalid"),
-        ({"bytes_sent": "1"}, "bytes_sent is '1', which is invalid"),
-        ({"last_step": {"loss": []}}, "last_step is {'loss': []}, which is invalid"),
+        ({"pid": "x"}, "pid is 'x'; expected a whole number >= 0"),
+        ({"exit_code": -1}, "exit_code is -1; expected a whole number >= 0 or null"),
+        ({"restarts": 10**400}, f"restarts is 1{'0' * 296}...; expected a whole number >= 0"),
+        ({"refused": -1}, "refused is -1; expected a whole number >= 0 or null"),
+        ({"bytes_sent": "1"}, "bytes_sent is '1'; expected a whole number >= 0 or null"),
+        ({"last_step": {"loss": []}}, "last_step['loss'] is []; expected a number or null"),
         ({"name": "worker1"}, "name is 'worker1', a task that was not asked for"),
         ({"name": "worker1", "index": 1}, "name is 'worker1', a task that was not asked for"),
     ],

@@ -109,7 +109,7 @@ def test_a_host_may_only_answer_what_a_described_system_says(tmp_path: Path) -> 
     of_roles = systems.known["foo"].for_roles
     assert kept(of_roles, described) == {"psfleet_requirements": {**fact, "system": of_roles}}
     for asked, lie in [(DESCRIBED, of_roles), (described, {**of_roles, "sshd_service": "ssh; reboot"})]:
-        with pytest.raises(UnusableError, match=r"system is \{.*, which is invalid"):
+        with pytest.raises(UnusableError, match=r"system is \{.*; expected a known system"):
             kept(lie, asked)
 
 
