@@ -6,32 +6,19 @@ from typing import Any
 
 from psfleet.inventory.success_policy import ALL_WORKERS, POLICY_RULE
 from trainer.contract.json_objects import JsonObject
+from trainer.contract.json_values import OBJECT, TEXT, mapping_of, nullable
 from trainer.contract.model_card import Card
-from trainer.contract.rules import Rule, setting, to_text
+from trainer.contract.rules import Rule, setting
 
 
-def _to_object(value: object) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise ValueError(value)
-    return value
+def _to_card(value: object) -> Mapping[str, object]:
+    return _CARD.convert(value).to_json()  # type: ignore[attr-defined,no-any-return]
 
 
-def _to_objects(value: object) -> Mapping[str, Mapping[str, object]]:
-    return {str(name): _to_object(each) for name, each in _to_object(value).items()}
+_CARD = Card.as_rule()
 
 
-def _to_object_or_null(value: object) -> Mapping[str, object] | None:
-    return None if value is None else _to_object(value)
-
-
-def _to_card_or_null(value: object) -> Mapping[str, object] | None:
-    return None if value is None else Card.from_json(value).to_json()
-
-
-_OBJECT, _OBJECT_OR_NULL = Rule("an object", _to_object), Rule("an object or null", _to_object_or_null)
-
-
-def _object(meaning: str, rule: Rule = _OBJECT) -> Any:  # noqa: ANN401 - as dataclasses.field
+def _object(meaning: str, rule: Rule = OBJECT) -> Any:  # noqa: ANN401 - as dataclasses.field
     return field(default_factory=dict, metadata={"rule": rule, "meaning": meaning})
 
 
@@ -42,14 +29,14 @@ class RunSettings(JsonObject):
     training: Mapping[str, object] = _object("The chief's training settings, by name.")
     tasks: Mapping[str, Mapping[str, object]] = _object(
         'The training settings of each task of the run: {"worker0": {"model": "linear", ..}}.',
-        Rule("an object of objects", _to_objects),
+        mapping_of(OBJECT),
     )
     program: Mapping[str, Any] | None = setting(
-        None, _OBJECT_OR_NULL, "[The program](#the-program-of-a-run), null for a model of the trainer."
+        None, nullable(OBJECT), "[The program](#the-program-of-a-run), null for a model of the trainer."
     )
     card: Mapping[str, Any] | None = setting(
         None,
-        Rule("a model's card or null", _to_card_or_null),
+        nullable(Rule("a model's card", _to_card)),
         "The [card](models.md#the-card) of the user's own model, by which the run is judged. Absent for "
         "other runs.",
     )
@@ -60,11 +47,11 @@ class RunSettings(JsonObject):
     )
     begun: str | None = setting(
         None,
-        Rule("a text", to_text),
+        TEXT,
         'Who began or resumed the run from here: "ana@desk, 2026-11-25 09:12 UTC". Absent for others.',
     )
     evidence: Mapping[str, object] | None = setting(
-        None, _OBJECT_OR_NULL, "The thresholds of the verdict by which it was first judged. Absent before."
+        None, nullable(OBJECT), "The thresholds of the verdict by which it was first judged. Absent before."
     )
 
     def to_json(self) -> dict[str, Any]:

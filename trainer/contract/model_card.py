@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any
 
 from trainer.contract.json_objects import JsonObject
+from trainer.contract.json_values import TEXT, tuple_of
 from trainer.contract.rules import (
     BOOLEAN,
     Rule,
@@ -17,7 +18,6 @@ from trainer.contract.rules import (
     or_null,
     setting,
     to_number,
-    to_text,
 )
 
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam", "ftrl")
@@ -60,12 +60,6 @@ def _object(
     return Rule(f"{what}: a mapping with {has}", convert)
 
 
-def _to_names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError(value)
-    return tuple(map(to_text, value))
-
-
 def _to_shape(value: object) -> tuple[int, int]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise ValueError(value)
@@ -96,12 +90,12 @@ def _is_a_range(goal: Mapping[str, Any]) -> bool:
     return bool(has) and goal.get("minimum", -math.inf) <= goal.get("maximum", math.inf)
 
 
-_SIZE, _TEXT, _REAL = integer(1), Rule("a text", to_text), Rule("a number", to_number)
+_SIZE, _REAL = integer(1), Rule("a number", to_number)
 _GOAL_KEYS = {
     **dict.fromkeys(("minimum", "maximum", "target"), _REAL),
     "tolerance": number(0),
-    "level": _TEXT,
-    "of_each": _TEXT,
+    "level": TEXT,
+    "of_each": TEXT,
 }
 _GOAL = _object("a goal", "minimum, maximum or both, or target and tolerance", _GOAL_KEYS, _is_a_range)
 _TABLE = _object(
@@ -114,7 +108,7 @@ _TABLE = _object(
     lambda table: len(table) == 2,
 )
 _LOSS_OF_LEVEL = _object(
-    "a loss", "maximum and level", {"maximum": _REAL, "level": _TEXT}, lambda loss: len(loss) == 2
+    "a loss", "maximum and level", {"maximum": _REAL, "level": TEXT}, lambda loss: len(loss) == 2
 )
 
 
@@ -143,7 +137,7 @@ class Card(JsonObject):
     )
     settings: tuple[str, ...] = setting(
         (),
-        Rule("a list of names", _to_names),
+        tuple_of(TEXT),
         "The training settings that only some models use, this model among them.",
     )
     data: str | None = setting(

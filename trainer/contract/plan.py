@@ -3,32 +3,34 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from .rules import as_given
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.json_values import TEXT, one_of, tuple_of, whole
+from trainer.contract.rules import SettingsError, as_given, setting
 
 VERSION = 1
-_MOST = 1_000_000  # a bound for indices, ports and GPU numbers, far above any real one
 # The tasks of a host get their ports in this order. A `chief` exists only for programs, as the coordinator.
 Job = Literal["ps", "worker", "chief"]
 JOBS: tuple[Job, ...] = get_args(Job)
+_NUMBER = whole(0, 999_999)  # indices, ports and GPU numbers; the bound is far above any real one
 
 
 @dataclass(frozen=True)
-class PlannedTask:
+class PlannedTask(JsonObject):
     """One task of the cluster; `index` counts from 0 in its job, `gpus` are nvidia-smi's numbers.
 
     `address` is the host's address without the port.
     """
 
-    job: Job
-    index: int
-    host: str
-    address: str
-    port: int
-    gpus: tuple[int, ...] = ()
+    job: Job = setting(MISSING, one_of(*JOBS))  # noqa: RUF009 - a Job is a text
+    index: int = setting(MISSING, _NUMBER)
+    host: str = setting(MISSING, TEXT)
+    address: str = setting(MISSING, TEXT)
+    port: int = setting(MISSING, _NUMBER)
+    gpus: tuple[int, ...] = setting((), tuple_of(_NUMBER))
 
     @property
     def name(self) -> str:
@@ -40,29 +42,13 @@ class PlannedTask:
         """The address and port on which the task listens, such as "10.89.0.11:2222"."""
         return f"{self.address}:{self.port}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the task as an object in the plan's JSON."""
-        return {**asdict(self), "gpus": list(self.gpus)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "PlannedTask":
-        """Return the task, given an object of `to_json`. Raises KeyError or TypeError if it is not valid."""
-        task = cls(**{**content, "gpus": tuple(content["gpus"])})
-        whole = all(
-            isinstance(number, int) and not isinstance(number, bool) and 0 <= number < _MOST
-            for number in (task.index, task.port, *task.gpus)
-        )
-        if not (whole and task.job in JOBS and isinstance(task.host, str) and isinstance(task.address, str)):
-            raise TypeError("a task has an invalid job, number or name")
-        return task
-
 
 @dataclass(frozen=True)
-class ClusterPlan:
+class ClusterPlan(JsonObject):
     """The tasks of a cluster: ps, then workers, then chief, each job in the order of its indices."""
 
-    cluster_name: str
-    tasks: tuple[PlannedTask, ...]
+    cluster_name: str = setting(MISSING, TEXT)
+    tasks: tuple[PlannedTask, ...] = setting(MISSING, tuple_of(PlannedTask.as_rule()))
 
     @cached_property
     def hash(self) -> str:
@@ -107,21 +93,21 @@ class ClusterPlan:
         }
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "ClusterPlan":
+    def from_json(cls, content: object) -> "ClusterPlan":
         """Return the plan, given an object of `to_json`.
 
-        Raises ValueError if the object has another version, lacks a field, or does not match its hash.
+        Raises ValueError if the object has another version, lacks a field, has an invalid one, or does not
+        match its hash.
         """
-        if content.get("version") != VERSION:
-            raise ValueError(f"the plan has version {as_given(content.get('version'))}; expected {VERSION}")
+        values = content if isinstance(content, Mapping) else {}
+        if values.get("version") != VERSION:
+            raise ValueError(f"the plan has version {as_given(values.get('version'))}; expected {VERSION}")
         try:
-            plan = cls(content["cluster_name"], tuple(map(PlannedTask.from_json, content["tasks"])))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"the plan is not complete: {error}") from error
-        if not isinstance(plan.cluster_name, str):
-            raise ValueError(f"the plan's cluster_name is {as_given(plan.cluster_name)}; expected a text")
-        if plan.hash != content.get("hash"):
+            plan = super().from_json(values)
+        except SettingsError as error:
+            raise ValueError(f"the plan is invalid: {error}") from error
+        if plan.hash != values.get("hash"):
             raise ValueError(
-                f"the plan's hash is {as_given(content.get('hash'))}, its content's is {plan.hash!r}"
+                f"the plan's hash is {as_given(values.get('hash'))}, its content's is {plan.hash!r}"
             )
         return plan

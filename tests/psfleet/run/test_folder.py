@@ -14,6 +14,7 @@ from psfleet.run.folder import (
     uncollected_runs,
     write_beginning,
 )
+from psfleet.run.settings_file import RunSettings
 from trainer.contract.json_files import read_object, write_json
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
@@ -106,12 +107,23 @@ def test_only_a_completely_collected_run_of_this_cluster_counts_as_whole(
     assert hosts_may_delete(tmp_path, "lab") is whole
 
 
+def test_a_wrong_part_of_a_field_is_a_problem_of_the_field() -> None:
+    content = {"training": {"model": "linear"}, "card": {"learning_rates": {"sgd": -1}}, "tasks": {"ps0": 7}}
+    asked, problems = RunSettings.from_valid_fields(content)
+    assert (asked.training, asked.card, asked.tasks) == ({"model": "linear"}, None, {})
+    assert problems.keys() == {"card", "tasks"}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ({"training": {}}, "the field training or tasks is missing"),
         ({"training": ["linear"], "tasks": {}}, r"training is \['linear'\]; expected an object"),
-        ({"training": {}, "tasks": {"ps0": 7}}, r"tasks is {'ps0': 7}; expected an object of objects"),
+        (
+            {"training": {}, "tasks": {}, "card": {"learning_rates": {"sgd": -1}}},
+            "card.learning_rates.sgd is -1; expected a number > 0",
+        ),
+        ({"training": {}, "tasks": {"ps0": 7}}, r"tasks\['ps0'\] is 7; expected an object"),
         (
             {"training": {}, "tasks": {}, "program": "main.py"},
             "program is 'main.py'; expected an object or null",

@@ -160,8 +160,11 @@ def test_a_resumed_run_of_an_older_release_keeps_its_program() -> None:
     ("damaged", "said"),
     [
         ("main.py", "'main.py' is not an object"),
-        ({"release": "abc"}, "the field file, arguments, flags, observed is missing"),
-        ({**PROGRAM, "file": "/x", "collect": "all"}, "collect is 'all'; expected a list of texts"),
+        ({"release": "abc"}, "file is missing; arguments is missing; flags is missing; observed is missing"),
+        (
+            {**PROGRAM, "file": "/x", "collect": "all"},
+            "collect is 'all'; expected a list of entries, each a text",
+        ),
     ],
 )
 def test_a_run_with_a_damaged_program_is_not_resumed(damaged: Any, said: str) -> None:  # noqa: ANN401

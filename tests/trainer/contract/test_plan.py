@@ -54,10 +54,11 @@ def test_the_hash_depends_only_on_the_tasks_and_the_cluster_name() -> None:
             {"cluster_name": "other"},
             f"^the plan's hash is {PLAN.hash!r}, its content's is {ClusterPlan('other', PLAN.tasks).hash!r}$",
         ),
-        ({"tasks": [{"job": "ps"}]}, "not complete"),
+        ({"tasks": [{"job": "ps"}]}, r"^the plan is invalid: tasks\[0\].index is missing; "),
+        ({"hash": None}, "^the plan's hash is None, its content's is"),
         ({"cluster_name": ["psfleet"]}, "cluster_name is .*; expected a text"),
         *(
-            ({"tasks": [PLAN.tasks[0].to_json() | {name: value}]}, "not complete: a task has an invalid job")
+            ({"tasks": [PLAN.tasks[0].to_json() | {name: value}]}, rf"tasks\[0\].{name}.* is .*; expected ")
             for name, value in {
                 "job": ["ps"],
                 "index": "0",

@@ -36,16 +36,16 @@ def test_a_program_written_by_an_older_or_newer_release_is_accepted() -> None:
     ("content", "said"),
     [
         ([], r"\[\] is not an object"),
-        ({**LEAST, "arguments": "--rate"}, "arguments is '--rate'; expected a list of texts"),
-        ({**LEAST, "arguments": [1]}, r"arguments is \[1\]; expected a list of texts"),
-        ({**LEAST, "environment": {"A": 1}}, r"environment is \{'A': 1\}; expected names and texts"),
+        ({**LEAST, "arguments": "--rate"}, "arguments is '--rate'; expected a list of entries, each a text"),
+        ({**LEAST, "arguments": [1]}, r"arguments\[0\] is 1; expected a text"),
+        ({**LEAST, "environment": {"A": 1}}, r"environment\['A'\] is 1; expected a text"),
         (
             {**LEAST, "file": "main.py", "flags": 3},
             "file is 'main.py'; .*; flags is 3; expected true or false",
         ),
         ({**LEAST, "end_deadline_minutes": -1}, "end_deadline_minutes is -1; expected a number >= 0"),
         *(
-            ({name: value for name, value in LEAST.items() if name != lost}, f"the field {lost} is missing")
+            ({name: value for name, value in LEAST.items() if name != lost}, f"{lost} is missing")
             for lost in LEAST
         ),
     ],

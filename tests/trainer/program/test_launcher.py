@@ -216,7 +216,7 @@ def test_a_damaged_description_is_named(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"release": "c0ffee"}')
     tasks = run_alone(tmp_path, "pass", CONFIGURATION, f"--program={damaged}")
-    assert f"{damaged} cannot be read (the field file" in tasks.output("worker0")
+    assert f"{damaged} cannot be read (file is missing; " in tasks.output("worker0")
 
 
 def test_sigterm_reaches_the_program_which_may_save_first(tmp_path: Path) -> None:
