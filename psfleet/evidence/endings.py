@@ -1,10 +1,11 @@
 """How each task of a run ended according to systemd, and what it exchanged, from tasks.json."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 
-from psfleet.evidence.untrusted_files import MOST_COUNTED
 from trainer.contract.exit_codes import FINISHED, STOPPED
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.json_values import COUNT, SWITCH, TEXT, nullable
+from trainer.contract.rules import Rule, setting, to_text
 from trainer.host.error_lines import in_short
 
 # The values of `ended_by`.
@@ -13,7 +14,7 @@ ENDED_BY_PLAYBOOK = "was ended by a playbook"
 
 
 @dataclass(frozen=True)
-class Ending:
+class Ending(JsonObject):
     """How one task ended.
 
     `alive` is True if the task still ran when the run was collected, `failed` if systemd calls its unit
@@ -25,15 +26,15 @@ class Ending:
     this field.
     """
 
-    alive: bool
-    failed: bool
-    exit_code: int | None
-    restarts: int = 0
-    reason: str = ""
-    bytes_received: int | None = None
-    bytes_sent: int | None = None
-    ended_by: str = ""
-    refused: int | None = None
+    alive: bool = setting(MISSING, SWITCH)
+    failed: bool = setting(MISSING, SWITCH)
+    exit_code: int | None = setting(MISSING, nullable(COUNT))
+    restarts: int = setting(0, COUNT)
+    reason: str = setting("", Rule("a text", lambda value: in_short(to_text(value))))
+    bytes_received: int | None = setting(None, nullable(COUNT))
+    bytes_sent: int | None = setting(None, nullable(COUNT))
+    ended_by: str = setting("", TEXT)
+    refused: int | None = setting(None, nullable(COUNT))
 
     @property
     def well(self) -> bool:
@@ -67,19 +68,6 @@ class Ending:
             return None
         return self.bytes_received, self.bytes_sent
 
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> "Ending":
-        """Return the ending in an entry of tasks.json. Raises ValueError if the entry is incomplete."""
-        alive, failed = values.get("alive"), values.get("failed")
-        exit_code = _count(values.get("exit_code"))
-        unknown = "exit_code" in values and values["exit_code"] is None
-        if not (isinstance(alive, bool) and isinstance(failed, bool) and (unknown or exit_code is not None)):
-            raise ValueError("it lacks alive, failed or exit_code")
-        restarts, reason = _count(values.get("restarts")) or 0, in_short(str(values.get("reason") or ""))
-        exchanged = _count(values.get("bytes_received")), _count(values.get("bytes_sent"))
-        ended_by, refused = str(values.get("ended_by") or ""), _count(values.get("refused"))
-        return cls(alive, failed, exit_code, restarts, reason, *exchanged, ended_by, refused)
-
 
 def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
     """Return ({task: its ending}, problems) from the content of tasks.json.
@@ -91,13 +79,8 @@ def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
     endings, problems = {}, []
     for number, entry in enumerate(content):
         try:
-            if not isinstance(entry, Mapping):
-                raise ValueError("it is not an object")
-            endings[str(entry.get("name"))] = Ending.from_mapping(entry)
+            ending = Ending.from_json(entry)
+            endings[str(entry.get("name"))] = ending
         except ValueError as error:  # noqa: PERF203 - other entries still count
             problems.append(f"tasks.json, entry {number}: {error}")
     return endings, problems
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= MOST_COUNTED else None

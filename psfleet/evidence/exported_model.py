@@ -8,26 +8,58 @@ from typing import Any
 
 from psfleet.evidence.answer import listed
 from psfleet.evidence.recorded_run import Run
-from psfleet.evidence.run_manifest import Manifest, is_entry, is_plain
+from psfleet.evidence.run_manifest import FILE_ENTRIES, Manifest, is_plain
 from psfleet.evidence.untrusted_files import read_json
 from trainer.contract.export import CARD, FILES, SIGNATURE, VERSION
+from trainer.contract.json_values import (
+    list_of,
+    mapping_of,
+    matching,
+    nullable,
+    object_of,
+    real,
+    whole,
+)
+from trainer.contract.rules import Rule, checked, convert_fields, optional
 from trainer.host.task_traces import RUN_ID
 
 # The controller writes this file beside the files that came from the host.
 README = "README.md"
 _MOST_OF_A_CARD = 4_000_000
 _NEEDED = {"saved_model.pb", "variables/variables.index"}
-_RULES = {
-    "run_id": RUN_ID,
-    "model": re.compile(r"[A-Za-z0-9_.-]{1,100}"),
-    "release": re.compile(r"([0-9a-f]{12})?"),
-    "checkpoint": re.compile(r"[A-Za-z0-9_.=,+@/-]{1,500}"),
-    "fingerprint": re.compile(r"[0-9a-f]{16}"),
-    "variables_fingerprint": re.compile(r"[0-9a-f]{16}"),
-    "tensorflow": re.compile(r"[0-9A-Za-z.+-]{1,40}"),
+_FINGERPRINT = matching("a fingerprint", re.compile(r"[0-9a-f]{16}"))
+_NAME, _MOST_NAMES = re.compile(r"[A-Za-z0-9_./:@ -]{1,200}"), 1000
+_COUNT, _NUMBER = whole(0, 2**53), real(-1e300, 1e300)
+
+
+def _named(rule: Rule, least: int) -> Rule:
+    values = mapping_of(rule, _MOST_NAMES)
+    return checked(
+        values.expected, values.convert, lambda of: len(of) >= least and all(map(_NAME.fullmatch, of))
+    )
+
+
+_TENSOR = {
+    "dtype": matching("a type of TensorFlow", re.compile(r"[a-z0-9_]{1,20}")),
+    "shape": optional(nullable(list_of(nullable(_COUNT), _MOST_NAMES))),
 }
-_NAME, _DTYPE = re.compile(r"[A-Za-z0-9_./:@ -]{1,200}"), re.compile(r"[a-z0-9_]{1,20}")
-_MOST_NAMES, _MOST, _MOST_OF_A_NUMBER = 1000, 2**53, 1e300
+_TENSORS = _named(object_of(_TENSOR), least=1)
+_CARD = {
+    "run_id": matching("the id of a run", RUN_ID),
+    "model": matching("a model", re.compile(r"[A-Za-z0-9_.-]{1,100}")),
+    "release": matching("a hash", re.compile(r"[0-9a-f]{12}"), or_empty=True),
+    "checkpoint": matching("a checkpoint", re.compile(r"[A-Za-z0-9_.=,+@/-]{1,500}")),
+    "fingerprint": _FINGERPRINT,
+    "variables_fingerprint": _FINGERPRINT,
+    "tensorflow": matching("a version", re.compile(r"[0-9A-Za-z.+-]{1,40}")),
+    "global_step": _COUNT,
+    "examples": _COUNT,
+    "metrics": _named(nullable(_NUMBER), least=0),
+    "inputs": _TENSORS,
+    "outputs": _TENSORS,
+    "checked": object_of({"examples": _NUMBER, "bound": _NUMBER, "largest_difference": _NUMBER}),
+    "files": FILE_ENTRIES,
+}
 Shape = list[int | None] | None
 
 
@@ -59,8 +91,9 @@ class ModelExport:
             raise InvalidExportError(f"{CARD}: {getattr(error, 'strerror', None) or error}") from error
         if not isinstance(card, dict) or card.get("version") != VERSION:
             raise InvalidExportError(f"{CARD} is not an object of version {VERSION}")
-        if problems := [*_problems(card)]:
-            raise InvalidExportError(f"{CARD}: {listed(problems)}")
+        _, invalid = convert_fields(card, _CARD)
+        if invalid:
+            raise InvalidExportError(f"{CARD}: {listed(map(str, invalid))}")
         if problems := [*_problems_of_files(folder, card["files"])]:
             raise InvalidExportError(listed(problems))
         return cls(folder, card)
@@ -104,27 +137,6 @@ def last_checkpoint(run: Run) -> tuple[int, str] | None:
     return (saved[0].integer("global_step"), saved[0].text("fingerprint")) if saved else None
 
 
-def _problems(card: Mapping[str, Any]) -> Iterator[str]:
-    for name, rule in _RULES.items():
-        if not (isinstance(card.get(name), str) and rule.fullmatch(card[name])):
-            yield f"{name} is invalid"
-    for name in ("global_step", "examples"):
-        if not _is_count(card.get(name)):
-            yield f"{name} is invalid"
-    if not _each(card.get("metrics"), lambda value: value is None or _is_number(value)):
-        yield "metrics is invalid"
-    for name in ("inputs", "outputs"):
-        if not (_each(card.get(name), _is_tensor) and card[name]):
-            yield f"{name} is invalid"
-    checked = card.get("checked")
-    figures = ("examples", "bound", "largest_difference")
-    if not (isinstance(checked, dict) and all(_is_number(checked.get(name)) for name in figures)):
-        yield "checked is invalid"
-    files = card.get("files")
-    if not (isinstance(files, dict) and all(map(is_entry, files.values()))):
-        yield "files is invalid"
-
-
 def _problems_of_files(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
     # rglob follows no link to a folder.
     paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
@@ -136,29 +148,3 @@ def _problems_of_files(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
     for name in sorted(there & files.keys()):
         if not is_plain(folder / name) or not manifest.holds(folder, name):
             yield f"{name} has another content than its card says"
-
-
-def _each(values: object, kind: Any) -> bool:  # noqa: ANN401 - a function of any value
-    return (
-        isinstance(values, dict)
-        and len(values) <= _MOST_NAMES
-        and all(_NAME.fullmatch(name) and kind(value) for name, value in values.items())
-    )
-
-
-def _is_tensor(value: object) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("dtype"), str):
-        return False
-    shape = value.get("shape")
-    sizes = shape if isinstance(shape, list) else []
-    known = shape is None or isinstance(shape, list)
-    whole = all(size is None or _is_count(size) for size in sizes) and len(sizes) <= _MOST_NAMES
-    return bool(_DTYPE.fullmatch(value["dtype"])) and known and whole
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST_OF_A_NUMBER

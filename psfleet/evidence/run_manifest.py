@@ -11,14 +11,17 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
 from psfleet.carry.earlier_files import lives
 from psfleet.evidence.answer import Findings, Good, counted
 from psfleet.evidence.card import Card, Group, check
-from psfleet.evidence.untrusted_files import MOST_COUNTED, read_json, write_whole
+from psfleet.evidence.untrusted_files import read_json, write_whole
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.json_values import COUNT, TEXT, mapping_of, matching, object_of
+from trainer.contract.rules import setting
 
 FILE_NAME = "manifest.json"
 VERSION = 1
@@ -26,16 +29,17 @@ _FILES = ("plan.json", "settings.json", "tasks.json", "devices.txt")
 _FOLDERS = ("events", "logs", "checkpoints", "devices")
 # These files show earlier results about the run. They are for readers; the verdict does not read them.
 _ALSO_PACKED = (FILE_NAME, "verdict.json", "report.html", "loss.png")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 Entry = Mapping[str, Any]
+_DIGEST = matching("a hash of 64 hex digits", re.compile(r"[0-9a-f]{64}"))
+FILE_ENTRIES = mapping_of(object_of({"sha256": _DIGEST, "bytes": COUNT}))
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(JsonObject):
     """{name of a file, relative to the run's folder: its `sha256` and `bytes`}."""
 
-    run_id: str
-    files: Mapping[str, Entry]
+    run_id: str = setting(MISSING, TEXT)
+    files: Mapping[str, Entry] = setting(MISSING, FILE_ENTRIES)
 
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
@@ -48,13 +52,7 @@ class Manifest:
         content = read_json(folder / FILE_NAME)
         if not isinstance(content, dict) or content.get("version") != VERSION:
             raise ValueError(f"it is not an object of version {VERSION}")
-        files = content.get("files")
-        if not isinstance(files, dict) or not isinstance(content.get("run_id"), str):
-            raise ValueError("it lacks run_id or files")
-        for name, entry in files.items():
-            if not is_entry(entry):
-                raise ValueError(f"it lacks the hash or the size of {name[:80]!r}")
-        return cls(content["run_id"], files)
+        return cls.from_json(content)
 
     def write(self, folder: Path) -> None:
         """Write manifest.json into the folder atomically. Raises OSError."""
@@ -131,13 +129,6 @@ def _entry(path: Path) -> Entry:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"sha256": digest, "bytes": os.fstat(file.fileno()).st_size}
-
-
-def is_entry(value: object) -> bool:
-    """Return whether a value is an entry of a manifest: the hash and the size of a file."""
-    digest, size = (value.get("sha256"), value.get("bytes")) if isinstance(value, dict) else (None, None)
-    is_size = type(size) is int and 0 <= size <= MOST_COUNTED
-    return isinstance(digest, str) and bool(_DIGEST.fullmatch(digest)) and is_size
 
 
 def is_plain(path: Path) -> bool:

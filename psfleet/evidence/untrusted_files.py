@@ -9,8 +9,6 @@ from pathlib import Path
 BYTES_OF_A_VALUE, FEW_VALUES = 8, 10_000
 # This suffices for a plan, settings or endings of a thousand tasks, and a manifest of 100,000 files.
 MOST_OF_JSON = 16_000_000
-# A larger count is invalid. Python refuses to write integers of a few thousand digits as text.
-MOST_COUNTED = 2**63 - 1
 
 
 def refuse_special(path: Path) -> None:

@@ -10,19 +10,29 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any
 
 from psfleet.evidence.untrusted_files import read_json
+from trainer.contract.json_objects import JsonObject
+from trainer.contract.json_values import COUNT, TEXT, mapping_of
 from trainer.contract.operation_groups import GROUPS
 from trainer.contract.progress import printable
+from trainer.contract.rules import setting
 from trainer.contract.task_names import split_name
-
-Report = dict[str, Any]
 
 _WIDTH = 118
 # The most bytes of one task's report, and of all reports together; a variable takes about a hundred bytes.
 MOST_OF_A_TASK, MOST_OF_A_RUN = 16_000_000, 64_000_000
+
+
+@dataclass(frozen=True)
+class Report(JsonObject):
+    """The device report of a task: {variable: device}, and {device: {group of operations: count}}."""
+
+    task: str = setting(MISSING, TEXT)
+    variables: Mapping[str, str] = setting(MISSING, mapping_of(TEXT))
+    operations: Mapping[str, Mapping[str, int]] = setting(MISSING, mapping_of(mapping_of(COUNT)))
 
 
 def render(folder: Path) -> str:
@@ -53,13 +63,13 @@ def _variable_lines(reports: Sequence[Report]) -> list[str]:
     """Return the lines with the variables of each device. Where tasks disagree, the lines name the tasks."""
     seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for entry in reports:
-        for name, device in entry["variables"].items():
-            seen[name][device].append(entry["task"])
+        for name, device in entry.variables.items():
+            seen[name][device].append(entry.task)
     by_device: dict[str, list[str]] = defaultdict(list)
     for name, devices in seen.items():
         for device, tasks in devices.items():
             by_device[device].append(name if len(devices) == 1 else f"{name} (says {', '.join(tasks)})")
-    lines = ["", f"Variables, as {_names([entry['task'] for entry in reports])} used them"]
+    lines = ["", f"Variables, as {_names([entry.task for entry in reports])} used them"]
     return lines + _table({device: ", ".join(_with_slots(names)) for device, names in by_device.items()})
 
 
@@ -82,16 +92,16 @@ def _operation_lines(reports: Sequence[Report]) -> list[str]:
     """
     alike: dict[str, list[Report]] = defaultdict(list)
     for entry in reports:
-        own = "/job:{}/replica:0/task:{}/".format(*split_name(entry["task"]))
-        operations = {device.replace(own, "(own)"): groups for device, groups in entry["operations"].items()}
+        own = "/job:{}/replica:0/task:{}/".format(*split_name(entry.task))
+        operations = {device.replace(own, "(own)"): groups for device, groups in entry.operations.items()}
         alike[json.dumps(operations, sort_keys=True)].append(entry)
     lines = []
     for first, *others in alike.values():
-        lines += ["", f"Operations in the graph of {first['task']}"]
+        lines += ["", f"Operations in the graph of {first.task}"]
         if others:
-            names = _names([entry["task"] for entry in others])
+            names = _names([entry.task for entry in others])
             lines[-1] += f"; the same, with a device of its own, in that of {names}"
-        lines += _table({device: _groups(groups) for device, groups in first["operations"].items()})
+        lines += _table({device: _groups(groups) for device, groups in first.operations.items()})
     return lines
 
 
@@ -145,24 +155,15 @@ def _checked(content: object) -> Report:
 
     Raises ValueError if it is invalid, because a host sent it.
     """
-    if not isinstance(content, dict):
-        raise ValueError("expected an object")
-    variables, operations = content.get("variables"), content.get("operations")
-    if not (isinstance(variables, dict) and isinstance(operations, dict)):
-        raise ValueError("expected the keys task, variables and operations")
-    if not all(isinstance(device, str) for device in variables.values()):
-        raise ValueError("variables is not name -> device")
-    for groups in operations.values():
-        if not (isinstance(groups, dict) and all(isinstance(count, int) for count in groups.values())):
-            raise ValueError("operations is not device -> group -> count")
-    return {
-        "task": printable(str(content.get("task"))),
-        "variables": {printable(name): printable(device) for name, device in variables.items()},
-        "operations": {
+    report = Report.from_json(content)
+    return Report(
+        printable(report.task),
+        {printable(name): printable(device) for name, device in report.variables.items()},
+        {
             printable(device): {printable(group): count for group, count in groups.items()}
-            for device, groups in operations.items()
+            for device, groups in report.operations.items()
         },
-    }
+    )
 
 
 if __name__ == "__main__":
