@@ -1,64 +1,108 @@
+"""Each call of the hook is a play of one playbook; each run folder has several plays, or one."""
+
 import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.repository import HERE, played, written_play
+import pytest
+
+from psfleet.run.hook_events import FILE_NAME
+from tests.repository import HERE, played
+
+# {run folder: the new states of the run, one play each}
+STATES = {
+    "seen": ("ended", "judged", "ended"),
+    "resumed": ("stopped", "running", "stopped"),
+    "no note": ("stopped",),
+    "without": ("ended",),
+    "checked": ("ended",),
+    "failed": ("ended",),
+}
+WITHOUT_HOOK = (("resumed", 1), ("without", 0))
+# The arguments of the hook are the run folder and the number of the play.
+HOOK = """import json
+import sys
+run, play = sys.argv[1:]
+with open(f"{run}/heard", "a") as file:
+    print(json.dumps([int(play), sys.stdin.read()]), file=file)
+if run.endswith("failed"):
+    sys.exit("no such room")
+"""
 
 
-def told(folder: Path, script: str, state: str, *options: str) -> tuple[str, str]:
-    """Return the input of the hook, a Python script, for a run in this state, and the output."""
-    hook, heard = folder / "a hook.py", folder / "heard"
-    hook.write_text(f"import sys\nopen({str(heard)!r}, 'w').write(sys.stdin.read() + sys.argv[1])\n{script}")
-    heard.unlink(missing_ok=True)
-    role = {"name": "psfleet.cluster.training_run", "tasks_from": "hook"}
+class Told(NamedTuple):
+    """The folder of the run folders; {run folder: [(play, input of the hook)]}; the output of Ansible."""
+
+    root: Path
+    heard: dict[str, list[tuple[int, str]]]
+    printed: str
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    root = tmp_path_factory.mktemp("hook")
+    hook = root / "a hook.py"
+    hook.write_text(HOOK)
+    plays = []
+    for run, states in STATES.items():
+        (root / run).mkdir()
+        plays += [play_of(root, run, number, state) for number, state in enumerate(states)]
+    (root / "no note" / FILE_NAME).mkdir()
+    playbook = root / "playbook.yml"
+    playbook.write_text(json.dumps(plays))
+    done = played(playbook, "-i", "a,b,", *HERE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    heard: dict[str, list[tuple[int, str]]] = {run: [] for run in STATES}
+    for file in root.glob("*/heard"):
+        heard[file.parent.name] = [tuple(json.loads(line)) for line in file.read_text().splitlines()]
+    return Told(root, heard, done.stdout)
+
+
+def play_of(root: Path, run: str, number: int, state: str) -> dict[str, object]:
+    """Return a play in which a run, in its own folder, has this new state."""
+    hook = f"{sys.executable} '{root}/a hook.py' '{root}/{run}' {number}\n"
     variables = {
-        "training_run_hook": f"{sys.executable} '{hook}' --night\n" if script else "",
+        "training_run_hook": "" if (run, number) in WITHOUT_HOOK else hook,
         "__training_evidence_result": {"verdict": "proven"},
-        "__training_run_current": {"id": "night", "folder": f"{folder}", "settings": {"secret": "x"}},
+        "__training_run_current": {"id": "night", "folder": f"{root}/{run}", "settings": {"secret": "x"}},
         "__training_run_new_state": state,
     }
-    play = written_play(folder, {"ansible.builtin.import_role": role, "vars": variables})
-    done = played(play, "-i", "a,b,", *HERE, *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return heard.read_text() if heard.exists() else "", done.stdout
+    role = {"name": "psfleet.cluster.training_run", "tasks_from": "hook"}
+    task = {"ansible.builtin.import_role": role, "vars": variables}
+    # Two hosts, of which one runs the hook.
+    hosts = "all" if run == "seen" else "a"
+    return {"hosts": hosts, "gather_facts": False, "check_mode": run == "checked", "tasks": [task]}
 
 
-def test_the_hook_gets_the_run_as_one_line_of_json(tmp_path: Path) -> None:
-    for state in ("ended", "judged"):
-        heard, printed = told(tmp_path, "pass", state)
-        line, _, word = heard.partition("\n")
-        of_state = {"verdict": "proven"} if state == "judged" else {}
-        assert json.loads(line) == {"run_id": "night", "state": state, "folder": str(tmp_path), **of_state}
-        assert word == "--night"
-        assert "training_run_hook, " not in printed
+def test_the_hook_gets_the_run_as_one_line_of_json(told: Told) -> None:
+    folder, [(_, ended), (_, judged)] = str(told.root / "seen"), told.heard["seen"]
+    run = {"run_id": "night", "folder": folder}
+    for heard, expected in (
+        (ended, run | {"state": "ended"}),
+        (judged, run | {"state": "judged", "verdict": "proven"}),
+    ):
+        line, _, rest = heard.partition("\n")
+        assert (json.loads(line), rest) == (expected, "")
 
 
-def test_the_hook_is_told_of_each_state_once_by_all_playbooks_that_see_it(tmp_path: Path) -> None:
-    run = ["running", "stopped", "stopped", "running", "ended", "ended", "judged", "ended", "judged"]
-    heard = [bool(told(tmp_path, "pass", state)[0]) for state in run]
-    assert heard == [True, True, False, True, True, False, True, False, False]
+def test_the_hook_is_told_of_a_state_once_by_all_playbooks_and_hosts(told: Told) -> None:
+    assert [play for play, _ in told.heard["seen"]] == [0, 1]
 
 
-def test_a_run_that_was_resumed_without_a_hook_is_told_of_again(tmp_path: Path) -> None:
-    assert told(tmp_path, "pass", "stopped")[0]
-    assert not told(tmp_path, "", "running")[0]
-    assert told(tmp_path, "pass", "stopped")[0]
+def test_a_run_that_was_resumed_without_a_hook_is_told_of_again(told: Told) -> None:
+    assert [play for play, _ in told.heard["resumed"]] == [0, 2]
 
 
-def test_the_hook_is_told_although_what_it_was_told_before_is_damaged(tmp_path: Path) -> None:
-    for content in ("{", '"stopped"', ""):
-        (tmp_path / "hook.json").write_text(content)
-        assert told(tmp_path, "pass", "stopped")[0]
-    (tmp_path / "hook.json").unlink()
-    (tmp_path / "hook.json").mkdir()
-    assert told(tmp_path, "pass", "stopped")[0]
+def test_the_hook_is_told_although_nothing_can_be_noted(told: Told) -> None:
+    assert told.heard["no note"]
 
 
-def test_no_hook_runs_without_a_command_or_in_check_mode(tmp_path: Path) -> None:
-    assert told(tmp_path, "pass", "ended", "--check")[0] == ""
-    assert told(tmp_path, "", "ended")[0] == ""
+def test_no_hook_runs_without_a_command_or_in_check_mode(told: Told) -> None:
+    assert told.heard["without"] == told.heard["checked"] == []
 
 
-def test_a_failed_hook_is_reported_and_fails_nothing(tmp_path: Path) -> None:
-    _, printed = told(tmp_path, "sys.exit('no such room')", "ended")
-    assert "a hook.py' --night: exit code 1: no such room\n" in printed
+def test_a_failed_hook_is_reported_and_fails_nothing(told: Told) -> None:
+    assert told.heard["failed"]
+    assert told.printed.count("training_run_hook, ") == 1, "only the failed one is reported"
+    assert f"'{told.root}/failed' 0: exit code 1: no such room\n" in told.printed
