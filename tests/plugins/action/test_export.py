@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import secrets
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,7 +23,7 @@ from psfleet.watch.exports import export_description
 from tests.plugins.modules.module_run import action_of
 from tests.psfleet.evidence.made_exports import FILES, SAVED, card_of
 from tests.psfleet.evidence.run_folders import plan_of
-from tests.repository import ROOT, played, written_play
+from tests.repository import ROOT, played
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import FINISHED
 from trainer.contract.export import CARD, EXPORT
@@ -51,26 +52,42 @@ def begun(folder: Path) -> dict[str, Any]:
     return run | {"action": "export"}
 
 
-def exported(root: Path, run: Mapping[str, Any], python: str = sys.executable) -> str:
-    """Collect the export of a run from a host and accept it, and return what Ansible prints."""
+class Accepted(NamedTuple):
+    """Whether collecting and accepting changed something, and why the export was refused, if it was."""
+
+    collected: bool
+    changed: bool
+    refusal: str
+
+
+def exported(root: Path, *runs: tuple[Mapping[str, Any], str]) -> list[Accepted]:
+    """Collect the export of each run from a host and accept it, in one playbook.
+
+    `runs` are (run, the host's Python).
+    """
+    playbook, inventory = root / "playbook.yml", root / "hosts.yml"
+    playbook.write_text(json.dumps([play_of(root, run, python) for run, python in runs]))
+    inventory.write_text(json.dumps({"all": {"hosts": {"host0": {"ansible_connection": "local"}}}}))
+    done = played(playbook, "-i", inventory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = re.findall(r"^told (\[.*\])$", done.stdout, re.MULTILINE)
+    assert len(told) == len(runs), done.stdout
+    return [Accepted(*json.loads(line)) for line in told]
+
+
+def play_of(root: Path, run: Mapping[str, Any], python: str) -> dict[str, object]:
+    """Return the play that collects and accepts the export of this run, and tells how that ended."""
     paths = {"state_directory": f"{root}/state", "log_directory": f"{root}/logs"}
     collect = {"run": run, "tasks": run["tasks"], "exported": True, "limit_megabytes": 1, "paths": paths}
-    playbook = written_play(
-        root,
+    accept = {"run": run, "state": "exported", "left_out": "{{ found.left_out | default([]) }}"}
+    told = "[found.changed, accepted.changed, accepted.msg | default('')] | to_json"
+    tasks = [
         {"psfleet.cluster.collect_run": collect, "register": "found", "when": run["action"] == "export"},
-        {
-            "psfleet.cluster.run_folder": {
-                "run": run,
-                "state": "exported",
-                "left_out": "{{ found.left_out | default([]) }}",
-            }
-        },
-    )
-    inventory = root / "hosts.yml"
-    host = {"ansible_connection": "local", "ansible_python_interpreter": python}
-    inventory.write_text(json.dumps({"all": {"hosts": {"host0": host}}}))
-    done = played(playbook, "-i", inventory)
-    return done.stdout + done.stderr
+        {"psfleet.cluster.run_folder": accept, "register": "accepted", "ignore_errors": True},
+        {"ansible.builtin.debug": {"msg": f"told {{{{ {told} }}}}"}},
+    ]
+    here = {"ansible_python_interpreter": python}
+    return {"hosts": "all", "gather_facts": False, "vars": here, "tasks": tasks}
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -89,8 +106,7 @@ def test_the_model_of_a_real_run_is_collected_and_serves(tmp_path: Path) -> None
     folder = tmp_path / "runs" / RUN_ID
     shutil.copytree(on_host / "events", folder / "events")
     run = begun(folder)
-    said = exported(tmp_path, run)
-    assert "host0                      : ok=2    changed=2" in said, said
+    assert exported(tmp_path, (run, sys.executable)) == [(True, True, "")]
     files = {path.relative_to(folder / EXPORT).as_posix() for path in (folder / EXPORT).rglob("*.*")}
     assert files == {*FILES, CARD, README}
     card = json.loads((folder / EXPORT / CARD).read_text())
@@ -103,9 +119,10 @@ def test_the_model_of_a_real_run_is_collected_and_serves(tmp_path: Path) -> None
     decide = {"state": "exported", "run_id": RUN_ID, "runs_directory": str(folder.parent)}
     # It reaches no host: the action has no connection.
     assert action_of(decide_run.ActionModule)._act(decide)["run"]["action"] == "present"
-    assert "changed=0" in exported(tmp_path, run | {"action": "present"})
+    present = (run | {"action": "present"}, sys.executable)
+    assert exported(tmp_path, present) == [(False, False, "")]
     write_json(folder / "verdict.json", {"verdict": "proven"})
-    assert "changed=1" in exported(tmp_path, run | {"action": "present"})
+    assert exported(tmp_path, present) == [(False, True, "")]
     assert "| verdict on the run | proven |" in (folder / EXPORT / README).read_text()
 
 
@@ -133,35 +150,76 @@ WHOLE = {f"{EXPORT}/{name}": content for name, content in FILES.items()}
 WHOLE[f"{EXPORT}/{CARD}"] = json.dumps(card_of(run_id=RUN_ID)).encode()
 
 
-@pytest.mark.parametrize(
-    ("others", "links", "taken"),
-    [
-        ({}, {}, True),
-        ({"events/worker0.jsonl": b"forged", "verdict.json": b"{}", f"{EXPORT}/README.md": b"x"}, {}, True),
-        ({"../state.json": b"{}", f"{EXPORT}/../plan.json": b"{}", "/tmp/psfleet-escaped": b""}, {}, True),
-        ({}, {f"{EXPORT}/variables": "/tmp", EXPORT: "/tmp"}, True),
-        ({f"{EXPORT}/assets/x.sh": b"#!"}, {}, False),
-        ({f"{EXPORT}/{CARD}": b"{}"}, {}, False),
-        ({f"{EXPORT}/{CARD}": json.dumps(card_of(run_id="other")).encode()}, {}, False),
-        ({f"{EXPORT}/saved_model.pb": b"forged"}, {}, False),
-        ({f"{EXPORT}/variables/variables.data-00000-of-00001": bytes(2_000_000)}, {}, False),
-    ],
-)
-def test_a_host_brings_an_export_into_its_place_and_nothing_else(
-    tmp_path: Path, others: dict[str, bytes], links: dict[str, str], *, taken: bool
-) -> None:
-    folder = tmp_path / "runs" / RUN_ID
-    (folder / "events").mkdir(parents=True)
+class Case(NamedTuple):
+    """What a host's archive has besides or instead of a whole export, and whether it is accepted."""
+
+    others: dict[str, bytes]
+    links: dict[str, str]
+    accepted: bool
+
+
+CASES = {
+    "whole": Case({}, {}, True),
+    "files of the run": Case(
+        {"events/worker0.jsonl": b"forged", "verdict.json": b"{}", f"{EXPORT}/README.md": b"x"}, {}, True
+    ),
+    "paths to outside": Case(
+        {"../state.json": b"{}", f"{EXPORT}/../plan.json": b"{}", "/tmp/psfleet-escaped": b""}, {}, True
+    ),
+    "links": Case({}, {f"{EXPORT}/variables": "/tmp", EXPORT: "/tmp"}, True),
+    "a script": Case({f"{EXPORT}/assets/x.sh": b"#!"}, {}, False),
+    "an empty card": Case({f"{EXPORT}/{CARD}": b"{}"}, {}, False),
+    "another run": Case({f"{EXPORT}/{CARD}": json.dumps(card_of(run_id="other")).encode()}, {}, False),
+    "another model": Case({f"{EXPORT}/saved_model.pb": b"forged"}, {}, False),
+    "too large": Case({f"{EXPORT}/variables/variables.data-00000-of-00001": bytes(2_000_000)}, {}, False),
+}
+
+
+class Sent(NamedTuple):
+    """The run's folder, its files before and after, {path: content}, and how the export was taken."""
+
+    folder: Path
+    before: Mapping[str, bytes]
+    after: Mapping[str, bytes]
+    answer: Accepted
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return {path in the folder: content} of all files."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Sent]:
+    """Return what became of the archive of each case, all of them in one playbook."""
+    root = tmp_path_factory.mktemp("exports")
+    runs = []
     event = {"v": 1, "event": "checkpointed", "run_id": RUN_ID, "job": "worker", "index": 0, "host": "host0"}
     event |= {"pid": 1, "plan_hash": "", "release": "", "wall": 1.8e9, "monotonic": 1.0, **SAVED}
-    (folder / "events" / "worker0.jsonl").write_text(json.dumps(event) + "\n")
-    run = begun(folder)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    said = exported(tmp_path, run, forged(tmp_path, {**WHOLE, **others}, links))
-    after = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    new = {path.relative_to(folder).as_posix() for path in after.keys() - before.keys()}
-    assert new == ({*WHOLE, f"{EXPORT}/{README}"} if taken else set()), said
-    assert [path for path in before if path.is_relative_to(folder) and after[path] != before[path]] == []
+    for name, case in CASES.items():
+        folder = root / name / "runs" / RUN_ID
+        (folder / "events").mkdir(parents=True)
+        (folder / "events" / "worker0.jsonl").write_text(json.dumps(event) + "\n")
+        runs.append((begun(folder), forged(root / name, {**WHOLE, **case.others}, case.links)))
+    before = {name: contents(root / name / "runs") for name in CASES}
+    answers = exported(root, *runs)
+    return {
+        name: Sent(root / name / "runs" / RUN_ID, before[name], contents(root / name / "runs"), answer)
+        for name, answer in zip(CASES, answers, strict=True)
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_host_brings_an_export_into_its_place_and_nothing_else(sent: Mapping[str, Sent], name: str) -> None:
+    folder, before, after, answer = sent[name]
+    accepted = CASES[name].accepted
+    new = {f"{RUN_ID}/{path}" for path in (*WHOLE, f"{EXPORT}/{README}")} if accepted else set()
+    assert after.keys() - before.keys() == new, answer
+    assert {path: after.get(path) for path in before} == before
     assert not (folder / ".export").exists()
     assert not Path("/tmp/psfleet-escaped").exists()
-    assert ("Nothing was exported: what came from host0 is refused: " in said) is not taken
+    assert (
+        answer.refusal.startswith("Nothing was exported: what came from host0 is refused: ") is not accepted
+    )
