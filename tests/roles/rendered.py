@@ -37,6 +37,24 @@ SIGNED = {
     "ports": {"here": 22, "there": 2022},
 }
 
+_CHARACTERS = [*map(chr, range(32, 127)), "é", "東", "\U0001f600"]
+_PAIRS = [f"{first}{second}" for first in "\\\"'$x" for second in _CHARACTERS]
+# Variables of the inventory for all tasks, with every character, and with all pairs that systemd may unquote.
+TRAINER_ENVIRONMENT = {
+    "SAID": "a \"b\" 'c' \\d $e %f",
+    **{f"V{number}": f"{pair}-{pair}" for number, pair in enumerate([*_CHARACTERS, *_PAIRS])},
+    **{"LAST": "a\\", "QUOTED": '"x"', "JSON": json.dumps({"a": ["b'", "\\"]}), "BLANKS": "  x  "},
+}
+
+
+def trainer_files() -> dict[str, str]:
+    """Return what `files_of` returns of the role trainer if it writes all files, with TRAINER_ENVIRONMENT."""
+    return files_of(
+        "trainer",
+        trainer_metrics_directory="/var/lib/textfiles",
+        trainer_environment=TRAINER_ENVIRONMENT,
+    )
+
 
 def files_of(
     role: str,

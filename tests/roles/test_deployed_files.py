@@ -6,7 +6,7 @@ import re
 import pytest
 
 from psfleet.inventory.variables import TRAINER_RULES
-from tests.roles.rendered import PLAN, SIGNED, files_of
+from tests.roles.rendered import PLAN, SIGNED, files_of, trainer_files
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.rules import SettingsError
 
@@ -40,14 +40,14 @@ def test_the_files_of_unsigned_keys_contain_a_placeholder() -> None:
 
 
 def test_a_plan_on_a_host_has_what_the_tasks_need_of_it() -> None:
-    found = json.loads(files_of("trainer")["/etc/psfleet/plan.json"])
+    found = json.loads(trainer_files()["/etc/psfleet/plan.json"])
     assert found == {name: PLAN.to_json()[name] for name in ("version", "cluster_name", "hash", "tasks")}
 
 
 def test_each_unit_of_tasks_reads_the_variables_of_the_inventory_before_those_of_psfleet() -> None:
-    found = files_of("trainer", trainer_environment={"SAID": "a \"b\" 'c' \\d $e %f"})
+    found = trainer_files()
     said = found["/etc/psfleet/environment.env"].splitlines()[1:]
-    assert said == ['SAID="a \\"b\\" \'c\' \\\\d $e %f"']
+    assert 'SAID="a \\"b\\" \'c\' \\\\d $e %f"' in said
     units = ["ps", "worker", "chief", "server", "evaluator", "doctor"]
     for unit in units:
         files = re.findall(
@@ -60,7 +60,7 @@ def test_each_unit_of_tasks_reads_the_variables_of_the_inventory_before_those_of
 def test_a_variable_that_psfleet_sets_or_that_its_sandbox_removes_is_refused() -> None:
     """It would be ignored; and systemd prefers an environment file to a variable of the unit itself."""
     gpu = ClusterPlan("lab", (PlannedTask("worker", 0, "here", "10.0.0.1", 2222, (0,)),))
-    found = {**files_of("trainer"), **files_of("trainer", gpu, environment="gpu-python3.11-x86_64")}
+    found = {**trainer_files(), **files_of("trainer", gpu, environment="gpu-python3.11-x86_64")}
     own = [text for path, text in found.items() if "/tasks/" in path]
     units = [text for path, text in found.items() if re.search(r"psfleet-(?!metrics).*\.service$", path)]
     names = set(re.findall(r"^(\w+)=", "\n".join(own), re.MULTILINE))

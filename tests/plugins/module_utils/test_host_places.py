@@ -12,7 +12,7 @@ from plugins.module_utils import host_places
 from plugins.module_utils.host_places import OWN, HostPlaces, give_to_root, is_our_unit, remove_tree
 from plugins.modules.carried_files import CarriedFiles, Wanted
 from tests.repository import ROOT
-from tests.roles.rendered import files_of
+from tests.roles.rendered import files_of, trainer_files
 from tests.test_docs import rows, section
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -84,8 +84,7 @@ def test_every_place_listed_in_contracts_is_removed(tmp_path: Path) -> None:
 
 
 def test_every_file_that_a_deployment_writes_is_removed(tmp_path: Path) -> None:
-    of_trainer = files_of("trainer", trainer_metrics_directory="/var/lib/textfiles")
-    written = [*of_trainer, *files_of("ssh_mesh")]
+    written = [*trainer_files(), *files_of("ssh_mesh")]
     # The configuration of sshd goes together with its reload.
     ours = [path for path in written if not path.startswith("/etc/ssh/")]
     made(tmp_path, *(path[1:] for path in ours))
@@ -98,7 +97,7 @@ def test_every_file_that_a_deployment_writes_is_removed(tmp_path: Path) -> None:
 def test_every_unit_name_in_the_code_is_recognised_as_psfleets() -> None:
     sources = [path for folder in ("roles", "plugins") for path in (ROOT / folder).rglob("*.*")]
     texts = [path.read_text() for path in sources if path.suffix in {".py", ".yml", ".j2"}]
-    texts += files_of("trainer", trainer_metrics_directory="/var/lib/textfiles")
+    texts += trainer_files()
     written = {
         name for text in texts for name in re.findall(r"psfleet[\w@*-]*\.(?:service|timer|target)", text)
     }
