@@ -100,22 +100,6 @@ def test_hostile_answers_have_no_effect_on_the_controller(tmp_path: Path, pipeli
     assert len(names) == 1 and json.loads(names.pop().replace("'", '"'))["all"] == [*hosts]
 
 
-@pytest.mark.slow
-def test_a_host_with_a_forged_answer_about_its_tasks_fails_and_the_others_continue(tmp_path: Path) -> None:
-    asked = {"tasks": [{"job": "worker", "index": 0}], "paths": {}}
-    text = said(
-        tmp_path,
-        {"psfleet.cluster.trainer_tasks": asked},
-        {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}},
-    )
-    assert f"FAILED   trainer_tasks: node1\n{PROBLEM}\n" in text
-    assert "ps-host0\nits answer to trainer_tasks is damaged: Ansible cannot read it: RecursionError" in text
-    for host in ("other", "none"):
-        assert f"FAILED   trainer_tasks: {host}\nits answer to trainer_tasks is damaged: deployed is" in text
-    assert "FAILED   trainer_tasks: many\ntrainer_tasks gave no answer\n" in text
-    assert [host for host in HOSTS if f"{host} goes on" in text] == ["node0"]
-
-
 # The facts that the preflight sets for later plays.
 FACTS = {
     "cluster_plan": make_plan().to_json(),
@@ -125,31 +109,49 @@ FACTS = {
 }
 
 
-@pytest.mark.slow
-def test_status_names_hosts_with_a_forged_answer_and_shows_the_others(tmp_path: Path) -> None:
-    text = said(
-        tmp_path,
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return Ansible's output for two pages and a module that ask all hosts, in one playbook."""
+    pages = [
         {
-            "psfleet.cluster.show": {"page": "status", "runs_directory": "runs"},
+            "psfleet.cluster.show": {"page": page, "runs_directory": "runs"},
             "run_once": True,
             "vars": FACTS,
-        },
+            "ignore_errors": True,
+        }
+        for page in ("status", "runs")
+    ]
+    return said(
+        tmp_path_factory.mktemp("asked"),
+        *pages,
+        {"psfleet.cluster.trainer_tasks": {"tasks": [{"job": "worker", "index": 0}], "paths": {}}},
+        {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}},
     )
-    assert f"node1 gave no answer: {PROBLEM}" in text
-    assert "ps-host0 gave no answer: its answer" in text
-    assert "3 tasks on 3 hosts: 2 unreachable, 1 running" in text
 
 
 @pytest.mark.slow
-def test_runs_of_hosts_with_valid_answers_are_shown(tmp_path: Path) -> None:
-    text = said(
-        tmp_path,
-        {"psfleet.cluster.show": {"page": "runs", "runs_directory": "runs"}, "run_once": True, "vars": FACTS},
-    )
-    assert "theirs      3  not here    7 bytes" in text
-    assert "leads gave no answer: its answer to host_runs is damaged: runs[1].run_id" in text
-    assert re.search(r"node0.* gave no answer: its answer to host_runs is damaged: runs is m", text)
-    assert "1 run: 0 here (0 bytes), 1 on 1 host (7 bytes)" in text
+def test_a_host_with_a_forged_answer_about_its_tasks_fails_and_the_others_continue(asked: str) -> None:
+    assert f"FAILED   trainer_tasks: node1\n{PROBLEM}\n" in asked
+    assert "ps-host0\nits answer to trainer_tasks is damaged: Ansible cannot read it: RecursionError" in asked
+    for host in ("other", "none"):
+        assert f"FAILED   trainer_tasks: {host}\nits answer to trainer_tasks is damaged: deployed is" in asked
+    assert "FAILED   trainer_tasks: many\ntrainer_tasks gave no answer\n" in asked
+    assert [host for host in HOSTS if f"{host} goes on" in asked] == ["node0"]
+
+
+@pytest.mark.slow
+def test_status_names_hosts_with_a_forged_answer_and_shows_the_others(asked: str) -> None:
+    assert f"node1 gave no answer: {PROBLEM}" in asked
+    assert "ps-host0 gave no answer: its answer" in asked
+    assert "3 tasks on 3 hosts: 2 unreachable, 1 running" in asked
+
+
+@pytest.mark.slow
+def test_runs_of_hosts_with_valid_answers_are_shown(asked: str) -> None:
+    assert "theirs      3  not here    7 bytes" in asked
+    assert "leads gave no answer: its answer to host_runs is damaged: runs[1].run_id" in asked
+    assert re.search(r"node0.* gave no answer: its answer to host_runs is damaged: runs is m", asked)
+    assert "1 run: 0 here (0 bytes), 1 on 1 host (7 bytes)" in asked
 
 
 @pytest.mark.slow
