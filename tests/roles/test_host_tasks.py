@@ -68,3 +68,10 @@ def test_modules_are_executed_in_one_place() -> None:
     runs = {path.name for path in plugins.rglob("*.py") if "_execute_module(" in path.read_text()}
     takes = {path.name for path in plugins.rglob("*.py") if "answer_of(" in path.read_text()}
     assert (runs, takes) == ({"actions.py"}, {"running.py", "actions.py"})
+
+
+def test_no_command_on_a_host_gets_input_that_it_may_not_read() -> None:
+    """A command that ends before Ansible has written `stdin` fails with the code 32 of a broken pipe."""
+    tasks = [(path, task) for path in FILES for task in tasks_in(yaml.safe_load(path.read_text()))]
+    commands = [(path, task.get("ansible.builtin.command")) for path, task in tasks]
+    assert [path for path, command in commands if isinstance(command, dict) and "stdin" in command] == []
