@@ -35,7 +35,7 @@ class Tables:
         return 2 * COUNT * self.rows * WIDTH * _FLOAT
 
     def bytes_of_a_batch(self, examples: int) -> float:
-        """Return the bytes of a batch's rows, of their gradients, and of the rows' positions.
+        """Return the bytes of a batch's rows in all tables, their gradients and positions, on average.
 
         A row that several examples need counts once.
         """

@@ -203,7 +203,7 @@ class CallbackModule(TrueRecap):
             self._say_failure(result, f" ({self._get_item_label(result.result)})")
 
     def v2_runner_on_unreachable(self, result: CallbackTaskResult) -> None:
-        """Print an error once."""
+        """Print, in one text, the task, the host and why it cannot be reached."""
         self._say_failure(result)
 
     def _say_failure(self, result: CallbackTaskResult, item: str = "") -> None:

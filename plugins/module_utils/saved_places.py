@@ -59,7 +59,7 @@ class SavedPlace:
     def parts_below_run(self) -> tuple[str, ...] | None:
         """The parts of the path below the run's directory; None if the path is not below it.
 
-        () stands for the run's directory itself, if a SavedModel was saved directly into it.
+        For the run's directory itself: () if a SavedModel was saved there, else None.
         """
         if self.path == ".":
             return self._root
@@ -91,7 +91,11 @@ class SavedPlace:
     def path_on_controller(self, task: str) -> str:
         """Return the path, relative to the run's folder on the controller; "" if the place is not collected.
 
-        Example: SavedPlace("/tmp/logs").path_on_controller("worker0") -> "saved/worker0/tmp/logs"
+        Places in the folders COLLECTED keep their path. All others are below saved/<task>; there, /tmp and
+        /var/tmp are "tmp".
+
+        Examples, for worker0: "checkpoints/a" -> "checkpoints/a"; "a" -> "saved/worker0/a"; "/var/tmp/a" ->
+        "saved/worker0/tmp/a".
         """
         if (parts := self.parts_below_run) is not None:
             return "/".join(parts if parts[:1] and parts[0] in COLLECTED else (SAVED, task, *parts))

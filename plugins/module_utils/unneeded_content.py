@@ -97,7 +97,11 @@ class ContentDirectories:
                     os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
 
     def _own_directories(self, kind: str) -> dict[str, float]:
-        """Return {name: modification time in seconds} of the directories of a kind that psfleet made."""
+        """Return {name: modification time in seconds} of our directories of a kind, incomplete ones too.
+
+        Return {} if there is no folder of the kind. Raises OSError, and ValueError if other users can change
+        the folder.
+        """
         statuses = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
             if not is_ours_alone(folder):

@@ -143,7 +143,7 @@ class Environment:
         return is_complete(self.place)
 
     def is_in_use(self) -> bool:
-        """Return whether the link points to the environment; True if there is no link."""
+        """Return whether the link points to the environment; True if the environment is to have no link."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:

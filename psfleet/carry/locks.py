@@ -37,7 +37,7 @@ def without_comments(lock: Path) -> str:
 
 
 def read_locks(paths: Iterable[Path]) -> dict[str, PinnedPackage]:
-    """Return {normalized name: package} of several locks together."""
+    """Return {normalized name: package} of several locks; if two pin a package, the last lock counts."""
     return read_lock("\n".join(path.read_text(encoding="utf-8") for path in paths))
 
 

@@ -90,10 +90,12 @@ def _part(part: Run) -> dict[str, Any]:
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
-    """Return {worker: {figure: value}}: rates, waiting seconds, mean staleness and slowdown. None is unknown.
+    """Return {worker: {figure: value}} of all workers, also lost workers; None is unknown.
 
-    `slowdown` is the median worker's steps per second divided by this worker's. The time spent waiting for
-    others does not count: if workers wait for each other, each takes as long as the slowest.
+    The figures are `steps_per_second` and `examples_per_second` (of what went into the model),
+    `waiting_seconds`, `staleness_mean`, and `slowdown`: the median worker's steps per second divided by this
+    worker's. For `slowdown` the time spent waiting for others does not count: if workers wait for each other,
+    each takes as long as the slowest.
     """
     speeds: dict[str, dict[str, float | None]] = {}
     paces: dict[str, float | None] = {}

@@ -143,7 +143,11 @@ class Run:
 
     @cached_property
     def final(self) -> Record | None:
-        """The chief's `finished`, with the final global step and each worker's contribution, or None."""
+        """The `finished` record with which the chief ended; None if it failed or recorded no end.
+
+        Of a built-in model, it has the final global step and each worker's contribution; of a program, it may
+        lack both.
+        """
         ending = self.chief.ending
         return ending if ending is not None and ending.event == "finished" else None
 

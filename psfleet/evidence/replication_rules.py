@@ -39,7 +39,7 @@ class ReplicationRules:
 
     @property
     def drops_late_gradients(self) -> bool:
-        """Whether a gradient may not count, because the global step was made without it."""
+        """Whether a gradient may not count, because the global step was made without it: True for "sync"."""
         return self.replication == "sync"
 
     @property

@@ -187,9 +187,10 @@ class TaskRecords:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether the task's records are complete, from its start to its end.
+        """Whether the task recorded its end, and its lines are readable and have all counted steps.
 
-        What is missing from incomplete records proves nothing.
+        What is missing from other records proves nothing. Also a task that is `whole` may lack the last steps
+        of a process that was killed before (`Process.cut_off`).
         """
         consistent = all(
             process.nonce is not None

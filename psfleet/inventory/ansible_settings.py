@@ -187,7 +187,10 @@ def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iter
 
 
 def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each variable with an old Ansible name; `variables` is {host: its variables}."""
+    """Yield one problem for each name of OLD_NAMES that hosts set, with all these hosts.
+
+    `variables` is {host: its variables}.
+    """
     for old, new in OLD_NAMES.items():
         if hosts := tuple(host for host, of_host in variables.items() if old in of_host):
             what = f"{old} is set on {named(hosts)}, and psfleet reads {new}; expected the name {new}"

@@ -54,7 +54,11 @@ def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, 
 
 
 def _reasons(run: ProofRun) -> Iterator[str]:
-    """Yield why the run is not proven: the contradictions; if there are none, what is unknown."""
+    """Yield why the run is not proven: the checks that are false; if there are none, the unknown checks.
+
+    The first _CHECKS_SHOWN come with their details, `model_converged` first; one line names the others. A
+    last line says how many parts of the model were not found. Without a verdict, the only reason is that.
+    """
     if not run.verdict:
         yield "it was not judged"
         return

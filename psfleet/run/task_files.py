@@ -48,7 +48,10 @@ def task_environments(
 def _cluster_variables(
     plan: ClusterPlan, task: PlannedTask, release: str, cuda: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment variables of a task. It sees its own GPUs, or none of the host's."""
+    """Return {name: value}: a task's environment variables about its cluster, release and GPUs.
+
+    The task sees its own GPUs, or none of the host's. Raises ValueError if it has GPUs and `cuda` is empty.
+    """
     if task.gpus and not cuda:
         raise ValueError(f"{task.name} has GPUs, and the environment of {task.host} is not made for them")
     return {

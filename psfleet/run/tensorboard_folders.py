@@ -16,10 +16,10 @@ OTHER_HOSTS = "other_hosts"
 
 
 def run_folders(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
-    """Return the folders of the runs that `run_id` names, in that order; commas separate several names.
+    """Return the folders of the runs that `run_id` names, each once, in that order; commas separate names.
 
-    If `run_id` is "", return the folders of all runs of the cluster, sorted. Raises ValueError if a name
-    breaks RUN_ID_RULE, or has no folder.
+    If `run_id` is "", return the folders of all runs whose plan is of the cluster, sorted. Raises ValueError
+    if a name breaks RUN_ID_RULE, or has no folder.
     """
     if run_id:
         names = [name.strip() for name in run_id.split(",") if name.strip()] or [run_id]

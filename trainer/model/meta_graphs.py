@@ -153,7 +153,11 @@ def _in_words(tensors: Sequence[tf.Tensor]) -> str:
 def _between(
     outputs: Sequence[tf.Tensor], inputs: Collection[tf.Tensor], variables: Mapping[tf.Operation, tf.Variable]
 ) -> tuple[list[tf.Operation], list[tf.Variable]]:
-    """Return (the operations between inputs and outputs, the variables that the outputs need)."""
+    """Return (operations, variables): what the outputs need, followed back as far as inputs and variables.
+
+    The operations may include placeholders that are not among the inputs. `variables` is {operation:
+    variable}.
+    """
     ends = {tensor.ref() for tensor in inputs}
     between: dict[tf.Operation, None] = {}
     needed: dict[tf.Operation, tf.Variable] = {}

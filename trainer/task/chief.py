@@ -155,7 +155,10 @@ class Chief:
             self._find_restarts()
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until a save or an evaluation is due by steps; infinity if none will be."""
+        """Return the global steps until a save or an evaluation is due by steps, at most 0 if one is due.
+
+        Infinity means that none can become due as things are now; ask again after the next steps.
+        """
         return min(each.steps_left(global_step) for each in (self.saver, self.evaluations))
 
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:

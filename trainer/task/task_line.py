@@ -56,7 +56,10 @@ class TaskLine:
         return answer
 
     def copy(self, task: str, path: str, to_task: str, to: str) -> None:
-        """Copy a whole file: `task` reads it at `path`, and `to_task` writes it to the path `to`."""
+        """Copy a whole file: `task` reads it at `path`, and `to_task` writes it to the path `to`.
+
+        Raises tf.errors.OpError; NotFoundError if `task` has no such file.
+        """
         if (task, to_task) not in self._copying:
             with self._graph.as_default():
                 with tf.device(f"{self._devices[task]}/device:CPU:0"):

@@ -85,7 +85,10 @@ class _FinishedSteps:
 
     @guarded
     def finish(self) -> None:
-        """Write the remaining steps, and the number of steps of each worker."""
+        """Record the remaining steps and the task's end, with the steps of each worker; end the observation.
+
+        After an uncaught exception of the program, the end is `failed`, without these numbers.
+        """
         with self.lock:
             self.write(self.done.total())
             stop()

@@ -90,7 +90,7 @@ def trains(graph: tf.Graph) -> bool:
 
 
 def wrap_gradients(module: ModuleType) -> None:
-    """Wrap tf.gradients, to note the loss whose gradients it computes."""
+    """Wrap `gradients` and `gradients_v2` of TensorFlow's gradients_impl, to note the loss they derive."""
     for name in ("gradients", "gradients_v2"):
         setattr(module, name, _noting_loss(getattr(module, name)))
 

@@ -204,9 +204,10 @@ class Observer:
     def count(
         self, own: ObservedSession, step: training_runs.Step, loss: float | None, readings: int
     ) -> None:
-        """Count a run that has ended; read the global step if that is due.
+        """Count a call of the session that took a training step, and leave it; read the global step if due.
 
-        `readings` is what `enter` returned for the run; `loss` is None if unknown.
+        `readings` is what `enter` returned for the call; `loss` is None if unknown. The caller does not call
+        `leave`.
         """
         with self._lock:
             self.leave(readings)
