@@ -78,17 +78,14 @@ def exception_in(text: str) -> str:
 
     Return "" if there is none. The message may have several lines.
     """
-    lines = text.splitlines()
-    starts = [
-        number
-        for number, line in enumerate(lines)
-        if line == _TRACEBACK and not (number and lines[number - 1].startswith(_IGNORED))
-    ]
-    if not starts:
-        return ""
-    after = lines[starts[-1] + 1 :]
-    frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
-    return "\n".join(takewhile(lambda line: not _BEHIND.match(line), after[frames:]))
+    _, message = _last_traceback(text)
+    return "\n".join(takewhile(lambda line: not _BEHIND.match(line), message))
+
+
+def source_lines_in(text: str) -> tuple[str, ...]:
+    """Return the lines of Python in the last traceback in a text, the innermost last; () if there is none."""
+    frames, _ = _last_traceback(text)
+    return tuple(line.strip() for line in frames if not (_FRAME.match(line) or _BESIDE.match(line.strip())))
 
 
 def is_out_of_memory(text: str) -> bool:
@@ -122,6 +119,19 @@ def last_words(lines: Sequence[str]) -> str:
 def is_of_a_library(line: str) -> bool:
     """Return whether libraries print this line of a task's output in normal operation."""
     return bool(_OF_A_LIBRARY.match(line))
+
+
+def _last_traceback(text: str) -> tuple[list[str], list[str]]:
+    """Return (the lines about frames, the lines after them) of the last traceback in a text."""
+    lines = text.splitlines()
+    starts = [
+        number
+        for number, line in enumerate(lines)
+        if line == _TRACEBACK and not (number and lines[number - 1].startswith(_IGNORED))
+    ]
+    after = lines[starts[-1] + 1 :] if starts else []
+    frames = next((number for number, line in enumerate(after) if line[:1] not in {" ", ""}), len(after))
+    return after[:frames], after[frames:]
 
 
 def _parts(text: str) -> tuple[list[str], str]:

@@ -19,7 +19,7 @@ from trainer.contract.exit_codes import (
     STOPPED,
     USAGE,
 )
-from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory, last_words
+from trainer.host.error_lines import first_cause_in, in_short, is_out_of_memory, last_words, source_lines_in
 from trainer.process.console import say
 from trainer.process.failure import memory_remedy
 from trainer.process.lost_connection import is_lost_connection
@@ -42,12 +42,14 @@ class Ending:
         code: the exit code for systemd.
         reason: why the program failed, in words; "" if it did not fail.
         stopped: whether the program was stopped.
+        lines: the lines of Python in the traceback of the uncaught exception, the innermost last.
 
     """
 
     code: int
     reason: str = ""
     stopped: bool = False
+    lines: tuple[str, ...] = ()
 
     @property
     def phase(self) -> str:
@@ -143,7 +145,7 @@ class ProgramProcess:
             reason = in_short(exception)
             is_lost = is_lost_connection(f"{exception.partition(':')[0]}: {reason}")
             raised = CLUSTER_BROKE if is_lost else PROGRAM
-            return Ending(raised if code == _PYTHON_RAISED else code, reason)
+            return Ending(raised if code == _PYTHON_RAISED else code, reason, lines=source_lines_in(printed))
         if not self.has_listened and (usage := usage_error_in(printed)):
             return Ending(code if code in NO_RESTART else USAGE, usage)
         last_line = last_words(printed.splitlines()).rpartition("\n")[2].strip()

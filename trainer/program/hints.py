@@ -1,6 +1,7 @@
 """Hints that follow the reason of a failed program: what psfleet does otherwise than the program expects."""
 
 import re
+from collections.abc import Sequence
 
 from trainer.contract.exit_codes import USAGE
 from trainer.contract.run_program import RunProgram
@@ -28,14 +29,14 @@ _REFUSED_CALL = re.compile(
 )
 
 
-def with_hint(code: int, reason: str, program: RunProgram) -> str:
+def with_hint(code: int, reason: str, program: RunProgram, lines: Sequence[str] = ()) -> str:
     """Return the reason of a failure and, on a line of its own in brackets, the hint that fits it, if any.
 
-    `code` is the exit code of the program's task.
+    `code` is the exit code of the program's task, `lines` are the lines of Python in the traceback.
     """
     if code == USAGE or _REFUSED_FLAG.search(reason):
         return f"{reason}\n({_OF_FLAGS[program.flags]})"
-    hint = remedy(reason, tensorflow1=program.tensorflow1) or file_hint(reason, program)
+    hint = remedy(reason, tensorflow1=program.tensorflow1, lines=lines) or file_hint(reason, program)
     if not hint and _REFUSED_CALL.search(reason):
         hint = "the sandbox of a task refuses some calls: docs/programs.md, What a task may not do"
     return f"{reason}\n({hint})" if hint else reason

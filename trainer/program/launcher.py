@@ -223,7 +223,7 @@ class _Launcher:
             ending = self._wait_for_workers(
                 cluster.get("worker", []), ending, 60 * program.end_deadline_minutes
             )
-        ending = replace(ending, reason=with_hint(ending.code, ending.reason, program))
+        ending = replace(ending, reason=with_hint(ending.code, ending.reason, program, ending.lines))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
             return STOPPED

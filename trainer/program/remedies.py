@@ -1,7 +1,10 @@
 """Remedies for errors of programs that were written for another version of TensorFlow or Keras."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from trainer.program.contrib_names import replacement, used_name
 
 _OF_KERAS_2 = (
     "if it is of Keras 2: tf_keras==2.21.0 in trainer_program_requirements, and "
@@ -11,6 +14,9 @@ _OF_TENSORFLOW_1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true,
 _OF_NEITHER = (
     "TensorFlow 1.15 lacks this, too. It is older (docs/port-a-script.md#names-from-before-tensorflow-10), "
     "or of TensorFlow 2, which runs without trainer_program_tensorflow1"
+)
+_OF_CONTRIB = (
+    "tf.contrib is not in TensorFlow 2: docs/port-a-script.md#tfcontrib has what replaces its packages"
 )
 _TF = r"module 'tensorflow[\w.]*' has no attribute"
 # Names that TensorFlow 1.0 replaced, as its release notes list them.
@@ -48,8 +54,9 @@ _REMEDIES = (
     ),
     _Remedy(
         rf"{_TF} 'contrib'|cannot import name 'contrib' from 'tensorflow"
-        r"|No module named 'tensorflow[\w.]*\.contrib\b",
-        "tf.contrib is not in TensorFlow 2: docs/port-a-script.md#tfcontrib has what replaces its packages",
+        r"|No module named 'tensorflow[\w.]*\.contrib\b"
+        r"|^ImportError: tf\.contrib\.\w+ is not in TensorFlow 2",
+        _OF_CONTRIB,
     ),
     _Remedy(
         # Only what tf_keras 2.21 has: older names, such as tf.keras.utils.multi_gpu_model, are in neither.
@@ -93,15 +100,17 @@ _REMEDIES = (
 )
 
 
-def remedy(reason: str, *, tensorflow1: bool) -> str:
+def remedy(reason: str, *, tensorflow1: bool, lines: Sequence[str] = ()) -> str:
     """Return what to do about an error of a program, in one line; "" if no remedy is known.
 
     Args:
         reason: the program's uncaught exception, shortened by `error_lines.in_short`.
         tensorflow1: whether the program runs with `trainer_program_tensorflow1`.
+        lines: the lines of Python in the exception's traceback, the innermost last.
 
     """
     for entry in _REMEDIES:
         if (entry.with_option if tensorflow1 else entry.without_option) and re.search(entry.sign, reason):
-            return entry.what
+            name = used_name([reason, *lines]) if entry.what == _OF_CONTRIB else ""
+            return replacement(name) if name else entry.what
     return ""

@@ -125,3 +125,12 @@ def test_the_reason_of_a_failed_program_ends_with_the_remedy(tmp_path: Path) -> 
     assert f"the program failed: {reason}\n(if it is of Keras 2: tf_keras==2.21.0 in" in tasks.output(
         "worker0"
     )
+
+
+@pytest.mark.slow
+def test_the_reason_of_a_program_with_contrib_ends_with_the_replacement_of_the_name(tmp_path: Path) -> None:
+    text = "import tensorflow as tf\n\ndef cell():\n    return tf.contrib.lookup.HashTable(1, 2)\n\ncell()"
+    tasks = run_alone(tmp_path, text, PROGRAM)
+    reason = "AttributeError: module 'tensorflow' has no attribute 'contrib'"
+    use = "tf.contrib.lookup.HashTable is not in TensorFlow 2. Use tf.lookup.StaticHashTable (names of"
+    assert f"the program failed: {reason}\n({use}" in tasks.output("worker0")

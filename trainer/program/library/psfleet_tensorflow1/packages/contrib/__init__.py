@@ -1,13 +1,11 @@
-"""`tf.contrib`, which TensorFlow 2 lacks: each use of a package raises an error with its replacement."""
+"""`tf.contrib`, which TensorFlow 2 lacks: each use of a package raises an error.
+
+The launcher adds the replacement of the name that the program used (`trainer/program/contrib_names.py`).
+"""
 
 from __future__ import annotations
 
-import functools
 from importlib.abc import MetaPathFinder
-from pathlib import Path
-
-_ADVICE = Path(__file__).with_name("replacements.txt")
-_PAGE = "docs/port-a-script.md#tfcontrib"
 
 
 class Refusing(MetaPathFinder):
@@ -20,19 +18,9 @@ class Refusing(MetaPathFinder):
             raise missing(package.partition(".")[0])
 
 
-@functools.cache
-def replacements() -> dict[str, str]:
-    """Return {package of tf.contrib: what to use in its place}."""
-    lines = _ADVICE.read_text(encoding="utf-8").splitlines()
-    pairs = (line.partition(": ") for line in lines if line and not line.startswith("#"))
-    return {package: use for package, _, use in pairs}
-
-
 def missing(package: str) -> ImportError:
     """Return the error for the use of the package `package` of tf.contrib."""
-    use = replacements().get(package)
-    advice = f"Use {use} ({_PAGE})" if use else f"TensorFlow 1.15 has no such package, either ({_PAGE})"
-    return ImportError(f"tf.contrib.{package} is not in TensorFlow 2. {advice}")
+    return ImportError(f"tf.contrib.{package} is not in TensorFlow 2")
 
 
 def __getattr__(name: str) -> object:

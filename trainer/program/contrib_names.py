@@ -1,0 +1,87 @@
+"""What replaces the names of tf.contrib, which TensorFlow 2 lacks."""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("contrib_replacements.txt")
+_PAGE = "docs/port-a-script.md#tfcontrib"
+_KERAS_2 = "tf_keras==2.21.0 in trainer_program_requirements"
+# Pattern in the words of a replacement -> what the replacement needs. PyPI's metadata says it.
+_NEEDS = {
+    r"\btf_slim\b": f"tf_slim==1.1.0 and {_KERAS_2}",
+    r"\btfp\b": f"tfp is tensorflow_probability==0.25.0, with {_KERAS_2}",
+    r"\btf\.(?:nn\.rnn_cell|layers|keras\.experimental)\b": _KERAS_2,
+    "tensorflow_model_optimization": _KERAS_2,
+    r"\btfa\b": "tfa, tensorflow_addons, has ended and needs TensorFlow 2.15 or older",
+    "tensorflow_io": "tensorflow_io needs TensorFlow 2.16",
+    "tensorflow_decision_forests": "tensorflow_decision_forests needs TensorFlow 2.19",
+    "tensorflow_compression": "tensorflow_compression needs TensorFlow 2.14",
+    "tensorflow_gan": "tensorflow_gan needs TensorFlow 2.15 or older",
+}
+# A use of tf.contrib in Python: `tf.contrib.rnn.LSTMCell(..)`, `from tensorflow.contrib import rnn`.
+_USE = re.compile(r"\bcontrib((?:\.\w+)*)(?:\s+import\s+\(?\s*(\w+))?")
+
+
+def replacement(name: str) -> str:
+    """Return the sentence that names the replacement of `name`, a name below tf.contrib.
+
+    Example: replacement("rnn.static_rnn") -> "tf.contrib.rnn.static_rnn is not in TensorFlow 2. Use
+    tf.nn.static_rnn (names of tensorflow.compat.v1; docs/port-a-script.md#tfcontrib)"
+    """
+    package, *inner = name.split(".")
+    # A path through internal modules, such as layers.python.layers.fully_connected, ends with the member.
+    candidates = [".".join(inner), *reversed(inner)]
+    for expression, use in _table().get(package, ()):
+        if not expression:
+            return _sentence(name, use)
+        for candidate in candidates:
+            if match := re.fullmatch(expression, candidate):
+                return _sentence(name, use.replace("*", match[match.re.groups]))
+    return f"tf.contrib.{package} is in neither TensorFlow 2 nor TensorFlow 1.15 ({_PAGE})"
+
+
+def used_name(lines: Sequence[str]) -> str:
+    """Return the name below tf.contrib that the last of these lines of Python uses; "" if none does.
+
+    Example: used_name(["cell = tf.contrib.rnn.LSTMCell(8)"]) -> "rnn.LSTMCell"
+    """
+    for line in reversed(lines):
+        for path, member in _USE.findall(line):
+            if name := f"{path}.{member}".strip("."):
+                return name
+    return ""
+
+
+def _sentence(name: str, use: str) -> str:
+    needs = [need for pattern, need in _NEEDS.items() if re.search(pattern, use)]
+    if re.search(r"\btf\.", use):
+        needs.append("names of tensorflow.compat.v1")
+    return f"tf.contrib.{name} is not in TensorFlow 2. Use {use} ({'; '.join([*needs, _PAGE])})"
+
+
+@functools.cache
+def _table() -> dict[str, list[tuple[str, str]]]:
+    """Return {package: [(expression for members or "", what to use)]}; the package's own line is the last."""
+    table: dict[str, list[tuple[str, str]]] = {}
+    for packages, lines in _groups():
+        own, *members = lines
+        for package in packages:
+            table[package] = [*members, own]
+    return table
+
+
+def _groups() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
+    """Yield (packages, lines of the table about them), the packages' own line first."""
+    packages: list[str] = []
+    lines: list[tuple[str, str]] = []
+    for line in _TABLE.read_text(encoding="utf-8").splitlines():
+        key, _, use = line.partition(": ")
+        if line.startswith("  "):
+            lines.append((key.strip(), use))
+        elif not line.startswith("#"):
+            if packages:
+                yield packages, lines
+            packages, lines = key.split(", "), [("", use)]
+    yield packages, lines
