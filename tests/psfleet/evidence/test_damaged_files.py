@@ -129,5 +129,7 @@ def test_the_loss_of_any_necessary_line_is_noticed(run: Path, task: str) -> None
         if number > 6 and lost["event"] == "step" and number % 10:
             continue  # the other windows are alike
         rewrite(run, task, [*every[:number], *every[number + 1 :]])
-        first = lost["event"] == "checkpointed" and not lost["global_step"]  # another one came after it
-        assert (verdict_of(run).exit_code == 0) == (first or lost["event"] in spare), lost
+        # A slow run saves more often; the last checkpoint alone is necessary.
+        later = [each["event"] for each in every[number + 1 :]]
+        replaced = lost["event"] == "checkpointed" and "checkpointed" in later
+        assert (verdict_of(run).exit_code == 0) == (replaced or lost["event"] in spare), lost
