@@ -34,7 +34,10 @@ class Slice:
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """The shape of the slice."""
+        """The shape of the slice; () for a scalar.
+
+        Example: 3 rows of a variable of shape [10, 5] -> (3, 5)
+        """
         return (self.rows, *self.shape[1:]) if self.shape else ()
 
     @property
@@ -49,17 +52,17 @@ class Slice:
         return f"{sizes} {':'.join([f'{self.begin},{self.rows}', *['-'] * (len(self.shape) - 1)])}"
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - of an array, or what is read like one
-        """Return these rows of `value`, the value of the whole variable."""
+        """Return the slice's rows of `value`, the value of the whole variable; a scalar is returned as is."""
         return value[self.begin : self.begin + self.rows] if self.shape else value
 
 
 def parts_of(
     variables: Mapping[str, tuple[tuple[int, ...], int]], most_bytes: int = MOST_BYTES
 ) -> list[list[Slice]]:
-    """Return the parts of a checkpoint's variables, each a list of slices; all slices together are all rows.
+    """Cut variables into parts of at most `most_bytes` bytes; return the slices of each part.
 
-    `variables` is {name: (shape, bytes of one number)}. A part has at most `most_bytes` bytes, unless a
-    single row is larger.
+    `variables` is {name: (shape, bytes of one number)}. The slices have the order of `variables` and of their
+    rows; each row is in exactly one slice. A row with more than `most_bytes` bytes is a part of its own.
     """
     parts: list[list[Slice]] = []
     room = 0

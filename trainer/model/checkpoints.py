@@ -60,10 +60,11 @@ class Checkpoint:
     """The content of a checkpoint.
 
     Attributes:
-        path: the path of its files, without a suffix.
+        path: the path of its files, without a suffix, such as "/checkpoints/model.ckpt-1500".
         global_step: the global step.
-        values: variable's name -> its value.
-        tables: the tables, whose rows are in files of their own, perhaps on other hosts.
+        values: {variable's name: value}; tables are not in it.
+        tables: the tables, whose rows are in files of their own, perhaps on other hosts; () if there are
+            none.
 
     """
 
@@ -74,7 +75,7 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of everything in the checkpoint, tables included."""
+        """The fingerprint of everything in the checkpoint except the counters; tables are included."""
         return fingerprint_of(self.values, self.tables)
 
 
@@ -87,15 +88,15 @@ Fetch = Callable[["CheckpointFolder"], None]
 
 
 class NotFinite(ValueError):  # noqa: N818 - a property of the model, and no error of the program
-    """A value to be saved is not finite; a checkpoint never holds a diverged model."""
+    """A value to be saved is nan or infinite; a checkpoint never holds a diverged model."""
 
 
 def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dict[str, tf.Tensor]:
-    """Return {variable's name: the variable's whole value}, to be fetched for `CheckpointFolder.write`.
+    """Return {variable's name: tensor with the whole value}, to be fetched for `CheckpointFolder.write`.
 
-    Tables are left out, because each ps saves its own rows. `device` is the CPU of the process that fetches
-    the values: TensorFlow has a fast path to a device of that process. `device` is None if the process is a
-    client of another process's server.
+    Tables are left out, because each ps saves its own rows. The tensors are on `device`: the CPU of the
+    process that fetches them, because TensorFlow has a fast path to it. With None, TensorFlow chooses; this
+    is for a process that is a client of another process's server.
     """
     tensors = {}
     for variable in variables:
@@ -106,7 +107,7 @@ def tensors_to_save(variables: Sequence[AnyVariable], device: str | None) -> dic
 
 
 class RestoreOperation:
-    """The operations that set variables to their values in a checkpoint; tables/restoring.py sets tables."""
+    """The operations that set variables to a checkpoint's values; tables/restoring.py does it for tables."""
 
     def __init__(self, variables: Sequence[AnyVariable]) -> None:
         self._tables = [variable for variable in variables if isinstance(variable, TableVariable)]
@@ -123,10 +124,12 @@ class RestoreOperation:
     def run(
         self, session: tf.compat.v1.Session, checkpoint: Checkpoint, ps: Collection[str] | None = None
     ) -> None:
-        """Set the variables on the given ps (default: all), and the stop code in the counters to 0.
+        """Set the variables on the given ps (default: all) to their values in `checkpoint`, but no tables.
 
-        Tables are not set here. The checkpoint may be of another number of workers. Raises TaskFailure
-        (`configuration`) if the checkpoint is of another model, and tf.errors.OpError.
+        The stop code in the counters becomes 0. If the numbers of workers differ, the step counts of new
+        workers are 0, and the counts of missing workers are dropped. Raises TaskFailure (`configuration`) if
+        a variable or table is missing in the checkpoint, or has another type or shape there, and
+        tf.errors.OpError.
         """
         values = self._values_in(checkpoint)
         if COUNTERS in values:
@@ -171,7 +174,7 @@ class RestoreOperation:
 
 
 class CheckpointFolder:
-    """A folder with checkpoints of a run, which keeps the newest `keep` checkpoints."""
+    """A folder with checkpoints of a run, which keeps the newest `keep`, and sometimes one more."""
 
     def __init__(self, directory: Path, keep: int) -> None:
         """Create the folder if it is missing; remove the files of an interrupted save. Raises OSError."""
@@ -181,7 +184,7 @@ class CheckpointFolder:
         self.remove_unfinished()
 
     def unfinished(self, step: int) -> Path:
-        """Return the path, without a suffix, of the checkpoint of global step `step` before it counts."""
+        """Return the path, without a suffix, of the checkpoint of global step `step` before `accept`."""
         return self.directory / f"model.ckpt-{step}{UNFINISHED}"
 
     def remove_unfinished(self) -> None:
@@ -190,11 +193,12 @@ class CheckpointFolder:
             leftover.unlink(missing_ok=True)
 
     def write(self, values: Values, manifest: str = "") -> tuple[Path, str]:
-        """Write a checkpoint, named by the global step in `values`, and remove the oldest.
+        """Write a checkpoint, accept it as `accept` does, and return (its path, its fingerprint).
 
-        `values` is {variable's name: value}. `manifest` lists the files of the checkpoint's tables, which
-        must be complete; "" if it has none. Return (the checkpoint's path without a suffix, the checkpoint's
-        fingerprint). Raises NotFinite, DamagedError, OSError and tf.errors.OpError.
+        `values` is {variable's name: value}; the global step in its counters is in the path, which has no
+        suffix. `manifest` is the text that lists the files of the checkpoint's tables, which are complete
+        already; "" if the model has no tables. Raises NotFinite before anything is written, DamagedError,
+        OSError and tf.errors.OpError.
         """
         for name, value in values.items():
             if not np.all(np.isfinite(value)):
@@ -215,10 +219,12 @@ class CheckpointFolder:
         return self.accept(step, fingerprint), fingerprint
 
     def accept(self, step: int, fingerprint: str | None) -> Path:
-        """Let the unfinished checkpoint of `step` count, remove the oldest, and return the checkpoint's path.
+        """Check the unfinished checkpoint of `step`, and give it its final name; return that path.
 
-        The path has no suffix. The checkpoint is first brought to the disk, and checked: it must read back
-        with this fingerprint (None: any fingerprint). Raises DamagedError and OSError.
+        The path has no suffix. The files are brought to disk and read back; DamagedError is raised if they
+        are damaged, or have another fingerprint (None: any is good). An earlier checkpoint of this step is
+        replaced. Then only the newest `keep` checkpoints up to `step` stay; those of later steps are removed.
+        Raises OSError.
         """
         unfinished = self.unfinished(step)
         path = unfinished.with_name(unfinished.name.removesuffix(UNFINISHED))
@@ -248,14 +254,14 @@ class CheckpointFolder:
         copies: Mapping[int, Sequence[Fetch]] | None = None,
         tables_problem: Callable[[Checkpoint], str] = lambda _: "",
     ) -> Checkpoint | None:
-        """Return the newest checkpoint that can be read; None if there has never been any.
+        """Return the newest good checkpoint in this folder or in `copies`; None if there are none at all.
 
-        Raises TaskFailure (`input`) if there were checkpoints and all are damaged, and tf.errors.OpError if
-        another host is lost.
+        Raises TaskFailure (`input`) if checkpoints are there but all are damaged, now or at an earlier call.
+        Raises tf.errors.OpError if another host is lost.
 
         Args:
-            report_damaged: called with the path of each checkpoint that cannot be read, and what is wrong.
-                Such checkpoints of this folder are renamed to `damaged-*`.
+            report_damaged: called with the path of each checkpoint that cannot be read or fetched, and what
+                is wrong. Such checkpoints of this folder are renamed to `damaged-*`.
             copies: {global step: functions that fetch a copy of this step from another host}. A copy is
                 fetched only if this folder has no good checkpoint of that step or of a later step.
             tables_problem: returns what is wrong with the files of a checkpoint's tables; "" if nothing is.
@@ -285,7 +291,10 @@ class CheckpointFolder:
         return None
 
     def _fetch(self, step: int, fetch: Fetch) -> tuple[Checkpoint | None, str]:
-        """Fetch a checkpoint into this folder; return (checkpoint, ""), or (None, the reason)."""
+        """Fetch and accept a checkpoint; return (checkpoint, ""), or (None, the reason) if it is damaged.
+
+        An OSError is such a reason, too. Raises tf.errors.OpError.
+        """
         try:
             fetch(self)
             return read_checkpoint(self.accept(step, None))
@@ -294,10 +303,10 @@ class CheckpointFolder:
             return None, str(error)
 
     def _remove_others(self, step: int) -> None:
-        """Remove all but the newest checkpoints up to `step`, and write the state file. Raises OSError.
+        """Remove all checkpoints but those of `_to_keep`, and write TensorFlow's state file. Raises OSError.
 
-        Checkpoints of later steps are removed, too: the run went on from an earlier checkpoint, and left them
-        behind.
+        Checkpoints of steps later than `step` are removed, too: the run went on from an earlier checkpoint,
+        and left them behind.
         """
         paths = checkpoint_paths(self.directory)
         kept = self._to_keep([path for path in paths if step_in(path) <= step])
@@ -311,10 +320,10 @@ class CheckpointFolder:
                 file.unlink(missing_ok=True)
 
     def _to_keep(self, paths: Sequence[Path]) -> list[Path]:
-        """Return the checkpoints to keep: the newest `keep` of `paths`, and sometimes one more.
+        """Return the newest `keep` of `paths`, oldest first, and sometimes one older checkpoint before them.
 
-        Checkpoints with deltas share files, which may be damaged. If all the newest share the files of whole
-        parts, the last older checkpoint that has other files is kept, too.
+        Checkpoints with deltas share the files of whole parts, which may be damaged. If all of the newest
+        share them, the last older checkpoint with other files is kept, too; but not if `keep` is 1.
         """
         newest, others = list(paths[-self._keep :]), paths[: -self._keep]
         shared = [whole_files_of(path) for path in newest]
@@ -324,20 +333,23 @@ class CheckpointFolder:
 
 
 def with_manifest(values: Values, manifest: str) -> Values:
-    """Return `values` and, if there is a manifest of tables, its SHA-256 as a further value."""
+    """Return `values`; if `manifest` is not "", its SHA-256 is added as the value of `psfleet/tables`."""
     sha256 = np.frombuffer(bytes.fromhex(sha256_of_text(manifest)), np.uint8)
     return {**values, TABLES: sha256} if manifest else values
 
 
 def checkpoint_paths(directory: Path) -> list[Path]:
-    """Return the paths, without a suffix, of a folder's checkpoints, newest last. Raises OSError."""
+    """Return the paths, without a suffix, of a folder's finished checkpoints, newest last; [] if none.
+
+    Raises OSError, also if the folder is missing.
+    """
     matches = (_INDEX_FILE.fullmatch(file.name) for file in directory.iterdir())
     steps = sorted(int(match[1]) for match in matches if match is not None)
     return [directory / f"model.ckpt-{step}" for step in steps]
 
 
 def bring_to_disk(path: Path) -> None:
-    """Return once a file, or the entries of a folder, are on disk. Raises OSError.
+    """Write a file, or the entries of a folder, to disk; return once they are there. Raises OSError.
 
     The next reader of the file then reads from the disk, and not from the system's page cache.
     """
@@ -366,30 +378,39 @@ def step_in(path: Path) -> int:
 
 
 def is_of_ended_run(checkpoint: Checkpoint) -> bool:
-    """Return whether the checkpoint was saved after its chief had told the run to take no more steps."""
+    """Return True if the chief had told the workers to take no more steps when it saved this checkpoint.
+
+    Return False if training went on, or if the run was stopped or failed.
+    """
     return int(checkpoint.values[COUNTERS][STOP_CODE]) == RUN_OVER
 
 
 def contributions_in(checkpoint: Checkpoint) -> dict[str, int]:
-    """Return {worker: the number of the worker's gradients in the checkpoint's model}, as {"worker0": 7}."""
+    """Return {worker: how many of its training steps are in the checkpoint's model}, as {"worker0": 7}."""
     counters = checkpoint.values[COUNTERS]
     return {f"worker{worker}": int(count) for worker, count in enumerate(counters[FIRST_WORKER:])}
 
 
 def _counters_of(counters: npt.NDArray[np.generic], workers: int) -> npt.NDArray[np.generic]:
-    """Return the counters for `workers` workers; workers that joined have taken no step."""
+    """Return the counters for `workers` workers: new workers have 0 steps, missing workers are cut off."""
     kept = counters[: FIRST_WORKER + workers]
     return np.pad(kept, (0, FIRST_WORKER + workers - len(kept)))
 
 
 def _value_in(checkpoint: Checkpoint, name: str) -> npt.NDArray[np.generic] | None:
-    """Return the value of variable `name` in a checkpoint; None if the checkpoint has no such variable."""
+    """Return the value of variable `name` in a checkpoint; None if the checkpoint has no such variable.
+
+    If an optimizer's own number of a further ps is missing, such as "beta1_power_1", return "beta1_power".
+    """
     once = _OF_ANOTHER_PS.fullmatch(name)
     return checkpoint.values.get(name, checkpoint.values.get(once[1]) if once else None)
 
 
 def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
-    """Return (the checkpoint at `path`, ""), or (None, the reason); `path` has no suffix."""
+    """Return (the checkpoint at `path`, ""), or (None, the reason) if it is missing or damaged.
+
+    `path` has no suffix. The files with the rows of tables are not read.
+    """
     try:
         reader = tf.train.load_checkpoint(str(path))
         values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
@@ -400,9 +421,9 @@ def read_checkpoint(path: Path) -> tuple[Checkpoint | None, str]:
 
 
 def _tables_of(path: Path, step: int, sha256: npt.NDArray[np.generic] | None) -> Sequence[SavedTable]:
-    """Return the tables of a checkpoint from its manifest, which must have this SHA-256 (None: no tables).
+    """Return the tables in the manifest beside the checkpoint at `path`; () if `sha256` is None.
 
-    Raises ValueError and OSError.
+    Raises ValueError if the manifest is missing, or does not have this SHA-256, and OSError.
     """
     if sha256 is None:
         return ()

@@ -55,7 +55,7 @@ _ODD, _APART = 0x9E3779B1, 0x85EBCA6B
 class CheckedFile:
     """A file of clicks whose lines were checked.
 
-    `lines` is the number of lines; `damaged` are the indices, from 0, of damaged lines.
+    `lines` is the number of all lines; `damaged` are the indices, from 0, of the damaged lines.
     """
 
     path: Path
@@ -65,9 +65,9 @@ class CheckedFile:
 
 
 class ClickFiles:
-    """The examples in files, with the features and labels of `Clicks`.
+    """The good lines of files as examples, with the features and labels of `Clicks`.
 
-    With several `parts`, only every `parts`-th line, from line `index` on.
+    With `parts` above 1, these are only lines `index`, `index + parts`, and so on, counted over all files.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class ClickFiles:
         self._next = -1
 
     def __len__(self) -> int:
-        """Return the number of examples, without the damaged lines."""
+        """Return the number of examples of this part, without damaged lines."""
         return self._count
 
     def read(self, first: int, count: int) -> Examples:
         """Return `count` examples from number `first` on, as Source.read does.
 
-        This is fast if they follow the examples that were read before; else all files are read from the
-        beginning.
+        This is fast if they follow the examples that were read last; else the files are read from the
+        beginning. Raises TaskFailure (`input`) if the number of lines of a file has changed.
         """
         first %= len(self)
         if first != self._next:
@@ -102,7 +102,7 @@ class ClickFiles:
         return self._parser.examples(lines)
 
     def part(self, index: int, parts: int) -> "ClickFiles":
-        """Return part `index`: every `parts`-th line, damaged lines included."""
+        """Return lines `index`, `index + parts`, and so on, of these lines; damaged lines count, too."""
         if parts == 1:
             return self
         place = self._index + self._parts * index
@@ -116,10 +116,10 @@ class ClickFiles:
         index: int,
         skip: int | tf.Tensor = 0,  # noqa: ARG002 - to read over so many lines may take hours
     ) -> Dataset:
-        """Return endless batches, which TensorFlow reads and parses without Python, and no feeds.
+        """Return (an endless dataset of batches (features, labels), {}), which is read without Python.
 
-        Each worker reads all files, from the first line on, and keeps its own lines; `skip` has no effect.
-        Lines are shuffled among the next 16,384 lines.
+        Each worker reads all files, from the first line on, and keeps its own lines, as `part` does; `skip`
+        has no effect. Lines are shuffled among the next 16,384 lines.
         """
         own = self.part(index, workers)
         kinds = ["GZIP" if file.is_compressed else "" for file in self._files]
@@ -130,7 +130,10 @@ class ClickFiles:
         return parsed.rebatch(batch_size), {}
 
     def _good_lines(self) -> Iterator[bytes]:
-        """Yield the good lines of this part, for ever. Raises TaskFailure if the files changed."""
+        """Yield the good lines of this part in order, and again from the first line, without end.
+
+        Raises TaskFailure (`input`) if the number of lines of a file has changed.
+        """
         while True:
             number = 0
             for file in self._files:
@@ -145,7 +148,10 @@ class ClickFiles:
 
 
 class Parser:
-    """Parses lines of clicks; `rows` are the numbers of rows of the 26 features with ids."""
+    """Parses lines of clicks; `rows` are the numbers of table rows for the 26 features with ids.
+
+    `threads` is the number of threads; None lets TensorFlow choose.
+    """
 
     def __init__(self, rows: Sequence[int], threads: int | None = None) -> None:
         self._rows = np.array(rows, np.int64)
@@ -158,7 +164,7 @@ class Parser:
         self._good, self._parsed = (session.make_callable(fetched, [lines]) for fetched in (good, parsed))
 
     def are_good(self, lines: Sequence[bytes]) -> npt.NDArray[np.bool_]:
-        """Return for each line whether it is not damaged: bool [lines]."""
+        """Return bool [lines]: True for each line that is not damaged."""
         good: npt.NDArray[np.bool_] = self._good(np.array(lines, object))
         return good
 
@@ -179,10 +185,11 @@ class Parser:
 
 
 def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int) -> Data:
-    """Return the clicks in the settings' `data_dir`; without one, so many generated clicks.
+    """Return the clicks in the folder `settings.data_dir`; if that is "", return generated clicks.
 
-    `rows` are the numbers of rows of the 26 categories; `train` and `test` are numbers of clicks. Raises
-    TaskFailure: `input` if files are wrong, `configuration` if no clicks can be generated.
+    `rows` are the numbers of table rows for the 26 features with ids. `train` and `test` are the numbers of
+    clicks to generate. Raises TaskFailure: `input` as `clicks_in` does; `configuration` if clicks would have
+    to be generated for in-graph replication or existing servers.
     """
     if settings.data_dir:
         return clicks_in(Path(settings.data_dir), rows, settings.threads)
@@ -196,8 +203,8 @@ def load(settings: TrainingSettings, rows: Sequence[int], train: int, test: int)
 def clicks_in(folder: Path, rows: Sequence[int], threads: int | None = None) -> Data:
     """Return the examples in the files of a folder: train* to train on, test* to test with.
 
-    `rows` are the numbers of rows of the 26 categories. All files are read once, to count and check their
-    lines. Raises TaskFailure (`input`).
+    All files are read once, to count and check their lines. `rows` and `threads` are as in `Parser`. Raises
+    TaskFailure (`input`) if files are missing, have no lines, or have more than 0.1% damaged lines.
     """
     parser = Parser(rows, threads)
     train, test = (ClickFiles(_check_files(folder, part, parser), parser) for part in ("train", "test"))
@@ -205,9 +212,9 @@ def clicks_in(folder: Path, rows: Sequence[int], threads: int | None = None) -> 
 
 
 def _check_files(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFile]:
-    """Return the checked files of a part ("train" or "test"); print how many lines are damaged.
+    """Return the checked files of a part ("train" or "test"); print how many lines are damaged, if any.
 
-    Raises TaskFailure (`input`).
+    Raises TaskFailure (`input`) as `clicks_in` does.
     """
     examples: list[str] = []
     where = f"{folder}/{part}*"
@@ -224,7 +231,7 @@ def _check_files(folder: Path, part: str, parser: Parser) -> Sequence[CheckedFil
 
 
 def _check(path: Path, parser: Parser, examples: list[str]) -> CheckedFile:
-    """Return the checked file; append descriptions of its first damaged lines to `examples`, up to three."""
+    """Return the checked file; append descriptions of damaged lines to `examples` until that has three."""
     damaged: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
     number = 0
     for lines in click_lines(path):
@@ -237,9 +244,10 @@ def _check(path: Path, parser: Parser, examples: list[str]) -> CheckedFile:
 
 
 def lines_of(examples: Examples) -> Iterator[str]:
-    """Yield a line in Criteo's format, without its end, for each example.
+    """Yield a line in Criteo's format, without its line break, for each example.
 
-    An id becomes a value of eight hexadecimal digits that no other id of the same feature has.
+    An id becomes eight hexadecimal digits that no other id of the same feature has. A missing number or id
+    becomes "".
     """
     numbers, ids = np.split(examples.features, [NUMBERS], axis=1)
     values = (ids * _ODD + np.arange(CATEGORIES) * _APART) & 0xFFFFFFFF

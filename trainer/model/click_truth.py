@@ -99,7 +99,7 @@ class Truth:
     def draw(self, numbers: Integers, part: Integers | None = None) -> ClickFeatures:
         """Return the features of the examples with these numbers, int64 [count].
 
-        `part` is the part of each example, to which its ids belong; None draws a part for each id.
+        `part` is int64 [count]: all ids of an example belong to its part. None draws a part for each id.
         """
         examples = numbers.view(np.uint64)
         words = random_words(examples, self._number_keys)
@@ -120,10 +120,10 @@ class Truth:
         return ClickFeatures(values, ids, ranks)
 
     def terms(self, drawn: ClickFeatures, known: Words | None = None) -> Terms:
-        """Return the terms of the logits, before scaling.
+        """Return the three terms of the logits, before scaling.
 
-        With `known`, [26, 1], the ids of a feature whose rank is at least `known` have the mean weights of
-        all ids, which are 0, instead of their own weights.
+        `known`, [26, 1], is for a model that knows only the ids of each feature whose rank is below `known`:
+        the others get both weights 0, the mean over all ids. None: all ids have their own weights.
         """
         words = random_words(drawn.ids, self._weight_keys)
         if known is not None:
@@ -137,18 +137,21 @@ class Truth:
         return Terms(first, (second[_PAIRS[0]] * second[_PAIRS[1]]).sum(axis=0), numbers)
 
     def logits(self, terms: Terms) -> Floats:
-        """Return the logits of clicks, [count], given their terms."""
+        """Return the logits of clicks, [count]: the sum of the terms, each scaled, and of the bias."""
         first, pairs, numbers = (scale * term for scale, term in zip(self._scales, terms, strict=True))
         logits: Floats = first + pairs + numbers + self._bias
         return logits
 
     def labels(self, numbers: Integers, logits: Floats) -> npt.NDArray[np.float32]:
-        """Return the labels [count] of the examples with these numbers and logits: 1 for a click, else 0."""
+        """Return labels [count], 1 for a click, else 0, drawn with the probabilities sigmoid(`logits`).
+
+        The same number and logit always give the same label.
+        """
         words = random_words(numbers.view(np.uint64), self._label_key[0])
         return (uniform(words) - 1 < _sigmoid(logits)).astype(np.float32)
 
     def ranks_seen(self, times: int, examples: int) -> Words:
-        """Return for each category the number of ids that occur at least `times` times in so many examples.
+        """Return, for each category, how many ids occur at least `times` times in `examples` examples.
 
         The result is uint64 [26, 1]. An id counts by its mean number of occurrences, so the counted ids are
         the ids with the lowest ranks.
@@ -163,7 +166,7 @@ class Truth:
         return _column(seen) * self._parts
 
     def _ranks(self, words: Words) -> Words:
-        """Return for each word a rank within a part, by the inverse of the cumulative distribution."""
+        """Return a rank within a part for each random word; rank 0 is the most frequent."""
         places = (2 - self._least) - uniform(words) * (1 - self._least)  # from `least` to 1
         powers = places * places
         powers *= powers
@@ -177,7 +180,7 @@ class Truth:
         return ranks.view(np.uint64)
 
     def _calibrate(self) -> None:
-        """Set means, scales and bias, so that logits and clicks are distributed as intended."""
+        """Set means, scales and bias, so that logits have LOGIT_DEVIATION, and clicks have CLICK_SHARE."""
         drawn = self.draw(_CALIBRATION)
         weights = _weights(random_words(drawn.ids, self._weight_keys), 2)
         self._second_means = _means(weights, drawn.ids != MISSING_ID)
@@ -197,9 +200,9 @@ class Truth:
 
 
 def _less_drawn(power: int, rank: int) -> float:
-    """Return the probability of a rank, negative and multiplied by a factor that is the same for all ranks.
+    """Return minus the probability of a rank, multiplied by a factor that is the same for all ranks.
 
-    So the result rises with the rank, as `bisect_left` needs.
+    The result rises with the rank, as `bisect_left` needs.
     """
     place = -1 / power
     return float((rank + 2) ** place - (rank + 1) ** place)
@@ -215,7 +218,7 @@ def _quarter(words: Words, number: int) -> Words:
 
 
 def _weights(words: Words, quarter: int) -> Integers:
-    """Return a weight for each word: the sum of two of its quarters, minus the mean of such sums."""
+    """Return a weight for each word: the sum of quarters `quarter` and `quarter` + 1, minus its mean."""
     return (_quarter(words, quarter) + _quarter(words, quarter + 1)).view(np.int64) - 0xFFFF
 
 

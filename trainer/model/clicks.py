@@ -30,11 +30,11 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Clicks:
-    """`count` generated examples, from number `first` of the truth on.
+    """`count` generated examples: numbers `first` to `first + count - 1` of the truth.
 
     Features are int64 [count, 39]: 13 numbers, then 26 ids, each less than its feature's number of rows.
-    Labels are float32: 1 for a click, else 0. With a `part_length`, that many examples have ids of part 0,
-    the next that many have ids of part 1, and so on.
+    Labels are float32: 1 for a click, else 0. With a `part_length`, the first `part_length` examples have ids
+    of part 0, the next ones have ids of part 1, and so on. None: each id is of any part.
     """
 
     truth: Truth
@@ -62,14 +62,18 @@ class Clicks:
         return self.examples(np.arange(first, first + count) % self.count)
 
     def part(self, index: int, parts: int) -> "Clicks":
-        """Return part `index` of `parts` consecutive parts of equal length."""
+        """Return part `index` of `parts` consecutive parts of equal length; a remainder is in no part."""
         length = self.count // parts
         return replace(self, first=self.first + index * length, count=length)
 
     def dataset(
         self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, skip: int | tf.Tensor = 0
     ) -> Dataset:
-        """Return endless batches and no feeds; this process computes the batches while its session reads."""
+        """Return (an endless dataset of batches (features, labels), {}), in the order of `order`.
+
+        The process whose session reads the batches computes the examples in Python. The first `skip` places
+        of the order are left out.
+        """
 
         def compute(start: np.int64) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]:
             places = np.arange(start, start + _CALL)
@@ -84,9 +88,9 @@ class Clicks:
         return starts.map(AS_IT_IS(call)).rebatch(batch_size), {}
 
     def order(self, places: Integers, seed: int, workers: int, index: int) -> Integers:
-        """Return the numbers of the examples that a worker trains on at these places of its own order.
+        """Return the numbers of the examples at these places in the order in which a worker trains on them.
 
-        Place 0 is the first example that the worker trains on. Each epoch has an order of its own.
+        Place 0 is the worker's first example. Each epoch has another order.
         """
         epochs, places = np.divmod(places, len(range(index, self.count, workers)))
         keys = random_words(epochs.view(np.uint64), permutation_keys(seed, 1))
@@ -94,9 +98,7 @@ class Clicks:
         return permute((places * workers + index).view(np.uint64), size, keys).view(np.int64)
 
     def levels(self, times: int, trained_with: int) -> dict[str, Level]:
-        """Return {level: AUC and log loss} that models reach on these examples.
-
-        The levels are:
+        """Return {level: AUC and log loss} that four models reach on these examples.
 
         - `guess` predicts the share of clicks for each example.
         - `first_order` is the best model without pairs.
@@ -122,7 +124,7 @@ class Clicks:
         return {"guess": Level(0.5, float(entropy)), **levels}
 
     def _draw_blocks(self, numbers: Integers) -> Iterator[tuple[Integers, ClickFeatures]]:
-        """Yield (numbers of examples in the truth, their features), in blocks."""
+        """Yield (numbers of examples in the truth, their features) for each 1,024 of the `numbers`."""
         for start in range(0, len(numbers), _BLOCK):
             block = numbers[start : start + _BLOCK] + self.first
             part = None if self.part_length is None else block // self.part_length

@@ -30,7 +30,7 @@ class Source(Protocol):
         """Return the number of examples."""
 
     def read(self, first: int, count: int) -> "Examples":
-        """Return `count` examples from number `first` on, counted from 0; the first follows the last."""
+        """Return `count` examples from number `first` on, counted from 0; number 0 follows the last."""
 
     def part(self, index: int, parts: int) -> "Source":
         """Return part `index` of `parts` parts; no two parts have an example in common."""
@@ -64,7 +64,10 @@ class Examples:
         return Examples(self.features[places], self.labels[places])
 
     def part(self, index: int, parts: int) -> "Examples":
-        """Return part `index` of `parts` consecutive parts of equal length, as views without a copy."""
+        """Return part `index` of `parts` consecutive parts of equal length, without a copy.
+
+        If the number of examples is no multiple of `parts`, the last examples are in no part.
+        """
         length = len(self) // parts
         piece = slice(index * length, (index + 1) * length)
         return Examples(self.features[piece], self.labels[piece])
@@ -72,7 +75,7 @@ class Examples:
     def dataset(
         self, batch_size: int | tf.Tensor, seed: int, workers: int, index: int, skip: int | tf.Tensor = 0
     ) -> Dataset:
-        """Return endless batches, and the feeds with all examples.
+        """Return (an endless dataset of batches (features, labels), {placeholder: all features or labels}).
 
         The examples are fed and are not constants of the graph, because a graph may not exceed 2 GiB. The
         indices are shuffled, and each batch is gathered at once, which takes a fifth of the time of batching
@@ -114,7 +117,7 @@ class Data:
     parts: int = 1
 
     def train_of(self, worker: int) -> Source:
-        """Return the examples that worker number `worker` trains on, without a copy."""
+        """Return part number `worker` modulo `parts` of the training examples; all if `parts` is 1."""
         return self.train.part(worker % self.parts, self.parts)
 
 
@@ -122,7 +125,7 @@ def digits(data_dir: str) -> Data:
     """Return handwritten digits: features float32 [count, pixels] from 0 to 1, and labels int64 from 0 to 9.
 
     `data_dir` is a folder with MNIST's IDX files; if it is "", the bundled digits are used. Raises
-    TaskFailure (`input`).
+    TaskFailure (`input`) if files are missing, are damaged, or do not fit together.
     """
     folder = Path(data_dir) if data_dir else BUNDLED_DIGITS
     train, test = _digits_part(folder, "train"), _digits_part(folder, "t10k")
@@ -138,8 +141,8 @@ def seed_and_shard(
 ) -> tuple[int, tuple[int, int] | None]:
     """Return the arguments (`seed`, `shard`) of `batches` for worker number `index` of `workers`.
 
-    With the setting `shard_data`, all workers share one seed, and each has a shard. Without it, each worker
-    has its own seed, and `shard` is None.
+    With the setting `shard_data`: (the run's seed, (`workers`, `index`)). Without it: (the run's seed +
+    `index`, None).
     """
     if settings.shard_data:
         return settings.seed, (workers, index)
@@ -156,7 +159,7 @@ def batches(
     """Return (an endless dataset of shuffled batches, the feeds for initialising its iterator).
 
     All examples are shuffled anew in each epoch. A batch may span two epochs, so that all batches have the
-    same size. Raises TaskFailure (`input`) if there are fewer examples than workers.
+    same size. Raises TaskFailure (`input`) if there are fewer examples than workers in `shard`, or none.
 
     Args:
         source: the examples.

@@ -49,7 +49,7 @@ class Evaluation:
             self._ids = [table.ids(context, self._features) for table, _ in tables.places]
 
     def run(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
-        """Return {name: result} over `examples`: what the model's `results` makes of its metrics.
+        """Return {name: result} over `examples`: the model's function `results`, applied to its metrics.
 
         A float metric is the mean over calls of EVALUATION_BATCH examples, weighted by their numbers of
         examples. An integer metric is the sum over the calls. Raises tf.errors.OpError.
@@ -78,15 +78,19 @@ class Evaluation:
     def ids(
         self, session: tf.compat.v1.Session, features: npt.NDArray[np.generic]
     ) -> list[npt.NDArray[np.int64]]:
-        """Return, for each table, the ids that these features need: int64 [batch, ids of an example].
+        """Return, for each of the model's tables in their order, the rows that each example needs.
 
-        The tables are not read.
+        Each array is int64 [batch, ids of an example]. The tables are not read. Raises tf.errors.OpError.
         """
         ids: list[npt.NDArray[np.int64]] = session.run(self._ids, {self._features: features})
         return ids
 
     def sample(self, session: tf.compat.v1.Session, examples: Source) -> dict[str, float]:
-        """Return the first 32 numbers of each output for the first 10 examples: {"logits[0]": 0.5, ..}."""
+        """Return the first 32 numbers of each output for the first 10 examples: {"logits[0]": 0.5, ..}.
+
+        An output is flattened, so "logits[9]" may belong to another example than "logits[0]". Outputs that
+        are no numbers are left out. Raises tf.errors.OpError.
+        """
         features = examples.read(0, min(_SAMPLE_EXAMPLES, len(examples))).features
         return {
             f"{name}[{place}]": float(number)
@@ -99,7 +103,7 @@ class Evaluation:
 class FinalModel:
     """A model with the values of a checkpoint, which this process computes alone, on its CPU.
 
-    Rows of tables stay in the files beside the checkpoint; each batch reads the rows that it needs.
+    Rows of tables stay in the files beside the checkpoint; a batch reads the rows that it needs from there.
     """
 
     def __init__(self, checkpoint: Checkpoint, settings: TrainingSettings, ps_count: int) -> None:
@@ -124,7 +128,7 @@ class FinalModel:
         self.restore(checkpoint)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set the variables from another checkpoint of the run.
+        """Set the variables from another checkpoint of the run, whose files must have been checked.
 
         Raises TaskFailure (`configuration`) if the checkpoint is not of this model.
         """
@@ -139,18 +143,19 @@ class FinalModel:
         self._checkpoint = checkpoint
 
     def results(self) -> dict[str, float]:
-        """Return {name: result} on the test examples."""
+        """Return {name: result} on all test examples, as `Evaluation.run` does."""
         return self._evaluation.run(self._session, self.context.data.test)
 
     def metrics(self) -> dict[str, float]:
-        """Return {name: result} on the test examples, with the levels by which to judge the results."""
+        """Return {name: number}: the results on all test examples, and the model's `levels`."""
         levels = self.model.levels_at(self.context, self._checkpoint.global_step, self._workers)
         return {**self.results(), **levels}
 
     def values(self) -> dict[str, npt.NDArray[np.generic] | PartOfRows]:
-        """Return {name: value} of the model's variables.
+        """Return {name: value} of the model's variables and tables, without the optimizer's slots.
 
-        A table has one entry for each part, whose rows are read only when they are needed.
+        A table has an entry for each of `ps_count` parts, such as "tables_16/part_0", whose rows are read
+        from the files only when they are needed.
         """
         parts = {
             piece.op.name: self._rows[table.name].part(number, len(table.pieces))
@@ -160,7 +165,7 @@ class FinalModel:
         return {**self._dense_values(), **parts}
 
     def fingerprint(self) -> str:
-        """Return the fingerprint of the model's variables, without the optimizer's slots."""
+        """Return the fingerprint of the model's variables and tables, without the optimizer's slots."""
         tables = [table for table in self._checkpoint.tables if table.layout.table in self._rows]
         return fingerprint_of(self._dense_values(), tables)
 
@@ -169,7 +174,7 @@ class FinalModel:
         return self._evaluation.outputs(self._session, features)
 
     def sample(self) -> dict[str, float]:
-        """Return the first numbers of the outputs for the first test examples, such as {"logits[0]": 0.5}.
+        """Return the first numbers of the outputs for the first test examples, as `Evaluation.sample` does.
 
         Each client of a run records the same numbers.
         """
@@ -196,9 +201,9 @@ def values_for(
     tables: Tables,
     features: tf.Tensor,
 ) -> Values:
-    """Return the values that the model's `metrics` and `outputs` take: its variables, then its tables' rows.
+    """Return the values that the model's `metrics` and `outputs` take for a batch of `features`.
 
-    The rows are the rows that these features need.
+    These are the values of the variables, then for each table the rows that the batch needs.
     """
     looked_up = tables.look_up(context, features)
     return [*model.values_of(variables), *looked_up.values(looked_up.rows)]

@@ -42,10 +42,10 @@ Values = Mapping[str, npt.NDArray[np.generic]]
 
 
 def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
-    """Return the fingerprint, 16 hex digits, of the variables {name: value} of a checkpoint.
+    """Return the fingerprint, 16 hex digits, of the variables {name: value} and tables of a checkpoint.
 
-    `tables` are the tables whose rows are in files. Raises ValueError, which names the variable, if a
-    variable does not hold numbers.
+    The counters may be among the values, but do not count. `tables` are the tables whose rows are in files.
+    Raises ValueError, which names the variable, if a variable does not hold numbers.
     """
     lines = [
         _line(name, value.dtype.name, value.shape, _sum_of(name, value))
@@ -61,10 +61,10 @@ def fingerprint_of(values: Values, tables: Sequence[SavedTable] = ()) -> str:
 def fingerprints_of_ps(
     variables: Iterable[AnyVariable], values: Values, sums: Mapping[str, Mapping[str, int]]
 ) -> dict[str, str]:
-    """Return {ps: fingerprint of the ps's share of a checkpoint}, as `FingerprintOperations.run_ps` does.
+    """Return {ps: fingerprint of what the ps holds of a checkpoint}, as `FingerprintOperations.run_ps` does.
 
     `values` are the values of all variables except tables; `sums` is {ps: {table: sum of the table's rows
-    there}}.
+    there}}. A ps that holds no variable is left out.
     """
     pairs: list[tuple[tf.Variable, int]] = []
     for variable in variables:
@@ -82,9 +82,10 @@ def fingerprints_of_ps(
 def sum_of_rows(
     values: npt.NDArray[np.generic], file: RowFile, positions: npt.NDArray[np.int64] | None = None
 ) -> int:
-    """Return the sum of the rows in a file, modulo 2**64; the sums of all rows add up to the table's sum.
+    """Return the fingerprint's sum, modulo 2**64, of `values`, which are rows of `file` or of a piece of it.
 
-    `positions` are the positions of the rows in the part; None if they are consecutive from `file.first` on.
+    The sums of all rows of a table add up to the table's sum. `positions` are the positions of the rows in
+    the part; None if the rows are consecutive from position `file.first` on.
     """
     bits = _bits_of(file.table, tf.as_dtype(values.dtype)).as_numpy_dtype
     width = math.prod(values.shape[1:])
@@ -121,16 +122,16 @@ def with_computed_sums(checkpoint: Path, tables: Sequence[SavedTable]) -> list[S
 
 @cache
 def _within_a_block() -> npt.NDArray[np.uint64]:
-    """Return the factors of the places in a block: uint64 [BLOCK]."""
+    """Return the factors of the places in any block, uint64 [BLOCK]: scramble(i) for place i."""
     factors: npt.NDArray[np.uint64] = scramble(np.arange(BLOCK, dtype=np.uint64), np)
     return factors
 
 
 def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[RowFile]) -> int:
-    """Return the sum, in a former checkpoint, of the rows that a later delta changes, modulo 2**64.
+    """Return the sum, modulo 2**64, that the rows of a delta had in a former checkpoint; 0 without `files`.
 
-    `former` and `later` are the paths of the checkpoints' files, without their suffixes; `files` are the
-    delta's files of one part. Raises OSError.
+    `former` is the path of the former checkpoint, and `later` of the checkpoint with the delta, both without
+    a suffix. `files` are the delta's files of one part. Raises OSError.
     """
     total = 0
     for whole in (other for other in table.sha256 if files and other.part == files[0].part):
@@ -144,13 +145,13 @@ def sum_before(former: Path, table: SavedTable, later: Path, files: Sequence[Row
 
 
 class FingerprintOperations:
-    """The operations that sum each variable on its own ps, so that only 8 bytes of each variable travel.
+    """The operations that sum each variable on its own ps, so that only 8 bytes of each piece travel.
 
     `fetches` are the global step before the sums, the global step after them, and the sums of all pieces.
     """
 
     def __init__(self, variables: Iterable[AnyVariable], counters: tf.Variable) -> None:
-        """Add the operations to the default graph.
+        """Add the operations to the default graph; the counters are left out if they are among `variables`.
 
         Raises ValueError, which names the variable, if a variable does not hold numbers.
         """
@@ -165,7 +166,7 @@ class FingerprintOperations:
             self._sums = sums
 
     def run(self, session: tf.compat.v1.Session) -> tuple[str, int] | None:
-        """Return (fingerprint, global step); None if a step changed the model meanwhile.
+        """Return (fingerprint, global step); None if the global step changed while the sums were computed.
 
         Raises tf.errors.OpError.
         """
@@ -181,7 +182,11 @@ class FingerprintOperations:
         return _digest(lines), int(after)
 
     def run_ps(self, session: tf.compat.v1.Session, ps: Collection[str]) -> dict[str, str]:
-        """Return {ps: fingerprint of the ps's parameters} for each of `ps`. Raises tf.errors.OpError."""
+        """Return {ps: fingerprint of the ps's parameters} for the given ps. Raises tf.errors.OpError.
+
+        A ps that holds no parameters is left out. The sums are read even if a step changes the model
+        meanwhile.
+        """
         pairs = [pair for pair in zip(self._pieces, self._sums, strict=True) if holder_of(pair[0]) in ps]
         totals = map(int, session.run([total for _, total in pairs]))
         return _digests_of_ps((piece, total) for (piece, _), total in zip(pairs, totals, strict=True))
@@ -215,7 +220,7 @@ def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
 
 
 def _sum_of(name: str, value: npt.NDArray[np.generic], offset: int = 0) -> int:
-    """Return the sum of `value`, which begins at place `offset` of the whole variable."""
+    """Return the sum, modulo 2**64, of `value`, which begins at place `offset` of the whole variable."""
     bits = _bits_of(name, tf.as_dtype(value.dtype)).as_numpy_dtype
     flat = np.ascontiguousarray(value).reshape(-1).view(bits)
     number, first = divmod(offset, BLOCK)
@@ -236,7 +241,7 @@ def _global_step(counters: tf.Variable) -> tf.Tensor:
 
 
 def _sums_in_graph(variables: Sequence[AnyVariable]) -> list[tf.Tensor]:
-    """Return the sum of each piece, uint64, computed on the CPU of the task that holds the piece."""
+    """Return the sum of each piece, uint64, in order, computed on the CPU of the task with the piece."""
     flats = {
         piece.op.name: (_flat(piece), offset)
         for variable in variables

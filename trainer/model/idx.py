@@ -23,9 +23,10 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def read_images_and_labels(folder: Path, part: str) -> tuple[Pixels, Pixels]:
-    """Return images uint8 [count, rows, columns] and labels uint8 [count] of a part ("train" or "t10k").
+    """Return (images uint8 [count, rows, columns], labels uint8 [count]) of a part ("train" or "t10k").
 
-    Raises TaskFailure (`input`), which names the file and what is wrong with it.
+    Raises TaskFailure (`input`), which names the file, if a file in `folder` is missing or damaged, or if the
+    two numbers of examples differ.
     """
     try:
         images_file, labels_file = idx_files(folder, part)

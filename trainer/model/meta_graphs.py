@@ -48,12 +48,12 @@ def export_checkpoint(
     inputs: Sequence[str],
     outputs: Sequence[str],
 ) -> Path:
-    """Export a program's checkpoint into the folder `export` of `directory`; return that folder.
+    """Export a program's checkpoint into the folder `directory`/export; return that folder.
 
     `checkpoint` is the path without a suffix. `inputs` and `outputs` are names of tensors, such as "x" or
-    "x:0". `card_fields` are the card's fields about the run. Raises OSError and TaskFailure: `input` if the
-    checkpoint cannot be read, `configuration` if the names do not fit its graph, `program` if the check
-    fails.
+    "x:0". `card_fields` are the card's fields about the run. An earlier export is replaced once the new
+    export is checked. Raises OSError and TaskFailure: `input` if the checkpoint cannot be read,
+    `configuration` if the names do not fit its graph, `program` if the check fails.
     """
     with tf.Graph().as_default() as graph:
         try:
@@ -93,9 +93,10 @@ def export_checkpoint(
 def _tensors_of(
     graph: tf.Graph, inputs: Sequence[str], outputs: Sequence[str]
 ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-    """Return ({name in the signature: input}, {name in the signature: output}).
+    """Return ({name in the signature: input tensor}, {name in the signature: output tensor}).
 
-    Raises TaskFailure (`configuration`), which lists candidates, if a name is missing or not in the graph.
+    Raises TaskFailure (`configuration`), which lists candidates, if `inputs` or `outputs` is empty, or if the
+    graph has no tensor of such a name.
     """
     problems, pair = [], []
     for what, names in (("inputs", inputs), ("outputs", outputs)):
@@ -122,10 +123,10 @@ def _tensors_of(
 
 
 def _candidates(graph: tf.Graph, placeholders: Iterable[tf.Tensor]) -> list[tf.Tensor]:
-    """Return the float tensors that depend on placeholders and have a value for each example.
+    """Return the float tensors that depend on placeholders, and whose first size, the batch, is unknown.
 
-    The likely outputs come first: they depend on few placeholders (a loss also depends on the labels), and
-    come late in the graph.
+    Gradients, optimizers and savers are left out. The likely outputs come first: they depend on few
+    placeholders (a loss also depends on the labels), and come late in the graph.
     """
     needs = {tensor.op: frozenset({tensor.op}) for tensor in placeholders}
     candidates = []
@@ -174,9 +175,9 @@ def _between(
 
 
 def _example(tensor: tf.Tensor) -> npt.NDArray[np.generic]:
-    """Return made-up values for an input, small enough to be an index; a scalar, as for dropout, is 1.
+    """Return a made-up value for an input: float 0 to 1 for three examples; unknown sizes are 1.
 
-    Values that are not floats are 0.
+    If the input is no float, all numbers are 0. A float scalar, such as a dropout rate, is 1.
     """
     sizes = tensor.shape.as_list() if tensor.shape.rank else []
     shape = [_EXAMPLES, *(size or 1 for size in sizes[1:])] if sizes else []
@@ -195,9 +196,10 @@ def _write(  # noqa: PLR0913, PLR0917 - a graph and its parts
     outputs: Mapping[str, tf.Tensor],
     folder: Path,
 ) -> dict[str, Any]:
-    """Write the operations, with new variables and placeholders, as a SavedModel.
+    """Write the operations, with new variables and placeholders, as a SavedModel in `folder`.
 
-    Return what `write_saved_model` returns.
+    Return what `write_saved_model` returns. Raises TaskFailure (`configuration`) if the operations cannot be
+    taken out of the graph.
     """
     whole, names = graph.as_graph_def(), {operation.name for operation in operations}
     part = tf.compat.v1.GraphDef(versions=whole.versions, library=whole.library)

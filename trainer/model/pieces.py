@@ -59,7 +59,7 @@ def name_of(variable: AnyVariable) -> str:
 
 
 def pieces_of(variable: AnyVariable) -> Sequence[tf.Variable]:
-    """Return a variable's pieces; a variable that is not cut is its own only piece."""
+    """Return a variable's pieces, in order; [variable] for a variable that is not cut."""
     return variable.pieces if isinstance(variable, InPieces) else [variable]
 
 
@@ -70,12 +70,18 @@ def holder_of(variable: tf.Variable) -> str:
 
 
 def offsets_of(variable: tf.Variable | CutVariable) -> list[int]:
-    """Return, for each piece, how many of the whole variable's numbers come before it."""
+    """Return, for each piece, how many of the whole variable's numbers come before it.
+
+    Example: pieces with 4, 4 and 2 numbers -> [0, 4, 8]
+    """
     return [0, *accumulate(piece.shape.num_elements() for piece in pieces_of(variable)[:-1])]
 
 
 def value_of(variable: tf.Variable | CutVariable) -> tf.Tensor:
-    """Return the whole variable's value; each piece is read on its device, and joined on the one in force."""
+    """Return a tensor with the whole variable's value; each piece is read on its own device.
+
+    The pieces of a cut variable are joined on the current `tf.device`.
+    """
     values = []
     for piece in pieces_of(variable):
         with tf.device(None), tf.device(piece.device):
@@ -84,7 +90,7 @@ def value_of(variable: tf.Variable | CutVariable) -> tf.Tensor:
 
 
 def join_values(variable: tf.Variable | CutVariable, values: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the whole variable's value; `values` are the values of its pieces, in order."""
+    """Return the whole variable's value, in its shape; `values` are the values of its pieces, in order."""
     if not isinstance(variable, CutVariable):
         return values[0]
     return tf.reshape(tf.concat(values, axis=0), variable.shape)
@@ -93,9 +99,9 @@ def join_values(variable: tf.Variable | CutVariable, values: Sequence[tf.Tensor]
 def split_value(
     variable: AnyVariable, value: tf.Tensor | tf.IndexedSlices
 ) -> list[tf.Tensor | tf.IndexedSlices]:
-    """Return a one-dimensional value for each piece, in order, cut from the whole variable's `value`.
+    """Return a one-dimensional tensor for each piece, in order, cut from the whole variable's `value`.
 
-    For a variable that is not cut, or a table, return [`value`].
+    Return [`value`], in its own shape, for a table or a variable that is not cut.
     """
     if not isinstance(variable, CutVariable):
         return [value]
@@ -116,9 +122,10 @@ def split_array(
 
 
 def join_pieces(variables: Iterable[tf.Variable], cut: Iterable[InPieces]) -> list[AnyVariable]:
-    """Return the variables, in which the pieces of each `cut` variable, or of its slots, are one variable.
+    """Return `variables`, but with all pieces of a variable in `cut` replaced by that one variable.
 
-    The variables stay in their order; a joined variable takes the place of its first piece.
+    The pieces of its slots are joined in the same way, as a variable such as "tables_16/Adagrad". The order
+    stays: a joined variable takes the place of its first piece.
     """
     by_name = {variable.op.name: variable for variable in variables}
     whole_of = {piece.op.name: whole for whole in cut for piece in whole.pieces}

@@ -36,8 +36,9 @@ def uniform(words: Words) -> npt.NDArray[np.float64]:
 def permute(values: Words, sizes: Words, keys: Words) -> Words:
     """Return the place of each value in a fixed permutation of the numbers 0 to size - 1.
 
-    `sizes`, and each of the `keys` [_ROUNDS, ...], are broadcast to the values. This is a Feistel network
-    over the next power of two; a place that is not below the size is permuted again until it is.
+    `sizes`, and each of the `keys` [_ROUNDS, ...], are broadcast to the values, which must be below their
+    size. This is a Feistel network over the next power of two; a place that is not below the size is permuted
+    again until it is.
     """
     bits = np.frexp((sizes - np.uint64(1)).astype(np.float64))[1].astype(np.uint64)
     low = bits >> np.uint64(1)

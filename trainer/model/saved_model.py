@@ -69,7 +69,10 @@ class ServingCheck:
 
 
 class _RestoringSaver:
-    """Lets the graph of a SavedModel restore its variables, which `_write_variables` writes."""
+    """The saver for TensorFlow's SavedModel builder: the graph can restore its variables; none is written.
+
+    `_write_variables` writes them.
+    """
 
     def __init__(self) -> None:
         self._saver = v1.train.Saver(sharded=True, allow_empty=True)
@@ -83,7 +86,7 @@ class _RestoringSaver:
 
 
 def export_model(final: FinalModel, directory: Path, card_fields: Mapping[str, Any]) -> Path:
-    """Export a final model into the folder `export` of `directory`; return that folder.
+    """Export a final model into the folder `directory`/export; return that folder.
 
     `card_fields` are the card's fields about the run. An earlier export is replaced once the new export is
     checked. Raises TaskFailure (`program`) if the check fails, TaskFailure (`out_of_memory`) if this host
@@ -103,9 +106,9 @@ def export_model(final: FinalModel, directory: Path, card_fields: Mapping[str, A
 
 @contextmanager
 def unfinished_export(directory: Path) -> Iterator[Path]:
-    """Return a context with the path of a new export in `directory`; at its end an unfinished one is removed.
+    """Return a context with a path in `directory` for a new export; its end removes what is still there.
 
-    The folder of the export does not exist yet. `finish_export` finishes it.
+    The path does not exist yet: the caller creates it as a folder, and `finish_export` moves it away.
     """
     with tempfile.TemporaryDirectory(prefix=f"{_UNFINISHED}.", dir=directory) as place:
         yield Path(place) / EXPORT
@@ -159,7 +162,7 @@ def check_serving(folder: Path, request: Arrays, expected: Arrays) -> ServingChe
     """Let a process without this code serve a SavedModel, and compare its outputs with `expected`.
 
     `request` is {input's name: value}, `expected` is {output's name: value}. Raises TaskFailure (`program`)
-    if an output is not a value for each example, or differs, or if the model cannot be served.
+    if the model cannot be served, if an output does not have one value for each example, or if it differs.
     """
     count = next((len(value) for value in request.values() if value.ndim), None)
     if others := [name for name, value in expected.items() if value.shape[:1] != (count,)]:
@@ -190,7 +193,10 @@ def check_serving(folder: Path, request: Arrays, expected: Arrays) -> ServingChe
 def _write_model(
     final: FinalModel, features: npt.NDArray[np.generic], values: Values, folder: Path
 ) -> dict[str, Any]:
-    """Write the SavedModel, whose graph has only what serving needs; return fields for the card."""
+    """Write the SavedModel, whose graph has only what serving needs.
+
+    Return what `write_saved_model` returns.
+    """
     model, context = final.model, final.context
     with tf.Graph().as_default() as graph:
         variables, tables = model.create_variables(context), Tables(model, context)
@@ -220,7 +226,7 @@ def _write_variables(values: Values, path: Path) -> None:
 def _require_memory(values: Values) -> None:
     """Raise TaskFailure (`out_of_memory`) if the variables need more memory than this host has.
 
-    The check of an export loads all of them.
+    The check of an export loads all of them. If the host's memory is unknown, nothing is raised.
     """
     needed, has = bytes_of(_sizes_of(values)), memory_bytes()
     if has is not None and needed > has:
@@ -245,9 +251,10 @@ def _difference(
     actual: npt.NDArray[np.generic],
     whole: npt.NDArray[np.generic],
 ) -> float:
-    """Return how far an output differs from the expected output, relative to the largest number in `whole`.
+    """Return the largest difference of an output, divided by the largest absolute number in `whole`.
 
-    Raises TaskFailure (`program`) if the difference exceeds BOUND, or if type or shape differ.
+    Return 0.0 for equal outputs that are not floats. Raises TaskFailure (`program`) if the result exceeds
+    BOUND, if outputs that are not floats differ, or if type or shape differ.
     """
     if (expected.dtype, expected.shape) != (actual.dtype, actual.shape):
         what = f"{actual.dtype} of shape {actual.shape}, expected {expected.dtype} of shape {expected.shape}"
@@ -284,7 +291,10 @@ def _infos(tensors: Tensors) -> dict[str, Any]:
 
 
 def _types_of(tensors: Tensors) -> dict[str, Any]:
-    """Return {name: {"dtype": .., "shape": ..}} of each tensor, with None for a size that is free."""
+    """Return {name: {"dtype": .., "shape": ..}} of each tensor; unknown sizes and shapes are None.
+
+    Example: {"x": {"dtype": "float32", "shape": [None, 784]}}
+    """
     return {
         name: {
             "dtype": tensor.dtype.name,

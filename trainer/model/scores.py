@@ -45,7 +45,8 @@ def score_counts(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 def auc(counts: Counts) -> float:
     """Return the area under the ROC curve: the share of pairs (a click, no click) in the right order.
 
-    Pairs in one bin count half. Without any pair, the result is 0.5.
+    The order is right if the click has the higher score. Pairs in one bin count half. Without any pair, the
+    result is 0.5.
     """
     others, clicks = counts
     pairs = int(clicks.sum()) * int(others.sum())
@@ -61,7 +62,7 @@ def auc_bound(counts: Counts) -> float:
 
 
 def log_loss(counts: Counts) -> float:
-    """Return the mean cross entropy of the clicks, in nats."""
+    """Return the mean cross entropy of all counted examples, in nats; nan if there are none."""
     middles = (np.arange(BINS) + 0.5) / _BINS_OF_A_UNIT - _LARGEST
     losses = np.logaddexp(0, [middles, -middles])
     return float((losses * counts).sum() / counts.sum())

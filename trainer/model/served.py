@@ -21,7 +21,10 @@ _AT_ONCE = 1 << 22
 
 
 def main(saved_model: str, request: str, answer: str) -> None:
-    """Load the SavedModel, serve the request, and write the answer, all three at these paths."""
+    """Load the SavedModel, serve the request, and write the answer, all three at these paths.
+
+    Raises SystemExit if this process can import the trainer or psfleet.
+    """
     if known := [name for name in ("trainer", "psfleet") if find_spec(name)]:
         raise SystemExit(f"this process must know TensorFlow alone, and it finds {', '.join(known)}")
     loaded = tf.saved_model.load(saved_model)

@@ -14,7 +14,10 @@ from trainer.process.failure import TaskFailure
 
 
 def _with_card(module: ModuleType, file: Path) -> Model:
-    """Return the model of a module, with its name and the card in its file. Raises CardError."""
+    """Return the model of a module, with its name and the card in its file.
+
+    Raises CardError if the module has no MODEL, or if the card is wrong.
+    """
     model = getattr(module, "MODEL", None)
     if not isinstance(model, Model):
         raise CardError([f"{file} has no MODEL; expected MODEL = Model(...), as docs/models.md shows"])
@@ -30,8 +33,8 @@ REGISTRY: dict[str, Model] = {
 def find_model(model: str) -> Model:
     """Return a built-in model by its name, or a user's model by the absolute path of its file.
 
-    Raises TaskFailure (`configuration`) if the file is not on this host, or has no model; and whatever the
-    file raises.
+    A process loads a file only once. Raises TaskFailure (`configuration`) if the file is not on this host,
+    has no MODEL or has a wrong card; and whatever the file raises.
     """
     if model not in REGISTRY:
         file = Path(model)
@@ -46,7 +49,7 @@ def find_model(model: str) -> Model:
 
 
 def _loaded(file: Path) -> ModuleType:
-    """Return the module in a user's file, under a name that hides no other module."""
+    """Load a user's file; return its module, which has a name that hides no other module."""
     spec = spec_from_file_location(f"psfleet_model_{model_name(str(file))}", file)
     assert spec is not None, file
     assert spec.loader is not None, file

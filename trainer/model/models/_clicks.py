@@ -31,8 +31,8 @@ def click_model(
 ) -> Model:
     """Return a model that is trained with sigmoid and cross entropy.
 
-    Its variables are the weights and biases of the `layers`, each with its inputs and units. `logits` returns
-    the logit of each example [batch], for these variables, the rows of the tables, and the features.
+    `layers` is {layer: [inputs, units]}; the variables are the weights and biases of each layer in turn.
+    `logits` takes these, then the rows of each table, as one list, and the features; it returns [batch].
     """
 
     def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -73,7 +73,11 @@ def click_model(
 
 
 def table(context: ModelContext, name: str, width: int, scale: float = 0.05) -> Table:
-    """Return a table with a row for each id of all 26 categories; values in files are hashed to ids."""
+    """Return a table whose rows are the ids of all 26 categories, one category after the other.
+
+    `width` is the number of numbers in a row; its first values are drawn from -`scale` to `scale`. For clicks
+    in files, `hashed` has the rows into which values are hashed.
+    """
     rows = rows_of(context.settings.table_rows)
     begins = accumulate(rows[:-1], initial=0)
     # The first row of each category is for missing values.
@@ -104,7 +108,7 @@ def relu_layers(layer: tf.Tensor, weights_and_biases: Values) -> tf.Tensor:
 
 
 def _load(settings: TrainingSettings, _workers: int) -> Data:
-    """Return the clicks in the settings' `data_dir`, or generated clicks."""
+    """Return the clicks in the settings' `data_dir`; if that is "", generated clicks (`click_files.load`)."""
     return click_files.load(settings, rows_of(settings.table_rows), _TRAIN_EXAMPLES, _TEST_EXAMPLES)
 
 
@@ -114,7 +118,10 @@ def _results(metrics: Metrics) -> Mapping[str, float]:
 
 
 def _levels(context: ModelContext, examples: int) -> Mapping[str, float]:
-    """Return {"reachable_auc": .., "reachable_log_loss": ..} for so many examples; {} for clicks in files."""
+    """Return {"reachable_auc": .., "reachable_log_loss": ..} after training on `examples` examples.
+
+    Return {} for clicks in files, because nobody knows what can be reached with them.
+    """
     test = context.data.test
     if not isinstance(test, Clicks):
         return {}

@@ -63,7 +63,10 @@ def digits_model(
 
 
 def weights_and_biases(layer: str, shape: Sequence[int]) -> Variables:
-    """Return [weights, biases], new variables: weights of this shape, a bias for each output (last size)."""
+    """Return [weights, biases], two new variables: weights of this shape, and a bias for each output.
+
+    The number of outputs is the last size of `shape`. Weights are drawn (Glorot), biases are 0.
+    """
     drawn, zeros = v1.glorot_uniform_initializer(), v1.zeros_initializer()
     weights = v1.get_variable(f"{layer}/weights", shape, initializer=drawn, use_resource=True)
     return [weights, v1.get_variable(f"{layer}/biases", shape[-1:], initializer=zeros, use_resource=True)]

@@ -39,7 +39,7 @@ _BOTTOM = 2 * sum(name.startswith("bottom") for name in CARD["layers"])
 
 
 def tables(context: ModelContext) -> Sequence[Table]:
-    """Return the model's only table."""
+    """Return the model's only table, in a list: a row of 16 numbers for each id."""
     return [table(context, name, entry["width"]) for name, entry in CARD["tables"].items()]
 
 

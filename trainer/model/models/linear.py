@@ -30,7 +30,7 @@ _DATA_SEED = 20_210
 
 
 def load(_settings: TrainingSettings, _workers: int) -> Data:
-    """Return points of the noisy line, with x from -1 to 1."""
+    """Return 10,000 points of the noisy line to train on and 1,000 to test with, with x from -1 to 1."""
     generator = np.random.default_rng(_DATA_SEED)
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
 

@@ -36,7 +36,7 @@ class Devices:
     worker: str
 
     def ps_device(self, index: int) -> str:
-        """Return the device of ps number `index` modulo the number of ps; the worker's if there are no ps."""
+        """Return the device of ps number `index` modulo the number of ps; without ps, the worker's device."""
         return self.ps[index % len(self.ps)] if self.ps else self.worker
 
 
@@ -60,7 +60,8 @@ class Table:
         ids: returns the rows that a batch of features needs, int64 [batch, k], each from 0 to `rows` - 1. k
             is the same for all batches; a row may be there more than once.
         scale: the first values are drawn from -scale to scale.
-        hashed: the first row and the number of rows of each range that ids of one kind are hashed into.
+        hashed: (first row, number of rows) of each range of rows into which values are hashed; () if the ids
+            are not hashed.
 
     """
 
@@ -74,7 +75,7 @@ class Table:
 
 @dataclass(frozen=True)
 class StepReport:
-    """The figures of a worker's step line. `watched` holds the values of the model's watched tensors."""
+    """The numbers for a worker's step line. `watched` is {name: value} of the model's `watched`."""
 
     local_step: int
     global_step: int
@@ -101,17 +102,19 @@ class Model:
             `outputs` and `watched` get the values of the variables, as tensors of the same shape, except for
             variables that travel alone. After these, all but `watched` get the rows that the batch needs of
             each table, [batch, k, width].
-        metrics: returns name -> what is evaluated: a float that is a mean over the given examples, or int64
-            counts, which are summed up over all examples. It may have several numbers.
-        outputs: returns name -> what the model says of each of the features; an exported model answers it.
-        watched: returns name -> a scalar to show in the step lines.
+        metrics: returns {name: tensor of any shape} for some examples: a float tensor is a mean over the
+            examples; an int64 tensor is a count, which is summed over all examples.
+        outputs: returns {name: the model's answers, [batch, ...]} for a batch of features; an exported model
+            returns the same.
+        watched: returns {name: scalar} to show in the step lines.
         step_line: returns the line that is printed every `steps_to_validate` local steps.
-        results: returns name -> a number to show and to judge, from the metrics over all examples.
-        levels: returns name -> a number to judge the results by, as far as it is known: what models reach on
-            the test examples after so many examples of training. It is added to the final model's results.
+        results: returns {name: number} to show and to judge, from the metrics over all examples.
+        levels: returns {name: number} that models reach on the test examples after training on so many
+            examples, to judge the results by; {} if unknown. They are added to the final model's results.
         summary_lines: returns the chief's last lines, from the results on the test examples.
-        travels_alone: whether the functions get a variable itself and not its value. This is for a variable
-            of which `loss` reads only some rows, or with which it computes on the ps. It is never cut.
+        travels_alone: returns True for a variable that the functions get itself, and not its value. This is
+            for a variable of which `loss` reads only some rows, or with which it computes on the ps. It is
+            never cut.
         tables: returns the model's tables (tables.py).
         name: the name of the model's file, without `.py`.
         card: the card in the model's file. Whoever loads the file sets `name` and `card`.
@@ -136,7 +139,7 @@ class Model:
     card: Card = field(default_factory=lambda: Card(learning_rates={}))
 
     def values_of(self, variables: Sequence[AnyVariable]) -> Values:
-        """Return what `watched` takes: for each variable its value, or itself if it travels alone."""
+        """Return, for each variable, its whole value; a variable that travels alone is returned itself."""
         return [
             variable
             if not isinstance(variable, InPieces) and self.travels_alone(variable)
@@ -145,17 +148,19 @@ class Model:
         ]
 
     def levels_at(self, context: ModelContext, global_step: int, workers: int) -> Mapping[str, float]:
-        """Return {name: level} (see `levels`) for a model of this global step; `workers` is their number."""
+        """Return the model's `levels` after `global_step` steps of a run with `workers` workers."""
         return self.levels(context, global_step * context.settings.examples_in_a_step(workers))
 
     def optimizer_name(self, settings: TrainingSettings) -> str:
-        """Return the name of the optimizer in the settings, or of the model's default."""
+        """Return the optimizer in the settings; if they name none, the first in the model's card."""
         return settings.optimizer or next(iter(self.card.learning_rates))
 
     def learning_rate(self, settings: TrainingSettings, workers: int) -> float:
-        """Return the learning rate in the settings, or the model's default for the optimizer.
+        """Return the learning rate in the settings; if they have none, the card's rate for the optimizer.
 
-        `workers` is the number of workers. Raises TaskFailure (`configuration`) if there is neither.
+        With `rates_per_gradient` in the card, the card's rate for sgd or momentum is multiplied by the number
+        of gradients in a step of `workers` workers. Raises TaskFailure (`configuration`) if the card has no
+        rate.
         """
         if settings.learning_rate is not None:
             return settings.learning_rate

@@ -51,7 +51,7 @@ Numbers = npt.NDArray[np.float32]
 
 
 def has_rows(settings: TrainingSettings) -> bool:
-    """Return whether the model has its table: whether a model with tables supports all these settings."""
+    """Return True if a model with tables supports all these settings: then this model has its table."""
     return not table_problems(settings.as_dict())
 
 
@@ -68,15 +68,15 @@ def known_weights(workers: int, seed: int = _WEIGHTS_SEED) -> Numbers:
 
 
 def known_rows(workers: int) -> Numbers:
-    """Return the rows to learn, [workers * WEIGHTS_OF_A_WORKER], drawn as the weights are."""
+    """Return the rows to learn, [workers * WEIGHTS_OF_A_WORKER], like the weights but of another seed."""
     return known_weights(workers, _ROWS_SEED)
 
 
 def load(settings: TrainingSettings, workers: int) -> Data:
-    """Return features [count, columns]; each worker has one part of the examples.
+    """Return data with features [count, columns]; each worker has its own part of the training examples.
 
-    Features are x, which is -1, 0 or 1 for each weight. With rows, the ids of WEIGHTS_OF_A_WORKER rows
-    follow, and then v, which is -1 or 1 for each of these.
+    The first columns are x, which is -1, 0 or 1 for each weight. If the model has rows (`has_rows`), the ids
+    of WEIGHTS_OF_A_WORKER rows follow, and then v, which is -1 or 1 for each of these rows.
     """
     rows = has_rows(settings)
     pieces = [
@@ -89,7 +89,7 @@ def load(settings: TrainingSettings, workers: int) -> Data:
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Return the weights, new variables that are all 0, one on each ps; their sizes differ by one at most.
+    """Return new variables with the weights, all 0: one variable on each ps; sizes differ by one at most.
 
     If there are more ps than weights, some ps hold none.
     """
@@ -104,7 +104,7 @@ def create_variables(context: ModelContext) -> Variables:
 
 
 def tables(context: ModelContext) -> list[Table]:
-    """Return the table, whose rows are single numbers and begin at 0; [] without rows (`has_rows`)."""
+    """Return [the table], whose rows are single numbers and begin at 0; [] if `has_rows` is False."""
     if not has_rows(context.settings):
         return []
     return [Table("rows", _weights_of(context), 1, _ids, scale=0.0)]
@@ -125,9 +125,10 @@ def loss(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.
 
 
 def metrics(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return {name: scalar}: `parts`, `parts_found`, `largest_error` and `loss`, and the errors of workers.
+    """Return {name: scalar}: `parts`, `parts_found`, `largest_error`, `loss`, and the errors of workers.
 
-    Up to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric of its own. With more workers,
+    `parts` is the number of workers; `parts_found` is how many of them have no error above FOUND_WITHIN. Up
+    to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric of its own. With more workers,
     `worst_worker` is the index of the worker with the largest error.
     """
     weights, rows = _split(context, values)
@@ -147,7 +148,7 @@ def metrics(context: ModelContext, values: Values, features: tf.Tensor, labels: 
 
 
 def watched(variables: Values) -> Scalars:
-    """Return {"parts": number of workers, "parts_found": .., "largest_error": ..} of the weights alone."""
+    """Return {"parts": .., "parts_found": .., "largest_error": ..} of the weights alone; see `metrics`."""
     return _found(_errors_of_workers(_joined(variables)))
 
 
@@ -169,7 +170,10 @@ def _ids(context: ModelContext, features: tf.Tensor) -> tf.Tensor:
 
 
 def _split(context: ModelContext, values: Values) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Return all weights, and the rows of the examples, [count, WEIGHTS_OF_A_WORKER], if there are rows."""
+    """Return (all weights, the rows of each example, [count, WEIGHTS_OF_A_WORKER]).
+
+    The rows are None if the model has none.
+    """
     if not has_rows(context.settings):
         return _joined(values), None
     *weights, rows = values
@@ -181,7 +185,7 @@ def _joined(variables: Values) -> tf.Tensor:
 
 
 def _errors_of_workers(weights: tf.Tensor) -> tf.Tensor:
-    """Return the largest error among each worker's weights, [workers]."""
+    """Return, for each worker, the largest distance of its weights from the known weights: [workers]."""
     known = known_weights(weights.shape[0] // WEIGHTS_OF_A_WORKER)
     return tf.reduce_max(tf.reshape(tf.abs(weights - known), [-1, WEIGHTS_OF_A_WORKER]), axis=1)
 
@@ -189,7 +193,11 @@ def _errors_of_workers(weights: tf.Tensor) -> tf.Tensor:
 def _examples(
     generator: np.random.Generator, count: int, workers: int, worker: int | None, rows: bool
 ) -> tuple[Numbers, Numbers]:
-    """Return features and labels that depend only on this worker's part; on all if `worker` is None."""
+    """Return (features, labels) of `count` examples for worker number `worker`; see `load`.
+
+    x is 0 except for the worker's weights, and the ids are of its rows. None: all weights and rows are used.
+    With `rows` False, the features have no ids and no v.
+    """
     width, weights = WEIGHTS_OF_A_WORKER, known_weights(workers)
     own = slice(None) if worker is None else slice(worker * width, (worker + 1) * width)
     features = np.zeros((count, len(weights)), np.float32)

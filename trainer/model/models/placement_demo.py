@@ -31,13 +31,13 @@ _DATA_SEED = 20_211
 
 
 def load(_settings: TrainingSettings, _workers: int) -> Data:
-    """Return points x [count, 4] from a normal distribution, and y [count, 3] without noise."""
+    """Return points x [count, 4] from a normal distribution, and y = A x + b [count, 3] without noise."""
     generator = np.random.default_rng(_DATA_SEED)
     return Data(train=_points(generator, _TRAIN_EXAMPLES), test=_points(generator, _TEST_EXAMPLES))
 
 
 def create_variables(context: ModelContext) -> Variables:
-    """Return [matrix, offset], new variables: the matrix on ps 0, the offset on ps 1 if there is one."""
+    """Return [matrix, offset], new variables, all 0: the matrix on ps 0, the offset on ps 1 if it exists."""
     variables = []
     for ps, (name, known) in enumerate(_KNOWN.items()):
         with tf.device(context.devices.ps_device(ps)):
@@ -59,7 +59,10 @@ def outputs(context: ModelContext, variables: Values, features: tf.Tensor) -> Ou
 
 
 def metrics(context: ModelContext, variables: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return {"largest_error": of the learned numbers, "loss": mean squared error}."""
+    """Return {"largest_error": .., "loss": mean squared error}.
+
+    An error is the distance of a learned number from the known number.
+    """
     return {
         "largest_error": tf.reduce_max(tf.stack(list(watched(variables).values()))),
         "loss": loss(context, variables, features, labels),
@@ -67,7 +70,10 @@ def metrics(context: ModelContext, variables: Values, features: tf.Tensor, label
 
 
 def watched(variables: Values) -> Scalars:
-    """Return {"<variable> on <device>": largest error of the variable's numbers}."""
+    """Return {"<variable> on <device>": largest error of the variable's numbers} for both variables.
+
+    An error is the distance of a learned number from the known number.
+    """
     return {
         f"{name} on {variable.device}": tf.reduce_max(tf.abs(variable.read_value() - known))
         for variable, (name, known) in zip(variables, _KNOWN.items(), strict=True)
@@ -75,9 +81,9 @@ def watched(variables: Values) -> Scalars:
 
 
 def _columns(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.Tensor:
-    """Return A x + b with a column for each example.
+    """Return A x + b as [3, batch]: a column for each example.
 
-    With rows, TensorFlow would merge the addition into the multiplication.
+    With a row for each example, TensorFlow would merge the addition into the multiplication.
     """
     matrix, offset = variables
     with tf.device(context.devices.ps_device(0)):

@@ -86,12 +86,15 @@ class RowFile:
 
     @property
     def first_row(self) -> int:
-        """The number in the whole table of the file's first row; the next rows are `parts` rows apart."""
+        """The number, in the whole table, of the file's first row; only for a file of a whole part.
+
+        The next rows of the file are `parts` rows apart.
+        """
         return self.first * self.parts + self.part
 
     @property
     def positions(self) -> "RowFile":
-        """The file with the positions of this file's rows, for a file of a delta."""
+        """The file with the positions of this file's rows, for a file of a delta; use only its `suffix`."""
         return replace(self, table=_positions_of(self.table), row_bytes=0)
 
 
@@ -114,7 +117,10 @@ class RowLayout:
 
     @property
     def positions(self) -> "RowLayout":
-        """The layout of the positions of a delta's rows, which a table and its slots share."""
+        """The layout of the positions of a delta's rows, one number for each row.
+
+        A table and its slots share these positions.
+        """
         dtype = positions_dtype(self.shape[0])
         return replace(self, table=_positions_of(self.table), dtype=dtype, shape=self.shape[:1])
 
@@ -127,11 +133,14 @@ class RowLayout:
         return self._files(part, self.rows_of_part(part), self.rows_in_a_file(0), 0)
 
     def delta_files(self, part: int, delta: int, rows: int) -> list[RowFile]:
-        """Return the files of delta number `delta` of a part, if the delta has `rows` rows of the part."""
+        """Return the files of delta number `delta` that hold its `rows` rows of part number `part`.
+
+        They are in the order of the rows; [] if `rows` is 0.
+        """
         return self._files(part, rows, self.rows_in_a_file(delta), delta)
 
     def rows_in_a_file(self, delta: int) -> int:
-        """Return how many rows a file of delta number `delta` has at most; 0 means a whole part."""
+        """Return the largest number of rows in a file of delta number `delta`; 0 is for whole parts."""
         return ROWS_OF_DELTA if delta else max(1, MOST_BYTES // self.row_bytes)
 
     def _files(self, part: int, rows: int, at_once: int, delta: int) -> list[RowFile]:
@@ -149,7 +158,7 @@ class SavedTable:
 
     Attributes:
         layout: the layout of the rows.
-        total: the sum for the fingerprint.
+        total: the sum of all numbers for the fingerprint (fingerprint.py).
         sha256: {file of a whole part: SHA-256}.
         deltas: {file of a delta: SHA-256}, in the order of the deltas.
         positions: {file with the positions of a delta's rows: SHA-256}; a table and its slots share these
@@ -165,7 +174,10 @@ class SavedTable:
 
     @property
     def files(self) -> dict[RowFile, str]:
-        """{file: SHA-256} of all files, whole parts first, then deltas: a restore sets rows in this order."""
+        """{file: SHA-256} of all files: whole parts, deltas, and last the positions of deltas.
+
+        A restore sets rows in this order.
+        """
         return {**self.sha256, **self.deltas, **self.positions}
 
     @property
@@ -174,7 +186,7 @@ class SavedTable:
         return max((file.delta for file in self.deltas), default=0)
 
     def rows_of_delta(self, delta: int, part: int) -> int:
-        """Return how many rows of part number `part` are in delta number `delta`."""
+        """Return how many rows of part number `part` are in delta number `delta`; 0 if it does not exist."""
         return sum(file.rows for file in self.deltas if (file.delta, file.part) == (delta, part))
 
 
@@ -202,16 +214,19 @@ def rows_in(checkpoint: Path, table: SavedTable, file: RowFile) -> Numbers:
 
 
 def positions_in(checkpoint: Path, table: SavedTable, delta: RowFile) -> npt.NDArray[np.int64]:
-    """Return the positions, in the part, of the rows in a delta's file: int64 [rows], rising.
+    """Return the positions, in the part, of the rows in a delta's file: int64 [rows], in rising order.
 
-    Raises OSError.
+    `checkpoint` is the path of the checkpoint's files without their suffixes. Raises OSError.
     """
     dtype = table.layout.positions.dtype
     return np.fromfile(f"{checkpoint}.{delta.positions.suffix}", dtype).astype(np.int64)
 
 
 def delta_rows(checkpoint: Path, table: SavedTable, delta: RowFile) -> Numbers:
-    """Return the rows in a delta's file, which are read from the disk when they are used. Raises OSError."""
+    """Return the rows in a delta's file, [rows, ...], which are read from the disk when they are used.
+
+    `checkpoint` is the path of the checkpoint's files without their suffixes. Raises OSError.
+    """
     shape = (delta.rows, *table.layout.shape[1:])
     return np.memmap(f"{checkpoint}.{delta.suffix}", table.layout.dtype, mode="r", shape=shape)
 
@@ -271,9 +286,10 @@ def _by_part(hashes: Mapping[RowFile, str], parts: int, delta: int) -> list[list
 
 
 def tables_in(manifest: str, step: int) -> list[SavedTable]:
-    """Return the tables in the manifest of the checkpoint of global step `step`.
+    """Return the tables in a manifest, in its order; `step` is the global step of its checkpoint.
 
-    Raises ValueError, which says why, if the manifest is not valid or of another step.
+    Raises ValueError, which says why, if the manifest is of another step or version, or if its files do not
+    fit its layout. Raises LookupError, TypeError or AttributeError if a field is missing or has another type.
     """
     content = json.loads(manifest)
     expected = {"version": _VERSION, "global_step": step, "layout": _LAYOUT}
@@ -289,7 +305,7 @@ def tables_in(manifest: str, step: int) -> list[SavedTable]:
 
 
 def whole_files_of(path: Path) -> list[str]:
-    """Return the SHA-256 of the files of whole parts of a checkpoint's tables, from its manifest.
+    """Return the SHA-256 of each file of a whole part of a checkpoint's tables, in the order of the manifest.
 
     `path` is the checkpoint's path without a suffix. The list is empty if the checkpoint has no tables, or no
     manifest that can be read.
@@ -331,7 +347,8 @@ def _hashes_in(
 ) -> dict[RowFile, str]:
     """Return {file: SHA-256}; `hashes` and `files` have a sequence for each part, in the same order.
 
-    `name` is the table's. Raises ValueError if the numbers of hashes and files differ, or if a hash is none.
+    `name` is the table's name. Raises ValueError if the numbers of hashes and files differ, or if a hash is
+    not 64 hex digits.
     """
     if len(hashes) != len(files):
         raise ValueError(
@@ -362,7 +379,10 @@ def sha256_of_text(text: str) -> str:
 
 
 def file_problem(path: Path, size: int, sha256: str) -> str:
-    """Return why a file of rows is missing, or has another size (in bytes) or SHA-256; "" if it is good."""
+    """Return what is wrong with a file of rows: it is missing, or has another size or SHA-256; "" if nothing.
+
+    `size` is the expected number of bytes.
+    """
     try:
         if (found := path.stat().st_size) != size:
             return f"{path.name} has {found} bytes, expected {size}"

@@ -45,9 +45,9 @@ class SavedRows:
         self._deltas = [_Delta(checkpoint, table, file) for file in table.deltas]
 
     def read(self, rows: npt.NDArray[np.int64]) -> Numbers:
-        """Return the rows with these numbers in the whole table: [len(rows), ...].
+        """Return the rows with these numbers in the whole table, in the same order: [len(rows), ...].
 
-        Raises IndexError if the table has no such row.
+        They have the values after all deltas. Raises IndexError if the table has no such row.
         """
         if len(rows) and not 0 <= rows.min() <= rows.max() < self.shape[0]:
             raise IndexError(f"{self._rows.table} has rows 0 to {self.shape[0] - 1}")
@@ -64,14 +64,18 @@ class SavedRows:
         return values
 
     def chunks(self) -> Iterator[tuple[RowFile, Numbers]]:
-        """Yield all rows, some at a time, as (a RowFile that says which rows they are, the rows)."""
+        """Yield (RowFile, rows) for at most 16,384 rows at a time, until all rows have come, file by file.
+
+        The rows have their values after all deltas. The `part`, `first` and `rows` of the RowFile say which
+        rows they are.
+        """
         for file in self._files:
             for start in range(0, file.rows, _AT_ONCE):
                 some = replace(file, first=file.first + start, rows=min(_AT_ONCE, file.rows - start))
                 yield some, self.read(some.first_row + some.parts * np.arange(some.rows))
 
     def part(self, number: int, parts: int) -> "PartOfRows":
-        """Return the rows that ps `number` holds if there are `parts` ps."""
+        """Return the rows that ps `number` holds if there are `parts` ps; they are read only when needed."""
         return PartOfRows(self, number, parts)
 
 
@@ -116,7 +120,7 @@ class PartOfRows:
         return self.rows.dtype
 
     def __getitem__(self, some: slice) -> Numbers:
-        """Return the rows of the part in the slice `some`, whose step must be 1: [rows, ...]."""
+        """Return the rows at positions `some` of the part: [rows, ...]. The step of the slice must be 1."""
         start, stop, _ = some.indices(self.shape[0])
         values = np.empty((stop - start, *self.shape[1:]), self.dtype)
         for begin in range(start, stop, _AT_ONCE):

@@ -63,7 +63,7 @@ class _Fused(NamedTuple):
 
     @property
     def needs(self) -> object:
-        """A key for the rows that a batch needs: fused tables with equal keys need equal rows."""
+        """A key that says how rows are chosen: a batch needs equal rows of fused tables with equal keys."""
         return tuple((table.ids, table.rows) for _, table in self.tables)
 
 
@@ -97,10 +97,10 @@ class Tables:
         wire_dtype: tf.DType = tf.float32,
         gather: Gather | None = None,
     ) -> None:
-        """Create a part of each table on every ps; rows and their gradients travel as `wire_dtype`.
+        """Create a part of each fused table on every ps; without ps, one part on the worker.
 
-        With `gather`, a look-up takes the rows from this function instead of the parts, which then need no
-        values.
+        Rows and their gradients travel as `wire_dtype`. With `gather`, a look-up takes the rows from this
+        function instead of the parts, which then need no values.
         """
         self.wire_dtype, self.gather = wire_dtype, gather or _from_variable
         self.devices = [_cpu_of(device) for device in context.devices.ps or [context.devices.worker]]
@@ -114,7 +114,7 @@ class Tables:
 
     @property
     def places(self) -> list[tuple[Table, int]]:
-        """(table, number of its first row in the fused table) of the model's tables, in their order."""
+        """Pairs (table, number of its first row in its fused table), in the order of the model's tables."""
         places = {
             number: (table, begin)
             for fused in self.fused
@@ -123,16 +123,19 @@ class Tables:
         return [places[number] for number in sorted(places)]
 
     def first_values(self) -> list[tf.Operation]:
-        """Return operations, one for each part, that give each row its first value; all rows must be 0.
+        """Return operations, one for each part of a fused table, that give each row its first value.
 
-        A fused table whose first values are all 0 has no operations.
+        A fused table whose first values are all 0 has no operations; its rows must be 0 already.
         """
         return [operation for fused in self.fused for operation in _first_values(fused, self._seed)]
 
     def look_up(
         self, context: ModelContext, features: tf.Tensor, after: Sequence[tf.Tensor] = ()
     ) -> "LookUp":
-        """Add the look-up of the rows that a batch of features needs; the ps read once `after` exist."""
+        """Add the look-up of the rows that a batch of features needs; the ps read once `after` exist.
+
+        Running it raises tf.errors.InvalidArgumentError if an id is not a row of its table.
+        """
         with tf.name_scope("look_up"):
             needed: dict[object, _Needed] = {}
             for fused in self.fused:
@@ -187,9 +190,9 @@ class LookUp:
         self.rows = [tf.concat(of_table, axis=0) for of_table in zip(*pulled, strict=True)]
 
     def values(self, rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return for each of the model's tables its rows: float32 [batch, ids of an example, width].
+        """Return, for each of the model's tables, its rows: float32 [batch, ids of an example, width].
 
-        `rows` has the values to use, in the shapes and order of the attribute `rows`.
+        `rows` are the values to use for the attribute `rows`, in the same shapes and order.
         """
         values: dict[int, tf.Tensor] = {}
         for fused, needed, own in zip(self._tables.fused, self._needed, rows, strict=True):
@@ -199,9 +202,10 @@ class LookUp:
         return [values[number] for number in range(len(values))]
 
     def sum_gradients(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> list[tf.Tensor]:
-        """Return dense gradients of `rows`, in their shapes and order, from TensorFlow's gradients of `rows`.
+        """Return a dense gradient for each tensor of `rows`, in the same order and shape.
 
-        A row's gradient is the sum over all ids that need the row. A gradient that is None becomes zeros.
+        `gradients` are TensorFlow's gradients of `rows`. A row's gradient is the sum over all ids that need
+        the row; None becomes zeros.
         """
         dense = []
         for gradient, rows in zip(gradients, self.rows, strict=True):
@@ -213,7 +217,7 @@ class LookUp:
         return dense
 
     def push(self, gradients: Sequence[tf.Tensor]) -> list[tuple[RowGradients, tf.Variable]]:
-        """Return pairs (gradients of some rows, part of the fused table), on the part's ps.
+        """Return a pair (gradients of some rows, part of a fused table) for each part, on the part's ps.
 
         `gradients` are dense gradients of `rows`, as `sum_gradients` returns them.
         """
@@ -248,7 +252,10 @@ def create_filled(
     value: np.generic = _ZERO,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create and return a variable of the type of `value`, filled with it; its own device fills it."""
+    """Create and return a variable on `device`, filled with `value`, whose type it has; the device fills it.
+
+    `collection` is the graph's collection to which the variable is added.
+    """
     dtype = tf.as_dtype(value.dtype)
 
     def first_value(shape: Sequence[int], dtype: tf.DType) -> tf.Tensor:
@@ -301,7 +308,10 @@ def _type_for(rows: int) -> tf.DType:
 
 
 def _request(positions: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return one tensor for a ps: how many rows it shall read of each fused table, then their positions."""
+    """Return one tensor for a ps: the number of rows to read of each table, then the positions of the rows.
+
+    `positions` has a tensor for each table.
+    """
     dtype = max((own.dtype for own in positions), key=lambda each: each.size)
     with tf.device("/device:CPU:0"):
         counts = tf.cast(tf.stack([tf.size(own) for own in positions]), dtype)
@@ -309,14 +319,14 @@ def _request(positions: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _split_request(request: tf.Tensor, tables: int) -> list[tf.Tensor]:
-    """Return the positions of each table in a request, on the device in force."""
+    """Return the positions for each of `tables` tables in a request, on the current `tf.device`."""
     request = tf.identity(request)
     parts: list[tf.Tensor] = tf.split(request[tables:], request[:tables], num=tables)
     return parts
 
 
 def _first_values(fused: _Fused, seed: int) -> list[tf.Operation]:
-    """Return an operation for each part, or none if all first values are 0."""
+    """Return an operation for each part that sets its first values; [] if all first values are 0."""
     if not any(table.scale for _, table in fused.tables):
         return []
     return [_fill(fused, number, _key(seed, fused.width)) for number in range(len(fused.variable.pieces))]

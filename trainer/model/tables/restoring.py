@@ -31,10 +31,11 @@ class RowLoading:
     def run_all(
         self, session: tf.compat.v1.Session, checkpoint: str | Path, files: Iterable[RowFile]
     ) -> None:
-        """Set the rows on all ps to those in `files`, in this order: whole parts first, then the deltas.
+        """Set the rows on all ps to the rows in `files`, file by file in this order: a later file wins.
 
-        `checkpoint` is the checkpoint's path without a suffix, on the host that has the files. Files of
-        variables that are not in the graph are skipped. Raises tf.errors.OpError.
+        So whole parts must come first, then the deltas. `checkpoint` is the checkpoint's path without a
+        suffix, on the host that has the files. Files of variables that are not in the graph are skipped.
+        Raises tf.errors.OpError.
         """
         for file in files:
             if load := self._loads.get(file.table):
@@ -64,7 +65,7 @@ class RowLoading:
         return tf.group(*updates)
 
     def _places(self, table: TableVariable, count: tf.Tensor) -> tf.Tensor:
-        """Return for each of the file's `count` rows how far it is behind the first, in rows of the part."""
+        """Return int64 [count]: 0 to `count` - 1 for a file of a whole part; for a delta, rows' positions."""
 
         def positions() -> tf.Tensor:
             dtype = tf.as_dtype(positions_dtype(table.rows))
