@@ -39,7 +39,7 @@ class SentRowGradients(NamedTuple):
 
     @property
     def pairs(self) -> AnyGradients:
-        """The gradients and their part, as a list of one pair (gradients, variable)."""
+        """The gradients and their part, as a list with one pair: [(gradients, part)]."""
         return [(self.gradients, self.part)]
 
 
@@ -50,7 +50,7 @@ SentGradients: TypeAlias = PackedGradients | SentRowGradients
 class GradientAccumulator(ABC):
     """Gathers the workers' gradients of one packed tensor, or of the rows of one part of a table.
 
-    The caller must call the methods with the ps that holds the variables as the device in force.
+    Call the methods inside `tf.device` with the ps that holds the variables.
 
     Attributes:
         accumulator: TensorFlow's accumulator.
@@ -61,11 +61,17 @@ class GradientAccumulator(ABC):
 
     @abstractmethod
     def add(self, sent: SentGradients, local_step: tf.Tensor) -> tf.Operation:
-        """Return the operation that adds a worker's gradients `sent` of round number `local_step`."""
+        """Return the operation that adds a worker's gradients `sent`, computed in round `local_step`.
+
+        Gradients of a round before the open round are dropped.
+        """
 
     @abstractmethod
     def mean(self, replicas: int) -> AnyGradients:
-        """Take `replicas` workers' gradients out; return pairs (their mean, variable)."""
+        """Return pairs (mean of `replicas` workers' gradients, variable).
+
+        Reading a mean waits until so many gradients are there, and takes them out of the accumulator.
+        """
 
 
 def accumulator_of(sent: SentGradients, workers: int, worker: int) -> GradientAccumulator:

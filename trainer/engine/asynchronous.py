@@ -13,11 +13,12 @@ from trainer.engine.training import StepResult, TrainingGraph, TrainingSession, 
 
 
 class AsynchronousGraph(TrainingGraph):
-    """A graph whose steps apply this worker's gradients and raise the global step and this worker's count.
+    """A graph in which each step applies this worker's gradients, and raises the global step by 1.
 
-    The graph has several steps in a row, so that one call into TensorFlow can take several steps. Each step
-    reads the variables once the previous step is counted; with `pull_ahead`, already while the previous step
-    computes. With `pull_every`, some steps read no variables, and go on with the worker's copy.
+    A step also raises this worker's own count. The graph has several steps in a row, so that one call into
+    TensorFlow can take several steps. Each step reads the variables once the previous step is counted; with
+    `pull_ahead`, already while the previous step computes. With `pull_every`, some steps read no variables,
+    and go on with the worker's copy.
 
     Attributes:
         calls: {number of steps: [losses [steps], int64 [steps, 1 + counters]]}, for two steps or more; each
@@ -63,7 +64,10 @@ class AsynchronousSession(TrainingSession):
         self._calls = {size: self.session.make_callable(call) for size, call in graph.calls.items()}
 
     def steps(self, most: int, note_wait: Callable[[], None]) -> Sequence[StepResult]:
-        """Take up to `most` steps in one call, and return the result of each step, in order."""
+        """Take several steps in one call; return the result of each step, in order.
+
+        The number of steps is the largest of `sizes_of_calls` that is at most `most`, so at least one.
+        """
         size = max((size for size in self._calls if size <= most), default=1)
         if size == 1:
             return super().steps(most, note_wait)

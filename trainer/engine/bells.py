@@ -24,14 +24,15 @@ _LONGEST_WAIT = 0.25
 
 
 def create_bell(name: str) -> tf.queue.QueueBase:
-    """Return the bell `name` on the device in force; all processes share the bell by its name."""
+    """Return the bell `name` on the current `tf.device`; all processes share the bell by its name."""
     return v1.FIFOQueue(-1, tf.int32, [[]], shared_name=f"psfleet/bell/{name}")
 
 
 def ring(bells: Sequence[tf.queue.QueueBase], condition: bool | tf.Tensor = True) -> tf.Operation:
     """Return the operation that rings each of the bells if `condition` is true when the operation runs.
 
-    A bell that has a token gets no second token, so the bell of a worker that is gone does not fill up.
+    A bell that has a token gets no second token, so the bell of a worker that is gone does not fill up. The
+    operation does not wait for anybody.
     """
     places, nowhere = tf.range(len(bells)), len(bells)
     is_silent = tf.equal(tf.stack([bell.size() for bell in bells]), 0)
@@ -54,18 +55,18 @@ class Waker:
         self._watched: tuple[float, int] | None = None
 
     def start(self) -> None:
-        """Start the thread, which rings once at first, so that the first wait returns at once."""
+        """Start the thread, which rings once at the start, so that the first wait returns at once."""
         Thread(target=self._run, name="waker", daemon=True).start()
 
     def stop(self) -> None:
-        """Let the thread end, without waiting for it: its call may hang if the ps is gone."""
+        """Tell the thread to end, and return without waiting for it: its call may hang if the ps is gone."""
         self._ended.set()
 
     def watch(self, call: Callable[[], Result], waits: int = 1) -> Result:
         """Call `call`, which waits for the bell up to `waits` times, and return its result.
 
-        Only one thread at a time may use this method. The thread first rings after 0.25 s; if the call goes
-        on, the thread rings every 0.25 s / `waits`.
+        While the call lasts, the thread rings: first after 0.25 s, then every 0.25 s / `waits`. Only one
+        thread at a time may use this method. Raises what `call` raises.
         """
         self._watched = time.monotonic(), waits
         try:

@@ -12,7 +12,7 @@ class Branch:
     """
 
     def __init__(self, build: Callable[[tf.Tensor], tf.Tensor]) -> None:
-        """Call `build` to build the operations on the device in force.
+        """Call `build` once, which adds the operations on the current `tf.device`.
 
         `build` takes an int64 scalar and returns a boolean scalar, whose value exists once the operations
         have run. All tensors that the operations use must be on the same device.
@@ -23,10 +23,10 @@ class Branch:
         self._else = nothing.get_concrete_function(*inputs)
 
     def run_if(self, condition: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Run the operations with `number` if `condition` is true; return a boolean on the device in force.
+        """Run the operations with `number` if `condition` is true; return their boolean, else False.
 
-        The value of the boolean exists once the operations have run. If `condition` is false, the boolean is
-        False and its value exists at once.
+        The tensor is on the current `tf.device`. Its value exists once the operations have run; if
+        `condition` is false, at once.
         """
         (ran,) = tf.raw_ops.If(
             cond=condition,

@@ -73,8 +73,9 @@ def report(task: str, partition_graphs: Iterable[Any]) -> Report:
 def group_of(name: str, operation: str, inputs: Sequence[str]) -> str:
     """Return the group of an operation: a constant of operation_groups.py, else the first part of its name.
 
-    `operation` is the operation's type, such as "MatMul". Names of optimizers and of gradients count at any
-    place in the name, as in "tower_1/gradients/..".
+    `operation` is its type, such as "MatMul"; `inputs` are the names of its inputs. With an input
+    "psfleet/..", the group is "ledger", unless it is a transfer. A name of an optimizer or of gradients may
+    stand at any place, as in "tower_1/gradients/..".
 
     Example: group_of("hidden_1/MatMul", "MatMul", []) -> "hidden"
     """
@@ -106,14 +107,17 @@ def _groups(nodes: Mapping[tuple[str, str], Any]) -> dict[tuple[str, str], str]:
 
 
 def _only_from_ledger(node: Any, groups: Mapping[tuple[str, str], str]) -> bool:  # noqa: ANN401
-    """Return whether all inputs of an operation come from the ledger; False for transfers."""
+    """Return True if an operation has inputs, and all come from the ledger; False for transfers."""
     sources = [(node.device, source.partition(":")[0]) for source in node.input if not source.startswith("^")]
     source_groups = {groups[source] for source in sources if source in groups}
     return source_groups == {LEDGER} and node.op not in _TRANSFERS
 
 
 def write(path: Path, content: Report) -> None:
-    """Write `content` to `path` as JSON; if that fails, print a line and let the training go on."""
+    """Write `content` to `path` as JSON; if that fails, print a line and raise nothing.
+
+    Missing folders are created.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content, indent=1)

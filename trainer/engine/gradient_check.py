@@ -32,11 +32,11 @@ _LEAST_MOVE, _MOST_MOVE = 1e-4, 0.1
 
 
 class WorkerLoss(NamedTuple):
-    """The loss of one step of a worker, and what is needed to compute the loss at other points.
+    """The loss of one step of a worker, and what is needed to compute the loss with other parameters.
 
     Attributes:
         context: the context of the model's functions.
-        loss_at: returns the loss of a batch at a point, that is, with these parameters.
+        loss_at: takes parameters and a batch, and returns the loss of the batch with these parameters.
         points: for each batch, the parameters with which its loss was computed.
         batches: the batches of the step.
         loss: the mean of the batches' losses.
@@ -54,11 +54,12 @@ class WorkerLoss(NamedTuple):
 
 @dataclass(frozen=True)
 class GradientFit:
-    """The loss of a step's batches, the norm of its gradients, and the fit (see above).
+    """The loss of a step's batches, the norm of its gradients, and the fit of the gradients to the loss.
 
-    With tables there are two fits, for variables and for rows; `fit` is the one farther from 1. A fit is 0 if
-    all its gradients are zero. `fit` is nan if the loss draws random numbers. `norm` and `fit` are both nan
-    if every gradient covers only some rows of a variable (tf.IndexedSlices).
+    The fit is 1 for right gradients, about 0 for noise, and 0 if all gradients are zero. With tables there
+    are two fits, for variables and for rows; `fit` is the one farther from 1. `fit` is nan if the loss draws
+    random numbers. `norm` and `fit` are both nan if every gradient covers only some rows of a variable
+    (tf.IndexedSlices).
     """
 
     loss: float
@@ -136,7 +137,10 @@ class GradientCheck:
             self._measured = tf.stack([tf.cast(one, tf.float32) for one in measured])
 
     def in_session(self, session: tf.compat.v1.Session) -> Callable[[Sequence[Examples]], GradientFit]:
-        """Return a function that takes the batches of a step, as examples, and returns the GradientFit."""
+        """Return a function that takes the batches of a step, and returns their GradientFit.
+
+        The function runs in `session`, and changes no variable.
+        """
         run: Callable[..., Any] = session.make_callable(self._measured, feed_list=self._fed)
         return lambda batches: GradientFit.from_values(
             run(*(part for batch in batches for part in (batch.features, batch.labels)))
@@ -148,8 +152,7 @@ def _parts(
 ) -> Sequence[Sequence[tf.Tensor | None]]:
     """Return one or two lists like `slopes`: one with the variables' slopes, one with the tables' slopes.
 
-    In each list, None stands for all other slopes. A list without any slope is left out, but one always
-    remains.
+    Other slopes are None. A list with None alone is left out; if both are so, the first stays.
     """
     are_tables = [isinstance(variable, TableVariable) for variable in variables]
     parts = [
@@ -167,7 +170,7 @@ def _norm(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 def _slope(
     variable: AnyVariable, gradients: Mapping[str, AnyGradient], weight: float | tf.Tensor
 ) -> tf.Tensor | None:
-    """Return the gradient of a variable, divided by `weight`; of a table, the gradient of the rows looked up.
+    """Return the gradient of a variable divided by `weight`; for a table, of the rows that were looked up.
 
     Return None if the variable has no gradient, or only a gradient of some rows (tf.IndexedSlices).
     """

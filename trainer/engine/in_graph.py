@@ -31,7 +31,7 @@ class InGraphGraph(TrainingGraph):
     """A graph whose steps raise the global step, and the step count of every worker, by 1."""
 
     def build_step(self) -> None:
-        """Add the towers, and the operations that apply the mean of their gradients."""
+        """Add the towers, and the operations that apply the mean of their gradients; set `step`."""
         # The batch size is each worker's own setting, which the client learns before a session begins.
         self._batch_sizes: list[tf.Tensor] = []
         towers = [self._tower(worker) for worker in range(self.cluster.workers)]
@@ -52,13 +52,17 @@ class InGraphGraph(TrainingGraph):
         self.step = [loss, counted, *counts]
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return the gradients of each tower, times its number of examples, before the mean is taken."""
+        """Return, for each tower, pairs (gradient times the tower's number of examples, variable).
+
+        These are the gradients before the mean is taken.
+        """
         return self._tower_gradients
 
     def use_notes(self, notes: Mapping[str, Note]) -> None:
-        """Set the batch size of each worker from `notes`, {task: note}, with keys such as "worker1".
+        """Set the batch size of each worker for the next session, from its note in `notes`, {task: note}.
 
-        A worker without a batch size in its note gets the client's own batch size.
+        The tasks are "worker1" and so on. A worker without a note, or without a batch size in it, gets the
+        client's own batch size.
         """
         for start in self.batches_starts:
             batch_size = notes.get(f"worker{start.worker}", {}).get("batch_size")

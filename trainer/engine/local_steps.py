@@ -19,13 +19,14 @@ Batch: TypeAlias = tuple[tf.Tensor, tf.Tensor]  # features and labels
 
 
 class LocalSteps(NamedTuple):
-    """A worker's batches between two pushes.
+    """The tensors of a worker's batches between two pushes.
 
     Attributes:
         points: for each batch, the parameters with which its loss is computed.
         loss: the mean loss of the batches.
         gradients: for each parameter, the mean of its gradients, times `weight`; None if it has none.
-        last: for each parameter, the last batch's gradient, times `weight`, divided by the number of batches.
+        last: for each parameter, the last batch's gradient, times `weight`, divided by the number of batches;
+            None if it has none.
 
     """
 
@@ -42,7 +43,7 @@ def take_local_steps(
     batches: Sequence[Batch],
     weight: float | tf.Tensor,
 ) -> LocalSteps:
-    """Return the local steps for `batches`, beginning with the parameters `values`.
+    """Return the local steps for `batches`, each of which moves the parameters for the next batch.
 
     Args:
         loss_of: takes parameters and a batch, and returns the batch's loss.
@@ -71,9 +72,10 @@ def mean_of(losses: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _sum(gradients: Sequence[Gradient | None]) -> Gradient | None:
-    """Return the sum of the gradients; None if all are None.
+    """Return the sum of the gradients that are not None; None if all are None.
 
-    If all are gradients of some rows (tf.IndexedSlices), so is the sum; a row may then appear several times.
+    If these are all gradients of some rows (tf.IndexedSlices), so is the sum; a row may then appear several
+    times.
     """
     known = [gradient for gradient in gradients if gradient is not None]
     if len(known) < 2:

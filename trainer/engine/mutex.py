@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def rows_mutex() -> tf.Tensor:
-    """Return the mutex on the device in force that protects table rows, their slots and their marks.
+    """Return the mutex, on the current `tf.device`, that protects table rows, their slots and their marks.
 
     Every process finds the same mutex by its name.
     """
@@ -14,10 +14,10 @@ def rows_mutex() -> tf.Tensor:
 
 
 def locked(mutex: tf.Tensor, change: Callable[[], tf.Tensor]) -> tf.Tensor:
-    """Add `change` under the mutex to the graph; return its result, which exists after the mutex's release.
+    """Call `change` to add operations that run under the mutex; return its result as a new tensor.
 
-    No other change under this mutex runs in between. The caller places `change` on the mutex's device, with
-    tf.device around the call. The value of its result must exist only once the change is done, because the
+    The value of the new tensor exists once the mutex is released. The caller must be inside `tf.device` of
+    the mutex's device. The value of `change`'s result must exist only once the change is done, because the
     mutex is released then.
     """
     lock = tf.raw_ops.MutexLock(mutex=mutex)

@@ -80,7 +80,10 @@ _DAMPED: Mapping[str, Callable[[float, int], Sequence[tf.compat.v1.train.Optimiz
 
 
 def _as_long_as_adams(rate: float, gradient: tf.Tensor) -> tf.Tensor:
-    """Return a step along the gradient whose root mean square is `rate`, as in Adam's first steps."""
+    """Return the gradient scaled so that its root mean square is `rate`, as in Adam's first steps.
+
+    A gradient that is all 0 stays 0.
+    """
     return rate * tf.math.divide_no_nan(gradient, tf.sqrt(tf.reduce_mean(tf.square(gradient))))
 
 
@@ -108,7 +111,8 @@ class Optimizers:
     def __init__(self, name: str, rates: Rates, batches: int = 1, *, damped: bool = False) -> None:
         """Prepare the optimizer `name`; a step applies the mean gradient of `batches` batches.
 
-        Raises TaskFailure (`configuration`) if steps shall be damped but this optimizer has no damped steps.
+        `damped` means steps for stale gradients. Raises TaskFailure (`configuration`) if it is True and this
+        optimizer has no damped steps.
         """
         if damped and name not in _DAMPED:
             expected = f"expected plain, or trainer_optimizer (--optimizer) {' or '.join(_DAMPED)}"
@@ -124,11 +128,11 @@ class Optimizers:
 
     @property
     def marks(self) -> list[RowMarks]:
-        """The marks of changed rows, one object for each part of a table to which gradients are applied."""
+        """The marks of changed rows: one object for each part of a table that `apply` got gradients of."""
         return [marks for each in self._of_rows.values() for marks in each.marks.values()]
 
     def apply(self, gradients: AnyGradients) -> list[tf.Operation]:
-        """Return the operations that apply the gradients: one for each device of their variables."""
+        """Return the operations that apply `gradients`, pairs (gradient, variable): one for each device."""
         by_device: dict[str, list[tuple[AnyGradient, tf.Variable]]] = {}
         for gradient, variable in gradients:
             by_device.setdefault(variable.device, []).append((gradient, variable))
@@ -147,8 +151,8 @@ class Optimizers:
     ) -> tf.Operation:
         """Return the operation that applies one push to a ps: the gradients of rows, and of `others`.
 
-        It runs under the mutex of rows: pushes run one at a time, and none runs while a save reads. A
-        worker's read may see a row half changed; a push never does.
+        It runs under the mutex of rows: pushes run one at a time, and none runs while a save reads. A worker
+        that reads meanwhile may see a row half changed.
         """
         if device not in self._of_rows:
             number = len(self._of_rows)
@@ -184,11 +188,10 @@ class Optimizers:
     def local_step(
         self, values: Values, gradients: Sequence[Gradient | None], scale: float | tf.Tensor
     ) -> Values:
-        """Return a worker's copy of the parameters after its own step along the gradients of one batch.
+        """Return the parameters `values` of a worker after its own step along the gradients of one batch.
 
-        The step divides the gradients by `scale`, by which they were multiplied. Two kinds of values are
-        returned unchanged: values without a gradient, and variables that the model itself reads (they have no
-        copy).
+        The gradients are first divided by `scale`, by which they were multiplied. Two kinds of values are
+        returned unchanged: values without a gradient (None), and variables that the model itself reads.
         """
         step = _LOCAL_STEPS[self._name]
         moved: list[tf.Tensor | tf.Variable] = []

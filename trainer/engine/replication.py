@@ -18,9 +18,9 @@ ENGINES: dict[str, type[TrainingGraph]] = {
 
 
 def build_graph(task: RunningTask, model: Model, data: Data) -> TrainingGraph:
-    """Return this worker's graph for the run's replication.
+    """Return this worker's graph for the run's `replication`.
 
-    Its first step writes the device report, if the task has a run directory.
+    If the task has a run directory, its first step writes the report `devices/<task>.json` there.
     """
     graph = ENGINES[task.settings.replication](task.cluster, task.settings, model, data)
     directory, name = task.options.run_directory, task.cluster.task

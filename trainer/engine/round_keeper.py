@@ -23,7 +23,7 @@ class RoundKeeper:
     """Opens and closes the rounds of a session; the workers complete the rounds in their own calls.
 
     While rounds are *held*, no round is completed. If a worker and the keeper both complete a round, it is
-    applied once. Each method may raise tf.errors.OpError.
+    applied once. Each method except `end` may raise tf.errors.OpError.
     """
 
     def __init__(self, session: tf.compat.v1.Session, operations: RoundOperations) -> None:
@@ -34,13 +34,16 @@ class RoundKeeper:
         self._stuck: tuple[object, float] = (None, 0.0)
 
     def begin(self, last_step: int) -> None:
-        """Open a round; the rounds close once the global step reaches `last_step`."""
+        """Open a round; each completed round opens the next, until the global step reaches `last_step`."""
         self._last_step = last_step
         self._open(self._hold())
         self._release()
 
     def end(self) -> None:
-        """Close the rounds between two global steps; this takes 5 s at most if a ps does not answer."""
+        """Close the rounds, but never in the middle of a global step; nothing happens if they did not begin.
+
+        If a ps does not answer, return after 5 s at most.
+        """
         if self._last_step is not None:
             self._last_step = None
             with suppress(*NO_ANSWER):  # then the session is lost, and with it the rounds
@@ -48,7 +51,10 @@ class RoundKeeper:
 
     @contextmanager
     def hold_rounds(self) -> Iterator[None]:
-        """Return a context in which the global step does not change: no round is completed."""
+        """Return a context in which no round is completed, so that the global step does not change.
+
+        A round that has all its gradients is completed before the context begins.
+        """
         self._hold()
         try:
             yield
@@ -56,10 +62,11 @@ class RoundKeeper:
             self._release()
 
     def end_stuck_round(self, standing: Standing) -> None:
-        """Complete or repeat the round if a worker stopped in it at least 3 s ago; else do nothing.
+        """Repair the open round if a worker stopped in it at least 3 s ago; else do nothing.
 
-        A repeated round goes without the worker. `standing` is what the caller read last. Call this regularly
-        while waiting for a round.
+        A round that has all its gradients is completed; another is repeated without the worker. `standing` is
+        what the caller read last. This does not wait for workers: call it regularly while waiting for a
+        round.
         """
         is_complete = self._is_complete(standing)
         state = (standing.round, is_complete, standing.half_delivered)
@@ -76,9 +83,9 @@ class RoundKeeper:
         self._release()
 
     def _hold(self) -> Standing:
-        """Let no worker complete a round from now on, and return the standing.
+        """Let no worker complete a round from now on; return the standing.
 
-        A round that has all its gradients is completed first.
+        A round that has all its gradients is completed first, by this method.
         """
         self._run(self._operations.hold)
         return self._complete_if_due(self._read())
@@ -113,7 +120,7 @@ class RoundKeeper:
         self._set_open(first + 1)
 
     def _complete_if_due(self, standing: Standing) -> Standing:
-        """Complete the round if it has its gradients; return the standing after that."""
+        """Complete the open round if it has all its gradients; return the standing after that."""
         if not self._is_complete(standing):
             return standing
         self._run(self._operations.complete, {self._operations.round: standing.round})

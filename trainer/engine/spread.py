@@ -13,10 +13,10 @@ v1 = tf.compat.v1
 
 
 def create_on_ps(model: Model, context: ModelContext) -> Sequence[AnyVariable]:
-    """Create and return the model's variables in the default graph; with several ps, spread and cut.
+    """Create the model's variables in the default graph, spread over the ps; return them in their order.
 
-    With several ps the variables are created twice. The first time is in a throw-away graph, which shows how
-    large each variable is, and which variables the model itself places.
+    With one ps or none, no variable is cut. With several, they are created twice: first in a throw-away
+    graph, which shows how large each variable is, and which variables the model itself places.
     """
     ps = context.devices.ps
     if len(ps) < 2:
@@ -58,7 +58,10 @@ def _to_place(model: Model, variable: tf.Variable) -> ToPlace:
 def _cut(
     create: Callable[..., tf.Variable], arguments: dict[str, Any], pieces: Sequence[Piece], ps: Sequence[str]
 ) -> CutVariable:
-    """Return the cut variable: one variable for each piece, with its section of the whole initial value."""
+    """Create a variable for each piece, with its section of the initial value; return a CutVariable of them.
+
+    `arguments` are the arguments of `create` for the whole variable. `ps` are the devices of the ps.
+    """
     first, variables = arguments["initial_value"], []
     with tf.name_scope(arguments["name"] or "Variable") as scope:
         with tf.name_scope("Initializer"):

@@ -24,7 +24,7 @@ from trainer.process.failure import RunEnding, StopRequested
 
 
 class SynchronousGraph(TrainingGraph):
-    """A graph whose steps offer this worker's gradients, and make the global step if they are its last.
+    """A graph whose steps offer this worker's gradients; the round's last offer also makes the global step.
 
     The graph has several steps in a row, so that one call into TensorFlow can take several steps.
 
@@ -35,7 +35,7 @@ class SynchronousGraph(TrainingGraph):
     """
 
     def build_step(self) -> None:
-        """Add the operations that offer gradients, and those of the chief.
+        """Add the operations that offer gradients, and the operations of the chief.
 
         This sets `step`, `calls` and `rounds`.
         """
@@ -62,7 +62,10 @@ class SynchronousGraph(TrainingGraph):
         self.step = self.calls[1]
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
-        """Return [pairs (gradient that this worker offers, variable)], before the mean is taken."""
+        """Return a list with one element: pairs (gradient that this worker offers, variable).
+
+        The mean is taken later.
+        """
         return [self.rounds.offered]
 
     def session(self, target: str) -> "SynchronousSession":
@@ -71,7 +74,7 @@ class SynchronousGraph(TrainingGraph):
 
 
 class SynchronousSession(TrainingSession):
-    """Offers gradients once a round, and waits in between; the chief's session also keeps the rounds."""
+    """Offers gradients once in each round, and waits in between; the chief's session also keeps rounds."""
 
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)
@@ -91,7 +94,10 @@ class SynchronousSession(TrainingSession):
         super().initialise()
 
     def create(self, ps: Collection[str] | None = None) -> bool:
-        """Create the variables to be restored, as the base class does; no round is open until `begin`."""
+        """Create the variables to be restored, and return the same as the base class.
+
+        No round is open until the chief calls `begin`.
+        """
         self.session.run(self._rounds.initializers)
         return super().create(ps)
 
@@ -102,17 +108,17 @@ class SynchronousSession(TrainingSession):
             self._keeper.begin(self.last_step)
 
     def end(self) -> None:
-        """Stop the thread; on the chief, first close the rounds between two global steps."""
+        """On the chief, close the rounds, but not within a global step; then tell the thread to end."""
         if self._keeper is not None:
             self._keeper.end()
         self._waker.stop()
 
     def updates_paused(self) -> AbstractContextManager[object]:
-        """Return a context in which no global step begins; it has an effect only on the chief."""
+        """Return a context in which the global step does not change; on other workers it does nothing."""
         return super().updates_paused() if self._keeper is None else self._keeper.hold_rounds()
 
     def step(self, note_wait: Callable[[], None]) -> StepResult:
-        """Take one step as `steps` does, and return its result."""
+        """Take one step as `steps` does, with the same exceptions, and return its result."""
         return self.steps(1, note_wait)[0]
 
     def steps(self, most: int, note_wait: Callable[[], None]) -> Sequence[StepResult]:
@@ -123,7 +129,7 @@ class SynchronousSession(TrainingSession):
         same round. Such an offer has no effect and is no step, so there may be fewer results than offers, but
         at least one.
 
-        Raises RunEnding, and what `note_wait` raises, but only before the offers.
+        Before the offers, it raises RunEnding if the run was stopped or failed, and what `note_wait` raises.
         """
         began = time.monotonic()
         standing = self._wait_beyond(self._offered_round, self._standing, note_wait)
@@ -155,7 +161,8 @@ class SynchronousSession(TrainingSession):
     def _wait_beyond(self, round_: int, standing: Standing | None, note_wait: Callable[[], None]) -> Standing:
         """Wait for a round after `round_`, a stop code, or the last step; return the standing at that time.
 
-        `standing` is what was read last, or None; if it shows one of these already, there is no wait.
+        `standing` is what was read last, or None; if it shows one of these already, it is returned at once.
+        Raises what `note_wait` raises.
         """
         while True:
             if standing is not None:

@@ -73,17 +73,20 @@ class Standing:
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """The indices of the workers whose gradients are in every accumulator of the open round."""
+        """The indices of the workers whose gradients are in every accumulator of the open round.
+
+        If no round is open: the workers that have not delivered to any round.
+        """
         return tuple(worker for worker, last in enumerate(self.delivered) if last == self.round)
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The indices of the workers whose gradients are not yet in every accumulator of the open round."""
+        """The indices of all workers that are not in `contributors`."""
         return tuple(worker for worker, last in enumerate(self.delivered) if last != self.round)
 
     @property
     def half_delivered(self) -> tuple[int, ...]:
-        """The indices of the workers that were admitted to the open round but still have gradients to add."""
+        """The indices of the workers that are admitted to the open round, but still have gradients to add."""
         return tuple(worker for worker in self.awaited if self.admitted[worker] == self.round)
 
 
@@ -101,7 +104,7 @@ class _Part:
             self.accumulators = [accumulator_of(each, workers, worker) for each in self._on_device(sent)]
 
     def add(self, sent: Sequence[SentGradients], local_step: tf.Tensor) -> list[tf.Operation]:
-        """Return the operations that add this ps's gradients of `sent`, computed in round `local_step`."""
+        """Return the operations that add this ps's gradients in `sent`, computed in round `local_step`."""
         with tf.device(self._device):
             return [
                 accumulator.add(each, local_step)
@@ -109,7 +112,7 @@ class _Part:
             ]
 
     def build(self, replicas: int, optimizers: Optimizers) -> None:
-        """Add the operations that apply the means of a round."""
+        """Add the operations by which this ps applies the means of a round, each over `replicas` workers."""
 
         def apply_once(round_: tf.Tensor) -> tf.Tensor:
             def apply_means() -> tf.Tensor:
@@ -131,7 +134,8 @@ class _Part:
     def apply(self, round_: tf.Tensor) -> tf.Tensor:
         """Return a boolean tensor whose value exists once this ps has applied the means of round `round_`.
 
-        If `round_` is _NONE, nothing is applied and the value exists at once.
+        A round that was applied before is not applied again. If `round_` is _NONE, nothing is applied and the
+        value exists at once.
         """
         with tf.device(self._device):
             # A branch takes its inputs from where they are: so the number comes to this ps first,
@@ -150,9 +154,9 @@ class RoundOperations:
     variable of the rounds is on the device of `counters` (trainer/coordination/ledger.py).
 
     Attributes:
-        standing: the present standing, int64 [3 + 2 * workers + counters]; see `Standing.from_values`.
+        standing: the current standing, int64 [3 + 2 * workers + counters]; see `Standing.from_values`.
         wait: the same, read after this worker's bell has rung.
-        offered: this worker's gradients of one batch, as they go into the means.
+        offered: pairs (this worker's gradient of one batch, variable), as they go into the means.
 
     """
 
@@ -225,7 +229,8 @@ class RoundOperations:
     def _admission(self, own_round: tf.Tensor, received: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the step with which to add gradients: `own_round` if this worker is admitted, else _NONE.
 
-        A worker is admitted only once its gradients, `received`, lie on every ps, so that a worker with a
+        A worker is admitted if the round is open, has fewer than `replicas` workers, and has not admitted it
+        before. It is admitted only once its gradients, `received`, lie on every ps, so that a worker with a
         slow link does not take the place of a faster worker.
         """
 
@@ -245,11 +250,10 @@ class RoundOperations:
             return locked(self._mutex, admit)
 
     def _delivery(self, local_step: tf.Tensor) -> tf.Tensor:
-        """Note that this worker's gradients are added; return the round to complete, or _NONE.
+        """Note that this worker's gradients are added; return the round that it has to complete, or _NONE.
 
-        The result is an int64 scalar. It is the round if this worker was the last to add its gradients, so
-        that it has to complete the round. At most `replicas` workers are admitted to a round, so one of them
-        is the last.
+        The result is an int64 scalar: the open round if this worker was the last of `replicas` workers to add
+        its gradients, and rounds are not held. If `local_step` is _NONE, nothing is noted.
         """
 
         def deliver() -> tf.Tensor:
@@ -274,10 +278,10 @@ class RoundOperations:
             return self._count.run_if(tf.not_equal(round_, _NONE), round_)
 
     def _count_and_open(self, round_: tf.Tensor) -> tf.Tensor:
-        """Count round `round_`, which every ps has applied, and open the next round; return a boolean tensor.
+        """Count round `round_`, which every ps has applied, open the next round, and ring all bells.
 
-        The value of the tensor exists once that is done. If the round was counted before, only the bells
-        ring.
+        Return a boolean tensor whose value exists once that is done. If the round was counted before, only
+        the bells ring. After the last step, no round is opened.
         """
 
         def follow() -> tf.Tensor:
@@ -302,8 +306,9 @@ class RoundOperations:
         - `complete` completes the round, which must have all its gradients.
         - `hold` and `release`: no worker completes a round between them.
         - `move` sets the step of all accumulators to the round.
-        - `counts` are the numbers of gradients in each accumulator; `drops` empty the accumulators.
-        - `open` opens the round.
+        - `counts` are the numbers of gradients, one for each accumulator; each of `drops` empties one
+          accumulator.
+        - `open` opens the round, and rings all bells.
         """
         device = self.counters.device
         with tf.device(device):
@@ -331,5 +336,5 @@ class RoundOperations:
             return tf.constant(True)
 
     def _set(self, place: int, value: tf.Tensor) -> tf.Operation:
-        """Return the operation that sets one number of the rounds, at index `place`."""
+        """Return the operation that sets the number at index `place` of the variable of the rounds."""
         return v1.scatter_update(self._rounds, [place], [value]).op

@@ -49,7 +49,7 @@ class StepResult:
             worker's previous step was counted (see `read`), the global step of that count.
         counters: the counters of ps 0 after the step: [global step, stop code, steps of worker 0, ...].
         waiting_seconds: how long the step waited for other workers; None if unknown.
-        read: when the variables were read; None if that was at `global_step_before`.
+        read: when the variables were read; None means at `global_step_before`.
 
     """
 
@@ -61,7 +61,7 @@ class StepResult:
 
 
 class BatchesStart(NamedTuple):
-    """The operation that starts a worker's batches in a session, with its feeds.
+    """The operation that starts the batches of worker number `worker` in a session, with its feeds.
 
     `steps_before` is a placeholder for the number of the worker's steps that the model contains already; the
     batches begin after the batches of these steps.
@@ -143,28 +143,35 @@ class TrainingGraph(ABC):
 
     @abstractmethod
     def build_step(self) -> None:
-        """Set `step`; called once, while the graph is built, with this worker's devices in force."""
+        """Set `step`; called once, while the graph is built, inside this worker's `tf.device`."""
 
     def applied_gradients(self) -> Sequence[AnyGradients]:
         """Return, for each call of `learn` in order, pairs (gradient as it is applied, variable).
 
-        An engine may leave out the later calls.
+        The gradients of later calls may be missing: the base class returns only the first call's gradients.
         """
         return [list(self.optimizers.first_applied.values())]
 
     def session(self, target: str) -> "TrainingSession":
-        """Return a session that reaches the tasks which this worker's steps need.
+        """Return a new session that reaches the tasks which this worker's steps need.
 
-        All these tasks must answer: TensorFlow waits for ever for a task that does not.
+        `target` is the address of the session's server. All these tasks must answer: TensorFlow waits for
+        ever for a task that does not.
         """
         return TrainingSession(self, target)
 
     def use_notes(self, notes: Mapping[str, Note]) -> None:  # noqa: B027 - most engines need no notes
-        """Use the notes, {task: note}, of the tasks that serve this client; called before each session."""
+        """Use the notes, {task: note}, of the tasks that serve this client, for the next session.
+
+        The base class does nothing.
+        """
 
     @contextmanager
     def placed_on(self, worker_device: str) -> Iterator[None]:
-        """Return a context that places new variables on the ps in turn, and operations on `worker_device`."""
+        """Return a context that places new variables on the ps in turn, and operations on `worker_device`.
+
+        Without ps, variables are on `worker_device`, too.
+        """
         ps = len(self.cluster.ps_devices)
         # Variables are in the memory of a ps's host, even if the host has a GPU: each step reads and
         # writes them over the network, which goes through that memory. All tasks' graphs must also
@@ -179,14 +186,14 @@ class TrainingGraph(ABC):
         return ModelContext(self.settings, self.data, Devices(self.cluster.ps_devices, worker_device))
 
     def next_batch(self, worker: int, batch_size: int | tf.Tensor) -> Sequence[Batch]:
-        """Return the batches of the next step of worker number `worker`.
+        """Return the tensors of the batches for the next step of worker number `worker`.
 
         There are `push_every` batches, each a pair (features, labels). Each session starts their iterator.
         """
         return self.next_batches(worker, batch_size, 1)[0]
 
     def next_batches(self, worker: int, batch_size: int | tf.Tensor, steps: int) -> Sequence[Sequence[Batch]]:
-        """Return the batches of the next `steps` steps, as `next_batch` does for each step, in order."""
+        """Return what `next_batch` returns, for each of the next `steps` steps, in order."""
         seed, shard = seed_and_shard(self.settings, self.cluster.workers, worker)
         size = self.settings.push_every
         with tf.device("/device:CPU:0"):  # datasets run on the CPU, even if a GPU computes the step
@@ -235,7 +242,7 @@ class TrainingGraph(ABC):
         *,
         pulls: bool = True,
     ) -> tuple[tf.Tensor, AnyGradients]:
-        """Return (mean loss of a step's batches, pairs of the mean gradient times `weight` and the variable).
+        """Return (mean loss of a step's batches, pairs (mean gradient times `weight`, variable)).
 
         The gradients are on the variables' ps, ready for `apply_and_count`. The variables are read once the
         tensors `after` exist. A step with `pulls=False` reads no variables; it goes on with the worker's copy
@@ -248,7 +255,10 @@ class TrainingGraph(ABC):
     def learn_flat(
         self, context: ModelContext, batches: Sequence[Batch], after: Sequence[tf.Tensor] = ()
     ) -> tuple[tf.Tensor, Sequence[SentGradients]]:
-        """Return (mean loss of a step's batches, their mean gradients as they lie, packed, on the ps)."""
+        """Return (mean loss of a step's batches, their mean gradients as flat tensors on the variables' ps).
+
+        The variables are read once the tensors `after` exist.
+        """
         loss, gradients = self._differentiate(context, batches, 1.0, after, pulls=True)
         of_variables, of_rows = self._split_values(gradients)
         rows = [SentRowGradients(own, part) for own, part in self._looked_up.push(of_rows)]
@@ -263,7 +273,11 @@ class TrainingGraph(ABC):
         *,
         pulls: bool,
     ) -> tuple[tf.Tensor, Sequence[Gradient | None]]:
-        """Return (mean loss, gradients of the model's variables and then of its tensors of table rows)."""
+        """Return (mean loss, gradients of the model's variables and then of its tensors of table rows).
+
+        The gradients are on the worker, times `weight`; None for a variable on which the loss does not
+        depend. The other arguments are as in `learn`.
+        """
         # A model with tables has one batch in a step.
         self._looked_up = looked_up = self.tables.look_up(context, batches[0][0], after)
 
@@ -295,9 +309,9 @@ class TrainingGraph(ABC):
 def sizes_of_calls(most: int, steps_of_a_pull: int = 1) -> Sequence[int]:
     """Return the numbers of steps that one call may take, in rising order; the last is `most`.
 
-    `most` must be a multiple of `steps_of_a_pull`. TensorFlow prepares a graph for
-    each size, which costs as much as many steps. So there are only `most`, a third of it, a third of that,
-    and so on: first in whole pulls, then within one pull.
+    `most` must be a multiple of `steps_of_a_pull`. TensorFlow prepares a graph for each size, which costs as
+    much as many steps. So there are only `most`, a third of it, a third of that, and so on: first in whole
+    pulls, then within one pull.
 
     Examples: sizes_of_calls(10) -> [1, 3, 10]; sizes_of_calls(12, 4) -> [1, 4, 12]
     """
@@ -306,7 +320,7 @@ def sizes_of_calls(most: int, steps_of_a_pull: int = 1) -> Sequence[int]:
 
 
 def _thirds(most: int) -> Sequence[int]:
-    """Return a number, a third of it, and so on down to 1; empty for 0.
+    """Return a number, a third of it (rounded), a third of that, and so on down to 1; [] for 0.
 
     Example: _thirds(10) -> [10, 3, 1]
     """
@@ -317,7 +331,7 @@ class TrainingSession:
     """A worker's session, which lasts until a ps is lost. Every method may raise tf.errors.OpError.
 
     Attributes:
-        last_step: the run's last global step; it is set before the first step.
+        last_step: the run's last global step; the caller sets it before the first step.
         awaited: the indices of the workers for which `step` is waiting; empty if it is not waiting.
 
     """
@@ -350,13 +364,17 @@ class TrainingSession:
         return StepResult(float(loss), int(before), counts, self._graph.waiting_seconds)
 
     def steps(self, most: int, note_wait: Callable[[], None]) -> Sequence[StepResult]:  # noqa: ARG002
-        """Take up to `most` steps as `step` does; return their results. This base class takes one step."""
+        """Take at least one and at most `most` steps as `step` does; return each step's result, in order.
+
+        This base class takes one step.
+        """
         return [self.step(note_wait)]
 
     def callable_for(self, step: Sequence[object]) -> Callable[[], list[Any]]:
         """Return a function that runs `step`, a list of tensors, and returns a list of their values.
 
-        In each process, the first call of such a function also reports the partitions.
+        The first call of any of these functions in this process also writes the device report, if there is
+        one.
         """
         session, graph = self.session, self._graph
         plain: Callable[[], list[Any]] = session.make_callable(step)
@@ -373,25 +391,31 @@ class TrainingSession:
         return run
 
     def start_batches(self, counters: Sequence[int]) -> None:
-        """Start each worker's batches after the batches of the steps that `counters` have for the worker."""
+        """Start each worker's batches; the first one follows the batches of the worker's steps in `counters`.
+
+        `counters` are [global step, stop code, steps of worker 0, ...].
+        """
         for start in self._graph.batches_starts:
             steps = {start.steps_before: counters[FIRST_WORKER + start.worker]}
             self.session.run(start.operation, {**start.feeds, **steps})
 
     def begin(self) -> None:
-        """Start the threads that run beside the steps.
+        """Start the threads that run beside the steps; this base class has none.
 
         Called once the variables are set and all tasks are ready.
         """
 
     def end(self) -> None:
-        """Stop and join the threads that `begin` started, even if the ps do not answer.
+        """Tell the threads that `begin` started to end, even if the ps do not answer; do not wait for them.
 
         Called before the chief saves for the last time, and before a session with a lost ps is closed.
         """
 
     def updates_paused(self) -> AbstractContextManager[object]:
-        """Return a context in which the chief's own threads do not change variables, so that it can save."""
+        """Return a context in which this session does not change the variables, so that the chief can save.
+
+        Other workers may still change them, except in synchronous training. This base class does nothing.
+        """
         return nullcontext()
 
     def close(self) -> None:
@@ -407,9 +431,11 @@ class TrainingSession:
         return self._graph.fingerprint.run(self.session)
 
     def sampled_batches(self, number: int) -> dict[str, list[Examples]]:
-        """Return {worker: the batches of its step `number`}, on which its gradients are checked.
+        """Return {worker: `push_every` batches of its examples}: sample number `number` of gradients.
 
-        The keys are the workers whose gradients this process computes, such as "worker0".
+        Sample 0 has the first examples in their fixed order, which is not the order of training; sample 1 has
+        the next examples. After the last example comes the first. The keys are the workers whose gradients
+        this process computes, such as "worker0".
         """
         graph, cluster = self._graph, self._graph.cluster
         workers = range(len(self._checks)) if len(self._checks) > 1 else [cluster.index]
@@ -421,31 +447,34 @@ class TrainingSession:
         }
 
     def check_gradients(self, batches: Mapping[str, Sequence[Examples]]) -> dict[str, GradientFit]:
-        """Return {worker: how well the worker's gradients fit its loss} on {worker: batches of a step}.
+        """Return {worker: how well the worker's gradients fit its loss} for {worker: batches of a step}.
 
-        The model is not changed. `sampled_batches` returns such batches.
+        `sampled_batches` returns such batches. The model is not changed.
         """
         pairs = zip(batches.items(), self._checks, strict=True)
         return {worker: check(own) for (worker, own), check in pairs}
 
     @property
     def tables(self) -> Sequence[tuple[Table, int]]:
-        """Pairs (table of the model, number of its first row in the fused table)."""
+        """Pairs (table, number of its first row in its fused table), in the order of the model's tables."""
         return self._graph.tables.places
 
     def ids_of(self, batch: Examples) -> list[npt.NDArray[np.int64]]:
-        """Return, for each table, the ids that a batch needs: int64 [batch, ids of an example].
+        """Return, for each of the model's tables in their order, the rows that each example of a batch needs.
 
-        The tables are not read.
+        Each array is int64 [batch, ids of an example]. The tables are not read.
         """
         return self._graph.evaluation.ids(self.session, batch.features)
 
     def watched(self) -> dict[str, float]:
-        """Return {name: value} of the tensors that the model lets users watch."""
+        """Return {name: value} of the tensors in the model's `watched`."""
         return {name: float(value) for name, value in self.session.run(self._graph.watched).items()}
 
     def ps_fingerprints(self, ps: Collection[str]) -> dict[str, str]:
-        """Return {ps: fingerprint of the parameters on the ps}, for each of `ps`."""
+        """Return {ps: fingerprint of the parameters on the ps} for the given ps.
+
+        A ps that holds no parameters is left out.
+        """
         return self._graph.fingerprint.run_ps(self.session, ps)
 
     def initialise(self) -> None:
@@ -456,14 +485,15 @@ class TrainingSession:
         self.set_first_values()
 
     def set_first_values(self) -> None:
-        """Give each row of the tables its first value; the rows must be 0."""
+        """Give each row of the tables its first value; all rows must be 0 before."""
         self.session.run(self._graph.first_values)
 
     def create(self, ps: Collection[str] | None = None) -> bool:
         """Create the variables on the given ps (default: all ps, and the counters), to be restored.
 
-        Return True if no table rows existed there, so that all rows are 0 now. Table rows that exist stay:
-        their ps may have no memory for a second copy, and the restore sets all rows.
+        Table rows that exist with the right shape stay, because their ps may have no memory for a second
+        copy, and the restore sets all rows. All others are reset. Return True if no table rows existed (or
+        there are no tables), so that all rows are 0 now; else False.
         """
         graph = self._graph
         rows = [variable for variable in graph.rows if ps is None or holder_of(variable) in ps]
@@ -496,7 +526,7 @@ class TrainingSession:
         self._graph.restore_operation.run(self.session, checkpoint, ps)
 
     def evaluate(self, examples: Source) -> dict[str, float]:
-        """Return {metric: value} of the model over `examples`, as `Evaluation.run` does."""
+        """Return {name: result} of the model over `examples`, as `Evaluation.run` does."""
         return self._graph.evaluation.run(self.session, examples)
 
     def sample(self) -> dict[str, float]:

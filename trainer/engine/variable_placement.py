@@ -21,8 +21,8 @@ _GRAIN = 16
 class ToPlace(NamedTuple):
     """A variable to be placed: `numbers` is how many numbers it has, `width` the bytes of one number.
 
-    `ps` is the index of the ps on which the model itself placed the variable; None if the model did not. A
-    variable that is `whole` must not be cut.
+    `ps` is the index of the ps on which the model itself placed the variable; None if the model did not place
+    it. If `whole` is True, the variable must not be cut.
     """
 
     numbers: int
@@ -45,9 +45,9 @@ class Piece(NamedTuple):
 
 
 def place(variables: Sequence[ToPlace], ps_count: int) -> list[list[Piece]]:
-    """Return the pieces of each variable, in the order of `variables`, on `ps_count` ps.
+    """Return, for each variable in the same order, its pieces on `ps_count` ps, from its first number on.
 
-    A variable that is not cut has one piece. A variable that the model placed itself has no pieces.
+    A variable that is not cut has one piece. A variable that the model placed itself has [].
     """
     sizes = [0] * ps_count
     placed: list[list[Piece]] = [[] for _ in variables]
@@ -70,7 +70,10 @@ def place(variables: Sequence[ToPlace], ps_count: int) -> list[list[Piece]]:
 
 
 def _cut(row: Sequence[ToPlace], sizes: Sequence[int]) -> list[list[Piece]]:
-    """Return the pieces of each variable of a row; `sizes` are the bytes that each ps holds already."""
+    """Return, for each variable of a row, its pieces; `sizes` are the bytes that each ps holds already.
+
+    The ps take consecutive sections of the row; a variable in several sections is cut.
+    """
     ends = [0, *accumulate(variable.bytes for variable in row)]
     near = max(_NEAR, _NEAR_PART * ends[-1] / len(sizes))
     shares = [0, *accumulate(_room(ends[-1], sizes))]
@@ -86,7 +89,7 @@ def _cut(row: Sequence[ToPlace], sizes: Sequence[int]) -> list[list[Piece]]:
 
 
 def _limit(limit: float, row: Sequence[ToPlace], ends: Sequence[int], near: float) -> int:
-    """Return the byte at which one ps ends and the next begins, close to `limit`.
+    """Return the byte of the row at which one ps ends and the next begins, close to `limit`.
 
     This is the end of a variable if one is at most `near` bytes away, else a place inside a variable. `ends`
     are the places in the row, in bytes, where variables end, with 0 first.
@@ -100,9 +103,11 @@ def _limit(limit: float, row: Sequence[ToPlace], ends: Sequence[int], near: floa
 
 
 def _room(total: float, sizes: Sequence[int]) -> list[float]:
-    """Return how many of `total` bytes each ps takes, so that all ps that take any end up equally full.
+    """Return how many of `total` bytes each ps takes, so that the emptiest ps become equally full.
 
-    `sizes` are the bytes that each ps holds already.
+    `sizes` are the bytes that each ps holds already; a ps that is fuller takes 0.
+
+    Example: _room(10, [0, 4, 20]) -> [7, 3, 0]
     """
     least = sorted(sizes)
     level = min((total + sum(least[:count])) / count for count in range(1, len(sizes) + 1))

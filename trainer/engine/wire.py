@@ -48,11 +48,11 @@ class PackedGradients(NamedTuple):
 
     @property
     def pairs(self) -> Gradients:
-        """Pairs (gradient in its shape, variable or piece)."""
+        """Pairs (gradient in the variable's shape, variable or piece)."""
         return self.split(self.flat)
 
     def split(self, flat: tf.Tensor) -> Gradients:
-        """Split a flat tensor with this layout; return pairs (gradient in its shape, variable or piece)."""
+        """Split a flat tensor with this layout; return pairs (tensor in its shape, variable or piece)."""
         with tf.device(self.device):
             return list(zip(_unpack(flat, self.pieces), self.pieces, strict=True))
 
@@ -86,7 +86,7 @@ class Wire:
         self._packs = [_Pack(device, pieces) for (device, *_), pieces in packs.items()]
 
     def pull(self, after: Sequence[tf.Tensor] = ()) -> Values:
-        """Return the values for the model, one for each variable, in the order of the variables.
+        """Return a value for each variable, in order, in its shape and type, on the worker.
 
         Packed variables are read once the tensors `after` exist. A variable that is not packed is returned as
         the variable itself.
@@ -104,10 +104,10 @@ class Wire:
             ]
 
     def push(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Gradients:
-        """Return pairs (gradient, variable or piece), given one gradient for each pulled value.
+        """Return pairs (gradient, variable or piece), given one gradient, or None, for each pulled value.
 
-        Gradients of packed variables are on the ps of the variable. A gradient is None if the loss does not
-        depend on its variable; such a gradient is left out.
+        Gradients of packed variables are moved to the variable's ps; others stay where they are. A gradient
+        is None if the loss does not depend on its variable; it is left out.
         """
         pushed = self._cut(gradients)
         for sent in self._sent(pushed):
@@ -115,9 +115,9 @@ class Wire:
         return [(pushed[piece.op.name], piece) for piece in self._pieces if piece.op.name in pushed]
 
     def send(self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]) -> Sequence[PackedGradients]:
-        """Return all gradients as flat tensors on the ps, given one gradient for each pulled value.
+        """Return the gradients as flat tensors on the ps, given one gradient, or None, for each pulled value.
 
-        Here gradients of variables that travel alone are flat tensors, too. A gradient that is None is left
+        Unlike `push`, this flattens and moves gradients of variables that travel alone, too. None is left
         out.
         """
         cut = self._cut(gradients)
@@ -138,7 +138,10 @@ class Wire:
     def _cut(
         self, gradients: Sequence[tf.Tensor | tf.IndexedSlices | None]
     ) -> dict[str, tf.Tensor | tf.IndexedSlices]:
-        """Return {name: gradient} for each variable or piece on which the loss depends."""
+        """Return {name of a variable or piece: its gradient}, given a gradient, or None, for each variable.
+
+        None is left out.
+        """
         cut: dict[str, tf.Tensor | tf.IndexedSlices] = {}
         for variable, gradient in zip(self._variables, gradients, strict=True):
             if gradient is not None:
@@ -171,7 +174,7 @@ def _is_on_ps(variable: tf.Variable) -> bool:
 
 
 def _pack(tensors: Sequence[tf.Tensor], dtype: tf.DType) -> tf.Tensor:
-    """Return the tensors flattened and concatenated; cast to `dtype` if they are float32."""
+    """Return the tensors flattened and concatenated, in order; cast to `dtype` if they are float32."""
     with tf.name_scope("wire"):
         flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
         return tf.cast(flat, dtype) if flat.dtype == tf.float32 else flat

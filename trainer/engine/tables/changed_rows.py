@@ -44,7 +44,7 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class SharedVariable:
-    """The name, type and shape of a variable with rows, by which other graphs use the same variable."""
+    """The name, type and shape of a variable with rows; another graph needs them to use the same variable."""
 
     name: str
     dtype: str
@@ -62,10 +62,10 @@ class SharedVariable:
 
 
 class RowMarks:
-    """The marks of a part of a table, as pushes use them."""
+    """The marks that say which rows of a part of a table have changed, for a worker's graph, which pushes."""
 
     def __init__(self, part: tf.Variable) -> None:
-        """Create the marks on the device of `part`; they are not part of the model."""
+        """Create the marks on the device of `part`, as local variables: checkpoints leave them out."""
         local = v1.GraphKeys.LOCAL_VARIABLES
         marks, state = (f"{part.op.name}/{name}" for name in ("marks", "state_of_marks"))
         self._marks = create_filled(marks, part.device, part.shape[:1], np.uint8(0), local)
@@ -79,12 +79,12 @@ class RowMarks:
         after: Sequence[tf.Tensor],
         change: Callable[[], tf.Operation],
     ) -> tf.Operation:
-        """Return the operation that makes a change of rows, and marks the rows as changed.
+        """Return the operation that changes some rows, and marks them as changed.
 
-        Rows that a save still wants are put into the queue first, with their old values.
+        Before the change, the old values of rows that a save still has to read are put into the queue.
 
         Args:
-            positions: int64 [rows], the rows in the part that change.
+            positions: int32 or int64 [rows], the positions in the part of the rows that change.
             variables: the part and its slots that `change` writes.
             after: tensors that must exist before the change.
             change: adds the change to the graph, and returns its operation.
@@ -114,7 +114,10 @@ class MarkedPart:
     """
 
     def __init__(self, part: str, variables: Sequence[SharedVariable]) -> None:
-        """Add the operations for the part named `part` to the default graph, on the device in force."""
+        """Add the operations to the default graph, on the current `tf.device`; `part` is the part's name.
+
+        `variables` are the part and its slots.
+        """
         self.variables = sorted(variables, key=lambda variable: variable.name)
         self.rows = self.variables[0].shape[0]
         row_bytes = sum(variable.row_bytes for variable in self.variables)
@@ -159,22 +162,23 @@ class MarkedPart:
         self._dequeue = queue.dequeue_many(self._count)
 
     def begin(self, session: tf.compat.v1.Session, wanted: int) -> None:
-        """Begin a save of the rows `wanted` (NONE, CHANGED or ALL) with their present values.
+        """Begin a save of the rows `wanted` with their present values.
 
-        Pushes must be blocked meanwhile.
+        `wanted` is NONE, ALL, or CHANGED: the rows that changed since the last save. Pushes must be blocked
+        during this call; afterwards they may go on.
         """
         _run(session, self._begin, {self._wanted: wanted})
 
     def wanted_positions(self, session: tf.compat.v1.Session) -> Iterator[Numbers]:
-        """Yield arrays with the positions of the rows that the save still has to read: int64 [rows].
+        """Yield arrays with the positions of the rows that the save still has to read: int64 [rows], rising.
 
-        The rows in the queue are not among them.
+        There is one array for each range of the part, which may be empty. Rows in the queue are left out.
         """
         for some in self._ranges():
             yield _run(session, self._find, {self._range: some})[0]
 
     def take_queued(self, session: tf.compat.v1.Session) -> Iterator[Sequence[Numbers]]:
-        """Yield the rows in the queue, which pushes put there, and empty it; yield nothing if it is empty."""
+        """Empty the queue, which pushes fill; yield all its rows at once, or nothing if it was empty."""
         if count := _run(session, self._size):
             yield _run(session, self._dequeue, {self._count: count})
 
@@ -183,11 +187,11 @@ class MarkedPart:
     ) -> Iterator[Sequence[Numbers]]:
         """Yield the rows that the save wants, some at a time, each row once.
 
-        `queued` are rows that the caller has taken out of the queue before.
+        `queued` are rows that the caller has taken out of the queue before; they are yielded, too.
 
         The rows come in the order of their positions, within each yield and from one yield to the next, so
-        that files are written from beginning to end. Rows from the queue have positions that are not read
-        yet, so they wait for their turn. If too many rows wait, all of them come at once.
+        that files are written from beginning to end. Rows from the queue wait until their position is next.
+        If too many rows wait, all of them come at once, out of that order.
         """
         waiting = _Waiting(self._at_once)
         waiting.add(queued)
@@ -200,7 +204,7 @@ class MarkedPart:
             yield [array[order] for array in joined]
 
     def forget(self, session: tf.compat.v1.Session) -> None:
-        """Mark every row as not changed, and end the save, if there is one."""
+        """Mark every row as not changed, empty the queue, and end the save, if there is one."""
         for some in self._ranges():
             _run(session, self._forget, {self._range: some})
         for _ in self.take_queued(session):
@@ -213,16 +217,16 @@ class MarkedPart:
 
 
 class _Waiting:
-    """Rows that wait for their turn. Each row is copied once, into the range of positions it belongs to."""
+    """Rows that wait until their position is next. Each row is copied once, into its range of positions."""
 
     def __init__(self, at_once: int) -> None:
-        """Make a range of `at_once` positions."""
+        """Start with no rows; each range has `at_once` positions."""
         self._at_once = at_once
         self._ranges: dict[int, list[Sequence[Numbers]]] = {}
         self._bytes = 0
 
     def add(self, several: Iterable[Sequence[Numbers]]) -> None:
-        """Add rows, in any order of their positions."""
+        """Add rows, given as several sequences of arrays (see MarkedPart), in any order."""
         for rows in several:
             order = np.argsort(rows[0], kind="stable")
             numbers = rows[0][order] // self._at_once
@@ -233,9 +237,9 @@ class _Waiting:
             self._bytes += sum(values.nbytes for values in rows)
 
     def take(self, end: int) -> list[Sequence[Numbers]]:
-        """Remove and return the rows at positions below `end`; if too many rows wait, all rows.
+        """Remove and return the rows in ranges that begin below position `end`; all rows if too many wait.
 
-        Each element of the list has several rows.
+        Each element of the list has several rows, as MarkedPart describes; [] if there are none.
         """
         most = math.inf if self._bytes > _BYTES_WAITING else end
         due = [number for number in self._ranges if number * self._at_once < most]
@@ -253,7 +257,10 @@ def _run(
 
 
 def _locked(change: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
-    """Return the tensors that `change` returns, computed under the mutex of rows of the device in force."""
+    """Return the tensors that `change` returns, computed under the mutex of rows.
+
+    The mutex and the operations are on the current `tf.device`.
+    """
     lock = tf.raw_ops.MutexLock(mutex=rows_mutex())
     with tf.control_dependencies([lock]):
         results = change()
@@ -264,7 +271,7 @@ def _locked(change: Callable[[], list[tf.Tensor]]) -> list[tf.Tensor]:
 
 
 def _row_queue(variables: Sequence[SharedVariable]) -> tf.queue.QueueBase:
-    """Return the queue of rows with their old values, on the device in force: positions, then values."""
+    """Return the queue, on the current `tf.device`, of rows with their old values: positions, then values."""
     dtypes = [tf.int64, *(tf.as_dtype(variable.dtype) for variable in variables)]
     shapes = [tf.TensorShape([]), *(tf.TensorShape(variable.shape[1:]) for variable in variables)]
     # A process keeps a queue under its name, and its next run may have another optimizer with other
@@ -274,7 +281,10 @@ def _row_queue(variables: Sequence[SharedVariable]) -> tf.queue.QueueBase:
 
 
 def _wanted(positions: tf.Tensor, now: tf.Tensor, wanted: tf.Tensor, marks: tf.Tensor) -> tf.Tensor:
-    """Return the `positions` of the rows that a save still has to read: int64 [number of them]."""
+    """Return those of `positions` whose rows a save still has to read, in the same order: [rows].
+
+    `now` and `wanted` are the state of the marks: the number of the last save, and which rows it wants.
+    """
     are_wanted = now - np.uint8(2) - _gather(marks, positions, tf.uint8) < wanted
     return tf.gather(positions, tf.reshape(tf.where(are_wanted), [-1]))
 

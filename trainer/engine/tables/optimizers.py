@@ -44,10 +44,10 @@ class Rates(NamedTuple):
 
 
 class RowOptimizer(ABC):
-    """The optimizer of the table parts on one device, where its slots and other variables are, too."""
+    """The optimizer of the table parts on one device; its slots and other variables are there, too."""
 
     def __init__(self, rates: Rates, device: str, number: int) -> None:
-        """Prepare the optimizer; `device` is number `number`, from 0, of the devices that hold parts."""
+        """Prepare the optimizer for `device`, number `number` (from 0) of the devices that hold parts."""
         self._learning_rate, self._l1 = rates
         self._device, self._number = device, number
         self._variables: dict[str, tf.Variable] = {}
@@ -55,18 +55,24 @@ class RowOptimizer(ABC):
         self.marks: dict[str, RowMarks] = {}
 
     def apply(self, gradients: OfParts) -> tf.Operation:
-        """Return the operation that applies the gradients; it must run under the mutex of rows."""
+        """Return the operation that applies `gradients`, pairs (gradients of rows, part of a table).
+
+        It must run under the mutex of rows.
+        """
         with tf.device(self._device):
             step = self._begin()
             return tf.group(*(self._change(rows, part, step) for rows, part in gradients))
 
     def _begin(self) -> tf.Tensor | None:
-        """Return the number of the step, from 1; None if the optimizer does not count its steps."""
+        """Count a step, and return its number, from 1; None if the optimizer does not count its steps."""
         return None
 
     @abstractmethod
     def _new_rows(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> NewRows:
-        """Return pairs (variable that the step changes, the variable's new values at `rows.positions`)."""
+        """Return pairs (variable that the step changes, its new values for the rows `rows.positions`).
+
+        `step` is what `_begin` returns.
+        """
 
     def _change(self, rows: RowGradients, part: tf.Variable, step: tf.Tensor | None) -> tf.Operation:
         new = self._new_rows(rows, part, step)
@@ -82,13 +88,16 @@ class RowOptimizer(ABC):
         return marks.change(rows.positions, [variable for variable, _ in new], read, write)
 
     def _slot(self, part: tf.Variable, name: str, *, value: float = 0) -> tf.Variable:
-        """Return a slot with the shape of `part`, named after it, as in "tables_16/part_0/Adagrad"."""
+        """Return the slot `name` of `part`, with its shape, such as "tables_16/part_0/Adagrad".
+
+        The first call creates it, filled with `value`.
+        """
         return self._variable(f"{part.op.name}/{name}", part.shape, value=value)
 
     def _variable(
         self, name: str, shape: Sequence[int], dtype: tf.DType = tf.float32, *, value: float = 0
     ) -> tf.Variable:
-        """Return a variable of this optimizer, filled with `value`; the first call creates it."""
+        """Return the optimizer's variable `name`; the first call creates it, filled with `value`."""
         if name not in self._variables:
             self._variables[name] = create_filled(name, self._device, shape, dtype.as_numpy_dtype(value))
         return self._variables[name]
@@ -123,7 +132,7 @@ class _Ftrl(RowOptimizer):
 
 
 class _LazyAdam(RowOptimizer):
-    """Counts its steps, and stores for each row the last step that needed it."""
+    """Adam that changes only the rows of a batch; it stores for each row the last step that needed it."""
 
     def _begin(self) -> tf.Tensor:
         # Named in the way of TensorFlow's powers of beta, of which each ps has its own, too.
@@ -156,7 +165,10 @@ _KINDS: Mapping[str, type[RowOptimizer]] = {
 
 
 def row_optimizer(name: str, rates: Rates, device: str, number: int) -> RowOptimizer:
-    """Return the optimizer `name` for `device`, number `number` (from 0) of the devices with table parts."""
+    """Return the optimizer `name` for `device`, number `number` (from 0) of the devices with table parts.
+
+    Raises KeyError if tables have no such optimizer.
+    """
     return _KINDS[name](rates, device, number)
 
 
@@ -165,7 +177,7 @@ def require_fitting_settings(
 ) -> None:
     """Raise TaskFailure (`configuration`) if a setting does not fit a model with tables, or without tables.
 
-    For a built-in model, the controller refuses these settings before a task starts.
+    `has_tables` says which. For a built-in model, the controller refuses these settings before a task starts.
     """
     values = {**settings.as_dict(), "optimizer": optimizer, "model": model}
     problems = [*table_problems(values, "trainer_").values()] if has_tables else []
