@@ -30,12 +30,13 @@ class AwaitedWorkers:
         self._missing: list[Missing] = []
 
     def note_wait(self, awaited: Sequence[int]) -> None:
-        """Notify the watchdog; once the wait has lasted 2 s, report the awaited workers. Returns at once.
+        """Notify the watchdog; once the wait has lasted 2 s, report the awaited workers. This does not wait.
 
-        `awaited` are the indices of the workers for which the step waits; [] if unknown.
+        `awaited` are the indices of the workers for which the step waits; with [], nothing is reported.
 
-        Raises StopRequested, and TaskFailure (`peers_missing`) once the wait exceeds both
-        `recovery_deadline_seconds` and the time of ten steps; on other workers than the chief, 30 s later.
+        Raises StopRequested. Raises TaskFailure (`peers_missing`) once the wait for `awaited` exceeds both
+        `recovery_deadline_seconds` and ten times this task's own work on the step; on other workers than the
+        chief, 30 s later.
         """
         self._task.raise_if_stopping()
         now = time.monotonic()
@@ -59,7 +60,7 @@ class AwaitedWorkers:
             raise TaskFailure(PEERS_MISSING, f"no step within {waited:.0f} s: waited for {names}")
 
     def end_wait(self) -> None:
-        """Note that a step was taken, which ends the wait."""
+        """End the wait, because a step was taken; print a line if the wait had been reported."""
         self._stepped = time.monotonic()
         if self._missing and self._since is not None:
             say(f"Going on after {self._stepped - self._since:.1f} s.")

@@ -50,9 +50,10 @@ NO_ANSWER = (tf.errors.OpError, CallTookTooLong)
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Return whether `error` shows that another task is gone, or was restarted empty.
+    """Return True if `error` shows that another task is gone, or was restarted empty.
 
-    CallTookTooLong counts, too: a task that does not answer in time is taken as gone.
+    CallTookTooLong counts, too: a task that does not answer in time is taken as gone. Return False for all
+    other exceptions that are not TensorFlow's.
     """
     if not isinstance(error, tf.errors.OpError):
         return isinstance(error, CallTookTooLong)
@@ -67,10 +68,10 @@ def call_within(
 ) -> Result:
     """Return the result of `function`, which may hang in TensorFlow, for example if a ps process is stopped.
 
-    `meanwhile` is called every half second until the function returns, for example for the watchdog; if it
-    raises an exception, the call is abandoned and the exception is raised. Raises CallTookTooLong after
-    `seconds`, and what the function raises. An abandoned call stays in its thread as long as TensorFlow holds
-    it, and then ends without any effect.
+    `meanwhile` is called at the start and every half second, for example for the watchdog; if it raises, the
+    call is abandoned and the exception is raised. Raises CallTookTooLong after `seconds`, and what the
+    function raises. An abandoned call stays in its thread as long as TensorFlow holds it, and then ends
+    without any effect.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -110,7 +111,8 @@ def _abandon(thread: Thread) -> None:
 def run_once_more(run: Callable[[], Result]) -> Result:
     """Return the result of `run()`, which calls a session.
 
-    If a request of the call was refused because its number was used before, call `run` a second time.
+    If a task refuses a request of the call because it has seen the request's number before, call `run` once
+    more. Raises all other errors, and every error of the second call.
     """
     try:
         return run()
@@ -121,11 +123,11 @@ def run_once_more(run: Callable[[], Result]) -> Result:
 
 
 def open_session(target: str, graph: tf.Graph, filters: list[str]) -> tf.compat.v1.Session:
-    """Open a session that lasts until `close_in_background` or the end of the process.
+    """Open a session that lasts until `close_in_background` or the end of the process. This does not wait.
 
     `target` is the address of the session's server, such as "grpc://10.0.0.1:2222". `filters` are the devices
-    that the session may use; with [] it may use all. TensorFlow waits for ever for the tasks of these
-    devices.
+    that the session may use; with [] it may use all. The session's first run waits for ever for the tasks of
+    these devices.
     """
     session = v1.Session(target, graph=graph, config=runtime_config(filters=filters))
     _OPEN.add(session)
@@ -162,7 +164,7 @@ def runtime_config(
 
 
 def close_in_background(session: tf.compat.v1.Session) -> None:
-    """Close `session` in another thread, without waiting for a task that may be gone."""
+    """Close `session` in another thread and return at once, because a task of the session may be gone."""
 
     def close() -> None:
         with suppress(tf.errors.OpError):

@@ -37,26 +37,27 @@ class EndBarrier:
         """Sign off and wait for the others' sign-offs; return True if the model will not change any more.
 
         The wait lasts at most 5 s, or ten times `seconds_per_step` if that is longer. Return False if another
-        worker did not sign off in time and is alive, because it may still apply a step. Return False, too, if
-        the ps were told to end, because they do not wait for readers. Raises RunEnding if the run was stopped
-        or has failed, and StopRequested.
+        worker has not signed off then and still listens, because it may apply a step; in synchronous training
+        it cannot, so True. Return False, too, if the ps were told to end, because they do not wait for
+        readers. Raises RunEnding if the run was stopped or has failed, and StopRequested.
         """
         self._ledger.mark(SIGNED_OFF)
         seconds = max(_SIGN_OFF_SECONDS, _SLOWER * seconds_per_step)
         return self._wait(lambda marks: marks.behind(SIGNED_OFF), seconds, until_run_over=True)
 
     def wait_for_sign_offs(self) -> None:
-        """Wait until all reported workers have signed off, at most 5 s.
+        """Wait until all workers that have reported have signed off, at most 5 s; then return in any case.
 
-        This is for a run that was stopped or has failed.
+        This is for a run that was stopped or has failed. This task's own mark is not changed.
         """
         self._wait(lambda marks: marks.behind(SIGNED_OFF), _SIGN_OFF_SECONDS)
 
     def wait_for_readers(self, seconds_to_read: float) -> None:
-        """Wait until every other client that has signed off needs the ps no more.
+        """Wait until no other client that has signed off needs the ps any more; then return in any case.
 
         The wait lasts at most 5 s, or ten times `seconds_to_read` (this task's own reading) if that is
-        longer, but at most 60 s: a client that was lost while it read never leaves.
+        longer, but at most 60 s: a client that was lost while it read never leaves. If the ps do not answer,
+        print a line and return.
         """
         seconds = max(_SIGN_OFF_SECONDS, min(_SLOWER * seconds_to_read, SECONDS_TO_READ))
         # The model is saved already, so the loss of a ps does no harm now.
@@ -65,9 +66,11 @@ class EndBarrier:
     def _wait(
         self, awaited: Callable[[Marks], list[int]], seconds: float, until_run_over: bool = False
     ) -> bool:
-        """Wait for the workers that `awaited` returns; return True if the model will not change any more.
+        """Wait until `awaited` returns no other worker, at most `seconds`; return True if the model is final.
 
-        With `until_run_over`, return False as soon as the run is over.
+        It is final if no worker is awaited any more, or if those left cannot step (`_may_step`). With
+        `until_run_over`, return False as soon as the run is over, and raise RunEnding or StopRequested as
+        `wait_for_last_steps` does.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -85,7 +88,10 @@ class EndBarrier:
             time.sleep(self._poll_seconds)
 
     def _may_step(self, workers: Iterable[int]) -> bool:
-        """Return whether one of `workers` is alive and may still change the model by itself."""
+        """Return True if one of `workers` still listens at its port, and could change the model by itself.
+
+        In synchronous training no worker can: False.
+        """
         cluster = self._task.cluster
         if cluster.replication == "sync":
             return False
@@ -102,7 +108,7 @@ class EndBarrier:
 
 
 def quietly(function: Callable[[], object]) -> None:
-    """Call `function`; if the ps do not answer, print a line and return, because the task ends anyway."""
+    """Call `function`; if the ps do not answer, print a line and return. Other errors are raised."""
     try:
         function()
     except NO_ANSWER as error:

@@ -55,7 +55,7 @@ class Marks(tuple[int, ...]):
     """The mark of each worker, by its index; 0 for a worker that has not reported."""
 
     def behind(self, mark: int) -> list[int]:
-        """Return the indices of the workers that have reported but are below `mark`."""
+        """Return the indices of the workers whose mark is below `mark`, but not 0."""
         return [worker for worker, own in enumerate(self) if 0 < own < mark]
 
     def at(self, mark: int) -> list[int]:
@@ -67,14 +67,14 @@ class _LedgerSession:
     """A session to variables of the ledger.
 
     Every method may raise tf.errors.OpError if a task is gone or has not created its part yet, and
-    CallTookTooLong.
+    CallTookTooLong if a task does not answer in time: 5 s, if the method does not say otherwise.
     """
 
     def __init__(self, target: str, graph: tf.Graph, filters: list[str]) -> None:
         self._session = open_session(target, graph, filters)
 
     def close(self) -> None:
-        """Close the session without waiting for a task that is gone."""
+        """Close the session and return at once, without waiting for a task that is gone."""
         close_in_background(self._session)
 
     def _run(
@@ -101,7 +101,10 @@ class OwnPart(_LedgerSession):
         super().__init__(target, graph, cluster.filters(cluster.device))
 
     def create(self, note: Note) -> None:
-        """Create this part with the note `note`; everything else in the part is 0 or empty."""
+        """Create the variables of this part: the note is `note`, everything else is 0 or empty.
+
+        The task's own server has 60 s to answer each call, because it may be slow on a busy machine.
+        """
         for part in (self._part, self._towers, self._attendance):
             if part is not None:
                 self._run(part.initializers, seconds=_SECONDS_TO_BEGIN)
@@ -114,7 +117,7 @@ class OwnPart(_LedgerSession):
     def towers(self) -> tuple[int, int, float]:
         """Return (number of towers computed here, global step after the last tower, the last tower's loss).
 
-        Raises ValueError if this task is not a worker that computes towers.
+        All are 0 before the first tower. Raises ValueError if this task is not a worker that computes towers.
         """
         if self._towers is None:
             raise ValueError("only a worker computes towers")
@@ -141,7 +144,10 @@ class ServingPart(_LedgerSession):
         self._run(self._part.set_status, self._part.feeds({READY: 1, LAST_STEP: last_step}))
 
     def end(self, code: int, reason: str) -> None:
-        """Tell the task to end; `code` is RUN_OVER, STOPPED or the exit code of a failure."""
+        """Tell the task to end, and why; `code` is RUN_OVER, STOPPED or the exit code of a failure.
+
+        If the task does not answer, try a second time.
+        """
         part, feeds = self._part, self._part.feeds({END: code}, reason)
         # The task serves until this client tells it to end. No other task tells it, so try a second time.
         try:
@@ -167,13 +173,13 @@ class Ledger(_LedgerSession):
         return read_status(self._run(self._parts[ps].read))
 
     def beat(self, ps: int) -> None:
-        """Show ps number `ps`, and the tasks that wait there for the chief, that the chief is at work."""
+        """Change the beat of ps number `ps`, to show the tasks that wait there that the chief is at work."""
         self._beats += 1
         part = self._parts[ps]
         self._run(part.set_status, part.feeds({BEAT: self._beats}))
 
     def notes(self) -> dict[int, Note]:
-        """Return {index of a worker: the worker's note} for each worker that has reported."""
+        """Return {index of a worker: the worker's note}, without workers that have not reported."""
         notes = self._run(self._attendance.notes)
         return {worker: object_in(note) for worker, note in enumerate(notes) if note}
 
@@ -188,33 +194,43 @@ class Ledger(_LedgerSession):
         self._run(part.write_notes[self._cluster.index], {part.text: json.dumps(note)})
 
     def mark(self, mark: int) -> None:
-        """Set this worker's mark on ps 0; after SIGNED_OFF this worker applies no more steps."""
+        """Set this worker's mark on ps 0 to `mark`; after SIGNED_OFF this worker applies no more steps."""
         part = self._attendance
         self._run(part.set_mark, {part.worker: self._cluster.index, part.value: mark})
 
     def clear_ready(self) -> None:
-        """Set READY to 0 on all ps, so that starting tasks wait: the variables are about to be set."""
+        """Set READY to 0 on all ps, so that tasks that start now wait: the variables are about to be set."""
         for part in self._parts:
             self._run(part.set_status, part.feeds({READY: 0}))
 
     def set_ready(self, nonces: Sequence[int]) -> None:
-        """Set READY to 1 on all ps, so that all tasks start, and write the nonces, in the order of the ps."""
+        """Set READY to 1 on all ps, so that waiting tasks start, and NONCE to the ps's nonce.
+
+        `nonces` has one nonce for each ps, in order.
+        """
         for part, nonce in zip(self._parts, nonces, strict=True):
             self._run(part.set_status, part.feeds({READY: 1, NONCE: nonce}))
 
     def request_stop(self, code: int, reason: str) -> None:
-        """Tell every task that the run ends, and why; `code` is STOPPED or the exit code of a failure."""
+        """Tell every task that the run ends, and why; `code` is STOPPED or the exit code of a failure.
+
+        If a ps does not answer, the others are still told; then its error is raised, and the stop code in the
+        counters stays as it was.
+        """
         self._to_every_ps(
             lambda part: self._run(part.set_status_with_reason, part.feeds({STOP: code}, reason))
         )
         self._run(self._attendance.set_stop_code, {self._attendance.value: code})
 
     def take_no_more_steps(self) -> None:
-        """Set the stop code RUN_OVER: all workers treat their present step as the run's last step."""
+        """Set the stop code to RUN_OVER: all workers treat their present step as the run's last step."""
         self._run(self._attendance.set_stop_code, {self._attendance.value: RUN_OVER})
 
     def end(self, code: int) -> None:
-        """Tell every ps to end; `code` is RUN_OVER, STOPPED or the exit code of a failure."""
+        """Tell every ps to end; `code` is RUN_OVER, STOPPED or the exit code of a failure.
+
+        If a ps does not answer within 1 s, the others are still told; then its error is raised.
+        """
         self._to_every_ps(lambda part: self._run(part.set_status, part.feeds({END: code}), _SECONDS_TO_END))
 
     def _to_every_ps(self, tell: Callable[[TaskPart], object]) -> None:

@@ -30,13 +30,13 @@ class PartStatus:
     """The status of a task that serves, in the task's own variables; the defaults are an unknown status.
 
     Attributes:
-        ready: whether a run has begun.
-        stop: the stop code; 0 for none.
-        end: the end code; 0 for none.
-        nonce: the nonce that the chief drew for a ps.
-        last_step: the run's last global step, for workers that compute towers.
+        ready: True once the variables are set, so that clients and towers may begin.
+        stop: the stop code: why the run is to end; 0 for none.
+        end: the end code: the task itself is to end; 0 for none.
+        nonce: the nonce that the chief drew for a ps; 0 before that, and for other tasks.
+        last_step: the run's last global step, for workers that compute towers; else 0.
         beat: a number that changes while the chief is at work with the ps.
-        stop_reason: why the run ends; "" before that.
+        stop_reason: why the run ends, in words; "" before that.
         note: the task's own note; {} if it has not written it.
 
     """
@@ -77,7 +77,7 @@ class TaskPart:
     def feeds(self, status: Mapping[int, int], reason: str = "") -> dict[tf.Tensor, object]:
         """Return {placeholder: value} for a run of `set_status` or `set_status_with_reason`.
 
-        `status` is {index in the status: new value}, such as {READY: 1, NONCE: 5}.
+        `status` is {index in the status: new value}, such as {READY: 1, NONCE: 5}; other numbers stay.
         """
         return {self._places: list(status), self._values: list(status.values()), self.text: reason}
 
@@ -105,7 +105,10 @@ class AttendancePart:
 
 
 class TowerPart:
-    """The variables of a worker that computes towers: its counts [towers, global step], and the last loss."""
+    """The variables of a worker that computes towers: [towers, global step after the last], and a loss.
+
+    The loss is the last tower's.
+    """
 
     def __init__(self, task: str, device: str) -> None:
         """Add the variables to the default graph; checkpoints leave them out."""
@@ -117,7 +120,10 @@ class TowerPart:
 
 
 def create_counters(cluster: Cluster) -> tf.Variable:
-    """Create the counters on ps 0, in the default graph: [global step, stop code, steps of worker 0, ...]."""
+    """Create and return the counters on ps 0: [global step, stop code, steps of worker 0, ...].
+
+    They are in the default graph. In a local run, the process itself has them.
+    """
     name, device = COUNTERS.rpartition("/")[2], cluster.ledger_devices[0]
     return variable_on(name, device, [FIRST_WORKER + cluster.workers], tf.int64)
 
@@ -139,7 +145,8 @@ def variable_on(
 ) -> tf.Variable:
     """Create the resource variable psfleet/`name`, filled with 0; processes share it by name and device.
 
-    If `device` is "", the variable is on the CPU of the device in force.
+    If `device` is "", the variable is on the CPU of the current `tf.device`. `collection` is the graph's
+    collection to which it is added; checkpoints leave out LOCAL_VARIABLES.
     """
     with tf.device(f"{device}/device:CPU:0"):
         return v1.get_variable(

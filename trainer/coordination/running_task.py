@@ -39,7 +39,8 @@ class RunningTask:
         started: when this process started, in seconds of the monotonic clock.
         progress: reports how far the task is.
         resources: writes the `resources` records.
-        took_part: whether an earlier process of this task took part in the run.
+        took_part: whether an earlier process of this task took part in the run; False without a run
+            directory.
         seconds_to_gather: how long this task waits for others at its start: `recovery_deadline_seconds` if it
             took part in the run before, else `patience_seconds`.
         target: the address of the server for this task's sessions; "" before the task has joined the cluster.
@@ -86,13 +87,16 @@ class RunningTask:
 
     @property
     def threads(self) -> int:
-        """The number of threads: the setting, or this task's share of the cores that it may use."""
+        """The setting `threads`; by default this task's share of the cores that it may use, at least 1."""
         share = len(os.sched_getaffinity(0)) // self.cluster.listeners_on_host
         return self.settings.threads or max(1, share)
 
     @property
     def patience_seconds(self) -> float:
-        """The seconds that this task waits for another task that does not answer."""
+        """How long this task waits for a task that does not answer, in seconds.
+
+        This is `barrier_deadline_seconds`, or 120 if that is 0.
+        """
         return self.settings.barrier_deadline_seconds or _DEADLINE_WITHOUT_BARRIER
 
     def raise_if_stopping(self) -> None:
@@ -103,9 +107,9 @@ class RunningTask:
     def join_cluster(self) -> None:
         """Listen on this task's port, or use the server that listens there; write the record `started`.
 
-        The caller notifies READY. Raises TaskFailure (`cluster_broke`) if the port is taken, because its
-        holder may be about to end. Raises TaskFailure (`configuration`) if TensorFlow does not see the GPUs
-        that this task was given.
+        A local run gets a server of its own, without a fixed port. The caller notifies READY. Raises
+        TaskFailure (`cluster_broke`) if the port is taken, because its holder may be about to end. Raises
+        TaskFailure (`configuration`) if TensorFlow does not see the GPUs that this task was given.
         """
         cluster = self.cluster
         gpus.require_visible(cluster.task, os.environ)

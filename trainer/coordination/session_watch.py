@@ -26,7 +26,7 @@ _SILENCE = (
 
 
 class LostTask(CallTookTooLong):
-    """A task does not answer any more, or was started again and has lost its state. `task` is its name."""
+    """The task `task` does not answer any more, or was started again and has lost its state."""
 
     def __init__(self, task: str, what: str) -> None:
         super().__init__(f"{task} {what}")
@@ -43,7 +43,10 @@ class SessionWatch:
         serving_parts: Mapping[str, ServingPart],
         statuses: Mapping[str, PartStatus],
     ) -> None:
-        """Watch all ps and the tasks in `serving_parts`; `statuses` have the nonces of their processes."""
+        """Watch all ps (none in a local run) and the tasks in `serving_parts`.
+
+        `statuses` is {task: status} of these tasks, with the nonces of their processes.
+        """
         self._task, self._ledger = task, ledger
         self._reads: dict[str, Callable[[], PartStatus]] = {}
         if not task.cluster.is_local:
@@ -56,14 +59,14 @@ class SessionWatch:
 
     @property
     def all_answer(self) -> bool:
-        """Whether all tasks answered when they were read last."""
+        """True if each task answered the last time it was asked, and before the first time."""
         return not self._silent_since
 
     def update(self) -> None:
-        """Notify the watchdog and, every 2 s, read all tasks' statuses; the chief also writes its beat.
+        """Notify the watchdog and, every 2 s, ask all tasks for their statuses; a chief also writes its beat.
 
-        Raises LostTask if a task was started again, or has not answered for as long as this task waits for
-        others. Raises tf.errors.OpError if a task answers that its part of the ledger does not exist.
+        Raises LostTask if a task was started again, or has not answered for `patience_seconds`. Raises
+        tf.errors.OpError if a task answers that its part of the ledger does not exist.
         """
         self._task.progress.report_if_due()
         if time.monotonic() < self._next:
@@ -86,7 +89,7 @@ class SessionWatch:
         return self._ledger.status(index)
 
     def _note_silence(self, name: str) -> None:
-        """Note that a task did not answer; raise LostTask if the silence has lasted too long.
+        """Note that a task did not answer; raise LostTask if that has lasted for `patience_seconds`.
 
         The time counts from the first missing answer, and not from the last answer, because this process
         itself may have been stopped in between.

@@ -37,9 +37,9 @@ class Gathering:
 
     Attributes:
         ledger: the ledger on the ps.
-        ps_nonces: {ps: nonce that the chief drew for the ps}, such as {"ps0": 5}.
-        ps_own_nonces: {ps: nonce that the ps's process drew}.
-        worker_nonces: {worker: nonce that the worker's process drew}.
+        ps_nonces: {ps: nonce that the chief drew for the ps}, such as {"ps0": 5}; {} in a local run.
+        ps_own_nonces: {ps: nonce that the ps's process drew}; {} in a local run.
+        worker_nonces: {worker: nonce that the worker's process drew}, of the workers that have reported.
         serving_notes: {task: note} of the tasks, other than the ps, that serve this client.
         last_step: the run's last global step, as the chief computed it.
         watch: watches all tasks while a session to them is at work.
@@ -63,7 +63,7 @@ class _NotThere(Exception):  # noqa: N818 - not an error
 class Barrier:
     """A worker's wait for the other tasks, at its start and again after the loss of a ps.
 
-    `ledger` is None until the ps are reached.
+    `ledger` is None until the ps are reached, and after `drop_ledger`.
     """
 
     def __init__(self, task: RunningTask) -> None:
@@ -79,17 +79,20 @@ class Barrier:
         """Write `note` to ps 0, wait until all tasks are there and the variables are set; return the tasks.
 
         Only the chief has `prepare`, which sets the variables and makes the ps ready. Its arguments are the
-        ledger, the statuses of the ps, and the statuses of the other tasks that serve this client.
+        ledger, the statuses of the ps, and the statuses of the other tasks that serve this client. If the ps
+        are ready already, it is not called, and nobody waits for workers.
 
         Not all workers must be there in these cases:
 
         - `absent` workers, which may join later, are never waited for.
-        - After a loss (`recovering`) the run goes on with the workers that are present.
+        - With a `barrier_deadline_seconds` of 0, no worker is waited for.
+        - After a loss (`recovering`), the run goes on after 10 s with the workers that are present.
         - An asynchronous run whose chief took part in it before goes on, after `barrier_deadline_seconds`,
           with the workers that are present.
 
-        Raises TaskFailure after the deadline, or if the settings of tasks differ; RunEnding; StopRequested.
-        While the chief sets the variables there is no deadline, however long that takes.
+        Raises TaskFailure: `peers_missing` after `seconds_to_gather`, or `cluster_broke` after
+        `recovery_deadline_seconds` if `recovering`; `configuration` if the settings of tasks differ. Raises
+        RunEnding and StopRequested. While the chief sets the variables there is no deadline.
         """
         since = self._since = time.monotonic()
         seconds_to_wait = self._task.seconds_to_gather
@@ -118,7 +121,10 @@ class Barrier:
             self._task.stop.wait(_POLL_SECONDS)
 
     def line_up(self, ledger: Ledger) -> None:
-        """Wait until all workers have opened their sessions, at most 3 s, so that they start together."""
+        """Wait until all workers that have reported have opened their sessions, so that they start together.
+
+        Return after 3 s in any case. Raises StopRequested.
+        """
         ledger.mark(AT_START)
         deadline = time.monotonic() + _SECONDS_TO_LINE_UP
         while ledger.marks().behind(AT_START) and time.monotonic() < deadline:
@@ -126,9 +132,9 @@ class Barrier:
             time.sleep(0.02)
 
     def reach_ledger(self, seconds: float) -> Ledger | None:
-        """Return the ledger, for a task that ends before the barrier opens.
+        """Return the ledger once all ps answer; None if they do not within `seconds`.
 
-        Return None if the ps do not all answer within `seconds`.
+        This is for a task that ends before the barrier opens.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() <= deadline:
@@ -141,14 +147,14 @@ class Barrier:
         return None
 
     def drop_ledger(self) -> None:
-        """Close and forget all sessions, because their tasks may be gone."""
+        """Close and forget all sessions, because their tasks may be gone; return at once."""
         for session in (self.ledger, *self._serving_parts.values()):
             if session is not None:
                 session.close()
         self.ledger, self._serving_parts = None, {}
 
     def end_serving_tasks(self, code: int, reason: str) -> None:
-        """Tell the tasks, other than the ps, that serve this client to end, if they can be reached.
+        """Tell the tasks, other than the ps, that serve this client to end; a task that is gone is left out.
 
         `code` is RUN_OVER, STOPPED or the exit code of a failure.
         """
@@ -216,15 +222,15 @@ class Barrier:
         )
 
     def _extend_while_chief_works(self, statuses: Statuses) -> None:
-        """Restart the time of the wait if the chief's beats have changed."""
+        """Let the deadline count from now on if a beat of the chief has changed since the last call."""
         beats = tuple(status.beat for status in statuses.values())
         if beats != self._beats:
             self._since, self._beats = time.monotonic(), beats
 
     def _open_ledger(self) -> Ledger:
-        """Return the ledger; if it is not open, open it once the ps and this client's own server listen.
+        """Return the ledger; if it is not open, open it. This does not wait.
 
-        Raises _NotThere.
+        Raises _NotThere if a ps or this client's own server does not listen.
         """
         if self.ledger is None:
             unreachable = self._unreachable(self._cluster.listeners)
@@ -239,7 +245,7 @@ class Barrier:
         return self._serving_parts[task]
 
     def _statuses(self, ledger: Ledger) -> Statuses:
-        """Return {ps: status}. Raises RunEnding if the run ends, and _NotThere."""
+        """Return {ps: status}. Raises RunEnding if a ps says that the run ends, and _NotThere."""
         statuses = self._read_statuses(ledger)
         for status in statuses.values():
             if status.end or status.stop:
@@ -260,7 +266,10 @@ class Barrier:
             raise _NotThere(silent)
 
     def _serving_statuses(self) -> tuple[Statuses, list[Missing]]:
-        """Return ({task: status} of the tasks in `serving_tasks` that are there, the missing ones)."""
+        """Return ({task: status}, missing tasks) of the tasks, other than the ps, that serve this client.
+
+        A task is missing if it does not answer, has no note, or was told to end.
+        """
         unreachable = self._unreachable(self._cluster.serving_tasks)
         statuses: dict[str, PartStatus] = {}
         silent = []

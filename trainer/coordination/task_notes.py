@@ -12,7 +12,7 @@ from trainer.process.failure import TaskFailure
 def worker_note(task: RunningTask, last_step: int) -> dict[str, object]:
     """Return the note that a client writes to ps 0.
 
-    Its keys are "nonce", "cluster", "settings" and "last_step" (the run's last global step).
+    Its keys are "nonce", "cluster", "settings", "batch_size" and "last_step" (the run's last global step).
     """
     return {**serving_note(task), "settings": _shared_settings(task), "last_step": last_step}
 
@@ -36,8 +36,8 @@ def _shared_settings(task: RunningTask) -> dict[str, object]:
 def require_equal_settings(task: str, note: Note, others: Mapping[str, Note]) -> None:
     """Raise TaskFailure (`configuration`) if another task has a different cluster or different settings.
 
-    `note` is the note of the task `task`; `others` maps each other task to its note. What a note lacks is not
-    compared.
+    `note` is the note of the task `task`; `others` maps each other task to its note. If another note has no
+    "cluster" or no "settings", that part is not compared.
     """
     for other, other_note in others.items():
         for part in ("cluster", "settings"):
