@@ -314,7 +314,7 @@ def whole_files_of(path: Path) -> list[str]:
         tables = tables_in(
             Path(f"{path}.{MANIFEST}").read_text(encoding="utf-8"), int(path.name.rpartition("-")[2])
         )
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return []
     return [sha256 for table in tables for sha256 in table.sha256.values()]
 
