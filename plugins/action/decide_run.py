@@ -36,6 +36,7 @@ from psfleet.run.settings import (
     older_model_note,
     older_program_note,
     resumed_settings,
+    with_requirements_of_today,
 )
 from psfleet.run.start import Folder, decide, hindrances
 from psfleet.watch.exports import (
@@ -218,6 +219,9 @@ class ActionModule(ControllerAction):
         folder = Path(arguments["runs_directory"]).resolve() / checked_run_id(run_id)
         try:
             begun = saved_settings(folder)
+            if begun:
+                programs = self.variables.get("cluster_programs", ())
+                begun["program"] = with_requirements_of_today(begun.get("program"), programs)
             tasks = tasks_of_run(plan, begun or today)
         except (KeyError, ValueError) as error:
             raise RefusedError(f"{folder / 'settings.json'} is damaged: {error}") from error

@@ -80,6 +80,13 @@ def read_deployment(install_directory: Path, configuration_directory: Path) -> D
     )
 
 
+def program_environments(install_directory: Path) -> dict[str, str]:
+    """Return {key of a program's requirements: hash of the environment to which their link points}."""
+    links = install_directory.glob(f"environment-{'[0-9a-f]' * HASH_DIGITS}")
+    found = {link.name.partition("-")[2]: linked_hash(install_directory, link.name) for link in links}
+    return {key: name for key, name in found.items() if is_installed(install_directory, name)}
+
+
 def installed_tensorflow(install_directory: Path) -> str:
     """Return the version of TensorFlow in the environment that tasks use, such as "2.21.0"; "" for none."""
     marker = bytes_of(_target(install_directory / "environment") / MARKER).decode("utf-8", "replace")

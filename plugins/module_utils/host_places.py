@@ -21,7 +21,7 @@ _HASH = "[0-9a-f]" * HASH_DIGITS
 # {directory of the fact cluster_paths: patterns of psfleet's files in it}; anything else there is foreign.
 OWN: Mapping[str, tuple[str, ...]] = {
     "install_directory": (
-        *("current", "environment", "tensorboard", "carried/tensorboard"),
+        *("current", "environment", f"environment-{_HASH}", "tensorboard", "carried/tensorboard"),
         *(f"releases/{name}" for name in (_HASH, ".lock", ".partial-*")),
         *(f"programs/{name}" for name in (_HASH, ".lock", ".partial-*")),
         *(f"environments/{name}" for name in (_HASH, ".lock", ".partial-*")),

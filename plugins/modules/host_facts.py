@@ -102,6 +102,11 @@ options:
         type: list
         elements: str
         default: []
+      programs:
+        description: The requirements of the user's programs, the field V(packages) of each program in the fact V(cluster_programs).
+        type: list
+        elements: dict
+        default: []
       now:
         description: The controller's clock, in Unix seconds.
         type: float
@@ -252,6 +257,10 @@ ansible_facts:
           returned: success
           type: str
           description: Name of the locked environment that the host gets, such as `gpu-python3.11-x86_64`.
+        programs:
+          returned: success
+          type: dict
+          description: For the key of each program's requirements, the name of the environment that the program gets.
         python:
           returned: success
           type: str
@@ -396,6 +405,7 @@ ARGUMENTS: dict[str, Any] = {
             "fence": {"type": "bool", "default": True},
             "mesh": {"type": "bool", "default": False},
             "data_directories": {"type": "list", "elements": "str", "default": []},
+            "programs": {"type": "list", "elements": "dict", "default": []},
             "now": {"type": "float", "required": True},
         },
     },

@@ -2,9 +2,9 @@
 
 The environment is `environments/<lock_hash>` below `directory`. Its file `.complete` is written last; a
 directory without this file is left from an interrupted installation, and is replaced. The link points to a
-complete environment, or does not exist. With `base`, the new environment begins as hard links to a complete
-environment, which take no disk space, and the archive contains only the additional packages. Without
-`archive`, the module only returns whether it needs one.
+complete environment, or does not exist. If `wheels` names a `base`, the new environment begins as hard links to that
+complete environment, which take no disk space, without the `removed` packages; the archive contains only the other
+packages. Without `archive`, the module only returns whether it needs one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ description:
   - Its file V(.complete) is written last; a directory without this file is left from an interrupted installation, and
     is replaced.
   - The link points to a complete environment, or does not exist.
-  - With V(base), the new environment begins as hard links to a complete environment, which take no disk space,
-    and the archive contains only the additional packages.
+  - If V(wheels) names a V(base), the new environment begins as hard links to that complete environment, which take no disk
+    space, without its V(removed) packages; the archive contains only the other packages.
   - Without V(archive), the module only returns whether it needs one.
   - The action carries the archive to hosts that need it. It also takes C(shared_by), an account through which hosts take
     the archive from each other; empty for none.
@@ -36,10 +36,6 @@ options:
     description: Name of the link. Empty for none.
     type: str
     default: environment
-  base:
-    description: Lock hash of the environment to which this environment adds packages; empty for none.
-    type: str
-    default: ''
   module:
     description: The Python module that is imported to try the environment.
     type: str
@@ -98,6 +94,8 @@ from ..module_utils.environments.installation import (
     filling_commands,
     filling_settings,
     make_commands_own,
+    remove_byte_code_without_source,
+    removing_commands,
     unpack_filled,
 )
 from ..module_utils.environments.passed_archive import Archive, NoNeighbourError, ssh_give_command, take
@@ -108,7 +106,6 @@ ARGUMENTS: dict[str, Any] = {
     "wheels": {"type": "dict", "required": True},
     "directory": {"type": "path", "required": True},
     "link": {"default": "environment"},
-    "base": {"default": ""},
     "module": {"required": True},
     "archive": {"type": "path"},
     "shared": {"type": "dict"},
@@ -122,16 +119,13 @@ LOCK_TIMEOUT_SECONDS = 900
 class Environment:
     """A Python environment below `directory`, named by the hash of its lock, and its link.
 
-    `wheels` is what `wheel_store` returned for the environment. `link` is the link's name, "" for none. `base`
-    is the lock hash of the environment to which this one adds packages, "" for none.
+    `wheels` is what `wheel_store` returned for the environment. `link` is the link's name, "" for none.
     """
 
-    def __init__(
-        self, directory: Path, wheels: Mapping[str, Any], link: str = "environment", base: str = ""
-    ) -> None:
+    def __init__(self, directory: Path, wheels: Mapping[str, Any], link: str = "environment") -> None:
         self.folder = directory / "environments"
         self.link = directory / link if link else None
-        self.wheels, self.base = wheels, base
+        self.wheels, self.base = wheels, str(wheels.get("base", ""))
         self.target = f"environments/{wheels['lock_hash']}"
         self.place = directory / self.target
         self.marker = self.place / MARKER
@@ -233,6 +227,9 @@ class Environment:
         # Units start these files, which root owns; a package must not replace them.
         kept = [self.place / "pyvenv.cfg", *self.place.glob("bin/python*")]
         lend(self.place)
+        for command in removing_commands(self.place, self.work, self.wheels["removed"] if self.base else []):
+            run_step(command, settings, BUILDER)
+            remove_byte_code_without_source(self.place)
         for command in filling_commands(self.place, self.work, version):
             run_step(command, settings, BUILDER)
         if os.path.lexists(self.marker):
@@ -242,7 +239,7 @@ class Environment:
     def _begin_with(self, base: Path) -> None:
         """Create the environment as hard links to a complete environment, with its own scripts."""
         if not is_complete(base):
-            raise ValueError(f"{base}, which it adds to, is not complete: deploy again")
+            raise ValueError(f"{base}, with whose files it begins, is not complete: deploy again")
         ignored = shutil.ignore_patterns(MARKER, ".lock")
         shutil.copytree(base, self.place, symlinks=True, copy_function=os.link, ignore=ignored)
         make_commands_own(self.place, bytes(base))
@@ -269,7 +266,7 @@ class Environment:
 def run(module: AnsibleModule) -> None:
     """Install the environment if there is an archive, and exit with the answer."""
     values = module.params
-    environment = Environment(Path(values["directory"]), values["wheels"], values["link"], values["base"])
+    environment = Environment(Path(values["directory"]), values["wheels"], values["link"])
     complete, in_use = environment.is_complete(), environment.is_in_use()
     result: dict[str, Any] = {"changed": not (complete and in_use), "needs_archive": False}
     if not in_use:

@@ -144,6 +144,10 @@ environment:
   returned: unless reloaded
   type: str
   description: The hash of the environment in use, empty for none.
+program_environments:
+  returned: unless reloaded
+  type: dict
+  description: For the key of each program's requirements, the hash of the program's environment.
 programs:
   returned: unless reloaded
   type: list

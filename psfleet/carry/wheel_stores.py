@@ -2,9 +2,9 @@
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ from plugins.module_utils.content_directory import HASH_DIGITS, locked
 from plugins.module_utils.disk_space import lacking_space
 from plugins.module_utils.environments.environment import HostEnvironment
 from psfleet.carry.filled_environment import fill_and_pack
-from psfleet.carry.locks import PinnedPackage, read_locks, without_comments
+from psfleet.carry.locks import PinnedPackage, lock_text, read_locks, without_comments
 from psfleet.carry.long_step import MEGABYTE, report_progress
 from psfleet.carry.program_lock import ProgramLock
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheels import best_wheels, collect_wheels, require_own_modules, size_below
+from psfleet.carry.wheels import best_wheels, collect_wheels, pool_beside, require_one_tensorflow, size_below
+from psfleet.inventory.program_requirements import TENSORFLOW, ProgramRequirements
 from trainer.host.whole_files import file_sha256
 from trainer.host.wording import readable
 
@@ -32,19 +33,41 @@ USUAL_BYTES_OF_TENSORBOARD = (80 * MEGABYTE, 200 * MEGABYTE)
 
 
 @dataclass(frozen=True)
+class Base:
+    """A complete environment on hosts, whose files another environment begins with.
+
+    `lock_hash` is its name, `packages` are {normalized name: package}.
+    """
+
+    lock_hash: str
+    packages: Mapping[str, PinnedPackage]
+
+    def shared(self, packages: Mapping[str, PinnedPackage]) -> set[str]:
+        """Return the normalized names of the packages that are the same here as in `packages`."""
+        return {name for name, package in packages.items() if _are_same(package, self.packages.get(name))}
+
+
+def _are_same(package: PinnedPackage, other: PinnedPackage | None) -> bool:
+    """Return whether two locks pin the same version, and permit at least one wheel in common."""
+    return other is not None and package.version == other.version and bool(package.hashes & other.hashes)
+
+
+@dataclass(frozen=True)
 class WheelStore:
     """The wheels of an environment's locks, in a cache that several clones share.
 
-    `locks` are the locks, and `installer` is the lock of uv, which installs them. `base` are the locks of the
-    environment to which these wheels are added, () if they are an environment themselves. `usual_bytes` are
-    estimated sizes of the archive and of the environment, used until the archive exists.
+    `locks` are the locks, and `installer` is the lock of uv, which installs them. `base` is the environment
+    whose files this one begins with, None if it begins empty. `own_wheels` are the user's wheels, {normalized
+    name: path}. `usual_bytes` are estimated sizes of the archive and of the environment, used until the
+    archive exists.
     """
 
     environment: HostEnvironment
     locks: tuple[Path, ...]
     installer: Path
     cache: Path
-    base: tuple[Path, ...] = ()
+    base: Base | None = None
+    own_wheels: Mapping[str, Path] = field(default_factory=dict)
     usual_bytes: tuple[int, int] = (0, SPARE_BYTES)
 
     @classmethod
@@ -68,34 +91,97 @@ class WheelStore:
         Python version and processor are included, because different hosts use the same locks, but other
         wheels.
         """
-        content = "".join(without_comments(lock) for lock in (*self.locks, self.installer, *self.base))
+        content = "".join(without_comments(lock) for lock in (*self.locks, self.installer))
         content += f"python{self.environment.python} {self.environment.machine}"
         return hashlib.sha256(content.encode()).hexdigest()[:HASH_DIGITS]
 
     @property
+    def packages(self) -> dict[str, PinnedPackage]:
+        """{normalized name: package} of the environment."""
+        return read_locks(self.locks)
+
+    @property
+    def lacking(self) -> dict[str, PinnedPackage]:
+        """{normalized name: package} of the packages that its base does not have."""
+        shared = self.base.shared(self.packages) if self.base else set()
+        return {name: package for name, package in self.packages.items() if name not in shared}
+
+    @property
+    def removed(self) -> list[str]:
+        """The names of the packages of its base that the environment does not keep, sorted."""
+        shared = self.base.shared(self.packages) if self.base else set()
+        return sorted(self.base.packages.keys() - shared) if self.base else []
+
+    @property
     def folder(self) -> Path:
         """The path of the folder with the finished archive."""
-        return self.cache / "wheels" / self.lock_hash
+        on = f"-on-{self.base.lock_hash}" if self.base else ""
+        return self.cache / "wheels" / f"{self.lock_hash}{on}"
 
     @property
     def archive(self) -> Path:
         """The path of the finished archive. It exists completely or not at all."""
-        return self.folder / f"wheels-{self.lock_hash}.tar"
+        return self.folder / f"wheels-{self.folder.name}.tar"
 
     @property
     def packed_environment(self) -> Path:
         """The path of the packed environment. It exists completely or not at all."""
         return self.folder / f"environment-{self.lock_hash}.tar.zst"
 
-    def program_lock(self, requirements: Path, *others: Path) -> ProgramLock:
-        """Return the lock of the packages that the user's files with requirements add to this store."""
-        return ProgramLock(requirements, self.locks, self.environment, self.cache, others)
+    def program_lock(self, requirements: ProgramRequirements, environment: HostEnvironment) -> ProgramLock:
+        """Return the lock of a program for an environment; this store's versions are preferred."""
+        return ProgramLock(requirements, self.locks, environment, self.cache)
 
-    def program_store(self, lock: Path) -> "WheelStore | None":
-        """Return the store of the packages in a program's lock; None if the lock has no packages."""
-        if not without_comments(lock):
-            return None
-        return WheelStore(self.environment, (lock,), self.installer, self.cache, base=self.locks)
+    def program_store(
+        self,
+        lock: ProgramLock,
+        path: Path,
+        installed: Iterable[str] = (),
+        earlier: Iterable["WheelStore"] = (),
+    ) -> "WheelStore":
+        """Return the store of a program's environment, whose resolved lock is at `path`.
+
+        It begins with the files of an environment that has the same TensorFlow, if all its hosts have one:
+        this store's own, one of the `earlier` stores for the same environment, which the hosts get before, or
+        one of `installed`, hashes of environments that are on the hosts. It is this store if it has the same
+        packages.
+        """
+        fresh = WheelStore(
+            lock.environment,
+            (path,),
+            self.installer,
+            self.cache,
+            own_wheels=lock.requirements.wheels,
+            usual_bytes=USUAL_BYTES[lock.environment.device],
+        )
+        if lock.environment == self.environment and not {*_changes(fresh, self.as_base)}:
+            return self
+        bases = [base for name in installed for base in [self._installed(name, lock.environment)] if base]
+        bases += [store.as_base for store in earlier]
+        bases += [self.as_base] if lock.environment.python == self.environment.python else []
+        packages = fresh.packages
+        tensorflow = {*TENSORFLOW} & packages.keys()
+        fitting = [base for base in bases if tensorflow and tensorflow <= base.shared(packages)]
+        if not fitting:
+            return fresh
+        best = min(fitting, key=lambda base: len(_changes(fresh, base)))
+        return replace(fresh, base=best, usual_bytes=(0, SPARE_BYTES))
+
+    @property
+    def as_base(self) -> Base:
+        """The environment, as a base for others once hosts have it."""
+        return Base(self.lock_hash, self.packages)
+
+    def _installed(self, lock_hash: str, environment: HostEnvironment) -> Base | None:
+        """Return an environment that hosts have, as a base; None if this cache does not know its packages.
+
+        It must have the Python of `environment`; the hash of its lock says the same.
+        """
+        for lock in (self.cache / "wheels").glob(f"{lock_hash}*/lock.txt"):
+            known = replace(self, environment=environment, locks=(lock,))
+            if known.lock_hash == lock_hash:
+                return Base(lock_hash, known.packages)
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Return what roles need to know of the store, with the fields in RETURN of the module `wheel_store`.
@@ -116,6 +202,8 @@ class WheelStore:
             "archive_sha256": digest,
             "archive_bytes": archive_bytes,
             "environment_bytes": environment_bytes,
+            "base": self.base.lock_hash if self.base else "",
+            "removed": self.removed,
         }
 
     def fill(self, say: Callable[[str], None]) -> None:
@@ -128,11 +216,10 @@ class WheelStore:
         with self._alone(say):
             if self.archive.exists():  # another clone was faster
                 return
-            packages = read_locks([*self.locks, self.installer])
+            packages = {**self.lacking, **read_locks([self.installer])}
             self._require_space(packages, partial)
-            wheels = collect_wheels(packages, self.environment, partial, self._pool, say)
-            if self.base:
-                require_own_modules(wheels)
+            wheels = collect_wheels(packages, self.environment, partial, say, self.own_wheels)
+            require_one_tensorflow(wheels, {*self.packages} & {*TENSORFLOW})
             self._pack(wheels, partial / "finished", say)
             (partial / "finished").rename(self.folder)
             shutil.rmtree(partial)
@@ -176,13 +263,9 @@ class WheelStore:
         archive.with_suffix(".sha256").write_text(f"{digest}\n", encoding="ascii")
         archive.with_suffix(".environment_bytes").write_text(f"{environment_bytes}\n", encoding="ascii")
 
-    @property
-    def _pool(self) -> Path:
-        return self.folder.parent / "pool"
-
     def _require_space(self, packages: Mapping[str, PinnedPackage], partial: Path) -> None:
         archive_bytes = self.usual_bytes[0]
-        wheels = best_wheels(self._pool.glob("*.whl"), packages, self.environment)
+        wheels = best_wheels(pool_beside(self.folder).glob("*.whl"), packages, self.environment)
         to_download = max(0, archive_bytes - sum(wheel.stat().st_size for wheel in wheels))
         # pip keeps a second copy until the archive is packed, to resume after an interruption. Space that an
         # interrupted download already uses is reused or freed, so it is not needed again.
@@ -200,7 +283,16 @@ class WheelStore:
         archive = folder / self.archive.name
         size = sum(wheel.stat().st_size for wheel in wheels.glob("*.whl"))
         lock = "".join(without_comments(lock) for lock in self.locks)
+        (folder / "lock.txt").write_text(lock, encoding="utf-8")
+        if self.base:
+            lock = lock_text(self.lacking.values())
         with report_progress(say, lambda: f"packed {readable(archive.stat().st_size)} of {readable(size)}"):
             digest = pack(wheels, lock, archive)
         installed = [wheel for wheel in wheels.glob("*.whl") if not wheel.name.startswith("uv-")]
         self._note(archive, digest, installed_bytes(installed))
+
+
+def _changes(store: WheelStore, base: Base) -> set[str]:
+    """Return the names of the packages that are not the same in a store and in a base."""
+    packages = store.packages
+    return (packages.keys() | base.packages.keys()) - base.shared(packages)

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -24,6 +25,8 @@ from trainer.host.wording import readable
 # Every supported host has a newer glibc than 2.28; a wheel may be built for any older one.
 NEWEST_GLIBC_MINOR = 28
 OLDEST_GLIBC_MINOR = {"x86_64": 5, "aarch64": 17}
+# For aarch64, `tensorflow` was an empty wheel that requires this one, until 2.17.
+AWS = "tensorflow-cpu-aws"
 LEGACY = {"x86_64": ["manylinux2014", "manylinux2010", "manylinux1"], "aarch64": ["manylinux2014"]}
 
 
@@ -31,18 +34,22 @@ def collect_wheels(
     packages: Mapping[str, PinnedPackage],
     environment: HostEnvironment,
     partial: Path,
-    pool: Path,
     say: Callable[[str], None],
+    own_wheels: Mapping[str, Path] = MappingProxyType({}),
 ) -> Path:
     """Return a folder below `partial` with a wheel of every package, each with a hash that its lock permits.
 
-    The wheels come from an interrupted download there, from `pool`, or from the package index. Raises
-    ValueError if a wheel is unavailable or does not match its lock.
+    The wheels are `own_wheels`, {normalized name: path}, or come from an interrupted download there, from the
+    pool of wheels beside `partial`, or from the package index. Raises ValueError if a wheel is unavailable or
+    does not match its lock.
     """
-    wheels = partial / "wheels"
+    wheels, pool = partial / "wheels", pool_beside(partial)
     wheels.mkdir(parents=True, exist_ok=True)
     for wheel in best_wheels(pool.glob("*.whl"), packages, environment):
         link_or_copy(wheel, wheels / wheel.name)
+    for name, wheel in own_wheels.items():
+        if name in packages:
+            shutil.copyfile(wheel, wheels / wheel.name)
     lacking = dict(packages)
     with report_progress(say, lambda: f"check the wheels of {environment.name} that are already here"):
         for wheel in list(wheels.glob("*.whl")):
@@ -55,8 +62,14 @@ def collect_wheels(
         download(list(lacking.values()), environment, partial, say)  # pip checks the hashes
     pool.mkdir(exist_ok=True)
     for wheel in wheels.glob("*.whl"):
-        link_or_copy(wheel, pool / wheel.name)
+        if package_of(wheel) not in own_wheels:
+            link_or_copy(wheel, pool / wheel.name)
     return wheels
+
+
+def pool_beside(folder: Path) -> Path:
+    """Return the folder of all wheels that were ever downloaded, beside the folder of an environment."""
+    return folder.with_name("pool")
 
 
 def platforms(machine: str) -> list[str]:
@@ -174,11 +187,11 @@ def link_or_copy(wheel: Path, place: Path) -> None:
     fresh.unlink(missing_ok=True)  # renaming a hard link to the same file has no effect
 
 
-def require_own_modules(wheels: Path) -> None:
-    """Raise ValueError if a wheel contains TensorFlow, which would overwrite the environment's own."""
+def require_one_tensorflow(wheels: Path, package: Collection[str]) -> None:
+    """Raise ValueError if a wheel has TensorFlow under another name than `package`, the environment's own."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as content:
-            if "tensorflow/__init__.py" in content.namelist():
+            if "tensorflow/__init__.py" in content.namelist() and package_of(wheel) not in {*package, AWS}:
                 raise ValueError(
                     f"trainer_program_requirements asks for {package_of(wheel)}, which is TensorFlow under "
                     "another name: it would overwrite the environment's own. Ask for tensorflow, or for none"

@@ -8,6 +8,7 @@ from typing import Any
 from plugins.module_utils.content_directory import content_files, content_hash
 from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
+from psfleet.inventory.program_requirements import EXPECTED, ProgramRequirements, RequirementsError
 from trainer.contract.data_files import first_problem
 from trainer.contract.model_card import Card
 from trainer.contract.rules import as_given
@@ -23,6 +24,7 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
 
     The element has the `name` of the program, its values by the keys of PROGRAM_KEYS with absolute paths,
     `source` in place of `path`, and `release`, the hash of its content: "" or absent if there are problems.
+    With `requirements`, it also has what `_requirements_fact` returns as `packages`, else {}.
     `hosts` are the hosts that have the program's variables; the problems name them.
     """
     values, places = program.values, program.places
@@ -42,10 +44,33 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
     except OSError as error:
         unread = f"where {error.filename} cannot be read ({error.strerror})"
         findings.append(("trainer_program", unread, "files that you may read"))
+    fact["packages"] = {}
     if fact["requirements"] and not _is_accessible(requirements, Path.is_file):
         found = f"and there is no file {requirements}"
         findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
+    elif fact["requirements"]:
+        variable = places["trainer_program_requirements"]
+        try:
+            fact["packages"] = _requirements_fact(requirements, variable)
+        except RequirementsError as error:
+            findings.append(("trainer_program_requirements", f"where {error}", EXPECTED))
+        except OSError as error:
+            found = f"and {requirements} cannot be read ({error.strerror})"
+            findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
     return fact, _problems(findings, values, hosts, places)
+
+
+def _requirements_fact(file: Path, variable: str) -> dict[str, Any]:
+    """Return what the roles need to know of a program's requirements; `variable` names the file.
+
+    The keys are `key`, which names the environment's link on the hosts, `file`, `variable`, `tensorflow` (its
+    version), and `pythons` (the versions of Python for which its wheels exist). Raises RequirementsError and
+    OSError.
+    """
+    read = ProgramRequirements.read(file)
+    pythons = list(read.pythons)
+    named = {"key": read.key, "file": str(file), "variable": variable}
+    return {**named, "tensorflow": read.tensorflow, "pythons": pythons}
 
 
 def data_source(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from plugins.module_utils.content_directory import HASH_DIGITS
+from plugins.module_utils.environments.environment import NAME as ENVIRONMENT_NAME
 from plugins.module_utils.environments.environment import every_environment
 from plugins.module_utils.facts.host_facts import SYSTEM_DIRECTORIES
 from plugins.module_utils.people import BEGUN, PERSON
@@ -137,6 +138,7 @@ ANSWERS: Mapping[str, Mapping[str, Rule]] = {
         "unfenced": _TEXT,
         "release": _HASH,
         "environment": _HASH,
+        "program_environments": mapping_of(_HASH),
         "programs": _HASHES,
         "lacks_cuda": SWITCH,
         "holds_run": SWITCH,
@@ -180,6 +182,7 @@ ANSWERS: Mapping[str, Mapping[str, Rule]] = {
     "host_requirements": {
         "environment": one_of(*(each.name for each in every_environment())),
         "python": _PYTHON,
+        "programs": mapping_of(matching("the name of an environment", ENVIRONMENT_NAME)),
         # A role runs the module that a system names, so it must be a system that is known here: `_of_facts`
         # compares it with the systems that were sent to the host.
         "system": mapping_of(TEXT),

@@ -19,7 +19,7 @@ _FIXED_IN_PROGRAM = (("program", "release"), ("program", "name"), ("program_entr
 _FREE_IN_PROGRAM = {
     f"program_{each.name}": each.name
     for each in fields(RunProgram)
-    if each.name not in {"name", "release", "file"}
+    if each.name not in {"name", "release", "file", "requirements"}
 }
 
 
@@ -32,7 +32,22 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
     if not program:
         return None
     file = f"{install_directory}/programs/{program['release']}/{program['entry']}"
-    return RunProgram.from_json({**program, "file": file}).to_json()
+    key = program["packages"].get("key", "")
+    return RunProgram.from_json({**program, "file": file, "requirements": key}).to_json()
+
+
+def with_requirements_of_today(
+    begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Return the program of a run with the requirements that the inventory has for it now.
+
+    `begun` is the program that the run began with, None for a model; `programs` is the fact
+    `cluster_programs`. A program that the inventory lacks keeps its requirements.
+    """
+    if begun is None:
+        return None
+    of_today = [each["packages"] for each in programs if each["name"] == begun.get("name", "")]
+    return {**begun, "requirements": of_today[0].get("key", "")} if of_today else {**begun}
 
 
 def run_settings(

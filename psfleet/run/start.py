@@ -53,7 +53,8 @@ def decide(
     with these fields:
 
     - `deployed` (a plan or {}), `deployed_by` (the last person who deployed, or ""),
-    - `release` and `environment` (hashes, or ""), `programs` (hashes),
+    - `release` and `environment` (hashes, or ""), `programs` (hashes), `program_environments` ({key of a
+      program's requirements: hash}),
     - `tensorflow` (the installed version, or ""), `lacks_cuda` (whether TensorFlow was built without CUDA),
     - `unfenced` (why the fence is not in force, or ""),
     - `holds_run` (whether files of this run exist there), `tasks`, and the failed `checks` of what tasks need
@@ -77,6 +78,7 @@ def decide(
             *_tensorflow_problems(plan, of_run),
             *_unfenced(of_run),
             *_missing_release("program", folder.program, of_run),
+            *_missing_environment(folder.program, of_run),
         ]
         with_model = {
             host: of_run[host] for host in of_run if any(_needs_model(task, host) for task in tasks)
@@ -245,6 +247,19 @@ def _missing_release(
     deployed = {host: its["programs"] for host, its in hosts.items() if its["deployed"]}
     if carried and (lacking := [host for host in deployed if carried["release"] not in deployed[host]]):
         yield f"the {what} {carried['file']} is not on {', '.join(lacking)}: run ansible-playbook deploy.yml"
+
+
+def _missing_environment(
+    program: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield a problem if hosts lack the environment with the packages that the run's program requires."""
+    deployed = {host: its["program_environments"] for host, its in hosts.items() if its["deployed"]}
+    key = (program or {}).get("requirements")
+    if key and (lacking := [host for host in deployed if key not in deployed[host]]):
+        yield (
+            f"the packages that the program {(program or {})['file'].rpartition('/')[2]} requires are not on "
+            f"{', '.join(lacking)}: run ansible-playbook deploy.yml"
+        )
 
 
 def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -98,16 +98,16 @@ def run_files(
     tasks: Sequence[Mapping[str, Any]],
     paths: Mapping[str, str],
     run: Mapping[str, Any],
-    deployed: Mapping[str, str],
+    deployed: Mapping[str, Any],
     user: str,
 ) -> list[dict[str, str]]:
     """Return [{"dest": path, "content": text}]: the configuration files for a host's tasks of a run.
 
     Each task has an environment file for its unit, and a file with its training settings. A program has
     program.json. `paths` is the fact `cluster_paths`. `deployed` has the hashes `release` and `environment`
-    of the host; the run keeps them, whatever is deployed while it is going on. `run` has the `id` of the run,
-    its `settings` as in settings.json, and perhaps `empty`, the names of the workers that are absent. Only
-    `user`, as whom the tasks run, and root can read a program's arguments.
+    of the host, and `program_environments`; the run keeps them, whatever is deployed while it is going on.
+    `run` has the `id` of the run, its `settings` as in settings.json, and perhaps `empty`, the names of the
+    workers that are absent. Only `user`, as whom the tasks run, and root can read a program's arguments.
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
@@ -117,6 +117,9 @@ def run_files(
         "PSFLEET_PROGRAM": program_file,
         **_version_variables(deployed, install),
     }
+    if key := (settings.get("program") or {}).get("requirements"):
+        environment = deployed["program_environments"][key]
+        variables["PSFLEET_PROGRAM_PYTHON"] = f"{install}/environments/{environment}/bin/python"
     if empty := run.get("empty"):
         variables["PSFLEET_ABSENT_WORKERS"] = " ".join(str(split_name(worker)[1]) for worker in empty)
     environment = environment_text(variables)

@@ -109,6 +109,7 @@ def answers_of_tasks() -> dict[str, Any]:
         "release": "0" * 12,
         "environment": "1" * 12,
         "programs": ["2" * 12],
+        "program_environments": {"3" * 12: "4" * 12},
         "holds_run": False,
         "checks": [],
     }

@@ -28,7 +28,11 @@ def cluster(tmp_path: Path) -> Path:
     message = "found {{ __package_store_wheels.environments | to_json }} found"
     show = {"debug": {"msg": message}, "run_once": True}
     role = "psfleet.cluster.package_store"
-    told = {"psfleet_requirements": {"environment": "{{ its_environment }}"}, "cacheable": True}
+    told = {
+        "psfleet_requirements": {"environment": "{{ its_environment }}"},
+        "psfleet_content": {"environments": []},
+        "cacheable": True,
+    }
     variables: dict[str, list[str]] = {"cluster_programs": []}
     written_play(tmp_path, show, roles=[role], pre_tasks=[{"set_fact": told}], vars=variables)
     return tmp_path
@@ -61,19 +65,10 @@ def test_each_needed_environment_is_described_once(cluster: Path) -> None:
     # Hosts are asked for this space before an archive exists.
     assert gpu["archive_bytes"] > 3e9 > cpu["archive_bytes"] > 3e8
     assert gpu["environment_bytes"] > 6e9 > cpu["environment_bytes"] > 1.5e9
-    assert gpu["program"] == cpu["program"] == {}
+    assert gpu["base"] == cpu["base"] == ""
 
 
 def test_no_gpu_environment_is_made_for_hosts_without_gpus(cluster: Path) -> None:
     code, described, said = checked(cluster, "--limit", "node1,node3")
     assert code == 0, said
     assert list(described) == ["cpu-python3.11-x86_64"]
-
-
-def test_refused_requirements_also_end_check_mode(cluster: Path) -> None:
-    requirements = cluster / "requirements.txt"
-    requirements.write_text("--index-url=https://example.org\n")
-    variable = json.dumps({"package_store_program_requirements": [str(requirements)]})
-    code, _, said = checked(cluster, "-e", variable)
-    assert code == 2
-    assert "line 1: '--index-url=https://example.org' is refused" in said

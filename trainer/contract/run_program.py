@@ -24,6 +24,7 @@ class RunProgram(JsonObject):
     environment: Mapping[str, str] = field(
         default_factory=dict, metadata={"rule": mapping_of(TEXT), "meaning": "`trainer_program_environment`."}
     )
+    requirements: str = setting("", TEXT, "Key of its requirements, which names the link to its environment.")
     tensorflow1: bool = setting(False, BOOLEAN, "`trainer_program_tensorflow1`.")
     end_deadline_minutes: float = setting(60.0, number(0), "`trainer_program_end_deadline_minutes`.")
     collect: tuple[str, ...] = setting((), tuple_of(TEXT), "`trainer_program_collect`.")

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from itertools import takewhile
+from pathlib import Path
 
 from trainer.contract.exit_codes import CONFIGURATION
 from trainer.process import gpu_libraries
 from trainer.process.failure import TaskFailure
 
+# Part of the path of each library in a wheel of NVIDIA's.
+WHEELS = "/site-packages/nvidia/"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DOCTOR = "`ansible-playbook doctor.yml` looks at every link from the device to a product on it"
 
@@ -17,6 +20,24 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     By default CUDA numbers the fastest GPU first, so on a machine with different GPUs the numbers differ.
     """
     environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+
+
+def cuda_of_environment(prefix: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return {variable: value} with which a program finds the CUDA wheels of its own environment at `prefix`.
+
+    `inherited` are the variables of the task, which name the CUDA wheels of psfleet's environment. Return {}
+    if they name none, as without GPUs and with the host's own CUDA.
+    """
+    packages = next(prefix.glob("lib/python3*/site-packages/nvidia"), None)
+    if packages is None or WHEELS not in inherited.get("LD_LIBRARY_PATH", ""):
+        return {}
+    toolkit = packages / "cuda_nvcc"
+    path = [folder for folder in inherited.get("PATH", "").split(":") if WHEELS not in folder]
+    return {
+        "LD_LIBRARY_PATH": ":".join(map(str, sorted(packages.glob("*/lib")))),
+        "PATH": ":".join([f"{toolkit}/bin", *path]),
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={toolkit}",
+    }
 
 
 def visible_devices(environment: Mapping[str, str]) -> tuple[str, ...]:

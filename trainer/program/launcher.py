@@ -42,6 +42,10 @@ LIBRARY = Path(__file__).resolve().parent / "library"
 # The folders whose sitecustomize.py Python runs before the program: for the observer, and for TensorFlow 1.
 OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensorflow1")
 
+# This variable has the path of the Python of the program's own environment; it is unset if the program has
+# the environment of the launcher.
+PYTHON = "PSFLEET_PROGRAM_PYTHON"
+
 _SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
 # It is unknown what a program needs to make progress. A program that lives this long counts as making
@@ -81,7 +85,7 @@ class Program(RunProgram):
         return program
 
     def command(self, options: Options, cluster: Mapping[str, Sequence[str]], directory: Path) -> list[str]:
-        """Return the program's command line, which begins with the Python that runs the launcher.
+        """Return the program's command line, which begins with the Python of the program's environment.
 
         `cluster` is {job: addresses}, `directory` the working directory. If an argument has the placeholder
         {cluster_file}, the file is written into `directory`. Raises OSError if that fails.
@@ -105,7 +109,7 @@ class Program(RunProgram):
             write_json(cluster_file, cluster)
         flags = [f"--{name}={values[name]}" for name in FLAGS]
         return [
-            sys.executable,
+            os.environ.get(PYTHON) or sys.executable,
             self.file,
             *(flags if self.flags else ()),
             *(fill_placeholders(argument, values) for argument in self.arguments),
@@ -141,6 +145,8 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     # process.
     of_systemd = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
     environment = {name: value for name, value in inherited.items() if name not in of_systemd}
+    if python := inherited.get(PYTHON):
+        environment |= gpus.cuda_of_environment(Path(python).parents[1], inherited)
     environment |= program.environment
     if cluster.job == "ps":
         # A ps that uses a GPU would take GPU memory from the worker on the same host.

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment, problems
+from ..environments.environment import (
+    MACHINES,
+    SUPPORTED_PYTHONS,
+    TENSORFLOW_RELEASES,
+    HostEnvironment,
+    problems,
+)
 from ..facts.host_facts import HostFacts, Interpreter
 from ..host.check import Check, Finding, checks_of, failed, merge_findings, ok, skipped, warning
 from ..host.wording import counted, dotted
@@ -39,6 +45,8 @@ class HostNeeds:
     - `fence`: port_fence_enabled. `mesh`: whether trainer_encryption is wireguard.
     - `tables`: the `bytes` of a model's tables that its tasks will hold, `what` they are for, and the
       `remedy` for too many; {} if unknown.
+    - `programs`: for each requirements.txt of a program, its `key`, the `variable` that names it, the version
+      `tensorflow` that it takes, and the `pythons` for which that has wheels.
     """
 
     python_version: str = ""
@@ -48,6 +56,7 @@ class HostNeeds:
     fence: bool = True
     mesh: bool = False
     tables: Mapping[str, Any] = field(default_factory=dict)
+    programs: Sequence[Mapping[str, Any]] = ()
 
     @property
     def device(self) -> str:
@@ -62,7 +71,7 @@ def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Ch
             "system": _system(facts, needs, systems),
             "processor": _processor(facts, needs.device),
             "libc": _libc(facts, systems),
-            "python": _python(facts, needs.python_version, systems),
+            "python": _pythons(facts, needs, systems),
             "memory": memory_finding(facts.memory_bytes, facts.memory_limit_bytes, needs.tasks, needs.tables),
         }
     )
@@ -108,6 +117,22 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
     if python is None:
         raise ValueError(_python(facts, needs.python_version, Systems({})).found)
     return HostEnvironment(needs.device, python.version, facts.machine), python
+
+
+def program_environment(facts: HostFacts, needs: HostNeeds, program: Mapping[str, Any]) -> HostEnvironment:
+    """Return the environment of a program, an element of `needs.programs`.
+
+    Its Python is that of the host's own environment, if the program's TensorFlow has wheels for it, else the
+    newest one of the host for which there are wheels. Raises ValueError if there is none, or none for the
+    device; the check `python` says why.
+    """
+    own, _ = host_environment(facts, needs)
+    there = {python.version for python in facts.pythons}
+    fitting = [version for version in program["pythons"] if version in there]
+    if not fitting:
+        raise ValueError(_python_of_program(facts, needs, program).found)
+    python = own.python if own.python in fitting else fitting[-1]
+    return HostEnvironment(needs.device, python, facts.machine, program["tensorflow"])
 
 
 def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
@@ -226,6 +251,35 @@ def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
     instead = f"install one of Python {span} beside it, or use {systems.supported}"
     remedy = "; ".join([*missing, instead])
     return failed(found, remedy)
+
+
+def _pythons(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
+    """Return the finding about the Pythons of the trainer's environment and of the programs' environments."""
+    own = _python(facts, needs.python_version, systems)
+    programs = [_python_of_program(facts, needs, program) for program in needs.programs]
+    failures = [finding for finding in (own, *programs) if finding.state == "failed"]
+    return merge_findings(failures) if failures else own
+
+
+def _python_of_program(facts: HostFacts, needs: HostNeeds, program: Mapping[str, Any]) -> Finding:
+    """Return the finding whether there are wheels of a program's TensorFlow for the host."""
+    pythons, version, there = (
+        program["pythons"],
+        program["tensorflow"],
+        [each.version for each in facts.pythons],
+    )
+    takes = f"{program['variable']} takes TensorFlow {version}"
+    if not set(pythons) & set(there):
+        newer = [release for release, (_, of) in TENSORFLOW_RELEASES.items() if set(of) & set(there)]
+        instead = f", or let the program take TensorFlow {newer[0]} or newer" if newer else ""
+        span = pythons[0] if len(pythons) == 1 else f"one of Python {pythons[0]} to {pythons[-1]}"
+        return failed(
+            f"{takes}, which has wheels for Python {', '.join(pythons)} alone, and it has "
+            f"{', '.join(f'Python {each}' for each in there) or 'no Python 3'}",
+            f"install {span} there, use hosts that have it{instead}",
+        )
+    missing = problems(needs.device, pythons[-1], facts.machine, version)
+    return failed(takes, "; ".join(missing)) if missing else ok(takes)
 
 
 def memory_finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -44,6 +44,31 @@ def filling_commands(place: Path, unpacked: Path, version: str) -> list[list[str
     install += [f"--requirement={unpacked / 'requirements.txt'}"]
     # Without byte code each start of a task takes three seconds longer, and tasks must not write any.
     return [install, [*python_command(version), "-c", COMPILE, str(place / "lib")]]
+
+
+def removing_commands(place: Path, unpacked: Path, packages: Sequence[str]) -> list[list[str]]:
+    """Return the command that removes packages from the environment at `place`, if there are any, in a list.
+
+    `unpacked` is an unpacked archive of wheels.
+    """
+    command = [str(unpacked / "uv"), "pip", "uninstall", "--quiet", f"--python={place}", *packages]
+    return [command] if packages else []
+
+
+def remove_byte_code_without_source(place: Path) -> None:
+    """Remove the byte code that uv leaves of removed packages, and the folders that are empty then.
+
+    Otherwise such a folder could be imported, as an empty package.
+    """
+    for cache in [*(place / "lib").rglob("__pycache__")]:
+        names = [(code, f"{code.name.split('.')[0]}.py") for code in cache.glob("*.pyc")]
+        for code, source in names:
+            if not (cache.parent / source).exists():
+                code.unlink()
+        folder = cache
+        while not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
 
 
 def filling_settings(home: Path) -> dict[str, str]:

@@ -11,7 +11,14 @@ from typing import Any
 
 from ..accounts import accounts_finding, read_accounts
 from ..checks.clock_checks import clock_finding
-from ..checks.host_checks import PLATFORMS, HostNeeds, data_finding, host_checks, host_environment
+from ..checks.host_checks import (
+    PLATFORMS,
+    HostNeeds,
+    data_finding,
+    host_checks,
+    host_environment,
+    program_environment,
+)
 from ..host.check import Check, checks_of, reasons_of
 from ..systems import Systems
 from .host_facts import read_host_facts
@@ -37,15 +44,15 @@ def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None])
         values: the arguments of this part, and `systems`, the described systems.
         warn: is called with a text for each check that is a warning.
 
-    Returns:
-        `environment` (the name of the host's environment), `python` (the path of the Python from which the
-        environment is made) and `system` (what `System.for_roles` returns).
+    Returns: `environment` (the name of the host's environment), `python` (the path of the Python from which
+        the environment is made), `programs` ({key of a program's requirements: name of the program's
+        environment}) and `system` (what `System.for_roles` returns).
 
     Raises ValueError with all problems of an unsuitable host.
 
     """
     host = values["host"]
-    names = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh")
+    names = ("python_version", "gpus", "cuda_source", "tasks", "fence", "mesh", "programs")
     required = HostNeeds(**{name: values[name] for name in names})
     facts = read_host_facts()
     accounts = values["accounts"]
@@ -62,4 +69,10 @@ def look_at_requirements(values: Mapping[str, Any], warn: Callable[[str], None])
     environment, python = host_environment(facts, required)
     system = systems.of(facts.distribution)
     for_roles = system.for_roles if system else {}  # without one it was refused
-    return {"environment": environment.name, "python": python.path, "system": for_roles}
+    programs = {each["key"]: program_environment(facts, required, each).name for each in required.programs}
+    return {
+        "environment": environment.name,
+        "python": python.path,
+        "programs": programs,
+        "system": for_roles,
+    }

@@ -13,7 +13,14 @@ from typing import Any
 from ..checks.port_checks import task_ports
 from ..checks.start_checks import failed_checks
 from ..content_directory import HASH_DIGITS
-from ..deployment import MOST_BYTES_OF_PLAN, deployed_plan, installed_tensorflow, lacks_cuda, linked_hash
+from ..deployment import (
+    MOST_BYTES_OF_PLAN,
+    deployed_plan,
+    installed_tensorflow,
+    lacks_cuda,
+    linked_hash,
+    program_environments,
+)
 from ..disk_space import LEAST_ROOM, lacking_space
 from ..host.task_traces import (
     RUN_ID,
@@ -303,6 +310,7 @@ def tasks_answer(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, An
         "tensorflow": installed_tensorflow(install),
         "release": linked_hash(install, "current"),
         "environment": linked_hash(install, "environment"),
+        "program_environments": program_environments(install),
         "programs": sorted(path.name for path in (install / "programs").glob("[0-9a-f]" * HASH_DIGITS)),
         "lacks_cuda": lacks_cuda(install),
         "checks": failed_checks(values),

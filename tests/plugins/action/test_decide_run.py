@@ -113,7 +113,9 @@ def test_a_new_run_needs_a_chosen_program_and_a_resumed_run_keeps_its_own(tmp_pa
             cluster_plan=plan.to_json(),
             cluster_settings=settings,
             cluster_person="ana@desk",
-            cluster_programs=[{"name": name, "release": release} for name, release in releases.items()],
+            cluster_programs=[
+                {"name": name, "release": release, "packages": {}} for name, release in releases.items()
+            ],
         )
         action._loader = DataLoader()
         answer: dict[str, Any] = action._act(

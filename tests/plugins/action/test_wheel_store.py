@@ -9,6 +9,7 @@ from ansible.errors import AnsibleActionFail
 
 from plugins.action import wheel_store
 from psfleet.carry.wheel_stores import WheelStore
+from psfleet.inventory.program_requirements import ProgramRequirements
 from tests.plugins.modules.module_run import action_of
 from tests.psfleet.carry.made_wheels import make_package
 from tests.repository import ROOT
@@ -20,6 +21,12 @@ CPU = "cpu-python3.11-x86_64"
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the arguments for a program that requires a package of an index made here."""
     make_package(tmp_path / "index", "plots")
+    for name, version in (
+        ("tensorflow_cpu", "2.21.0"),
+        ("tensorflow_cpu", "2.15.1"),
+        ("tensorflow", "2.15.1"),
+    ):
+        make_package(tmp_path / "index", name, version)
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "index"))
     monkeypatch.setenv("UV_DEFAULT_INDEX", (tmp_path / "an index without packages").as_uri())
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -30,12 +37,13 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
             store.archive.with_suffix(suffix).write_text("1")
 
     monkeypatch.setattr(WheelStore, "fill", filled)
-    (tmp_path / "requirements.txt").write_text("plots\n")
+    file = tmp_path / "requirements.txt"
+    file.write_text("plots\n")
     return {
-        "environments": [CPU],
+        "hosts": [{"environment": CPU, "programs": {ProgramRequirements.read(file).key: CPU}}],
         "locks": ROOT / "roles" / "package_store" / "files",
         "cache_directory": str(tmp_path / "cache"),
-        "program_requirements": [str(tmp_path / "requirements.txt")],
+        "programs": [{"file": str(file)}],
     }
 
 
@@ -52,13 +60,47 @@ def test_a_lock_is_written_only_outside_check_mode_and_counts_as_a_change(
     assert (checked["changed"], lock.exists()) == (True, False)
     made = deployed(arguments)
     assert (made["changed"], lock.exists()) == (True, True)
-    program, planned = (each["environments"][CPU]["program"] for each in (made, checked))
-    assert program["lock_hash"] == planned["lock_hash"] != ""
+    (program,), (planned,) = (each["programs"].values() for each in (made, checked))
+    assert program["lock_hash"] == planned["lock_hash"] != made["environments"][CPU]["lock_hash"]
+    assert program["base"] == made["environments"][CPU]["lock_hash"]
     assert deployed(arguments) == made | {"changed": False}
     lock.unlink()
     assert deployed(arguments, check=True)["changed"]
     assert deployed(arguments) == made
-    assert deployed(arguments | {"program_requirements": []})["environments"][CPU]["program"] == {}
+    assert deployed(arguments | {"programs": []})["programs"] == {}
+
+
+def test_each_program_has_its_environment_on_each_kind_of_host(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "older.txt").write_text("tensorflow==2.15.1\n")
+    (tmp_path / "more.txt").write_text("tensorflow==2.15.1\nplots\n")
+    older, more = (ProgramRequirements.read(tmp_path / f"{name}.txt").key for name in ("older", "more"))
+    names = [f"{CPU}-tensorflow2.15.1", "gpu-python3.10-x86_64-tensorflow2.15.1"]
+    hosts = [
+        {"environment": own, "programs": dict.fromkeys((older, more), name)}
+        for own, name in zip((CPU, "gpu-python3.12-x86_64"), names, strict=True)
+    ]
+    files = [{"file": str(tmp_path / f"{name}.txt")} for name in ("older", "more")]
+    programs = deployed(arguments | {"hosts": hosts, "programs": files})["programs"]
+    assert sorted(programs) == sorted(f"{key}/{name}" for key in (older, more) for name in names)
+    first, second = (programs[f"{key}/{names[0]}"] for key in (older, more))
+    assert (first["base"], second["base"], first["python_version"]) == ("", first["lock_hash"], "3.11")
+    assert programs[f"{older}/{names[1]}"]["python_version"] == "3.10"
+
+
+@pytest.mark.parametrize(
+    "name", ["", CPU, f"{CPU}-tensorflow2.16.2", "gpu-python3.11-x86_64-tensorflow2.15.1"]
+)
+def test_a_host_that_names_an_environment_which_does_not_fit_is_refused(
+    arguments: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "older.txt"
+    file.write_text("tensorflow==2.15.1\n")
+    hosts = [{"environment": CPU, "programs": {ProgramRequirements.read(file).key: name}}]
+    asked = {"hosts": hosts, "programs": [{"file": str(file)}]}
+    with pytest.raises(AnsibleActionFail, match=r"which does not fit|is no environment"):
+        deployed(arguments | asked)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +128,7 @@ def test_an_environment_of_several_hosts_is_filled_on_the_controller_if_possible
 
     monkeypatch.setattr(WheelStore, "fill_environment", fill)
     monkeypatch.setattr(wheel_store, "can_fill", lambda _environment: fits)
-    asked = arguments | {"environments": environments, "program_requirements": []}
+    asked = arguments | {"hosts": [{"environment": name} for name in environments], "programs": []}
     deployed(asked, check=True)
     assert found == []
     described = deployed(asked)["environments"]

@@ -10,6 +10,7 @@ from plugins.module_utils.deployment import (
     environment_finding,
     is_installed,
     lacks_cuda,
+    program_environments,
     read_deployment,
 )
 from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
@@ -111,3 +112,15 @@ def test_a_tensorflow_without_cuda_is_recognised_by_its_package_name(tmp_path: P
     (packages / "tensorflow_cpu-2.21.0.dist-info").mkdir()
     assert lacks_cuda(install)
     assert not lacks_cuda(tmp_path)
+
+
+def test_the_environments_of_programs_are_those_of_complete_links(tmp_path: Path) -> None:
+    whole, half = "1" * 12, "2" * 12
+    for name in (whole, half):
+        (tmp_path / "environments" / name).mkdir(parents=True)
+    (tmp_path / "environments" / whole / ".complete").touch()
+    for key, name in (("a" * 12, whole), ("b" * 12, half), ("c" * 12, "3" * 12), ("d", whole)):
+        (tmp_path / f"environment-{key}").symlink_to(f"environments/{name}")
+    (tmp_path / "environment").symlink_to(f"environments/{whole}")
+    assert program_environments(tmp_path) == {"a" * 12: whole}
+    assert program_environments(tmp_path / "nowhere") == {}

@@ -52,17 +52,23 @@ def make_archive(
 
 
 def environment(
-    host: Path, archive: Path, name: str = "0123456789ab", *, filled: bool = False, **options: str
+    host: Path,
+    archive: Path,
+    name: str = "0123456789ab",
+    *,
+    link: str = "environment",
+    **described: object,
 ) -> Any:  # noqa: ANN401
+    """Return the environment; `described` are more fields of what the controller says of it."""
     wheels = {
-        "filled": filled,
         "lock_hash": name,
         "archive_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
         "archive_bytes": archive.stat().st_size,
         "environment_bytes": 1,
         "python_version": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        **described,
     }
-    return module.Environment(host, wheels, **options)
+    return module.Environment(host, wheels, link)
 
 
 def install(fresh: Any, archive: Path, name: str = NAME) -> str:  # noqa: ANN401

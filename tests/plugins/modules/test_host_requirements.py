@@ -41,7 +41,9 @@ def test_a_supported_host_answers_its_environment_unless_its_clock_or_account_is
     facts = read_host_facts(DEBIAN_12.lay_out(tmp_path), "x86_64")
     facts = replace(facts, pythons=(Interpreter("/usr/bin/python3.11", "3.11"),))
     monkeypatch.setattr(host_requirements, "read_host_facts", lambda: facts)
-    answer = fact_of("requirements", host="node1", now=time.time() - 3599)
+    program = {"key": "0" * 12, "tensorflow": "2.15.1", "pythons": ["3.11"], "variable": "x"}
+    answer = fact_of("requirements", host="node1", now=time.time() - 3599, programs=[program])
+    assert answer["programs"] == {"0" * 12: "cpu-python3.11-x86_64-tensorflow2.15.1"}
     assert answer["environment"] == "cpu-python3.11-x86_64"
     assert answer["python"] == "/usr/bin/python3.11"
     assert answer["system"]["sshd_service"] == "ssh"

@@ -135,7 +135,7 @@ def test_an_environment_that_adds_to_another_has_both_and_leaves_the_base_unchan
     install(base, archive)
     untouched = {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()}
     added = make_archive(tmp_path / "x.tar", "psfleet_added")
-    both = environment(host, added, "f" * 12, base=base.place.name)
+    both = environment(host, added, "f" * 12, base=base.place.name, removed=[])
     install(both, added, "psfleet_added")
     both.use()
     command = [str(host / "environment" / "bin" / "python"), "-c", f"import {NAME}, psfleet_added"]
@@ -148,10 +148,24 @@ def test_an_environment_that_adds_to_another_has_both_and_leaves_the_base_unchan
     assert next(both.place.rglob(f"{NAME}.py")).samefile(next(base.place.rglob(f"{NAME}.py")))
 
 
+def test_an_environment_leaves_out_packages_of_the_one_that_it_begins_with(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    base = environment(host, archive)
+    install(base, archive)
+    untouched = {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()}
+    other = make_archive(tmp_path / "x.tar", "psfleet_other")
+    fresh = environment(host, other, "f" * 12, base=base.place.name, removed=[NAME.replace("_", "-")])
+    install(fresh, other, "psfleet_other")
+    assert list(fresh.place.rglob("psfleet_other.py"))
+    assert not list(fresh.place.rglob(f"*{NAME}*"))
+    assert {path: path.lstat().st_mtime_ns for path in base.place.rglob("*") if path.is_file()} == untouched
+
+
 def test_an_environment_cannot_add_to_an_incomplete_one(host: Path, archive: Path) -> None:
     (host / "environments" / "abc").mkdir(parents=True)
-    both = environment(host, archive, base="abc")
-    with pytest.raises(ValueError, match="environments/abc, which it adds to, is not complete"):
+    both = environment(host, archive, base="abc", removed=[])
+    with pytest.raises(ValueError, match="environments/abc, with whose files it begins, is not complete"):
         install(both, archive)
     assert not both.is_complete()
 

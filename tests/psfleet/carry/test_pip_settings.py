@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
 from psfleet.carry.pip_settings import pip_environment, uv_settings, without_passwords
 from tests.psfleet.carry.made_wheels import make_package
-from tests.psfleet.carry.test_program_lock import CPU, deployed, program_lock, resolved
+from tests.psfleet.carry.test_program_lock import CPU, program_lock, resolved
 from tests.repository import ROOT
 
 TOKEN = "a-secret-token"
@@ -81,8 +82,10 @@ def pips_choice(*requirements: str) -> dict[str, str]:
 
 
 def made(folder: Path, versions: Mapping[str, Mapping[str, str]]) -> None:
-    """Make index -> package -> versions."""
+    """Make index -> package -> versions; each index has TensorFlow, too."""
     for index, packages in versions.items():
+        of_tensorflow = folder / index / "tensorflow-cpu" if index != "wheels" else folder / index
+        make_package(of_tensorflow, "tensorflow_cpu", TENSORFLOW_VERSION)
         for name, numbers in packages.items():
             for version in numbers.split():
                 place = folder / index / name if index != "wheels" else folder / index
@@ -164,7 +167,7 @@ def test_the_password_of_an_index_is_in_no_command_line_and_in_no_message(
     assert resolved(lock, "secret\n") == {"secret": "1.0"}
     assert any("uv pip compile" in line for line in Index.command_lines)
     assert not [line for line in Index.command_lines if TOKEN in line]
-    assert TOKEN not in deployed(lock).read_text()
+    assert TOKEN not in lock.path.read_text()
     for at, required in ((with_name, "absent"), (f"http://me:{TOKEN}@127.0.0.1:9", "absent==2")):
         with_pip_conf(monkeypatch, "[global]\nextra-index-url = {at}/private\nno-index = 0\n", at=at)
         monkeypatch.setenv("PIP_INDEX_URL", f"{at}/private")

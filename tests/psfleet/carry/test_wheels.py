@@ -12,7 +12,13 @@ from packaging.utils import parse_wheel_filename
 from plugins.module_utils.environments.environment import MACHINES, SUPPORTED_PYTHONS, HostEnvironment
 from psfleet.carry.locks import PinnedPackage
 from psfleet.carry.wheel_archive import SPARE_BYTES, installed_bytes, pack
-from psfleet.carry.wheels import best_wheels, download_command, platforms, require_own_modules, supported_tags
+from psfleet.carry.wheels import (
+    best_wheels,
+    download_command,
+    platforms,
+    require_one_tensorflow,
+    supported_tags,
+)
 from tests.psfleet.carry.made_wheels import make_package, make_wheel
 
 # File names as on PyPI.
@@ -89,7 +95,8 @@ def test_pip_downloads_wheels_for_the_host_and_not_for_this_machine(tmp_path: Pa
 def test_a_package_that_replaces_tensorflow_is_refused(tmp_path: Path) -> None:
     make_wheel(tmp_path, "tf_nightly-2.22-cp311-none-any.whl", {"tensorflow/__init__.py": b""})
     with pytest.raises(ValueError, match="asks for tf-nightly, which is TensorFlow under another name"):
-        require_own_modules(tmp_path)
+        require_one_tensorflow(tmp_path, {"tensorflow"})
+    require_one_tensorflow(tmp_path, {"tf-nightly"})
 
 
 def test_an_archive_contains_the_wheels_the_lock_and_the_installer_and_has_the_returned_hash(

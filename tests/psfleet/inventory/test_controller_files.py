@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from plugins.module_utils.content_directory import content_hash
+from plugins.module_utils.environments.environment import SUPPORTED_PYTHONS, TENSORFLOW_VERSION
+from psfleet.inventory.program_requirements import ProgramRequirements
 from tests.psfleet.inventory.checked import checked, facts, hosts_file, placed, written
 from tests.repository import ROOT
 
@@ -57,6 +59,13 @@ def test_a_program_folder_gives_its_release_and_its_settings(program: Path, tmp_
             "end_deadline_minutes": 5,
             "collect": ["/tmp/tables", "results"],
             "requirements": str(requirements),
+            "packages": {
+                "key": ProgramRequirements.read(requirements).key,
+                "file": str(requirements),
+                "variable": "trainer_program_requirements",
+                "tensorflow": TENSORFLOW_VERSION,
+                "pythons": list(SUPPORTED_PYTHONS),
+            },
             "release": content_hash(program),
         }
     ]
@@ -163,6 +172,25 @@ requirements.txt on this machine
 5. trainer_data_source is 'empty', which is empty; expected a file or folder on this machine, with something \
 in it
    {where}:4"""
+    )
+
+
+def test_refused_requirements_name_the_line_and_the_variable(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "older.txt").write_text("tensorflow==1.15.5\n")
+    (tmp_path / "option.txt").write_text("pandas\n--index-url=https://example.org\n")
+    named = {"path": str(program), "entry": "main.py"}
+    programs = {
+        name: {**named, "requirements": str(tmp_path / f"{name}.txt")} for name in ("older", "option")
+    }
+    refusal = checked(with_variables(tmp_path, trainer_programs=programs))[1]
+    of = "trainer_programs.older.requirements is "
+    assert (
+        f"{of}'{tmp_path}/older.txt', where it requires TensorFlow ==1.15.5; psfleet installs 2.12" in refusal
+    )
+    of = "trainer_programs.option.requirements is "
+    assert (
+        f"{of}'{tmp_path}/option.txt', where line 2 is '--index-url=https://example.org' (the option"
+        in refusal
     )
 
 

@@ -1,6 +1,7 @@
 """What hosts of a small cluster answer to train.yml, deploy.yml and stop.yml."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from plugins.module_utils.environments.environment import TENSORFLOW_VERSION
@@ -31,6 +32,7 @@ def found(
     unfenced: str = "",
     environment: str = "1" * 12,
     programs: Sequence[str] = (),
+    program_environments: Mapping[str, str] = MappingProxyType({}),
     holds_run: bool = False,
     begun: str = "",
     deployed_by: str = "",
@@ -44,6 +46,7 @@ def found(
         "release": "0" * 12,
         "environment": environment,
         "programs": list(programs),
+        "program_environments": program_environments,
         "holds_run": holds_run,
         "tensorflow": tensorflow,
         "lacks_cuda": lacks_cuda,

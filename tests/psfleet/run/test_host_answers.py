@@ -37,6 +37,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         },
         **{"lacks_cuda": True, "holds_run": True, "checks": [CHECK]},
         **{"release": "0123456789ab", "environment": "", "programs": ["0123456789ab"]},
+        "program_environments": {"0123456789ab": "ba9876543210"},
         **{"looked": 3.5, "stopped": {"worker0": 2}, "tasks": [WORKER]},
     },
     "trainer_tasks reloaded": {"departed": ["psfleet-ps@0.service"]},
@@ -54,6 +55,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "host_lease": {"problem": ""},
     "host_requirements": {
         **{"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"},
+        "programs": {"0123456789ab": "cpu-python3.11-x86_64-tensorflow2.15.1"},
         "system": DEBIAN.for_roles,
     },
     "host_reset": {"removed": ["units"], "stays": []},

@@ -9,6 +9,7 @@ from psfleet.run.settings import (
     resumed_settings,
     run_program,
     run_settings,
+    with_requirements_of_today,
 )
 from trainer.contract.plan import ClusterPlan, PlannedTask
 from trainer.contract.settings import TrainingSettings
@@ -28,7 +29,8 @@ PROGRAM = {
     "tensorflow1": True,
     "end_deadline_minutes": 60,
     "collect": ["results"],
-    "requirements": "",
+    "requirements": "/home/me/requirements.txt",
+    "packages": {"key": "0123456789ab"},
     "release": "abc",
 }
 
@@ -73,6 +75,7 @@ def test_the_settings_contain_the_path_of_the_program_on_the_hosts() -> None:
         "environment": {"A": "1"},
         "flags": True,
         "observed": True,
+        "requirements": "0123456789ab",
         "tensorflow1": True,
         "end_deadline_minutes": 60,
         "collect": ["results"],
@@ -144,6 +147,18 @@ def test_a_resumed_run_keeps_its_program_if_the_inventory_has_another() -> None:
     begun, today = settings(PROGRAM), settings({**PROGRAM, "release": "def", "arguments": []})
     assert resumed_settings(PLAN, begun, today, chosen=()) == begun
     assert resumed_settings(PLAN, begun, settings(), chosen=()) == begun
+
+
+def test_a_resumed_program_gets_the_packages_that_the_inventory_names_today() -> None:
+    begun = {"name": "clicks", "release": "abc", "requirements": "0" * 12}
+    programs = [{"name": "", "packages": {}}, {"name": "clicks", "packages": {"key": "1" * 12}}]
+    assert with_requirements_of_today(begun, programs) == {**begun, "requirements": "1" * 12}
+    assert with_requirements_of_today(begun, programs[:1]) == begun
+    assert with_requirements_of_today(begun, [{"name": "clicks", "packages": {}}]) == {
+        **begun,
+        "requirements": "",
+    }
+    assert with_requirements_of_today(None, programs) is None
 
 
 def test_a_resumed_run_of_an_older_release_keeps_its_program() -> None:

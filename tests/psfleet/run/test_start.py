@@ -355,6 +355,16 @@ def test_a_program_that_is_not_on_its_hosts_must_be_deployed_first() -> None:
     assert refused.value.problems == (
         "the program /opt/psfleet/programs/abc/main.py is not on n2: run ansible-playbook deploy.yml",
     )
+    # So must the environment with the packages that it requires.
+    requires = Folder(program={**program, "requirements": "c" * 12})
+    with pytest.raises(
+        RefusedError, match=r"main\.py requires are not on n1, n2: run ansible-playbook deploy\.yml"
+    ):
+        decide("r1", PLAN, TASKS, there, requires)
+    having = {
+        host: {**answer, "program_environments": {"c" * 12: "d" * 12}} for host, answer in there.items()
+    }
+    assert decide("r1", PLAN, TASKS, having, requires) == "start"
     # A run that is already training has its program.
     going_on = {"n1": SERVES, "n2": TRAINS}
     assert decide("r1", PLAN, TASKS, going_on, replace(RUNNING, program=program)) == "attach"

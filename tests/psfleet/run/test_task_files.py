@@ -175,6 +175,16 @@ def test_tasks_of_a_program_get_the_path_of_its_description() -> None:
     assert written.items() >= program.items()
 
 
+def test_tasks_of_a_program_get_the_python_of_its_environment_on_their_host() -> None:
+    settings = {"tasks": {"ps0": {}}, "program": {**PROGRAM, "requirements": "abc"}}
+    deployed = {**DEPLOYED, "program_environments": {"abc": "2c2c2c2c2c2c", "def": "3d3d3d3d3d3d"}}
+    file, *_ = run_files(RUN_TASKS[:1], PATHS, {"id": "r1", "settings": settings}, deployed, "trainer")
+    lines = file["content"].splitlines()
+    assert 'PSFLEET_PROGRAM_PYTHON="/opt/psfleet/environments/2c2c2c2c2c2c/bin/python"' in lines
+    assert 'PSFLEET_PYTHON="/opt/psfleet/environments/1b1b1b1b1b1b/bin/python"' in lines
+    assert "PSFLEET_PROGRAM_PYTHON" not in files(PROGRAM)["/etc/psfleet/run/ps-0.env"]
+
+
 def test_arguments_of_a_program_are_readable_only_by_its_user() -> None:
     settings = {"tasks": {"ps0": {}}, "program": {**PROGRAM, "arguments": ["--key=1"]}}
     run = {"id": "r1", "settings": settings}

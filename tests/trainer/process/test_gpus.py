@@ -127,3 +127,20 @@ def test_a_local_run_may_place_its_variables_on_a_gpu() -> None:
     assert on_a_cpu == []
     computed = {fetch.device for fetch in training.fingerprint.fetches}
     assert all(device.endswith("CPU:0") for device in computed), computed
+
+
+def test_a_program_finds_the_cuda_wheels_of_its_own_environment(tmp_path: Path) -> None:
+    own = tmp_path / "lib/python3.11/site-packages/nvidia"
+    for name in ("cudnn/lib", "cublas/lib", "cuda_nvcc/bin"):
+        (own / name).mkdir(parents=True)
+    shared = "/opt/psfleet/environment/lib/python3.11/site-packages/nvidia"
+    inherited = {"LD_LIBRARY_PATH": f"{shared}/cudnn/lib", "PATH": f"{shared}/cuda_nvcc/bin:/usr/bin:/bin"}
+    assert gpus.cuda_of_environment(tmp_path, inherited) == {
+        "LD_LIBRARY_PATH": f"{own}/cublas/lib:{own}/cudnn/lib",
+        "PATH": f"{own}/cuda_nvcc/bin:/usr/bin:/bin",
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={own}/cuda_nvcc",
+    }
+    # The host's own CUDA, and no GPU.
+    for libraries in ("/usr/local/cuda/lib64", ""):
+        assert gpus.cuda_of_environment(tmp_path, inherited | {"LD_LIBRARY_PATH": libraries}) == {}
+    assert gpus.cuda_of_environment(tmp_path / "lib", inherited) == {}

@@ -103,6 +103,14 @@ def test_a_program_without_flags_gets_only_its_arguments(tmp_path: Path) -> None
         assert "TF_FORCE_GPU_ALLOW_GROWTH" not in environment
 
 
+def test_a_program_runs_with_the_python_of_its_own_environment(tmp_path: Path) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    tasks = run_alone(tmp_path, "import sys; print(sys.executable)", PSFLEET_PROGRAM_PYTHON=str(python))
+    assert str(python) in tasks.output("worker0")
+
+
 def test_only_programs_have_the_job_chief(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
         tasks.start("chief0", options=["--program="])

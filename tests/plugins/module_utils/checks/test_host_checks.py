@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.checks.host_checks import HostNeeds, data_finding, host_checks, host_environment
+from plugins.module_utils.checks.host_checks import (
+    HostNeeds,
+    data_finding,
+    host_checks,
+    host_environment,
+    program_environment,
+)
+from plugins.module_utils.environments.environment import pythons_of
 from plugins.module_utils.facts.host_facts import HostFacts, read_host_facts
 from plugins.module_utils.host.check import Check
 from tests.plugins.module_utils import recorded_hosts
@@ -121,3 +128,69 @@ def test_a_data_folder_that_is_missing_or_empty_fails_the_check(tmp_path: Path) 
         assert "trainer_data_source" in found.remedy
     carried = data_finding([str(tmp_path / "empty")], carried=True)
     assert carried.found.startswith(f"there is nothing in {tmp_path}/empty, where deploy.yml brings")
+
+
+def program_with(tensorflow: str) -> dict[str, Any]:
+    """Return the requirements of a program that names this TensorFlow."""
+    variable = "trainer_programs.old.requirements"
+    return {
+        "key": "0" * 12,
+        "variable": variable,
+        "tensorflow": tensorflow,
+        "pythons": pythons_of(tensorflow),
+    }
+
+
+SEVERAL_13 = replace(DEBIAN_13, pythons=["3.13", "3.10", "3.11"])
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "tensorflow", "environment"),
+    [
+        (DEBIAN_12, {}, "2.15.1", "cpu-python3.11-x86_64-tensorflow2.15.1"),
+        (DEBIAN_12, {"gpus": True}, "2.16.2", "gpu-python3.11-x86_64-tensorflow2.16.2"),
+        (DEBIAN_13, {}, "2.21.0", "cpu-python3.13-x86_64"),
+        (SEVERAL_13, {}, "2.15.1", "cpu-python3.11-x86_64-tensorflow2.15.1"),
+    ],
+)
+def test_a_program_gets_an_environment_with_a_python_of_its_tensorflow(
+    host: RecordedHost, asked: dict[str, Any], tensorflow: str, environment: str, tmp_path: Path
+) -> None:
+    program = program_with(tensorflow)
+    needs = HostNeeds(**asked, programs=[program])
+    facts = facts_of(host, tmp_path)
+    assert program_environment(facts, needs, program).name == environment
+    assert {check.state for check in host_checks(facts, needs, KNOWN) if check.name == "python"} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("host", "asked", "tensorflow", "words"),
+    [
+        (
+            DEBIAN_13,
+            {},
+            "2.15.1",
+            "takes TensorFlow 2.15.1, which has wheels for Python 3.10, 3.11 alone, and it has Python 3.13: "
+            "install one of Python 3.10 to 3.11 there, use hosts that have it, or let the program take "
+            "TensorFlow 2.20 or newer",
+        ),
+        (
+            DEBIAN_12,
+            {"gpus": True},
+            "2.13.1",
+            "takes TensorFlow 2.13.1: TensorFlow 2.13.1 brings no CUDA: set nvidia_cuda_source: system, or "
+            "take 2.14 or newer",
+        ),
+    ],
+)
+def test_a_program_whose_tensorflow_has_no_wheel_for_the_host_is_refused(
+    host: RecordedHost, asked: dict[str, Any], tensorflow: str, words: str, tmp_path: Path
+) -> None:
+    program = program_with(tensorflow)
+    needs = HostNeeds(**asked, programs=[program])
+    facts = facts_of(host, tmp_path)
+    (check,) = (check for check in host_checks(facts, needs, KNOWN) if check.name == "python")
+    assert check.state == "failed"
+    assert f"{check.found}: {check.remedy}" == f"trainer_programs.old.requirements {words}"
+    with pytest.raises(ValueError, match="TensorFlow"):
+        program_environment(facts, needs, program)

@@ -2,7 +2,14 @@ import re
 
 import pytest
 
-from plugins.module_utils.environments.environment import HostEnvironment, every_environment, problems
+from plugins.module_utils.environments.environment import (
+    SUPPORTED_PYTHONS,
+    TENSORFLOW_VERSION,
+    HostEnvironment,
+    every_environment,
+    problems,
+    pythons_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +51,27 @@ def test_only_an_environment_with_its_own_cuda_uses_the_lock_of_cuda(
 ) -> None:
     environment = HostEnvironment.parse(name)
     assert (environment.name, environment.locks) == (name, locks)
+
+
+def test_an_environment_with_another_tensorflow_has_its_version_in_its_name() -> None:
+    environment = HostEnvironment.parse("gpu-python3.11-x86_64-tensorflow2.15.0+sm120")
+    assert environment == HostEnvironment("gpu", "3.11", "x86_64", "2.15.0+sm120")
+    assert environment.name == "gpu-python3.11-x86_64-tensorflow2.15.0+sm120"
+    assert HostEnvironment("cpu", "3.11", "x86_64", TENSORFLOW_VERSION).name == "cpu-python3.11-x86_64"
+
+
+def test_a_release_has_its_own_pythons() -> None:
+    assert pythons_of("2.15.1") == ("3.10", "3.11")
+    assert pythons_of("2.15.1+ours") == pythons_of(TENSORFLOW_VERSION) == SUPPORTED_PYTHONS
+    assert pythons_of("2.11.0") == pythons_of("2.11.0+ours") == ()
+    assert problems("cpu", "3.12", "x86_64", "2.15.1") == [
+        "TensorFlow 2.15.1 has no wheel for Python 3.12, only for 3.10 to 3.11"
+    ]
+    assert problems("cpu", "3.11", "x86_64", "1.15") == [
+        "TensorFlow 1.15 is no version that psfleet installs, which are 2.12 to 2.21"
+    ]
+    assert problems("gpu-system", "3.11", "x86_64", "2.13.1") == []
+    (problem,) = problems("gpu", "3.11", "x86_64", "2.13.1")
+    assert problem.startswith(
+        "TensorFlow 2.13.1 brings no CUDA: set nvidia_cuda_source: system, or take 2.14"
+    )

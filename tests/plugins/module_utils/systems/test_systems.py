@@ -100,7 +100,7 @@ def test_a_file_alone_adds_a_system(tmp_path: Path) -> None:
 def test_a_host_may_only_answer_what_a_described_system_says(tmp_path: Path) -> None:
     systems = added(tmp_path, "Foo.yml", id="foo", package_manager="dnf", sshd_service="sshd")
     described = described_systems(tmp_path / "systems")
-    fact = {"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11"}
+    fact = {"environment": "cpu-python3.11-x86_64", "python": "/usr/bin/python3.11", "programs": {}}
 
     def kept(system: dict[str, str], asked: Mapping[str, object]) -> object:
         answer = {"ansible_facts": {"psfleet_requirements": {**fact, "system": system}}}
