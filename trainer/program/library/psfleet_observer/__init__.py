@@ -1,10 +1,12 @@
 """The observer, which runs in a program's process and records its training as `psfleet_records` does.
 
-It wraps parts of TensorFlow as they are loaded, and does not change the program, with two exceptions. If a
-coordinator of TensorFlow 2 does not choose a disk for its checkpoints, they are written to the coordinator's
-disk (checkpoints.py). If the program does not say how often a worker polls for the chief's variables, the
-worker polls more often than TensorFlow's default (psfleet_waiting.py). An error in the observer is logged and
-ends the observation, never the program. A program that calls `psfleet_records` is not observed.
+It wraps parts of TensorFlow as they are loaded, and does not change the program, with two exceptions.
+Checkpoints that would be written in parts, on the disks of the ps, are written to the disk of the task that
+saves: those of a coordinator of TensorFlow 2 that chooses no disk (checkpoints.py), and those of savers of
+TensorFlow 1 (psfleet_own_disk.py). If the program does not say how often a worker polls for the chief's
+variables, the worker polls more often than TensorFlow's default (psfleet_waiting.py). An error in the
+observer is logged and ends the observation, never the program. A program that calls `psfleet_records` is not
+observed.
 
 The observer sees:
 
@@ -25,6 +27,7 @@ import sys
 from types import ModuleType
 
 from psfleet_imports import AfterLoading
+from psfleet_own_disk import WRAPPED
 
 from psfleet_observer.guard import guarded, say
 
@@ -62,6 +65,7 @@ def begin() -> None:
     """If psfleet runs the program, have these modules wrapped when the program loads them."""
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
+        sys.meta_path.insert(0, AfterLoading({module: guarded(wrap) for module, wrap in WRAPPED.items()}))
         functions |= {module: functools.partial(_wrap_saves, then) for module, then in _SAVING.items()}
         sys.meta_path.insert(0, AfterLoading(functions))
 

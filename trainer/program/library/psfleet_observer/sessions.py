@@ -134,15 +134,14 @@ def wrap_last_step(module: ModuleType) -> None:
 def wrap_servers(module: ModuleType) -> None:
     """Wrap servers, so that each ps publishes its nonce, and to note which processes only serve."""
     serving.wrap_join(module)
-    initialise = module.Server.__init__
+    start = module.Server.start  # __init__ calls it, unless the program starts the server itself
 
-    @functools.wraps(initialise)
-    def publishing(self: Any, *arguments: Any, **named: Any) -> None:
-        initialise(self, *arguments, **named)
-        if named.get("start", True):
-            _publish_nonce(self)
+    @functools.wraps(start)
+    def publishing(self: Any) -> None:
+        start(self)
+        _publish_nonce(self)
 
-    module.Server.__init__ = publishing
+    module.Server.start = publishing
 
 
 @guarded

@@ -17,8 +17,8 @@ from psfleet_imports import AfterLoading
 # Module of TensorFlow -> the function that wraps it, as `module:function`.
 _WRAPPED = {
     "tensorflow.python.client.session": ".device_filters:filter_sessions",
-    "tensorflow.python.training.server_lib": ".device_filters:note_servers",
-    "tensorflow.python.training.saver": ".savers:save_on_own_disk",
+    "tensorflow.python.training.server_lib": "psfleet_own_disk:note_servers",
+    "tensorflow.python.training.saver": "psfleet_own_disk:save_on_own_disk",
     "tensorflow.python.training.session_manager": "psfleet_waiting:poll_often",
     "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
     "tensorflow.python.training.coordinator": ".waiting:end_soon",

@@ -10,30 +10,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from psfleet_own_disk import own_device, servers
+
 _PS = "ps"
-# Target of a session -> (job, index) of this process's task, which serves there.
-_servers: dict[str, tuple[str, int]] = {}
-
-
-def own_device() -> str:
-    """Return the device of this process's task, such as "/job:worker/task:0"; "" without a server."""
-    job, index = next(iter(_servers.values()), ("", 0))
-    return f"/job:{job}/task:{index}" if job else ""
-
-
-def note_servers(module: ModuleType) -> None:
-    """Wrap servers, to note which task this process is."""
-    initialise = module.Server.__init__
-
-    @functools.wraps(initialise)
-    def noting(self: Any, *arguments: Any, **named: Any) -> None:
-        initialise(self, *arguments, **named)
-        definition = self.server_def
-        addresses = {job.name: job.tasks for job in definition.cluster.job}[definition.job_name]
-        for target in (self.target, f"grpc://{addresses[definition.task_index]}"):
-            _servers[target] = (definition.job_name, definition.task_index)
-
-    module.Server.__init__ = noting
 
 
 def filter_sessions(module: ModuleType) -> None:
@@ -45,7 +24,7 @@ def filter_sessions(module: ModuleType) -> None:
 
     @functools.wraps(initialise)
     def filtering(self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
-        own = own_device() if isinstance(target, str) and target in _servers else ""
+        own = own_device() if isinstance(target, str) and target in servers else ""
         if own and not (config and config.device_filters):
             if _uses_others(graph or module.ops.get_default_graph(), own):
                 sys.stderr.write(

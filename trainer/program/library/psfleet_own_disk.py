@@ -1,0 +1,61 @@
+"""Lets savers of TensorFlow 1 write one file, on the disk of the task that saves: tasks share no disk."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+# Target of a session -> (job, index) of this process's task, which serves there.
+servers: dict[str, tuple[str, int]] = {}
+
+
+def own_device() -> str:
+    """Return the device of this process's task, such as "/job:worker/task:0"; "" without a server."""
+    job, index = next(iter(servers.values()), ("", 0))
+    return f"/job:{job}/task:{index}" if job else ""
+
+
+def note_servers(module: ModuleType) -> None:
+    """Wrap servers, to note which task this process is."""
+    initialise = module.Server.__init__
+
+    @functools.wraps(initialise)
+    def noting(self: Any, *arguments: Any, **named: Any) -> None:
+        initialise(self, *arguments, **named)
+        definition = self.server_def
+        addresses = {job.name: job.tasks for job in definition.cluster.job}[definition.job_name]
+        for target in (self.target, f"grpc://{addresses[definition.task_index]}"):
+            servers[target] = (definition.job_name, definition.task_index)
+
+    module.Server.__init__ = noting
+
+
+def save_on_own_disk(module: ModuleType) -> None:
+    """Wrap savers, so that this process's own task writes and reads checkpoints, in one file.
+
+    A saver with `sharded=True`, as Estimator's and MonitoredTrainingSession's own, would let each ps write
+    its part to the disk of the ps, where no task could restore it.
+    """
+    initialise, build = module.Saver.__init__, module.Saver._build
+
+    @functools.wraps(initialise)
+    def unsharded(
+        self: Any, var_list: Any = None, reshape: Any = False, sharded: Any = False, *more: Any, **named: Any
+    ) -> None:
+        initialise(self, var_list, reshape, sharded and not own_device(), *more, **named)
+
+    @functools.wraps(build)
+    def building(self: Any, *arguments: Any, **named: Any) -> Any:
+        own = own_device()
+        with module.ops.device(f"{own}/cpu:0" if own else ""):
+            return build(self, *arguments, **named)
+
+    module.Saver.__init__, module.Saver._build = unsharded, building
+
+
+# {module of TensorFlow: the function that wraps it}
+WRAPPED = {
+    "tensorflow.python.training.server_lib": note_servers,
+    "tensorflow.python.training.saver": save_on_own_disk,
+}
