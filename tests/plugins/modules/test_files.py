@@ -222,8 +222,10 @@ def test_a_file_of_another_user_is_written_with_that_users_rights(open_path: Pat
 def test_a_fifo_in_place_of_a_file_is_replaced_without_being_read(tmp_path: Path) -> None:
     path = tmp_path / "f"
     os.mkfifo(path, 0o644)
-    # A process writes into the FIFO, so that a reader would not block for ever.
-    with subprocess.Popen(["sh", "-c", 'echo read >"$0"', path], process_group=0) as writer:
+    # A process has the FIFO open, and has written into it, so that a reader would not block for ever.
+    holds = 'exec 3<>"$0"; echo read >&3; echo ready; sleep 20'
+    with subprocess.Popen(["sh", "-c", holds, path], process_group=0, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout and writer.stdout.readline() == b"ready\n"
         answer = manage({"dest": str(path), "content": "x\n"})
         os.killpg(writer.pid, signal.SIGKILL)
     assert answer["diff"][0]["before"] == ""
