@@ -17,11 +17,12 @@ def replication_problems(
     Args:
         settings: {name: value}; may lack settings.
         workers: the number of workers; None if unknown.
-        prefix: what people write before the name of a setting, such as "trainer_" or "--".
+        prefix: what people write before the name of a setting, such as "trainer_" or "--"; only in errors.
         card: the card of the model; None takes the card of the built-in model that `settings` names, if any.
 
     Returns:
-        Each error says the setting, its value and what is expected; {} if nothing contradicts.
+        One error for a setting, even if it contradicts several others. An error says the setting, its value
+        and what is expected. {} if nothing contradicts. The keys have no prefix.
 
     """
     card = card or built_in_card(str(settings.get("model")))
@@ -69,9 +70,9 @@ def replication_problems(
 
 
 def table_problems(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return {name: error} for the settings whose values a model with tables does not support.
+    """Return {name: error} for the settings whose values a model with tables does not support; {} if all fit.
 
-    `settings` and `prefix` are as for `replication_problems`.
+    Missing settings fit. The model is taken to have tables. `prefix` is as for `replication_problems`.
     """
     has = f"{prefix}model {settings.get('model')!r} has tables, whose rows are looked up for each batch"
     return {
@@ -87,9 +88,10 @@ def _one_of(values: Collection[object]) -> str:
 
 
 def recovery_problem(settings: Mapping[str, Any], prefix: str = "", *, has_tables: bool) -> str:
-    """Return why the settings contradict `ps_recovery: partial`; "" if they do not, or do not ask for it.
+    """Return why the setting `ps_recovery: partial` cannot be used, in words.
 
-    `has_tables` says whether the model has tables.
+    It needs the replication "async" (or none in `settings`) and a model with tables (`has_tables`). Return ""
+    if it has both, or if `ps_recovery` has another value or is missing.
     """
     if settings.get("ps_recovery") != "partial":
         return ""
@@ -109,7 +111,11 @@ def _recovery_problems(settings: Mapping[str, Any], prefix: str, card: Card | No
 
 
 def _transfer_problems(settings: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Return {name: error} if a worker cannot push or pull as rarely as `push_every` and `pull_every` say."""
+    """Return errors of the settings `push_every` and `pull_every`, by these names; {} if there are none.
+
+    A value that the other settings make impossible is an error, as is a `pull_every` that is no multiple of
+    `push_every`.
+    """
     replication, push, pull = (settings.get(name) for name in ("replication", "push_every", "pull_every"))
     problems = {}
     if push and push > 1 and replication == "local":

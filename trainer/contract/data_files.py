@@ -39,17 +39,17 @@ _FIRST_ROWS, _MOST_FILES = 1000, 100
 
 
 class _Beginning(NamedTuple):
-    """The shape of an IDX file, and its first values."""
+    """The shape of an IDX file, such as [60000, 28, 28], and its first values, one byte each."""
 
     shape: list[int]
     values: bytes
 
 
 def first_problem(data: str | None, folder: Path) -> str:
-    """Return the first problem of a folder's data files, by their first rows; "" if there is none.
+    """Return the first problem of the data files in a folder, in words; "" if their first rows are good.
 
-    `data` is the `data` of a model's card: "images", "clicks", or None, for which no file is read. The time
-    does not grow with the size of the files.
+    `data` is the `data` of a model's card: "images" or "clicks"; for None, return "" without reading. A
+    missing folder or file is a problem. The time does not grow with the size of the files.
     """
     if data is None:
         return ""
@@ -65,8 +65,9 @@ def first_problem(data: str | None, folder: Path) -> str:
 def idx_file(folder: Path, name: str) -> Path:
     """Return the path of the file `name`, such as "train-labels-idx1-ubyte", in `folder`.
 
-    The file may have the suffix `.gz`, and a dot instead of the hyphen before `idx`. Raises ValueError, which
-    lists the names that were tried.
+    The file may have the suffix `.gz`, and a dot instead of the hyphen before `idx`. If several exist, the
+    first counts of: `name`, `name`.gz, the name with the dot, the same with .gz. Raises ValueError if none
+    exists.
     """
     dotted = name.replace("-idx", ".idx")
     names = [name, f"{name}.gz", dotted, f"{dotted}.gz"]
@@ -80,9 +81,9 @@ def idx_file(folder: Path, name: str) -> Path:
 
 
 def idx_files(folder: Path, part: str) -> tuple[Path, Path]:
-    """Return the files with the images and with the labels of a part ("train" or "t10k").
+    """Return (the file with the images, the file with the labels) of a part, "train" or "t10k", in `folder`.
 
-    Names and errors are the same as in `idx_file`.
+    The names that `idx_file` accepts are accepted. Raises ValueError if one of the two is missing.
     """
     return idx_file(folder, f"{part}-images-idx3-ubyte"), idx_file(folder, f"{part}-labels-idx1-ubyte")
 
@@ -105,7 +106,10 @@ def idx_header(path: Path, content: bytes, magic: int) -> tuple[int, list[int]]:
 
 
 def require_bytes(path: Path, size: int, header: int, shape: Sequence[int]) -> None:
-    """Raise ValueError if an IDX file of `size` bytes is shorter or longer than header and shape say."""
+    """Raise ValueError unless an IDX file's `size` is `header` bytes plus one byte for each value of `shape`.
+
+    `path` is only for the error.
+    """
     expected = header + math.prod(shape)
     if size != expected:
         wanted = f"expected {expected} for {' x '.join(map(str, shape))}"
@@ -114,7 +118,7 @@ def require_bytes(path: Path, size: int, header: int, shape: Sequence[int]) -> N
 
 
 def require_alike(images: tuple[Path, Sequence[int]], labels: tuple[Path, Sequence[int]]) -> None:
-    """Raise ValueError if there is no image, or not one label for each image.
+    """Raise ValueError unless there are as many images as labels, at least one, of at least 1 x 1 pixel.
 
     Both arguments are (file, shape), with the shapes [images, rows, columns] and [labels].
     """
@@ -128,13 +132,13 @@ def require_alike(images: tuple[Path, Sequence[int]], labels: tuple[Path, Sequen
 
 
 def require_labels(where: Path, largest: int) -> None:
-    """Raise ValueError if `largest`, the largest label in a file or folder, is no digit."""
+    """Raise ValueError if `largest`, the largest label in the file or folder `where`, is above 9."""
     if largest > LARGEST_LABEL:
         raise ValueError(f"{where} has the label {largest}, expected 0 to {LARGEST_LABEL}")
 
 
 def click_paths(folder: Path, part: str) -> list[Path]:
-    """Return the files of clicks of a part ("train" or "test"), sorted.
+    """Return the files in `folder` whose names begin with `part` ("train" or "test"), sorted by name.
 
     Raises ValueError if there are none.
     """
@@ -147,25 +151,26 @@ def click_paths(folder: Path, part: str) -> list[Path]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file begins like a gzip file. Raises OSError."""
+    """Return whether a file begins with gzip's two magic bytes; False for an empty file. Raises OSError."""
     with path.open("rb") as file:
         return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def read_plain(path: Path, most: int = -1) -> bytes:
-    """Return the first `most` bytes of a file (default: all), decompressed if it is a gzip file.
+    """Return the first `most` bytes of a file's content (default: all); fewer if the content is shorter.
 
-    Raises ValueError if the file cannot be read.
+    A gzip file's content is the decompressed one. Raises ValueError if the file cannot be read or
+    decompressed.
     """
     with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
         return file.read(most)
 
 
 def click_lines(path: Path) -> Iterator[list[bytes]]:
-    """Yield lists of a file's lines, in their order; a list has the lines that end in 1 MiB of the text.
+    """Yield the lines of a file in their order, as lists: one list for each MiB (decompressed) that is read.
 
-    The lines have no line ends, and are the same as in TensorFlow's TextLineDataset. Raises ValueError if the
-    file cannot be read, or if a line is longer than 64 KiB.
+    The lines have no line ends and no carriage returns. A last line without a line end counts; an empty file
+    yields nothing. Raises ValueError if the file cannot be read, or if a line is longer than 64 KiB.
     """
     rest, number = b"", 0
     with _reading(path), gzip.open(path) if is_compressed(path) else path.open("rb") as file:
@@ -182,9 +187,10 @@ def click_lines(path: Path) -> Iterator[list[bytes]]:
 
 
 def describe_click(path: Path, number: int, line: bytes) -> str:
-    """Return a short description of a damaged line: file, line number, columns, and the line's beginning.
+    r"""Return a description of a damaged line: file, line number, number of columns, and its beginning.
 
     `number` counts the file's lines from 0; the description counts from 1.
+    Example: describe_click(Path("train1"), 0, b"1\tx") -> r"train1 line 1 (2 columns): 1\tx"
     """
     start = cut(repr(line[:_SHOWN])[2:-1], _SHOWN)
     return f"{path} line {number + 1} ({counted(line.count(_TAB) + 1, 'column')}): {start}"
@@ -248,7 +254,7 @@ def _check_first_clicks(folder: Path) -> None:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn errors of reading or decompressing `path` into a ValueError that names it."""
+    """Return a context that turns errors of reading or decompressing into a ValueError that names `path`."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -31,8 +31,9 @@ def signature_name(tensor: str) -> str:
 
 
 def program_fingerprint(checkpoint: Path) -> str:
-    """Return the fingerprint, 16 hex digits, of a program's checkpoint, a path without a suffix.
+    """Return the fingerprint, 16 hex digits, of a program's checkpoint, which is a path without a suffix.
 
-    It is computed from the checkpoint's index file, which has a checksum of each variable. Raises OSError.
+    It is the beginning of the SHA-256 of `<checkpoint>.index`, which has a checksum of each variable. Raises
+    OSError if that file cannot be read.
     """
     return hashlib.sha256(Path(f"{checkpoint}.index").read_bytes()).hexdigest()[:16]

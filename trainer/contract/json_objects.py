@@ -13,13 +13,14 @@ _Object = TypeVar("_Object", bound="JsonObject")
 
 @dataclass(frozen=True)
 class JsonObject:
-    """An object in JSON with the fields of the class."""
+    """A dataclass whose objects can be written as JSON objects; each field has a rule (see `setting`)."""
 
     @classmethod
     def from_json(cls: type[_Object], content: object) -> _Object:
-        """Return the object that `to_json` described; unknown fields, as of newer releases, are ignored.
+        """Return the object of this class that `content`, a result of `to_json`, describes.
 
-        Raises ValueError if it is no object, and SettingsError with every missing or invalid field.
+        Unknown fields are ignored; missing fields with a default get it. Raises ValueError if `content` is no
+        mapping, and its subclass SettingsError with every invalid field and missing field without a default.
         """
         if not isinstance(content, Mapping):
             raise ValueError(f"{as_given(content)} is not an object")
@@ -30,22 +31,23 @@ class JsonObject:
 
     @classmethod
     def as_rule(cls: type[_Object]) -> Rule:
-        """Return the rule for such an object as a part of another."""
+        """Return a rule that accepts what `from_json` accepts, and converts it to an object of this class."""
         rule = object_of(cls._rules())
         return Rule(rule.expected, lambda value: cls(**rule.convert(value)))  # type: ignore[arg-type]
 
     @classmethod
     def from_valid_fields(cls: type[_Object], content: object) -> tuple[_Object, dict[str, SettingProblem]]:
-        """Return (the object made of the valid fields in `content`, {field: problem} of the invalid fields).
+        """Return (an object of this class, {field: problem} of the invalid fields in `content`).
 
-        All fields of the class must have defaults, which stand for invalid or missing fields. If `content` is
-        no object, all fields are missing.
+        The object has the valid fields of `content`, and defaults for the others; so every field of the class
+        must have a default. If `content` is no mapping, all fields have their defaults and nothing is
+        invalid.
         """
         accepted, problems = convert_fields(content if isinstance(content, Mapping) else {}, cls._rules())
         return cls(**accepted), {re.split(r"[.\[]", problem.name)[0]: problem for problem in problems}
 
     def to_json(self) -> dict[str, Any]:
-        """Return {field: value} of all fields, with lists instead of tuples."""
+        """Return {field: value} of all fields; a tuple becomes a list, other values stay as they are."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 

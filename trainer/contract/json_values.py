@@ -15,7 +15,7 @@ _LARGEST = sys.float_info.max
 
 
 def whole(minimum: int = -MOST_WHOLE, maximum: int = MOST_WHOLE) -> Rule:
-    """Return the rule for whole numbers from `minimum` to `maximum`; True and 1.0 are none."""
+    """Return the rule for integers from `minimum` to `maximum`; the rule refuses True and 1.0."""
 
     def convert(value: object) -> int:
         if isinstance(value, int) and minimum <= value <= maximum and not isinstance(value, bool):
@@ -26,7 +26,7 @@ def whole(minimum: int = -MOST_WHOLE, maximum: int = MOST_WHOLE) -> Rule:
 
 
 def real(minimum: float = -_LARGEST, maximum: float = _LARGEST) -> Rule:
-    """Return the rule for finite numbers from `minimum` to `maximum`, with or without a fraction."""
+    """Return the rule for finite numbers, int or float, from `minimum` to `maximum`; it refuses True."""
 
     def convert(value: object) -> float:
         if isinstance(value, float | int) and minimum <= value <= maximum and not isinstance(value, bool):
@@ -37,7 +37,7 @@ def real(minimum: float = -_LARGEST, maximum: float = _LARGEST) -> Rule:
 
 
 def text(most: int) -> Rule:
-    """Return the rule for texts of at most `most` characters."""
+    """Return the rule for texts of at most `most` characters; the empty text is accepted."""
 
     def convert(value: object) -> str:
         if isinstance(value, str) and len(value) <= most:
@@ -78,7 +78,10 @@ def nullable(rule: Rule) -> Rule:
 
 
 def list_of(rule: Rule, most: int = sys.maxsize) -> Rule:
-    """Return the rule for lists of at most `most` entries, each of which `rule` accepts."""
+    """Return the rule for lists (or tuples) of at most `most` entries, each of which `rule` accepts.
+
+    The rule converts them to lists. The empty list is accepted. Only the first wrong entry is a problem.
+    """
 
     def convert(value: object) -> list[object]:
         if not isinstance(value, list | tuple) or len(value) > most:
@@ -96,13 +99,16 @@ def list_of(rule: Rule, most: int = sys.maxsize) -> Rule:
 
 
 def tuple_of(rule: Rule) -> Rule:
-    """Return the rule for lists whose entries `rule` accepts; they are converted to tuples."""
+    """Return a rule that converts a list (or tuple) to a tuple; `rule` must accept each entry."""
     listed = list_of(rule)
     return Rule(listed.expected, lambda value: tuple(listed.convert(value)))  # type: ignore[arg-type]
 
 
 def mapping_of(rule: Rule, most: int = sys.maxsize) -> Rule:
-    """Return the rule for objects with at most `most` names, each with a value that `rule` accepts."""
+    """Return the rule for JSON objects with any names, at most `most`, each with a value that `rule` accepts.
+
+    The empty object is accepted. Only the first wrong value is a problem.
+    """
 
     def convert(value: object) -> dict[str, object]:
         if not isinstance(value, Mapping) or len(value) > most:
@@ -120,7 +126,10 @@ def mapping_of(rule: Rule, most: int = sys.maxsize) -> Rule:
 
 
 def object_of(rules: Mapping[str, Rule]) -> Rule:
-    """Return the rule for objects with the fields of `rules`; other fields are left out."""
+    """Return the rule for JSON objects with the fields of `rules`, {field: rule}.
+
+    A missing field is a problem unless its rule is optional. The converted object has no other fields.
+    """
 
     def convert(value: object) -> dict[str, object]:
         if not isinstance(value, Mapping):
@@ -146,7 +155,10 @@ def _to_object(value: object) -> Mapping[str, object]:
 
 
 def _span(minimum: float, maximum: float) -> str:
-    """Return the bounds of numbers in words; larger bounds than usual need no word."""
+    """Return the bounds of a number in words, with a blank before: " from 1 to 9", or " >= 1".
+
+    A bound of MOST_WHOLE or beyond counts as none. Return "" without a maximum and a minimum.
+    """
     if maximum < MOST_WHOLE:
         return f" from {minimum} to {maximum}"
     return f" >= {minimum}" if minimum > -MOST_WHOLE else ""

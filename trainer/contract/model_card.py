@@ -28,9 +28,9 @@ OF_SETTING, OF_DATA = "table_rows", "data"
 
 
 def _mapping(expected: str, rule_of: Callable[[str], Rule]) -> Rule:
-    """Return the rule for a mapping with any names; the value of a name must fit `rule_of(name)`.
+    """Return the rule for a mapping with any texts as names; a value must fit the rule `rule_of(name)`.
 
-    `expected` is the rule's text.
+    `expected` says what the mapping is, for errors.
     """
 
     def convert(value: object) -> dict[str, Any]:
@@ -44,9 +44,10 @@ def _mapping(expected: str, rule_of: Callable[[str], Rule]) -> Rule:
 def _object(
     what: str, has: str, rules: Mapping[str, Rule], fits: Callable[[Mapping[str, Any]], object]
 ) -> Rule:
-    """Return the rule for a mapping whose keys are among those of `rules`, and for which `fits` is true.
+    """Return the rule for a mapping that has only keys of `rules`, and for which `fits(values)` is true.
 
-    `what` names the mapping, `has` says which keys it must have: both are words of the rule's text.
+    `rules` is {key: rule of the value}. For errors, `what` names the mapping, such as "a table", and `has`
+    says which keys it must have, such as "width and rows".
     """
 
     def convert(value: object) -> dict[str, Any]:
@@ -79,9 +80,10 @@ def _to_rows(value: object) -> int | str:
 
 
 def _is_a_range(goal: Mapping[str, Any]) -> bool:
-    """Return whether a goal has bounds: a minimum, a maximum or both, or a target with its tolerance.
+    """Return whether the keys of a goal make a range.
 
-    The minimum is not above the maximum.
+    True for a minimum, a maximum or both (the minimum not above the maximum), and for a target with a
+    tolerance but without `level`, minimum and maximum. False for all else.
     """
     has = goal.keys() & {"minimum", "maximum"}
     around = goal.keys() & {"target", "tolerance"}
@@ -122,7 +124,7 @@ def _named(rule: Rule, meaning: str) -> Any:  # noqa: ANN401 - as dataclasses.fi
 
 @dataclass(frozen=True)
 class Card(JsonObject):
-    """What is known of a model. All values are plain, as JSON has them."""
+    """What is known of a model without TensorFlow. All values are plain, as JSON has them."""
 
     learning_rates: Mapping[str, float] = setting(
         MISSING,
@@ -183,5 +185,5 @@ class Card(JsonObject):
 
     @property
     def needs_tables(self) -> bool:
-        """Whether the model cannot do without its tables."""
+        """Whether the model trains only with tables; False if it has none, or if its tables are optional."""
         return bool(self.tables) and not self.tables_optional

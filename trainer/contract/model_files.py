@@ -20,7 +20,10 @@ _FILE = re.compile(r"(/[A-Za-z0-9_.+-]+)*/(?P<name>[A-Za-z_][A-Za-z0-9_]*)\.py")
 
 
 class CardError(ValueError):
-    """A model's file has no valid card; `problems` has a text for each problem, with file and line."""
+    """A model's file cannot be read, or has no valid card.
+
+    `problems` has a text for each problem, with the file and, if known, the line.
+    """
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -28,9 +31,9 @@ class CardError(ValueError):
 
 
 def models_in(folder: Path) -> tuple[str, ...]:
-    """Return the names of the models that have a file in a folder, sorted.
+    """Return the names of the models that have a Python file in a folder, sorted; () if there are none.
 
-    Files whose names begin with "_", and model.py, are no models.
+    Files whose names begin with "_", and model.py, are no models. Example: cnn.py -> "cnn"
     """
     names = {path.stem for path in folder.glob("[!_]*.py")} - {"model"}
     return tuple(sorted(name for name in names if name.isidentifier()))
@@ -53,15 +56,15 @@ MODEL_RULE = Rule(
 
 
 def is_model_path(model: str) -> bool:
-    """Return whether `model` is the absolute path of a model's file, rather than a built-in model's name.
+    """Return whether `model` is the absolute path of a Python file; the file need not exist.
 
-    The file need not exist.
+    Examples: "/opt/my_model.py" -> True; "my_model.py", "cnn" and "/opt/my model.py" -> False
     """
     return _FILE.fullmatch(model) is not None
 
 
 def model_name(model: str) -> str:
-    """Return the name of a model, which is given by its name or by its file's path.
+    """Return the name of a model: `model` itself, or the file's name without ".py" if `model` is its path.
 
     Example: model_name("/opt/psfleet/programs/0a1b2c3d4e5f/my_model.py") -> "my_model"
     """
@@ -70,10 +73,10 @@ def model_name(model: str) -> str:
 
 
 def card_of(model: str) -> Card | None:
-    """Return the card of a built-in model, or of the model's file at this path.
+    """Return the card of a model, given as a built-in model's name or as the path of a model's file.
 
-    Return None for the name of no built-in model. Raises CardError if the file cannot be read or has no valid
-    card.
+    Return None for a name that is no built-in model's. Raises CardError if the file cannot be read or has no
+    valid card.
     """
     return read_card(Path(model)) if is_model_path(model) else built_in_card(model)
 
@@ -82,15 +85,15 @@ def card_of(model: str) -> Card | None:
 def built_in_card(model: str) -> Card | None:
     """Return the card of a built-in model; None if there is no built-in model of this name.
 
-    Raises CardError.
+    Raises CardError if the model's file has no valid card.
     """
     return read_card(_FOLDER / f"{model}.py") if model in MODELS else None
 
 
 def read_card(path: Path) -> Card:
-    """Return the card in a model's file, whose code is not executed.
+    """Return the card in a model's file; the code in the file is not executed.
 
-    Raises CardError if the file cannot be read, is no Python, or has no valid card.
+    Raises CardError with every problem: the file cannot be read, is no Python, or has no valid card.
     """
     try:
         with path.open("rb") as file:
@@ -152,15 +155,16 @@ def _one_of(names: Mapping[str, object]) -> str:
 
 
 def _computed_line(node: ast.AST) -> int | None:
-    """Return the line of an expression whose own type is no literal's; None for a literal's type."""
+    """Return the line number of an expression that no literal has, such as a call; None for other nodes."""
     literals = (ast.Constant, ast.Dict, ast.List, ast.Tuple, ast.UnaryOp)
     return node.lineno if isinstance(node, ast.expr) and not isinstance(node, literals) else None
 
 
 def _line(node: ast.expr, name: str) -> int:
-    """Return the line of the value `name`, such as "goals.loss.maximum", in the literal of a mapping.
+    """Return the line number of the key `name`, such as "goals.loss.maximum", in the literal of a mapping.
 
-    If the mapping lacks the value, return the line of the innermost mapping on the way to it.
+    If there is no such key, return the line of the last key on the way to it, here "goals.loss" or "goals";
+    if there is none, the line where `node` begins.
     """
     line = node.lineno
     while isinstance(node, ast.Dict):

@@ -20,9 +20,10 @@ _NUMBER = whole(0, 999_999)  # indices, ports and GPU numbers; the bound is far 
 
 @dataclass(frozen=True)
 class PlannedTask(JsonObject):
-    """One task of the cluster; `index` counts from 0 in its job, `gpus` are nvidia-smi's numbers.
+    """One task of the cluster.
 
-    `address` is the host's address without the port.
+    `index` counts from 0 in its job; `host` is the name in the inventory; `address` is the host's address
+    without the port; `gpus` are the numbers of the task's GPUs in nvidia-smi, () for none.
     """
 
     job: Job = setting(MISSING, one_of(*JOBS))  # noqa: RUF009 - a Job is a text
@@ -52,28 +53,28 @@ class ClusterPlan(JsonObject):
 
     @cached_property
     def hash(self) -> str:
-        """The first 12 hex digits of the SHA-256 of the canonical JSON of the cluster's name and tasks."""
+        """The first 12 hex digits of the SHA-256 of the cluster's name and tasks (as canonical JSON)."""
         content = {"cluster_name": self.cluster_name, "tasks": [task.to_json() for task in self.tasks]}
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     @property
     def ps_hosts(self) -> str:
-        """The value of the trainer's flag `--ps_hosts`: the ps's targets, with commas between."""
+        """The trainer's flag `--ps_hosts`, such as "10.0.0.1:2222,10.0.0.2:2222"; "" without ps."""
         return ",".join(task.target for task in self.tasks_of("ps"))
 
     @property
     def worker_hosts(self) -> str:
-        """The value of the trainer's flag `--worker_hosts`: the workers' targets, with commas between."""
+        """The trainer's flag `--worker_hosts`, such as "10.0.0.3:2222,10.0.0.4:2222"."""
         return ",".join(task.target for task in self.tasks_of("worker"))
 
     @property
     def chief(self) -> PlannedTask:
-        """Worker 0, which initialises, saves and evaluates the built-in models."""
+        """Worker 0, the chief of built-in models; never `chief0`, which only programs use."""
         return self.tasks_of("worker")[0]
 
     def tasks_of(self, job: Job) -> tuple[PlannedTask, ...]:
-        """Return the tasks of a job in the order of their indices; empty if the job has none."""
+        """Return the tasks of a job in the order of their indices; () if the job has none."""
         return tuple(task for task in self.tasks if task.job == job)
 
     def tf_config(self, task: PlannedTask) -> str:
@@ -84,7 +85,7 @@ class ClusterPlan(JsonObject):
         return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `plan.json` contains."""
+        """Return the object in `plan.json`: {"version", "cluster_name", "hash", "tasks": list of objects}."""
         return {
             "version": VERSION,
             "cluster_name": self.cluster_name,

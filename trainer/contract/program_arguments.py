@@ -25,9 +25,11 @@ _NEARLY = 0.8
 
 
 def fill_placeholders(argument: str, values: Mapping[str, str]) -> str:
-    """Return `argument` with its placeholders replaced; `values` maps a placeholder's name to its value.
+    r"""Return `argument` with its placeholders replaced; `values` is {placeholder's name: value}.
 
-    Example: fill_placeholders("--job={job_name}", {"job_name": "ps"}) -> "--job=ps"
+    A placeholder without a value stays, as do other braces. A backslash keeps a placeholder as text, and is
+    removed. Example: fill_placeholders(r"{job_name} \{ps_hosts} {x}", {"job_name": "ps"}) -> "ps {ps_hosts}
+    {x}"
     """
 
     def value(match: re.Match[str]) -> str:
@@ -40,14 +42,18 @@ def fill_placeholders(argument: str, values: Mapping[str, str]) -> str:
 
 
 def placeholders(argument: str) -> set[str]:
-    """Return the names in `argument` that are in PLACEHOLDERS, without escaped placeholders."""
+    r"""Return the names of the placeholders (PLACEHOLDERS) in `argument`, except after a backslash.
+
+    Example: placeholders(r"{job_name} \{ps_hosts} {epoch}") -> {"job_name"}
+    """
     return {name for escape, name in _PLACEHOLDER.findall(argument) if name in PLACEHOLDERS and not escape}
 
 
 def misspelled(argument: str) -> dict[str, str]:
-    """Return {misspelled name in `argument`: the name of the placeholder that it resembles}.
+    """Return {misspelled name in `argument`: the placeholder's name that it resembles}; {} if there is none.
 
-    Example: misspelled("--job={jobname}") -> {"jobname": "job_name"}
+    Names that resemble no placeholder, or have a backslash before, are left out.
+    Example: misspelled("--job={jobname} {epoch}") -> {"jobname": "job_name"}
     """
     names = [name for escape, name in _PLACEHOLDER.findall(argument) if not escape]
     return {name: meant for name in names if (meant := _meant(name)) not in {"", name}}

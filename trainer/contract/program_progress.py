@@ -17,7 +17,10 @@ _SECONDS_TO_LOCK = 1.0
 
 
 def cluster_of(tf_config: str) -> dict[str, list[str]]:
-    """Return {job: addresses} from a value of TF_CONFIG. Raises ValueError if it has no cluster."""
+    """Return {job: list of addresses} from the value of TF_CONFIG.
+
+    Raises ValueError if the value is no JSON, or has no `cluster` of this form.
+    """
     try:
         cluster = json.loads(tf_config)["cluster"]
         return {str(job): [str(address) for address in addresses] for job, addresses in cluster.items()}
@@ -29,15 +32,16 @@ def cluster_of(tf_config: str) -> dict[str, list[str]]:
 def lead_task(cluster: Mapping[str, object]) -> str:
     """Return the name of the lead: "chief0" if the cluster has a chief, else "worker0".
 
-    The lead reports the progress of the whole run.
+    `cluster` is {job: addresses}; a chief without addresses does not count.
     """
     return lead_of({f"{job}0" for job, addresses in cluster.items() if addresses})
 
 
 def update_progress(run_directory: Path, changes: Mapping[str, object]) -> None:
-    """Set some fields of `progress.json`, and its time `wall`; the other fields stay. Raises OSError.
+    """Set the fields `changes` of `progress.json`, and its time `wall`; the other fields stay.
 
-    The launcher and its program both call this. A lock keeps them from undoing each other's changes.
+    Fields that the file lacks (all if it is missing or damaged) get defaults. Raises OSError. The launcher
+    and its program both call this; a lock, awaited for at most 1 s, keeps both changes.
     """
     path = run_directory / "progress.json"
     with _locked(run_directory / ".progress.lock"):

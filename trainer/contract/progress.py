@@ -55,7 +55,10 @@ class Progress:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "Progress":
-        """Return the reading of a JSON object; missing fields, or fields of another type, are unknown."""
+        """Return the reading of a JSON object; a missing field, or one of another type, is unknown.
+
+        An unknown field is 0, None, "" or (), its default. A missing `phase` is "starting".
+        """
         missing = values.get("missing")
         return cls(
             phase=str(values.get("phase", "starting")),
@@ -73,37 +76,40 @@ class Progress:
         )
 
     def same_content(self, other: "Progress") -> bool:
-        """Return whether all fields that come from the file are equal in both readings."""
+        """Return whether all fields that come from the file are equal: all but `elapsed` and `last_line`."""
         return replace(self, elapsed=None, last_line="") == replace(other, elapsed=None, last_line="")
 
     @property
     def waiting(self) -> str:
-        """The tasks for which the run waits, in words; "" if there are none."""
+        """The first four tasks for which the run waits, after "waiting for "; "" if it waits for none."""
         return f"waiting for {first_of(self.missing, 4, '; ')}" if self.missing else ""
 
     @property
     def awaited_tasks(self) -> set[str]:
-        """The names of the tasks for which the run waits."""
+        """The names of all tasks for which the run waits, such as {"ps0"}; empty if it waits for none."""
         return {task.partition(" ")[0] for task in self.missing}
 
     @property
     def fault_costs(self) -> str:
-        """What faults have cost so far, such as "12 steps lost by faults, 9 s without training"; else ""."""
+        """What faults have cost so far, such as "12 steps lost by faults, 9 s without training"; else "".
+
+        0 steps are left out, and so is less than 1 s.
+        """
         lost = f"{counted(self.steps_lost, 'step')} lost by faults" if self.steps_lost > 0 else ""
         still = f"{self.still_seconds:.0f} s without training" if self.still_seconds >= 1 else ""
         return ", ".join(filter(None, (lost, still)))
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is over, by the lead's phase."""
+        """Whether the run is over: `phase` is "finished", "stopped" or "failed"."""
         return self.phase in {"finished", "stopped", "failed"}
 
 
 def last_line_of(end: str) -> str:
-    """Return the last line of a task's output that is not a library's, as a terminal would show it.
+    """Return the last line of a task's output as a terminal would show it; "" if there is none.
 
-    The result is "" if there is no such line. `end` has the last LOG_END_BYTES of the output. If it has that
-    many, its first line may be cut and is ignored.
+    Lines of libraries, as `is_of_a_library` says, and empty lines do not count. `end` has the last
+    LOG_END_BYTES of the output. If it has that many, its first line may be cut and is ignored.
     """
     is_cut = len(end.encode(errors="replace")) >= LOG_END_BYTES - _ABOUT
     text = end.lstrip("\r\n").partition("\n")[2] if is_cut else end
@@ -112,7 +118,11 @@ def last_line_of(end: str) -> str:
 
 
 def as_drawn(line: str) -> str:
-    """Return a line of a task's output as a terminal would show it, without control characters."""
+    """Return a line of a task's output as a terminal would show it, with a space for each control character.
+
+    Colours are removed. After a carriage return within the line, as of a progress bar, only the rest is
+    shown.
+    """
     # A progress bar begins or ends each redrawing with a carriage return, so only the last part is visible.
     return printable(_CONTROL_SEQUENCE.sub("", line.rstrip("\r").rpartition("\r")[2]))
 

@@ -141,10 +141,10 @@ WRITES = " ".join(
 
 @lru_cache(maxsize=256)
 def fields_of(event: str, job: str, index: int, *, program: bool = False) -> Mapping[str, Rule]:
-    """Return the rules of the fields that an event has beside the common ones; {} for an unknown event.
+    """Return {field: rule} of the fields that an event has beside the common ones; {} for an unknown event.
 
-    `program` says that the record is a program's, which may lack what the program does not know. Such records
-    have the field `program`, the hash of the program's code.
+    A rule is optional if this task's record may lack the field. With `program`, the record is a program's,
+    and may lack more; such a record has the field `program`, the hash of the program's code.
     """
     required: set[str] = set()
     if event == "step" and not program:
@@ -161,7 +161,11 @@ def fields_of(event: str, job: str, index: int, *, program: bool = False) -> Map
 
 
 def record_problems(values: Mapping[str, object]) -> list[str]:
-    """Return why an object is not a record of this version, in words; [] if it is a valid record."""
+    """Return why an object is not a record of this version, in words; [] if it is a valid record.
+
+    Unknown fields are no problem. If the version, a common field or the event is wrong, the rest is not
+    checked.
+    """
     if type(values.get("v")) is not int or values["v"] != VERSION:
         return [f"v is {as_given(values.get('v'))}, expected {VERSION}"]
     common, problems = convert_fields(values, COMMON)

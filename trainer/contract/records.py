@@ -39,8 +39,8 @@ _NONCE_BITS = 48  # a double holds such a number exactly, and some JSON readers 
 class TaskIdentity:
     """The task and the run that records belong to.
 
-    `plan_hash` and `release` are "" if the task was started by hand. `program` is the hash of the program
-    that the task runs; it is "" for built-in models.
+    `plan_hash` and `release` are "" if the task was started by hand. `program` is the hash of the program's
+    code; it is "" for built-in models.
     """
 
     run_id: str
@@ -82,7 +82,7 @@ class Record:
         return f"{self.job}{self.index}"
 
     def number(self, name: str) -> float:
-        """Return a numeric field; nan if it is missing or was not finite."""
+        """Return a numeric field as float; nan if the field is missing or has another type."""
         value = self.fields.get(name)
         return float(value) if isinstance(value, int | float) else math.nan
 
@@ -94,11 +94,11 @@ class Record:
         return value
 
     def text(self, name: str) -> str:
-        """Return a text field; "" if it is missing."""
+        """Return a text field; "" if it is missing. A field of another type is converted to a text."""
         return str(self.fields.get(name, ""))
 
     def integers(self, name: str) -> dict[str, int]:
-        """Return a field that maps names to integers; {} if it is missing."""
+        """Return a field that is {name: integer}; {} if the field is missing or is no mapping."""
         value = self.fields.get(name)
         return dict(value) if isinstance(value, Mapping) else {}
 
@@ -111,9 +111,9 @@ def events_file(run_directory: Path, job: str, index: int) -> Path:
 def open_records(
     run_directory: Path | None, identity: TaskIdentity, complain: Callable[[str], object]
 ) -> "RecordWriter":
-    """Return a writer of a task's records in its run directory.
+    """Return a writer of a task's records in its run directory; without one (None), it writes nothing.
 
-    If that fails, call `complain` with the reason, and return a writer that writes nothing.
+    If the file cannot be opened, call `complain` with the reason, and return a writer that writes nothing.
     """
     path = events_file(run_directory, identity.job, identity.index) if run_directory else None
     try:
@@ -129,9 +129,10 @@ def draw_nonce() -> int:
 
 
 def read_records(path: Path) -> tuple[list[Record], list[str]]:
-    """Return the valid records in a file, and a complaint, in words, for each other line.
+    """Return (the valid records in a file, a complaint in words for each line that is not valid).
 
-    No content of the file makes this raise. A file that cannot be opened gives a complaint, too.
+    Both are in the order of the lines; empty lines are ignored. After 100 complaints, one more stands for the
+    rest of the file, which is not read. A file that cannot be opened gives no record and one complaint.
     """
     try:
         content = path.read_bytes()
@@ -141,7 +142,10 @@ def read_records(path: Path) -> tuple[list[Record], list[str]]:
 
 
 def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
-    """Return records and complaints, as `read_records` does, given a file's content and its name."""
+    """Return (records, complaints), as `read_records` does, for a file's content.
+
+    `name` is the file's name in the complaints.
+    """
     lines = content.split(b"\n")
     records: list[Record] = []
     complaints: list[str] = []
@@ -187,7 +191,9 @@ class RecordWriter:
     def write(self, event: str, fields: Mapping[str, object] | None = None) -> None:
         """Append a record, or keep it in memory if that fails.
 
-        Raises ValueError if the record is not valid.
+        `fields` are the event's own fields (None: none); the common fields are added. Numbers that are not
+        finite are written as null. Raises ValueError if the record is not valid, even if the writer writes
+        nothing.
         """
         values: dict[str, object] = {
             "v": VERSION,
@@ -215,7 +221,7 @@ class RecordWriter:
     def write_started(
         self, settings: Mapping[str, object], tensorflow: str, address: str, nonce: int = 0
     ) -> None:
-        """Append the first record of a process; with a `nonce` of 0, draw a nonce.
+        """Append the `started` record, the first of a process; with a `nonce` of 0, a nonce is drawn.
 
         `tensorflow` is TensorFlow's version, `address` is where the task listens ("" if it does not listen).
         """
@@ -258,7 +264,7 @@ def _record(line: bytes) -> Record:
 
 
 def _int64(digits: str) -> int:
-    """Return the integer with these digits. Raises ValueError if it has more than 63 bits.
+    """Return the integer with these decimal digits. Raises ValueError if it needs more than 63 bits.
 
     With this bound, no later computation with it overflows a float.
     """

@@ -18,21 +18,28 @@ _TRUE, _FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """A value that cannot be used: its name, the value (MISSING: there is none), and what is expected."""
+    """A value that cannot be used.
+
+    `name` is the setting's name, `value` the value (MISSING if there is none), `expected` says in words what
+    the value must be.
+    """
 
     name: str
     value: object
     expected: str
 
     def __str__(self) -> str:
-        """Return the problem in one line."""
+        """Return the problem in one line: "steps is 0; expected an integer >= 1", or "steps is missing"."""
         if self.value is MISSING:
             return f"{self.name} is missing"
         return f"{self.name} is {as_given(self.value)}; expected {self.expected}"
 
 
 def as_given(value: object) -> str:
-    """Return a value as Python writes it (`repr`), cut to 300 characters; "too long to show" if it cannot."""
+    """Return a value as Python writes it (`repr`), cut to 300 characters with "..." at the end.
+
+    If Python cannot write it, as an integer of thousands of digits, return "too long to show".
+    """
     try:
         shown = repr(value)
     except (ValueError, RecursionError):  # Python writes no integer of thousands of digits
@@ -41,7 +48,7 @@ def as_given(value: object) -> str:
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used; `problems` has every problem."""
+    """One or more values cannot be used; `problems` is a SettingProblem for each."""
 
     def __init__(self, problems: Sequence[SettingProblem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
@@ -56,8 +63,8 @@ class Rule:
         expected: what is expected, in words.
         convert: returns the converted value, or raises ValueError. If only parts of the value are wrong, it
             raises SettingsError, in which names are what follows the setting's name, such as "[1].port".
-        choices: the allowed values, if they are a list without null; else empty.
-        optional: whether the field of an object may be missing.
+        choices: the allowed values, if they are a list without null; else ().
+        optional: True if an object may lack a field with this rule; False if it must have the field.
 
     """
 
@@ -70,12 +77,14 @@ class Rule:
 def convert_all(
     values: Mapping[str, object], rules: Mapping[str, Rule], unknown: Callable[[str], str], prefix: str = ""
 ) -> tuple[dict[str, Any], list[SettingProblem]]:
-    """Return ({name: converted value} of the values that their rules accept, a problem for each other value).
+    """Return ({name: converted value} of the accepted values, a problem for each other value).
+
+    A name without a rule is a problem; a rule without a value is none.
 
     Args:
         values: {name: value}.
         rules: {name: rule}.
-        unknown: returns what is expected instead of a name that has no rule.
+        unknown: returns, for a name without a rule, what is expected in its place.
         prefix: stands before the names in the problems.
 
     """
@@ -86,9 +95,10 @@ def convert_all(
 def convert_fields(
     content: Mapping[str, object], rules: Mapping[str, Rule], prefix: str = ""
 ) -> tuple[dict[str, Any], list[SettingProblem]]:
-    """Return the converted fields of an object, and a problem for each field that is missing or refused.
+    """Return ({field: converted value}, problems) of the fields in `content` that have a rule.
 
-    Fields without a rule are left out. `prefix` stands before each name in a problem.
+    A refused field is a problem, and so is a missing field whose rule is not optional; both are left out of
+    the fields. Fields without a rule are ignored. `prefix` stands before each name in a problem.
     """
     accepted: dict[str, Any] = {}
     problems: list[SettingProblem] = []
@@ -104,7 +114,11 @@ def convert_fields(
 
 
 def problems_of(name: str, value: object, rule: Rule, error: ValueError) -> list[SettingProblem]:
-    """Return why a rule refused a value: a problem for each wrong part, or one for the whole value."""
+    """Return the problems for the value of `name`, which `rule` refused with the exception `error`.
+
+    If `error` is a SettingsError, the result is a problem for each wrong part, such as "layers[1]"; else one
+    problem for the whole value.
+    """
     if isinstance(error, SettingsError):
         return [replace(part, name=f"{name}{part.name}") for part in error.problems]
     return [SettingProblem(name, value, rule.expected)]
@@ -116,9 +130,9 @@ def converted(
     unknown: Callable[[str], str] = str,
     prefix: str = "",
 ) -> dict[str, Any]:
-    """Return {name: converted value}; the arguments are as for `convert_all`.
+    """Return {name: converted value} of all values; the arguments are those of `convert_all`.
 
-    Raises SettingsError with every problem if any value has one.
+    Raises SettingsError with every problem if a value is refused or a name has no rule.
     """
     accepted, problems = convert_all(values, rules, unknown, prefix)
     if problems:
@@ -127,9 +141,10 @@ def converted(
 
 
 def close_names(what: str, names: Collection[str], prefix: str = "") -> Callable[[str], str]:
-    """Return a function that returns the hint for an unknown name: what is expected, and known names.
+    """Return a function that takes an unknown name and returns the hint for it.
 
-    The hint begins with `what`, then has the closest of `names`, or all names if none is close.
+    Examples, for what="an optimizer" and names=["sgd", "adam"]: hint("adan") -> "an optimizer (did you mean
+    adam?)"; hint("x") -> "an optimizer: sgd, adam". `prefix` stands before the name after "did you mean".
     """
 
     def expected(name: str) -> str:
@@ -144,9 +159,9 @@ def _refuse(value: object) -> object:
 
 
 def to_integer(value: object) -> int:
-    """Return 7 for 7 and for "7"; raise ValueError for anything else, such as True, 1.5 or "many".
+    """Return 7 for 7, "7" and " 7 "; raise ValueError for anything else, such as True, 1.5 or "many".
 
-    For an integer of 2**63 or more, the ValueError is a SettingsError that says so.
+    For an integer of 64 bits or more, the ValueError is a SettingsError that says what is expected.
     """
     original = value
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
@@ -159,7 +174,10 @@ def to_integer(value: object) -> int:
 
 
 def to_number(value: object) -> float:
-    """Return 0.5 for 0.5 and for "0.5"; raise ValueError for anything that is no finite number."""
+    """Return a finite number as float: 0.5 for 0.5 and "0.5", 1.0 for 1.
+
+    Raises ValueError for anything else, such as True, nan or "many".
+    """
     number = float(str(value))  # "True" and "[1]" are no numbers, and an integer beyond all floats is inf
     if not math.isfinite(number):
         raise ValueError(value)
@@ -167,7 +185,7 @@ def to_number(value: object) -> float:
 
 
 def to_text(value: object) -> str:
-    """Return `value` if it is a text; raise ValueError for anything else."""
+    """Return `value` unchanged if it is a str, even an empty one; raise ValueError for anything else."""
     if not isinstance(value, str):
         raise ValueError(value)
     return value
@@ -181,9 +199,9 @@ def _to_boolean(value: object) -> bool:
 
 
 def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any], object]) -> Rule:
-    """Return a rule that accepts a value if `fits` is true for what `convert` returns for the value.
+    """Return a rule that converts a value with `convert`, and accepts it if `fits(converted value)` is true.
 
-    `expected` is the rule's text.
+    A value that `convert` refuses (ValueError) is refused. `expected` says in words what the value must be.
     """
 
     def fitting(value: object) -> object:
@@ -196,18 +214,18 @@ def checked(expected: str, convert: Callable[[object], Any], fits: Callable[[Any
 
 
 def integer(minimum: int, maximum: int | None = None) -> Rule:
-    """Return the rule for integers from `minimum` to `maximum` (None: no limit).
+    """Return the rule for integers from `minimum` to `maximum` (None: no limit), both included.
 
-    It accepts "7", but not True or 1.5.
+    It accepts the text "7" as 7; it refuses True and 1.5.
     """
     span = f"from {minimum} to {maximum}" if maximum else f">= {minimum}"
     return checked(f"an integer {span}", to_integer, lambda whole: minimum <= whole <= (maximum or whole))
 
 
 def number(minimum: float, maximum: float = math.inf, *, exclusive: bool = False) -> Rule:
-    """Return the rule for finite numbers from `minimum` to `maximum`. It accepts "0.5".
+    """Return the rule for finite numbers from `minimum` to `maximum`, both included.
 
-    With `exclusive`, the number must be above `minimum`.
+    It converts "0.5" and 1 to float. With `exclusive`, `minimum` itself is refused.
     """
     most = f" and <= {maximum:g}" if maximum < math.inf else ""
     span = f"{'>' if exclusive else '>='} {minimum:g}{most}"
@@ -225,18 +243,21 @@ BOOLEAN = Rule("true or false", _to_boolean)
 
 
 def choice(*names: str) -> Rule:
-    """Return the rule for a text that must be one of `names`."""
+    """Return the rule for a text that must be one of `names`; blanks around the text are removed."""
     rule = checked(f"one of {', '.join(names)}", lambda value: to_text(value).strip(), names.__contains__)
     return replace(rule, choices=names)
 
 
 def optional(rule: Rule) -> Rule:
-    """Return the rule of a field that an object may lack."""
+    """Return a copy of `rule` for a field that an object may lack."""
     return replace(rule, optional=True)
 
 
 def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
-    """Return a rule that accepts what `rule` accepts, and null, which stands for `meaning`."""
+    """Return a rule that accepts what `rule` accepts, and null, which is converted to None.
+
+    None, "", "null", "none" and "~" are null. `meaning` says in words what null stands for.
+    """
 
     def convert(value: object) -> object:
         absent = value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)
@@ -246,8 +267,9 @@ def or_null(rule: Rule, meaning: str = "the model's own") -> Rule:
 
 
 def setting(default: object, rule: Rule, meaning: str = "") -> Any:  # noqa: ANN401 - as dataclasses.field
-    """Return a dataclass's field with its default (MISSING: it has none), and the rest in its metadata.
+    """Return the dataclass field for a setting with this default (MISSING: the setting must be given).
 
-    `meaning` is Markdown, and its first sentence is a summary. It does not repeat what the rule expects.
+    Its metadata are {"rule": `rule`, "meaning": `meaning`}. `meaning` is Markdown, whose first sentence is a
+    summary; it does not repeat what the rule expects.
     """
     return field(default=default, metadata={"rule": rule, "meaning": meaning})

@@ -12,7 +12,7 @@ _PATH = checked("an absolute path", to_text, lambda path: path.startswith("/"))
 
 @dataclass(frozen=True)
 class RunProgram(JsonObject):
-    """The program that the tasks of a run execute."""
+    """The program that the tasks of a run execute, as a dataclass of the fields in `program.json`."""
 
     release: str = setting(MISSING, TEXT, "Hash of its content, which names its folder on the hosts.")
     file: str = setting(MISSING, _PATH, "The file to run, on the hosts.")

@@ -16,8 +16,8 @@ Role = Literal["client", "server", "ps"]
 class RunTask:
     """One process of a run. A `server` has the index and the host of the worker that it serves.
 
-    `address` is where the task listens ("10.89.0.11:2222"); "" if another task listens in its place, or if it
-    does not listen.
+    `address` is where the task listens ("10.89.0.11:2222"). It is "" for a worker whose server listens in its
+    place, and for the only task of a local run, which does not listen.
     """
 
     job: RunJob
@@ -33,18 +33,19 @@ class RunTask:
 
 
 def has_one_client(replication: str) -> bool:
-    """Return whether worker 0 is the only client, which the other workers serve; else every worker is one.
+    """Return True if worker 0 is the only client ("in_graph", "local"), False if every worker is a client.
 
-    A *client* builds a graph and takes steps with it.
+    A *client* builds a graph and takes steps with it. In-graph, the other workers serve worker 0.
     """
     return replication in {"in_graph", "local"}
 
 
 def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> tuple[RunTask, ...]:
-    """Return the tasks of a run in the plan's order, followed by the run's servers.
+    """Return the tasks of a run: ps, workers, chief, and the run's own servers, each by index.
 
-    `program` says whether a program runs. A program gets all tasks of the plan, because psfleet does not know
-    which tasks the program needs.
+    A local run has only worker 0. With `existing_servers`, each client gets a server. The plan's chief runs
+    only with a program. With `program` (True: the run executes one), the settings do not count: all tasks of
+    the plan run, the chief is the only client if the plan has it, and there are no own servers.
     """
     ps, workers, chief = (plan.tasks_of(job) for job in ("ps", "worker", "chief"))
     clients: tuple[PlannedTask, ...] = chief or workers

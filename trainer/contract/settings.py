@@ -55,7 +55,7 @@ class Handling:
 
 
 def entry(default: object, rule: Rule, meaning: str, handling: Handling) -> Any:  # noqa: ANN401 - as dataclasses.field
-    """Return the field of TrainingSettings for a setting.
+    """Return the dataclass field for a training setting, with rule, meaning and handling in its metadata.
 
     `meaning` is Markdown, and its first sentence a summary. It does not repeat what the rule expects.
     """
@@ -63,14 +63,17 @@ def entry(default: object, rule: Rule, meaning: str, handling: Handling) -> Any:
 
 
 def _to_condition(value: object) -> str:
-    """Return a condition as people write it, such as "auc > 0.77", and "" for none. Raises ValueError."""
+    """Return a stop condition with one blank between its parts, such as "auc > 0.77"; "" for None or "".
+
+    Raises ValueError if the value is no text, or no condition.
+    """
     text = "" if value is None else to_text(value).strip()
     return str(StopCondition.from_text(text)) if text else ""
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Everything a run can be told about training.
+    """The training settings of one task.
 
     Build it by `from_mapping` where the values come from people: the constructor checks nothing.
     """
@@ -342,51 +345,58 @@ class TrainingSettings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> "TrainingSettings":
-        """Return the settings in `values`, {name: value}, with defaults for the others.
+        """Return the settings in `values`, {name: value}, with defaults for the missing settings.
 
-        Strings are taken as what they mean: "7" is 7, "null" is None where that is allowed. Raises
-        SettingsError with every name that does not exist and every value that its rule refuses.
+        A text is converted: "7" is 7, and "null" is None where that is allowed. Raises SettingsError with
+        every unknown name and every value that its rule refuses.
         """
         return cls(**converted(values, RULES, close_names("a setting that exists", RULES)))
 
     def gradients_in_a_step(self, workers: int) -> int:
         """Return the number of gradients whose mean one global step applies.
 
-        `workers` is the number of workers that learn.
+        It is 1 in asynchronous and local runs, `workers` in-graph, and with "sync" `replicas_to_aggregate`,
+        or `workers` if that is None. `workers` is the number of workers that learn.
         """
         if self.replication == "sync":
             return self.replicas_to_aggregate or workers
         return workers if self.replication == "in_graph" else 1
 
     def examples_in_a_step(self, workers: int) -> int:
-        """Return the number of examples in one global step; all batches are assumed to have this size.
+        """Return the examples in a global step: `batch_size` x `push_every` x the gradients in a step.
 
-        `workers` is the number of workers that learn.
+        `workers` is the number of workers that learn; all are assumed to have this task's batch size.
         """
         return self.batch_size * self.push_every * self.gradients_in_a_step(workers)
 
     def last_step(self, workers: int, examples: int) -> int:
-        """Return the run's last global step: `steps`, or with `epochs` the steps of so many epochs.
+        """Return the run's last global step: `steps`, or if `epochs` is above 0, the steps of so many epochs.
 
-        `workers` is the number of workers that learn, `examples` the number of training examples. An
-        asynchronous step reads `push_every` batches; a synchronous or in-graph step reads as many for each
-        worker whose gradients go into it. All batches are assumed to have this task's size.
+        A part of a step counts as a step. `workers` is the number of workers that learn, `examples` the
+        number of training examples. All batches are assumed to have this task's size.
         """
         return math.ceil(self.epochs * examples / self.examples_in_a_step(workers)) or self.steps
 
     @property
     def steps_of_a_pull(self) -> int:
-        """The number of steps, with a push each, that a worker takes with the parameters of one pull."""
+        """How many steps a worker takes after one pull: `pull_every` // `push_every`; 1 without `pull_every`.
+
+        A step has one push.
+        """
         return max((self.pull_every or 0) // self.push_every, 1)
 
     @property
     def most_steps_in_a_call(self) -> int:
-        """The most steps in one call into TensorFlow: `steps_of_a_pull`, or a multiple of it."""
+        """The most steps in one call into TensorFlow: whole pulls, in all at most `steps_per_call` batches.
+
+        It has at least one pull. Example: steps_per_call 10, push_every 2, pull_every 4 -> 4 steps (8
+        batches).
+        """
         pulls = self.steps_per_call // (self.push_every * self.steps_of_a_pull)
         return max(pulls, 1) * self.steps_of_a_pull
 
     def as_dict(self) -> dict[str, str | int | float | None]:
-        """Return {name: value} of every setting."""
+        """Return {name: value} of all settings, in the order of the fields."""
         return asdict(self)
 
 
@@ -398,22 +408,28 @@ RESET_BY_PROVE = tuple(name for name, handling in HANDLING.items() if handling.r
 
 
 def meaning(name: str) -> str:
-    """Return what the setting `name` means, in Markdown. Raises KeyError for an unknown name."""
+    """Return the Markdown that explains the setting `name`. Raises KeyError for an unknown name."""
     return str(TrainingSettings.__dataclass_fields__[name].metadata["meaning"])
 
 
 def summary(name: str) -> str:
-    """Return the first sentence of `meaning(name)`, without its full stop."""
+    """Return the first sentence of `meaning(name)`, without its full stop. Raises KeyError."""
     return meaning(name).partition(". ")[0].removesuffix(".")
 
 
 def default_text(name: str) -> str:
-    """Return the default of a setting as people write it: "null", "false", "60", or "" for an empty text."""
+    """Return the default of a setting as people write it: "null", "false", "60", or "" for an empty text.
+
+    Raises KeyError for an unknown name.
+    """
     return value_text(TrainingSettings.__dataclass_fields__[name].default)
 
 
 def value_text(value: object) -> str:
-    """Return a value as people write it: "null", "true" rather than "True", and "60" rather than "60.0"."""
+    """Return a value as people write it: None -> "null", True -> "true", 60.0 -> "60", 0.5 -> "0.5".
+
+    A text stays as it is, without quotes.
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -15,9 +15,10 @@ _WINDOW_SECONDS = 30.0
 
 
 class Read(NamedTuple):
-    """When a step's variables were read: the global step, and how many of this worker's own steps followed.
+    """The moment at which a step read its variables.
 
-    `own_steps_since` are the worker's own steps that were counted after the reading and before this step.
+    `global_step` is the global step at that moment. `own_steps_since` is how many steps of this same worker
+    were counted after that moment and before the step.
     """
 
     global_step: int
@@ -66,11 +67,12 @@ class StepWindows:
         waiting_seconds: float | None = None,
         read: Read | None = None,
     ) -> None:
-        """Count a step that went from global step `before` to `after`, and its waiting time if known.
+        """Count a step that raised the global step from `before` to `after`; write nothing.
 
-        `read` says when the step read its variables; None means at `before`. If the variables were read
-        earlier, `before` is the global step of this worker's previous step. Staleness counts only other
-        workers' steps.
+        `loss` is the loss of the step, `waiting_seconds` its waiting time (None: unknown). `read` is when the
+        step read its variables; None means at `before`. If it read them earlier, `before` is the global step
+        of this worker's previous step. The step's staleness is the number of other workers' steps since the
+        reading.
 
         The caller must call `flush_in_time` afterwards; for several steps of one call into TensorFlow, only
         after the last step, because the time of each step is unknown.
@@ -84,11 +86,11 @@ class StepWindows:
         self._add(loss, before, after, self._examples_of_a_step, 1)
 
     def add_unread(self, loss: float | None, before: int, after: int, examples: int, steps: int = 1) -> None:
-        """Count steps of unknown staleness, and write them if that is due (`flush_in_time`).
+        """Count `steps` steps of unknown staleness, then call `flush_in_time`.
 
-        `before` and `after` are the last global steps that the task read before and after the steps,
-        `examples` are the examples of all steps. A loss of None is unknown. A window without any known loss
-        has no loss.
+        `before` and `after` are the last global steps that the task read before and after the steps.
+        `examples` is the number of examples in all these steps. `loss` is the last loss, None if unknown; the
+        record of a window without a known loss has no loss.
         """
         self._add(loss, before, after, examples, steps)
         self.flush_in_time()
@@ -111,10 +113,11 @@ class StepWindows:
         unplaced: int = 0,
         trained: int | None = None,
     ) -> None:
-        """Write steps as one window: the loss of each, and the global steps read before and after them.
+        """Count steps, and write them at once, with steps that were counted before, as one record.
 
-        `unplaced` is the number of steps that may belong to a neighbouring window. `trained` is the number of
-        steps that changed the model; None if it is unknown.
+        `losses` has an entry for each step, None if unknown. `before` and `after` are the global steps read
+        before and after all of them. `unplaced` is the number of steps that may belong to a neighbouring
+        window, `trained` the number of steps that changed the model (None: unknown).
         """
         for loss in losses:
             self._add(loss, before, after, 0, 1)
@@ -123,39 +126,40 @@ class StepWindows:
         self.flush()
 
     def note_unplaced(self, steps: float) -> None:
-        """Note that `steps` steps of the window may belong to a neighbouring window.
+        """Note that `steps` steps of the present window may belong to a neighbouring window.
 
-        Infinity means that they may belong to any window.
+        Infinity means that they may belong to any window. Of several calls, the largest number counts.
         """
         self._unplaced = max(self._unplaced, steps)
 
     @property
     def room(self) -> int:
-        """The number of steps that still fit into the window; at most 0 if it is full."""
+        """How many more steps the present window takes; 0 or less if it is full."""
         run_share = math.ceil(self._last_step / _RECORDS_A_RUN) or math.inf
         return max(1, int(min(self._local_step // _SHARE_OF_THE_PAST, run_share))) - self._steps
 
     @property
     def written(self) -> bool:
-        """Whether all counted steps are in records."""
+        """Whether all counted steps are in records; True if none was counted."""
         return not self._steps
 
     def flush_in_time(self) -> None:
-        """Write the counted steps if the window is full, or has been open for 30 s."""
+        """Write the counted steps if the window is full, or has been open for 30 s; else do nothing."""
         if self.room <= 0 or time.monotonic() - self._opened >= _WINDOW_SECONDS:
             self.flush()
 
     def add_made_together(self, local_step: int, steps: int, loss: float, before: int, after: int) -> None:
-        """Count steps in which all workers took part, so that none is stale; `loss` is the last step's loss.
+        """Count `steps` steps in which all workers took part, so none is stale; then call `flush_in_time`.
 
-        `local_step` is the local step after them.
+        `local_step` is the local step after them, `loss` the last step's loss; `before` and `after` are the
+        global steps before and after them.
         """
         self._staleness += [0] * steps
         self._local_step = local_step - steps
         self.add_unread(loss, before, after, steps * self._examples_of_a_step, steps)
 
     def flush(self) -> None:
-        """Write the counted steps, if there are any."""
+        """Write a `step` record of the counted steps, unless there are none; begin a new window."""
         now = time.monotonic()
         if self._steps:
             fields: dict[str, object] = {

@@ -32,11 +32,14 @@ class StopCondition:
 
     @property
     def bound(self) -> float:
-        """The number that the metric is compared with."""
+        """The number with which the metric is compared, such as 0.77."""
         return float(self.bound_text)
 
     def is_met(self, metrics: Mapping[str, float]) -> bool:
-        """Return whether the comparison is true for the metric in `metrics`; False without it, or for nan."""
+        """Return whether the comparison is true for the metric's value in `metrics`, {metric: value}.
+
+        False if the metric is missing or nan.
+        """
         value = metrics.get(self.metric, math.nan)
         return bool(_COMPARISONS[self.comparison](value, self.bound))
 
@@ -46,7 +49,7 @@ class StopCondition:
 
 
 def condition_in(settings: Mapping[str, Any]) -> StopCondition | None:
-    """Return the condition in the setting `stop_when`; None if it is missing, empty or not valid."""
+    """Return the condition in the setting `stop_when`; None if it is missing, empty or no valid condition."""
     try:
         return StopCondition.from_text(str(settings.get("stop_when") or ""))
     except ValueError:
@@ -54,9 +57,10 @@ def condition_in(settings: Mapping[str, Any]) -> StopCondition | None:
 
 
 def stop_problems(settings: Mapping[str, Any], prefix: str, card: Card | None) -> dict[str, str]:
-    """Return {"stop_when": error} if no evaluation of the run can meet the condition; else {}.
+    """Return {"stop_when": error} if no evaluation can meet the condition; else, or without one, {}.
 
-    `prefix` is what people write before the name of a setting; `card` is the model's, None if unknown.
+    No evaluation can if `evaluate_every_steps` is 0, or if `card`, the model's (None: unknown), lacks the
+    metric. `prefix` is what people write before the name of a setting, such as "trainer_".
     """
     condition = condition_in(settings)
     if condition is None:

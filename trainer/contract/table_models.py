@@ -28,17 +28,17 @@ FEWEST_ROWS = sum(min(rows, _ROWS_KEPT) for rows in _CRITEO_ROWS)
 def rows_of(total: int) -> tuple[int, ...]:
     """Return the number of rows for each of the 26 categories of clicks, in proportion to Criteo's.
 
-    The sum is about `total`; a category with fewer than 1000 rows in Criteo's data keeps them all.
+    The sum is about `total`. A category keeps at least 1000 rows, or all its rows if Criteo has fewer.
     """
     criteo = sum(_CRITEO_ROWS)
     return tuple(max(min(rows, _ROWS_KEPT), rows * total // criteo) for rows in _CRITEO_ROWS)
 
 
 def ps_bytes(card: Card, settings: Mapping[str, Any], ps_count: int) -> list[int]:
-    """Return the most bytes of memory that a model takes on each ps, by the ps's index.
+    """Return the most bytes of memory that a model takes on each ps: [bytes of ps 0, bytes of ps 1, ..].
 
-    The list is empty if that is unknown: the model does not need tables, or its data decide their sizes.
-    `settings` are the training settings as {name: value}.
+    Return [] if that is unknown: the model does not need tables, or its data decide their sizes. `settings`
+    are the training settings as {name: value}, `ps_count` is the number of ps.
     """
     tables = card.tables.values() if card.needs_tables else ()
     if not tables or any(table["rows"] == OF_DATA for table in tables):

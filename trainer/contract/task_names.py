@@ -14,12 +14,15 @@ EVALUATOR_NAME = f"{EVALUATOR}0"
 
 
 def lead_of(names: Container[str]) -> str:
-    """Return the name of the lead: `chief0` if the names have it, else `worker0`."""
+    """Return the name of the lead: "chief0" if `names` has it, else "worker0"."""
     return COORDINATOR if COORDINATOR in names else CHIEF
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """Return (job, index) of a task's name, such as ("worker", 0) for "worker0"; index 0 if it has none."""
+    """Return (job, index) of a task's name: ("worker", 12) for "worker12", ("worker", 0) for "worker".
+
+    At most the last nine digits make the index.
+    """
     # A host may send any name, and Python refuses to convert thousands of digits.
     length = max(len(name.rstrip("0123456789")), len(name) - 9)
     return name[:length], int(name[length:] or 0)
