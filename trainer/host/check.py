@@ -28,9 +28,9 @@ failed, skipped = partial(Finding, "failed"), partial(Finding, "skipped")
 
 
 def merge_findings(findings: Sequence[Finding]) -> Finding:
-    """Return one finding for at least one finding; all must have the same state.
+    """Return one finding with the state and the texts of all `findings`, which must have the same state.
 
-    Its texts are the findings' texts, joined by "; "; equal texts appear once.
+    The texts are joined by "; "; equal texts appear once. Raises IndexError if there is no finding.
     """
     texts = "; ".join(dict.fromkeys(finding.found for finding in findings))
     return Finding(findings[0].state, texts, "; ".join(dict.fromkeys(finding.remedy for finding in findings)))
@@ -50,14 +50,14 @@ class Check:
     task: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return the check as a module's answer contains it."""
+        """Return {field: value} of the check's five fields, for a module's answer."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Check:
-        """Return the check, given an object of `to_json`. Raises KeyError if a field is missing.
+        """Return the check that a result of `to_json` describes, but with `task` always "".
 
-        The result's `task` is always "".
+        A missing remedy is "". Raises KeyError if the name, the state or what was found is missing.
         """
         name, found, remedy = str(content["name"]), str(content["found"]), str(content.get("remedy", ""))
         return cls(name, content["state"], found, remedy)
@@ -69,6 +69,9 @@ def checks_of(findings: Mapping[str, Finding]) -> list[Check]:
 
 
 def reasons_of(checks: Iterable[Check]) -> str:
-    """Return a numbered line for each failed check, such as "1. found: remedy"; "" if none failed."""
+    """Return the failed checks in numbered lines, such as "1. found: remedy"; "" if none failed.
+
+    Warnings and skipped checks are left out.
+    """
     failures = [f"{check.found}: {check.remedy}" for check in checks if check.state == "failed"]
     return "\n".join(f"{number}. {failure}" for number, failure in enumerate(failures, 1))

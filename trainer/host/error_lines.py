@@ -53,9 +53,10 @@ _REFUSED = re.compile(r"The same \w+ \(\w+\) request was received twice")
 
 
 def in_short(text: str) -> str:
-    """Return the words of an error in at most five lines, the error itself first.
+    """Return the words of an error in at most five lines, the error itself first; "" for an empty text.
 
-    Applied to its own result, the function returns it unchanged.
+    Stack frames, dumps of graphs and log lines of libraries are left out, and a line of more than 300
+    characters is cut. Applied to its own result, the function returns it unchanged.
     """
     message, log = _parts(text)
     words = list(_own_words(message))
@@ -69,21 +70,24 @@ def in_short(text: str) -> str:
 
 
 def error_in_short(error: BaseException) -> str:
-    """Return the class and the message of an exception in at most five lines."""
+    """Return "class: message" of an exception, shortened to five lines by `in_short`."""
     return in_short("".join(traceback.format_exception_only(type(error), error)))
 
 
 def exception_in(text: str) -> str:
-    """Return the last exception in a text, without its traceback: "class: message", unchanged.
+    """Return the last exception with a traceback in a text, without the traceback: "class: message".
 
-    Return "" if there is none. The message may have several lines.
+    The message is not shortened, and may have several lines. Return "" if the text has no traceback.
     """
     _, message = _last_traceback(text)
     return "\n".join(takewhile(lambda line: not _BEHIND.match(line), message))
 
 
 def source_lines_in(text: str) -> tuple[str, ...]:
-    """Return the lines of Python in the last traceback in a text, the innermost last; () if there is none."""
+    """Return the lines of source code in the last traceback in a text, in its order, the innermost last.
+
+    Return () if there is no traceback.
+    """
     frames, _ = _last_traceback(text)
     return tuple(line.strip() for line in frames if not (_FRAME.match(line) or _BESIDE.match(line.strip())))
 
@@ -94,11 +98,10 @@ def is_out_of_memory(text: str) -> bool:
 
 
 def first_cause_in(text: str) -> str:
-    """Return the last exception in a text, as `exception_in` does; "" if there is none.
+    """Return what `exception_in` returns, or the refusal by a task from which that exception follows.
 
-    If that exception follows from a call that a task refused, return the refusal instead. In a synchronous
-    program the refusal stops the thread that fills the queue of tokens, and the program ends because the
-    queue is closed.
+    In a synchronous program a refusal stops the thread that fills the queue of tokens, and the program ends
+    because the queue is closed. Then return "<class>: The same .. request was received twice".
     """
     exception = exception_in(text)
     if _CONSEQUENCE.search(exception) and (refused := _REFUSED.search(text)):
@@ -107,9 +110,9 @@ def first_cause_in(text: str) -> str:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return the last five lines, at most, that a task printed itself; lines of libraries do not count.
+    """Return the last five lines that a task printed, joined by newlines; "" if there are none.
 
-    Return "" if there are none.
+    Empty lines and lines of libraries do not count. A line of more than 300 characters is cut.
     """
     return "\n".join(
         [_cut(line) for line in lines if line.strip() and not is_of_a_library(line)][-MOST_LINES:]
@@ -117,12 +120,15 @@ def last_words(lines: Sequence[str]) -> str:
 
 
 def is_of_a_library(line: str) -> bool:
-    """Return whether libraries print this line of a task's output in normal operation."""
+    """Return True for a line that TensorFlow, Python or absl print in normal operation, False for others.
+
+    Lines of a stack trace count as such lines. The empty line does not.
+    """
     return bool(_OF_A_LIBRARY.match(line))
 
 
 def _last_traceback(text: str) -> tuple[list[str], list[str]]:
-    """Return (the lines about frames, the lines after them) of the last traceback in a text."""
+    """Return (the lines about frames, the lines after them) of the last traceback; ([], []) without one."""
     lines = text.splitlines()
     starts = [
         number
@@ -135,14 +141,17 @@ def _last_traceback(text: str) -> tuple[list[str], list[str]]:
 
 
 def _parts(text: str) -> tuple[list[str], str]:
-    """Return (the lines of an error, the log that TensorFlow added to it or "")."""
+    """Return (the lines of an error, the log that TensorFlow appended to them or "")."""
     lines = takewhile(lambda line: not _END.match(line), text.splitlines())
     message, _, log = "\n".join(line for line in lines if not is_of_a_library(line)).partition(_RECENT)
     return message.splitlines(), log
 
 
 def _own_words(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines that say what is wrong; the first line begins with the class of the error."""
+    """Yield the lines of an error that say what is wrong, each once and cleaned of TensorFlow's additions.
+
+    If the first line has only the class of the error, the class is put before the next line.
+    """
     known: set[str] = set()
     before = ""
     for line in _without_dumps(lines):
@@ -173,7 +182,7 @@ def _without_dumps(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _within(lines: list[str]) -> list[str]:
-    """Return at most five lines: the first and the last, because an error may show a large value between."""
+    """Return at most five lines: all, or the first two, "..." and the last two."""
     return lines if len(lines) <= MOST_LINES else [*lines[:2], "...", *lines[-2:]]
 
 

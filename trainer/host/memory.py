@@ -12,9 +12,10 @@ NO_LIMIT_BYTES = 2**60
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
-    """Return how many bytes of memory the host under `root` has for its tasks; None if unknown.
+    """Return how many bytes of memory the host has for its tasks; None if unknown.
 
-    This is MemTotal, or the limit of the host's root control group if that is smaller.
+    This is MemTotal, or the limit of the host's root control group if that is smaller. `root` is the
+    directory in which proc/ and sys/ are.
     """
     known = (parse_memory(text_of(root / "proc/meminfo")), read_memory_limit(root))
     return min((size for size in known if size is not None), default=None)
@@ -27,9 +28,9 @@ def parse_memory(meminfo: str) -> int | None:
 
 
 def read_memory_limit(root: Path) -> int | None:
-    """Return the memory limit, in bytes, of the host's root control group (v2, then v1); None without one.
+    """Return the memory limit, in bytes, of the host's root control group (v2, else v1); None without one.
 
-    Only a container has a limit there. The limits of services and slices do not count.
+    Only a container has a limit there. `root` is the directory in which sys/ is.
     """
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         text = text_of(root / "sys/fs/cgroup" / name).strip()

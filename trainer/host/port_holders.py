@@ -22,11 +22,18 @@ _UNIT = re.compile(r"[^/]+\.(?:service|scope)")
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a port: its user, pid, program, systemd unit ("" for none) and command line.
+    """The process that holds a port.
 
-    `pid` is 0 if the process cannot be seen. It may be in a container; or this host is a container whose root
-    does not see other users' open files; or the caller is a task, whose sandbox shows only processes of its
-    own user.
+    Attributes:
+        port: the port.
+        uid: the id of the user.
+        pid: the process; 0 if it cannot be seen, for one of three reasons: it is in a container; this host is
+            a container whose root does not see other users' open files; the caller is a task, whose sandbox
+            shows only processes of its own user. Then the following texts are "".
+        program: the program's name.
+        unit: the systemd unit; "" for none.
+        command: the command line, cut to 100 characters.
+
     """
 
     port: int
@@ -38,9 +45,10 @@ class Holder:
 
 
 def read_holders(ports: Sequence[int], root: Path = Path("/")) -> tuple[Holder, ...]:
-    """Return the holders of these TCP ports, sorted by port; () if nothing holds them.
+    """Return the holders of these TCP ports, sorted by port, then by pid; () if nothing holds them.
 
-    Only root sees the processes of other users. `root` is the directory in which proc/ is.
+    Sockets in every state count, also connections from such a port. A caller other than root does not see
+    other users' processes; their holders have the pid 0. `root` is the directory in which proc/ is.
     """
     proc = root / "proc"
     sockets: dict[int, tuple[int, int]] = {}
@@ -63,7 +71,8 @@ def _holder(proc: Path, port: int, uid: int, pid: int) -> Holder:
 def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Return {inode: (port, uid)} for the sockets in the text of /proc/net/tcp with one of these local ports.
 
-    A socket without a process has the inode 0 and is left out, because a task can listen on its port.
+    Sockets in every state count, except sockets without a process (inode 0): a task can listen on their
+    ports.
     """
     sockets = {}
     for line in text.splitlines()[1:]:
@@ -77,13 +86,16 @@ def parse_sockets(text: str, ports: Sequence[int]) -> dict[int, tuple[int, int]]
 
 
 def unit_of(cgroups: str) -> str:
-    """Return the systemd unit in the text of /proc/<pid>/cgroup; "" if there is none."""
+    """Return the innermost systemd service or scope in the text of /proc/<pid>/cgroup; "" if there is none.
+
+    Example: unit_of("0::/system.slice/ssh.service") -> "ssh.service"
+    """
     units = [part for line in cgroups.splitlines() for part in line.split("/") if _UNIT.fullmatch(part)]
     return units[-1] if units else ""
 
 
 def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
-    """Yield (inode, pid) for each of these sockets."""
+    """Yield (inode, pid) for each process that has one of these sockets open, and that this user can see."""
     for process in proc.iterdir():
         if not process.name.isdigit():
             continue
@@ -95,7 +107,7 @@ def _owners(proc: Path, inodes: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def user_of(holder: Holder) -> str:
-    """Return the name of the user who holds the port; "without a name" if the system knows none."""
+    """Return the name of the user who holds the port; "without a name" if no name belongs to the uid."""
     try:
         return pwd.getpwuid(holder.uid).pw_name
     except KeyError:
@@ -103,7 +115,10 @@ def user_of(holder: Holder) -> str:
 
 
 def in_words(holder: Holder) -> str:
-    """Return the holder's process in words, such as "python3 (pid 12, psfleet-ps@0.service)"."""
+    """Return the holder's process in words, such as "python3 (pid 12, psfleet-ps@0.service)".
+
+    If the process cannot be seen, the words say so, with the user's id.
+    """
     if not holder.pid:
         return f"a process of the user with id {holder.uid} that cannot be seen from here"
     unit = f", {holder.unit}" if holder.unit else ""

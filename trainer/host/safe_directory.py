@@ -15,7 +15,10 @@ NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the parts of a relative path. Raises ValueError if the path could lead out of its directory."""
+    """Return the parts of a relative path: ("a", "b") for "a/b".
+
+    Raises ValueError if the path is empty, is absolute, or has ".." or a null byte.
+    """
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name:
         raise ValueError(f"{name!r} is no path below a directory")
@@ -23,19 +26,19 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def opened(path: Path, *, make: bool = False) -> AbstractContextManager[int]:
-    """Return a context with a descriptor of the directory `path`; `make` creates missing directories.
+    """Return a context with a descriptor of the directory at the absolute `path`.
 
     A link in the path is followed only if no user other than root (or this one) could have put it there.
-    Raises ValueError for any other link, and OSError if there is no such directory.
+    Raises ValueError for any other link or a file, and OSError if a directory is missing; `make` creates it.
     """
     return _reached(os.open("/", DIRECTORY), path.parts[1:], path, is_ours_alone, make=make)
 
 
 def opened_below(root: int, parts: Sequence[str], *, make: bool = False) -> AbstractContextManager[int]:
-    """Return a context with a descriptor of a directory below `root`, a descriptor. No link is followed.
+    """Return a context with a descriptor of a directory below `root`, a descriptor; for no parts, of `root`.
 
-    `parts` is the path from `root` to the directory; `make` creates missing directories. Raises ValueError
-    for a link, and OSError if there is no such directory.
+    `parts` are the names on the way from `root`. Raises ValueError for a link or a file among them, and
+    OSError if a directory is missing; `make` creates it.
     """
     return _reached(os.dup(root), parts, Path(*parts), lambda _: False, make=make)
 
@@ -67,16 +70,19 @@ def _step(here: int, part: str, path: Path, *, make: bool, links: bool) -> int:
 
 
 def is_ours_alone(directory: int) -> bool:
-    """Return whether only root or this user can put a link into the directory (a descriptor)."""
+    """Return whether only root or this user can put a link into the directory (a descriptor).
+
+    True if one of them owns it, and neither its group nor others can write to it.
+    """
     status = os.fstat(directory)
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def status_of(root: int, name: str) -> os.stat_result | None:
-    """Return the status of a file below `root` (a descriptor), without following links.
+    """Return the status of the file `name`, a path relative to `root` (a descriptor).
 
-    `name` is the relative path of the file. Return None if there is no such file, or if a link or a file is
-    in place of a directory. Raises ValueError as `parts_of` does.
+    A link is not followed: its own status is returned. Return None if there is no such file, or if a link or
+    a file is in place of a directory on the way. Raises ValueError as `parts_of` does.
     """
     *folder, file = parts_of(name)
     try:
@@ -87,7 +93,7 @@ def status_of(root: int, name: str) -> os.stat_result | None:
 
 
 def directories_in(folder: int) -> dict[str, os.stat_result]:
-    """Return {name: status} of the directories in a directory (a descriptor); links are left out."""
+    """Return {name: status} of the directories directly in a directory (a descriptor), without links."""
     statuses = {}
     for name in os.listdir(folder):
         with suppress(FileNotFoundError):  # another process may change the directory meanwhile
@@ -98,10 +104,10 @@ def directories_in(folder: int) -> dict[str, os.stat_result]:
 def write(
     folder: int, name: str, content: bytes, mode: int = 0o644, owner: tuple[int, int] = (-1, -1)
 ) -> None:
-    """Write or replace a file atomically: it has either its old content or the whole new content.
+    """Write or replace a file atomically: readers get either the old content or the whole new content.
 
     `folder` is a descriptor of the directory. `owner` is (uid, gid); -1 keeps this process's own. Raises
-    OSError.
+    OSError, after which the old file is still there.
     """
     fresh = f".{name}.{secrets.token_hex(8)}"
     try:
@@ -120,9 +126,10 @@ def write(
 
 
 def remove(root: int, name: str) -> None:
-    """Remove the file `name` below `root` (a descriptor), and the parent directories that become empty.
+    """Remove the file `name`, a path relative to `root` (a descriptor), and the parents that become empty.
 
-    Raises OSError, and ValueError for a link or a path out of `root`.
+    `root` itself stays. If `name` is a link, the link is removed. Raises OSError, also if there is no such
+    file, and ValueError for a link among the parents or a path out of `root`.
     """
     parts = parts_of(name)
     with opened_below(root, parts[:-1]) as here:

@@ -42,9 +42,10 @@ _RESULTS = {
 
 
 def last_failure(events: Path) -> str:
-    """Return "class: reason" of the `failed` record of a task's last process; "" if there is none.
+    """Return "class: reason" of the `failed` record of a task's last process, in at most five lines.
 
-    `events` is the file of the task's records. The text has at most five lines.
+    `events` is the file of the task's records. Return "" if that process has no such record, or without a
+    file.
     """
     for record in _last_records(events):
         if record.get("event") == "failed":
@@ -55,7 +56,7 @@ def last_failure(events: Path) -> str:
 
 
 def why_failed(events: Path, task: str, lines: Sequence[str]) -> str:
-    """Return "class: reason" of the `failed` record of a task's last process; "" if there is none.
+    """Return why a task's last process failed, as `last_failure` does: "class: reason", or "" if unknown.
 
     If the launcher of a program printed the same reason, return the printed reason, which has the remedy.
     `events` is the file of the task's records, `lines` are the last lines that the task printed.
@@ -67,15 +68,19 @@ def why_failed(events: Path, task: str, lines: Sequence[str]) -> str:
 
 
 def written_exit_code(run_directory: Path, task: str) -> int | None:
-    """Return the exit code, 0 to 255, that a task's last process wrote at its end; None if there is none."""
+    """Return the exit code in endings/<task>.json of a run directory: what the task's last process wrote.
+
+    Return None if there is no such file, or no number from 0 to 255 in it.
+    """
     code = number(read_object(run_directory / "endings" / f"{task}.json").get("exit_code"))
     return None if code is None or not 0 <= code < 256 else int(code)
 
 
 def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int | None:
-    """Return the exit code of a task's last process, from systemd or else from `written_exit_code`.
+    """Return the exit code of a task's last process; None if it is unknown.
 
-    `values` are the properties of the task's unit. Return None if neither has an exit code.
+    It is systemd's `ExecMainStatus` in `values`, {property: value} of the task's unit (after a signal, the
+    signal's number); or if systemd knows no process (`ExecMainPID`), what `written_exit_code` returns.
     """
     if int(values.get("ExecMainPID") or 0):
         return int(values.get("ExecMainStatus") or 0)
@@ -85,9 +90,8 @@ def exit_code(values: Mapping[str, str], run_directory: Path, task: str) -> int 
 def last_step_figures(events: Path) -> dict[str, float | None]:
     """Return the figures of the last `step` record in a file of records; {} if there is none.
 
-    The keys are `global_step`, `local_step`, `loss` (None if it was not finite), `steps_per_second` and
-    `examples_per_second` of the record's window, and `wall` (Unix seconds). All values are numbers or None,
-    even if the file is damaged.
+    The keys are `global_step`, `local_step`, `loss`, `steps_per_second` and `examples_per_second` of the
+    record's window, and `wall` (Unix seconds). A value that is missing, not finite or damaged is None.
     """
     for record in _last_records(events):
         if record.get("event") != "step":
@@ -105,26 +109,27 @@ def last_step_figures(events: Path) -> dict[str, float | None]:
 
 
 def took_part(events: Path, *, serves: bool) -> bool:
-    """Return whether an earlier process of a task took part in the run.
+    """Return whether a process of a task took part in the run, by the last 64 KiB of its records.
 
-    A task that `serves` took part if it started; another task, if it met its peers or took a step.
+    If the task `serves`, it took part if it started; another task, if it met its peers or took a step. False
+    without records.
     """
     signs = {"started"} if serves else {"peers_ready", "step"}
     return any(record.get("event") in signs for record in _last_records(events))
 
 
 def last_record(events: Path) -> dict[str, Any]:
-    """Return the last complete record in a file of records, as its JSON object; {} if there is none."""
+    """Return the last whole record in a file of records, as its JSON object; {} if there is none."""
     return next(_last_records(events), {})
 
 
 def _last_records(events: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records in the last 64 KiB of a file, the last record first."""
+    """Yield the records in the last 64 KiB of a file, the last record first; nothing without a file."""
     yield from filter(None, map(object_in, reversed(last_lines_of(events))))
 
 
 def number(value: object) -> float | None:
-    """Return a number that a task wrote; None for other values, and for numbers too large to be real."""
+    """Return `value` if it is a finite number below 2**63 (and above -2**63); else None, also for True."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < NUMBER_LIMIT:
         return None
     return value
@@ -135,7 +140,10 @@ def _rate(count: float | None, seconds: float) -> float | None:
 
 
 def program_failure(task: str, lines: Sequence[str]) -> str:
-    """Return the reason in the launcher's last line "<task>: the program failed: .."; "" if there is none."""
+    """Return the reason in the launcher's last line "<task>: the program failed: <reason> (exit code 1)".
+
+    The reason is shortened to five lines. Return "" if `lines` have no such line.
+    """
     reasons = re.findall(_PROGRAM_FAILURE.format(task=re.escape(task)), "\n".join(lines), re.MULTILINE)
     return in_short(reasons[-1]) if reasons else ""
 
@@ -143,7 +151,9 @@ def program_failure(task: str, lines: Sequence[str]) -> str:
 def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
     """Return why a task ended for which no record has a reason, in one or more lines.
 
-    `result` is systemd's `Result` of the unit, `lines` are the last lines that the task printed.
+    First comes the meaning of `result`, systemd's `Result` of the unit, such as "signal" (nothing for
+    "exit-code"); then the error that the task printed, or its last five lines. `lines` are the last lines
+    that the task printed. If there is nothing of this, return `result`.
     """
     printed = (_why_exited(task, lines) if result == "exit-code" else "") or last_words(lines)
     in_words = _RESULTS.get(result) or ("" if printed else result)
@@ -151,22 +161,25 @@ def why_ended(task: str, result: str, lines: Sequence[str]) -> str:
 
 
 def _why_exited(task: str, lines: Sequence[str]) -> str:
-    """Return the launcher's last failure, else the trainer's, else the last exception; "" for none."""
+    """Return the failure that the launcher printed, else the trainer's last failure, else the last exception.
+
+    Return "" if `lines` have none of them.
+    """
     failures = [number for number, line in enumerate(lines) if _OWN_FAILURE.match(line)]
     printed = "\n".join(lines[failures[-1] :]) if failures else exception_in("\n".join(lines))
     return program_failure(task, lines) or in_short(printed)
 
 
 def last_lines_of(file: Path) -> list[str]:
-    """Return the lines in the last 64 KiB of a file; [] without a file. The first line may be cut."""
+    """Return the lines in the last 64 KiB of a file; [] if it is missing. The first line may be cut."""
     return bytes_of(file, last=True).decode("utf-8", "replace").splitlines()
 
 
 def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes:
-    """Return the first (or `last`) `most` bytes of a regular file; b"" if there is no such file.
+    """Return the first (or `last`) `most` bytes of a regular file at an absolute path; b"" if unreadable.
 
     Root calls this in directories to which the tasks' user writes. So it follows no link that this user could
-    have made, and reads no endless file.
+    have made, and reads no endless file; for them, it returns b"".
     """
     with suppress(OSError, ValueError), opened(file.parent) as folder:
         descriptor = os.open(file.name, NO_LINK, dir_fd=folder)
@@ -179,7 +192,10 @@ def bytes_of(file: Path, *, most: int = MOST_BYTES, last: bool = False) -> bytes
 
 
 def is_occupied(place: Path) -> bool:
-    """Return whether something is at `place`, other than an empty directory; a dangling link counts."""
+    """Return whether something is at `place`: a file, a directory that is not empty, or a dangling link.
+
+    False if nothing, or an empty directory, is there.
+    """
     try:
         return any(place.iterdir())
     except FileNotFoundError:
@@ -189,32 +205,38 @@ def is_occupied(place: Path) -> bool:
 
 
 def run_file(configuration: Path, job: str, index: int) -> Path:
-    """Return the path of the environment file that train.yml writes for a task, such as run/ps-0.env."""
+    """Return the path of the environment file that train.yml writes for a task, such as run/ps-0.env.
+
+    The path begins with `configuration`, psfleet's folder of configuration on the host.
+    """
     return configuration / "run" / f"{job}-{index}.env"
 
 
 def run_settings(file: Path) -> dict[str, str]:
-    """Return {name: value} of the variables in a task's environment file, as its last run had them."""
+    """Return {name: value} of the variables in a task's environment file, unquoted; {} without a file."""
     lines = bytes_of(file).decode("utf-8", "replace").splitlines()
     values = (line.split("=", 1) for line in lines if "=" in line)
     return {name: value.strip('"') for name, value in values}
 
 
 def run_id_of(file: Path) -> str:
-    """Return the id of a task's last run, from its environment file; "" without such a file."""
+    """Return the id of a task's last run, from its environment file (`run_file`); "" without file or id."""
     return run_settings(file).get("PSFLEET_RUN_ID", "")
 
 
 def read_object(file: Path, *, most: int = MOST_BYTES) -> dict[str, Any]:
-    """Return the JSON object in a file; {} if there is none, or if the file has more than `most` bytes."""
+    """Return the JSON object in a file, as `object_in` does; {} if the file is missing or unreadable.
+
+    A file of more than `most` bytes counts as damaged: {}.
+    """
     return object_in(bytes_of(file, most=most))
 
 
 def object_in(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object in a text; {} if the text has none.
+    """Return the JSON object in a text; {} if the text is no JSON or other JSON.
 
     Objects that Ansible would refuse in a module's answer count as none: objects with texts that are not
-    valid Unicode, or with deep nesting.
+    valid Unicode, or with 50 levels or more.
     """
     try:
         values = json.loads(text)

@@ -30,22 +30,25 @@ def unit_name(job: str, index: int) -> str:
 
 
 def task_of(name: str) -> tuple[str, int] | None:
-    """Return (job, index) of a unit (psfleet-ps@0.service) or a file (ps-0.env); None for other names."""
+    """Return (job, index) of a unit's or an environment file's name; None for other names.
+
+    Examples: "psfleet-ps@0.service" -> ("ps", 0); "ps-0.env" -> ("ps", 0); "ssh.service" -> None
+    """
     match = _TASK.fullmatch(name)
     return (match["job"], int(match["index"])) if match else None
 
 
 def is_alive(values: Mapping[str, str]) -> bool:
-    """Return whether a unit runs, starts, stops or has a job in systemd's queue.
+    """Return whether a unit runs, starts, stops or has a job in systemd's queue; False if failed or inactive.
 
     `values` are the unit's properties `ActiveState` and `Job`. A unit that waits for another unit is inactive
-    but has a job.
+    but has a job, so it is alive.
     """
     return values.get("ActiveState") in ALIVE or values.get("Job", "0") not in {"", "0"}
 
 
 def systemctl(*arguments: str, timeout: float | None = None) -> str:
-    """Run systemctl and return its standard output; its exit code is ignored.
+    """Run systemctl with these arguments and return its standard output, even if it fails.
 
     Raises subprocess.TimeoutExpired after `timeout` seconds; None waits without a limit.
     """
@@ -54,7 +57,10 @@ def systemctl(*arguments: str, timeout: float | None = None) -> str:
 
 
 def systemctl_strictly(*arguments: str) -> str:
-    """Run systemctl and return its standard output. Raises SystemdError with its words if it fails."""
+    """Run systemctl with these arguments and return its standard output; wait without a limit.
+
+    If the exit code is not 0, raises SystemdError with what systemctl printed as error.
+    """
     command = ["systemctl", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -63,9 +69,9 @@ def systemctl_strictly(*arguments: str) -> str:
 
 
 def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str, str]]:
-    """Return {property: value} for each unit, in the order of `units`.
+    """Return [{property: value} of each unit], in the order of `units`, which has at least one name.
 
-    Raises SystemdError if systemd does not answer for all units.
+    Raises SystemdError if systemctl fails, or does not answer for all units.
     """
     prefix = f"systemctl show was asked for {len(units)} units and answered"
     try:
@@ -78,20 +84,23 @@ def show_units(units: Sequence[str], properties: Sequence[str]) -> list[dict[str
 
 
 def count_in(value: str | None) -> int | None:
-    """Return the integer in a property of a unit; None if it is missing, or if systemd does not count it."""
+    """Return the integer in a property's value; None if there is none, or if systemd does not count it.
+
+    Examples: "12" -> 12; None and "[not set]" -> None; "18446744073709551615" (not counted) -> None
+    """
     return int(value) if value and value.isdigit() and int(value) != _NOT_COUNTED else None
 
 
 def parse_list(text: str) -> list[str]:
-    """Return the names of units in the output of `systemctl list-units --plain --no-legend`."""
+    """Return the units' names, in order, in the output of `systemctl list-units --plain --no-legend`."""
     return [line.split()[0] for line in text.splitlines() if line.strip()]
 
 
 def parse_show(text: str) -> list[dict[str, str]]:
-    """Return {property: value} for each unit in the output of `systemctl show`.
+    """Return [{property: value} of each unit] in the output of `systemctl show`, in its order; [] for "".
 
-    The output has a block of KEY=value lines for each unit, separated by empty lines. If sudo has a terminal
-    on the host, lines end with CR LF.
+    The output has a block of KEY=value lines for each unit, separated by empty lines. Line ends may be CR LF,
+    as sudo makes them with a terminal.
     """
     return [
         dict(line.split("=", 1) for line in block.splitlines() if "=" in line)

@@ -9,7 +9,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def text_of(file: Path) -> str:
-    """Return the text of a file (UTF-8, invalid bytes replaced); "" if it cannot be read."""
+    """Return the text of a file (UTF-8, invalid bytes replaced); "" if it is missing or cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
