@@ -33,7 +33,10 @@ _GRPC_OPTIONS = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the task that the arguments describe; return its exit code."""
+    """Run the task that the arguments (without the program's name) describe; return its exit code.
+
+    If they cannot be used, print every problem and return USAGE (64).
+    """
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     faulthandler.enable()  # prints stacks on the watchdog's SIGABRT
     try:
@@ -99,7 +102,10 @@ def _run(options: flags.Options, records: RecordWriter, stop: StopRequest, lives
 
 
 def _supervise(work: Callable[[], int], stop: StopRequest) -> int:
-    """Call `work` in a thread, so that signals are handled while a call hangs; return the exit code."""
+    """Return `work()`, called in a thread so that signals are handled while a call hangs.
+
+    Return STOPPED without its end if a requested stop takes too long, and PROGRAM if `work` raises.
+    """
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(work()), daemon=True)
     thread.start()

@@ -39,10 +39,10 @@ _REMEDIES_OF_DEATH = {
 
 @dataclass(frozen=True)
 class EndedProcess:
-    """The process with TensorFlow after its end.
+    """The process with TensorFlow after its end, or after its time was over.
 
-    `output` is its standard output, `log` its standard error. `problem` says how it ended; "" if it ended
-    well.
+    `output` is its standard output, `log` its standard error. `problem` says how it ended, such as "ended
+    with exit code 1"; "" for exit code 0.
     """
 
     output: str
@@ -53,7 +53,8 @@ class EndedProcess:
 def task_checks(environment: Mapping[str, str], seconds: float = SECONDS) -> list[Check]:
     """Return the four checks of a task with these environment variables, in the order of NAMES.
 
-    TensorFlow gets `seconds`; before that, the libraries get the time in trainer/process/gpu_libraries.py.
+    TensorFlow gets `seconds`; before that, if the task has GPUs, the libraries get the time in
+    trainer/process/gpu_libraries.py.
     """
     if not gpus.visible_devices(environment):
         libraries = Check("libraries", "skipped", NO_GPU)
@@ -67,7 +68,11 @@ def task_checks(environment: Mapping[str, str], seconds: float = SECONDS) -> lis
 
 
 def libraries_check(results: Sequence[gpu_libraries.OpenResult], compiler: str) -> Check:
-    """Return the check `libraries`; `compiler` is what XLA lacks to compile, "" for nothing."""
+    """Return the check `libraries`: "failed" for an error of the driver, a needed library or the compiler.
+
+    It is "warning" if only other libraries do not open, else "ok". `results` are those of `open_libraries`;
+    `compiler` is what XLA lacks to compile, "" for nothing.
+    """
     driver, needed, others = gpu_libraries.failures(results)
     if driver:
         remedy = "NVIDIA's driver is a package of the system: roles/nvidia_cuda/README.md"
@@ -82,7 +87,11 @@ def libraries_check(results: Sequence[gpu_libraries.OpenResult], compiler: str) 
 
 
 def printed_checks(ended: EndedProcess) -> list[Check]:
-    """Return the checks that the process printed; if it did not end well, also a failed check about that."""
+    """Return the checks that the process printed, in its order.
+
+    If the process did not end well, a failed check follows: the first of NAMES, except `libraries`, that it
+    did not print.
+    """
     checks = [Check.from_json(json.loads(line)) for line in ended.output.splitlines() if line.startswith("{")]
     printed = {check.name for check in checks}
     lines = [_PREFIX.sub("", line).strip() for line in ended.log.splitlines() if line.strip()]
@@ -99,9 +108,9 @@ def printed_checks(ended: EndedProcess) -> list[Check]:
 
 
 def in_order(checks: Sequence[Check]) -> list[Check]:
-    """Return the four checks in the order of NAMES; the checks after the first failed check are skipped.
+    """Return the four checks in the order of NAMES; after the first failed check, all are "skipped".
 
-    A check that is not in `checks` is skipped, too.
+    A check that `checks` lack is "skipped", too.
     """
     by_name = {check.name: check for check in checks}
     chain: list[Check] = []
@@ -141,7 +150,7 @@ def _run(environment: Mapping[str, str], seconds: float, options: Sequence[str] 
 
 
 def main() -> int:
-    """Print the checks of this process's environment; return 0."""
+    """Print the checks of this process's environment in one line of JSON; return 0, even if checks failed."""
     checks = [check.to_json() for check in task_checks(os.environ)]
     sys.stdout.write(json.dumps({"checks": checks}) + "\n")
     return 0

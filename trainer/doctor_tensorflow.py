@@ -46,9 +46,10 @@ _OTHERWISE = "`nvidia-smi` and `journalctl -k` (Xid) on the host show what the d
 
 
 def tensorflow_check(visible: Sequence[str]) -> Check:
-    """Return the check `tensorflow`: whether it can be imported and, if the task has GPUs, has CUDA.
+    """Return the check `tensorflow`: "ok" if TensorFlow can be imported and suits the task, else "failed".
 
-    `visible` are the task's GPUs, as `gpus.visible_devices` returns them; here and below.
+    If the task has GPUs, TensorFlow must be built with CUDA. `visible` are the task's GPUs, as
+    `gpus.visible_devices` returns them.
     """
     try:
         with loading_tensorflow():
@@ -66,7 +67,10 @@ def tensorflow_check(visible: Sequence[str]) -> Check:
 
 
 def devices_check(visible: Sequence[str]) -> Check:
-    """Return the check `devices`: whether TensorFlow sees as many GPUs as the task has (`visible`)."""
+    """Return the check `devices`: "ok" if TensorFlow sees as many GPUs as `visible` has, else "failed".
+
+    `visible` are the task's GPUs; without any, the check is "skipped".
+    """
     if not visible:
         return Check("devices", "skipped", NO_GPU)
     seen = gpus.seen_by_tensorflow()
@@ -78,7 +82,10 @@ def devices_check(visible: Sequence[str]) -> Check:
 
 
 def product_check(visible: Sequence[str]) -> Check:
-    """Return the check `product`: whether a matrix product is right on each of the GPUs, or on the CPU."""
+    """Return the check `product`: "ok" if a matrix product is right on every GPU of the task, else "failed".
+
+    `visible` are the task's GPUs; without any, the product is computed on the CPU.
+    """
     devices = [f"GPU:{place}" for place in range(len(visible))] or ["CPU:0"]
     began = time.monotonic()
     for device in devices:
@@ -116,7 +123,10 @@ def _product_problem(device: str) -> str:
 
 
 def remedy_of(problem: str) -> str:
-    """Return what to do about an error of TensorFlow, XLA or CUDA, in one line; there is always something."""
+    """Return what to do about an error of TensorFlow, XLA or CUDA, in one line.
+
+    For an unknown error, the line says where to look for its cause.
+    """
     return next((remedy for words, remedy in _REMEDIES if any(word in problem for word in words)), _OTHERWISE)
 
 
@@ -125,7 +135,10 @@ def _in_short(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print each check as soon as it is made, up to the first failed check; return 0."""
+    """Print each check as a line of JSON when it is made, up to the first failed check; return 0.
+
+    With the arguments ["--import"], make only the check `tensorflow`; else all three.
+    """
     steps: list[Callable[[Sequence[str]], Check]] = [tensorflow_check]
     if list(arguments) != ["--import"]:
         steps += [devices_check, product_check]

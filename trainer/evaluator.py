@@ -56,7 +56,10 @@ answer is a line with a JSON object.
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluate, follow or export the run that the arguments name (USAGE_TEXT); return the exit code."""
+    """Evaluate, follow or export the run that the arguments name (USAGE_TEXT); return the exit code.
+
+    Return USAGE (64) for arguments that cannot be used, and INPUT (66) if no records can be written.
+    """
     if list(arguments) in (["--help"], ["-h"]):
         say(USAGE_TEXT)
         return FINISHED
@@ -96,7 +99,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _is_usable(options: Mapping[str, str]) -> bool:
-    """Return whether these options, {name: value, "" for none}, may be used together."""
+    """Return whether these options, {name: value}, may be used together; a value is "" if none is typed.
+
+    True for none, for --follow alone, for --export alone, and for --export with --model and, optionally,
+    --inputs and --outputs; else False.
+    """
     if options == {FOLLOWS: ""}:
         return True
     of_program = {"--model", "--inputs", "--outputs"}
@@ -127,7 +134,11 @@ def _evaluate(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], re
 
 
 def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], records: RecordWriter) -> int:
-    """Evaluate the newest checkpoint at each line of standard input; return the exit code."""
+    """Evaluate the newest checkpoint at each line of standard input, until the input ends; return FINISHED.
+
+    Each answer is a line of JSON on standard output: {"global_step": .., "metrics": ..}. `chief` is (records,
+    complaints) of `read_records` for the chief's records.
+    """
     # What this process prints for people goes to standard error, which is the chief's.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -157,7 +168,10 @@ def _follow(directory: Path, chief: tuple[Sequence[Record], Sequence[str]], reco
 def _with_values(
     model: FinalModel | None, checkpoint: Checkpoint, settings: TrainingSettings, directory: Path
 ) -> FinalModel:
-    """Return the model with the values of a checkpoint; build it if `model` is None, which takes long."""
+    """Return `model` with the values of a checkpoint.
+
+    If `model` is None, build a new model from the chief's records in `directory`, which takes long.
+    """
     if model is None:
         return _model_of(checkpoint, settings, read_records(events_file(directory, "worker", 0))[0])
     model.restore(checkpoint)
@@ -167,7 +181,7 @@ def _with_values(
 def _evaluate_checkpoint(
     checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequence[Record]
 ) -> tuple[FinalModel, dict[str, Any]]:
-    """Return (the model of a checkpoint, {"metrics": .., "examples": .., "fingerprint": ..})."""
+    """Return (the model of a checkpoint, the fields of `_evaluation_fields`); also print a line."""
     final = _model_of(checkpoint, settings, chief)
     evaluation = _evaluation_fields(checkpoint, final.metrics(), final)
     which = f"global step {checkpoint.global_step}, fingerprint {evaluation['fingerprint']}"
@@ -185,7 +199,7 @@ def _model_of(checkpoint: Checkpoint, settings: TrainingSettings, chief: Sequenc
 def _evaluation_fields(
     checkpoint: Checkpoint, metrics: Mapping[str, float], model: FinalModel
 ) -> dict[str, Any]:
-    """Return {"metrics": .., "examples": number of test examples, "fingerprint": the checkpoint's}."""
+    """Return {"metrics": `metrics`, "examples": number of test examples, "fingerprint": the checkpoint's}."""
     examples = len(model.context.data.test)
     return {"metrics": metrics, "examples": examples, "fingerprint": checkpoint.fingerprint}
 
@@ -240,9 +254,10 @@ def _export_program(directory: Path, described: Mapping[str, Any], options: Mapp
 def _require_same_model(
     chief: Sequence[Record], metrics: Mapping[str, float], *, global_step: int, examples: int
 ) -> None:
-    """Raise TaskFailure (`configuration`) unless the chief found the same metrics at this step.
+    """Raise TaskFailure (`configuration`) if the chief's metrics at this step differ by more than rounding.
 
-    This release may differ from the run's release, and compute the model in another way.
+    Do nothing if the chief did not evaluate at this step. `examples` is the number of test examples: one more
+    or less right is rounding. This release may compute the model in another way than the run's release.
     """
     evaluations = [record for record in chief if record.event == "evaluated"]
     evaluation = next(
@@ -280,7 +295,8 @@ def _settings(directory: Path, chief: Sequence[Record], complaints: Sequence[str
 def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
     """Return the checkpoint that the chief recorded last; if it recorded none, the newest in the folder.
 
-    Raises TaskFailure (`input`) if there is none, or if it is damaged.
+    The folder is `directory`/checkpoints. Raises TaskFailure (`input`) if that one is missing or damaged,
+    even if others are good.
     """
     from trainer.model.checkpoints import checkpoint_paths
 
@@ -300,10 +316,10 @@ def _checkpoint(directory: Path, chief: Sequence[Record]) -> Checkpoint:
 
 
 def _newest(directory: Path) -> Checkpoint:
-    """Return the newest checkpoint in the folder whose files are complete.
+    """Return the newest checkpoint in `directory`/checkpoints whose files are complete.
 
-    The chief may remove a checkpoint while it is read, and not all checkpoints have the rows of tables beside
-    them. Raises TaskFailure (`input`) if no checkpoint can be read.
+    The chief may remove a checkpoint while it is read, so all are tried three times. Raises TaskFailure
+    (`input`) if no checkpoint can be read.
     """
     from trainer.model.checkpoints import checkpoint_paths
 
@@ -317,7 +333,7 @@ def _newest(directory: Path) -> Checkpoint:
 
 
 def _whole(path: Path) -> tuple[Checkpoint | None, str]:
-    """Return (the checkpoint at `path`, ""), or (None, why it cannot be read).
+    """Return (the checkpoint at `path`, ""), or (None, why it cannot be used) if it is damaged or incomplete.
 
     The files of the checkpoint's tables must match the manifest. The checksums of the tables are computed
     from the files.

@@ -34,10 +34,12 @@ class HostTask:
     """A task of this host: the properties of its unit, and the figures in the files of its last run.
 
     Attributes:
+        name: such as "worker0".
+        job: such as "worker".
         unit: {property: value} of `systemctl show`.
         run_id: the id of the last run; "" if the task had none.
         step: the figures of `last_step_figures`; {} if there is no `step` record.
-        progress: the object in `progress.json`; {} on other hosts than the lead's.
+        progress: the object in `progress.json` of that run; {} on other hosts than the lead's.
 
     """
 
@@ -51,7 +53,10 @@ class HostTask:
 
 @dataclass(frozen=True)
 class Family:
-    """A metric: its name, its help text, and its samples, each (labels, value). A counter is `.._total`."""
+    """A metric: its name, its help text, and its samples, each (labels, value).
+
+    A metric whose name ends with "_total" is a counter, any other a gauge.
+    """
 
     name: str
     text: str
@@ -59,9 +64,10 @@ class Family:
 
 
 def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
-    """Return the tasks that deploy.yml and train.yml put on this host, sorted by job and index.
+    """Return the tasks that have environment files on this host, sorted by job and index; no evaluator.
 
-    Raises OSError or ValueError if systemd does not answer for all units.
+    deploy.yml and train.yml write the files below `configuration`; the runs' files are below `state`. Raises
+    OSError or ValueError if `show` does not answer for all units.
     """
     files = [*configuration.glob("tasks/*.env"), *configuration.glob("run/*.env")]
     own = sorted({task for file in files if (task := task_of(file.name)) and task[0] != "evaluator"})
@@ -77,9 +83,10 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
 
 
 def families(cluster: str, tasks: Sequence[HostTask]) -> Iterator[Family]:
-    """Yield the metrics of a host; `cluster` is the value of their label. Unknown values have no samples.
+    """Yield the metrics of a host: first those of each task, then, if the lead is here, those of its run.
 
-    A run's metrics stay until the next run.
+    `cluster` is the value of the label `cluster`. A metric without known values is yielded without samples. A
+    run's metrics stay until the next run.
     """
 
     def labels(task: HostTask) -> dict[str, str]:
@@ -108,7 +115,7 @@ def _of_step(field: str) -> Callable[[HostTask], float | None]:
 
 
 def _loss(task: HostTask) -> float | None:
-    """Return the last loss; nan if it was not finite; None if there is no `step` record."""
+    """Return the loss of the last `step` record: nan if it was not finite; None if there is no record."""
     loss = task.step.get("loss")
     return math.nan if loss is None and task.step else loss
 
@@ -160,7 +167,7 @@ def _of_run(labels: Mapping[str, str], progress: Progress, lead: HostTask) -> It
 
 
 def render(families_: Iterable[Family]) -> str:
-    """Return the text of the metrics that have samples, in Prometheus' text format.
+    """Return the text of the metrics in Prometheus' format, in their order, without those without samples.
 
     See https://prometheus.io/docs/instrumenting/exposition_formats.
     """
@@ -182,9 +189,10 @@ def _number(value: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the metrics of this host; return 0, or 1 after a failure.
+    """Write the metrics of this host to --output_file, or print them; return 0, or 1 after a failure.
 
-    A failure leaves the old file; its age shows the failure.
+    `arguments` are without the program's name; None takes the command line. If this fails before it writes,
+    the old file stays; its age shows the failure.
     """
     parser = argparse.ArgumentParser(prog="python -m trainer.metrics", description="Metrics for Prometheus.")
     parser.add_argument("--configuration_directory", type=Path, default=Path("/etc/psfleet"))

@@ -18,11 +18,23 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
 @dataclass(frozen=True)
 class Cluster:
-    """The addresses ("host:port") of ps and workers, in the order of their indices, and this task's place.
+    """The tasks of a run, as a task's command line describes them, and which of them this process is.
 
     A *client* builds a graph and takes steps with it; the other tasks *serve*. The run's `replication` and
     `existing_servers` decide which task is a client. A client opens sessions to tasks that serve and to its
-    own server, never to another client. Workers that are `absent` when the run begins may join it later.
+    own server, never to another client.
+
+    Attributes:
+        job: this task's job: "ps", "worker", "server", or of a program "chief".
+        index: this task's index.
+        ps_hosts: the address ("host:port") of each ps, in the order of the indices.
+        worker_hosts: the same of each worker.
+        plan_hash: the plan's hash; "" if the task was started by hand.
+        release: the trainer's release; "" if the task was started by hand.
+        replication: the training setting.
+        existing_servers: the training setting.
+        absent: the indices of workers that were missing when the run began, and may join it later.
+
     """
 
     job: str
@@ -42,7 +54,7 @@ class Cluster:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this is the chief, worker 0."""
+        """Whether this is worker 0, the chief of built-in models; False for a program's `chief0`."""
         return self.task == CHIEF
 
     @property
@@ -52,29 +64,32 @@ class Cluster:
 
     @property
     def is_local(self) -> bool:
-        """Whether the run has only this process."""
+        """Whether the whole run is this one process (replication "local")."""
         return self.replication == LOCAL
 
     @property
     def serves(self) -> bool:
-        """Whether this task serves: it takes no steps itself, but has a part in the graph of a client."""
+        """Whether this task serves: every ps and server does, and in-graph every worker but worker 0.
+
+        A task that serves takes no steps itself, but has a part in the graph of a client.
+        """
         return self.job != "worker" or self.index not in self.clients
 
     @property
     def workers(self) -> int:
-        """The number of workers that train; 1 in a local run."""
+        """The number of workers that train, with those absent; 1 in a local run."""
         return 1 if self.is_local else len(self.worker_hosts)
 
     @property
     def clients(self) -> tuple[int, ...]:
-        """The indices of the workers that build a graph and take steps with it."""
+        """The indices of the workers that are clients: (0,) in-graph and in a local run, else all."""
         return (0,) if has_one_client(self.replication) else tuple(range(self.workers))
 
     @property
     def listeners(self) -> dict[str, str]:
-        """{task: address} of the tasks that listen: the ps, then the workers or their servers.
+        """{task: address} of the tasks that listen: the ps, then the workers, by index; {} in a local run.
 
-        A server listens in place of its client, so such a client is not among them. {} in a local run.
+        With `existing_servers`, a client does not listen; its server is there in its place.
         """
         if self.is_local:
             return {}
@@ -83,17 +98,23 @@ class Cluster:
         return {**tasks, **workers}
 
     def listener_of(self, worker: int) -> str:
-        """Return the name of the task that listens at a worker's address: "worker1" or "server1" for 1."""
+        """Return the name of the task that listens at the address of worker number `worker`.
+
+        For 1 it is "server1" if worker 1 is a client and the run has `existing_servers`, else "worker1".
+        """
         has_server = self.existing_servers and worker in self.clients
         return f"{'server' if has_server else 'worker'}{worker}"
 
     @property
     def address(self) -> str:
-        """The address at which this task or its server listens; "" in a local run without addresses."""
+        """The "host:port" at which this task, or its server, listens; "" in a local run without addresses."""
         return self.address_of(self.task)
 
     def address_of(self, task: str) -> str:
-        """Return the "host:port" of the task with this name; a server has its worker's. "" if unknown."""
+        """Return the "host:port" of a ps, worker or server by its name; "" if its index is too high.
+
+        A server has the address of the worker with its index.
+        """
         job, index = split_name(task)
         hosts = self.ps_hosts if job == "ps" else self.worker_hosts
         return hosts[index] if index < len(hosts) else ""
@@ -101,9 +122,10 @@ class Cluster:
     def keepers(self, copies: int, saver: str = CHIEF) -> tuple[str, ...]:
         """Return the names of the tasks that keep copies of what the task `saver` saves.
 
-        They are at most `copies` - 1, because `copies` includes the saved original; fewer if there are fewer
-        hosts beside the saver's. Each keeper is the first listener on another host, a ps if possible. For
-        each ps as the saver, the list begins with another host.
+        These are up to `copies` - 1 tasks, because the saved original counts: one task on each host other
+        than the saver's, a ps if that host has one. If fewer other hosts exist, the list is shorter; () in a
+        local run. The first hosts are those of the first ps; if the saver is a ps, the list is rotated by its
+        index.
         """
         tasks: dict[str, str] = {}
         for task, address in self.listeners.items():
@@ -114,21 +136,27 @@ class Cluster:
         return (*others[first:], *others[:first])[: copies - 1]
 
     def device_of(self, listener: str) -> str:
-        """Return the device of the task `listener`, such as "/job:ps/task:0"; a server has its worker's."""
+        """Return the device of a ps, worker or server by its name, such as "/job:ps/task:0" for "ps0".
+
+        A server has the device of the worker with its index.
+        """
         job, index = split_name(listener)
         return f"/job:ps/task:{index}" if job == "ps" else worker_device(index)
 
     @property
     def listeners_on_host(self) -> int:
-        """The number of tasks that listen on this task's host, by their addresses; 1 in a local run."""
+        """How many tasks listen on this task's host, itself included; at least 1.
+
+        Tasks with an equal host in their addresses are on one host.
+        """
         host = self.address.rpartition(":")[0]
         return sum(address.rpartition(":")[0] == host for address in self.listeners.values()) or 1
 
     @property
     def serving_tasks(self) -> dict[str, str]:
-        """{task: device} of the tasks, other than the ps, that serve this client; its own server is last.
+        """{task: device} of the tasks, other than the ps, that serve this client; {} if there are none.
 
-        {} if there are none.
+        In-graph these are the other workers, by index; with `existing_servers` then this client's own server.
         """
         tasks = {}
         if self.replication == "in_graph":
@@ -139,36 +167,42 @@ class Cluster:
 
     @property
     def device(self) -> str:
-        """The device of this task, such as "/job:worker/task:0"; a server has its worker's device."""
+        """The device of this task, such as "/job:worker/task:0"; a server has its worker's device.
+
+        In a local run "/job:localhost/task:0".
+        """
         if self.is_local:
             return "/job:localhost/task:0"  # as TensorFlow names the job of a local server
         return self.device_of(self.task)
 
     @property
     def ps_devices(self) -> tuple[str, ...]:
-        """The devices of the ps, such as "/job:ps/task:0"; empty in a local run."""
+        """The devices of the ps by index, such as ("/job:ps/task:0",); () in a local run."""
         return () if self.is_local else tuple(f"/job:ps/task:{ps}" for ps in range(len(self.ps_hosts)))
 
     @property
     def ledger_devices(self) -> tuple[str, ...]:
-        """The devices that hold the run's ledger: the ps, or the process of a local run."""
+        """The devices that hold the run's ledger: of all ps, or in a local run of this process."""
         return self.ps_devices or (self.device,)
 
     def filters(self, *devices: str) -> list[str]:
-        """Return the device filters for a session that uses these devices; [] (no filter) in a local run.
+        """Return the device filters for a session that uses these devices: the devices; [] in a local run.
 
-        TensorFlow waits for ever for every task that a session's filters let through.
+        TensorFlow waits for ever for every task that a session's filters let through; [] lets all through.
         """
         return [] if self.is_local else list(devices)
 
     @property
     def filters_to_train(self) -> list[str]:
-        """The device filters of a client's session for training, without workers that it does not need."""
+        """The device filters of a client's training session: all ps and this client's own device.
+
+        In-graph, all workers in place of the own device; [] (no filter) in a local run.
+        """
         return self.filters("/job:ps", "/job:worker" if self.replication == "in_graph" else self.device)
 
     @property
     def description(self) -> dict[str, str]:
-        """The values that must be equal in all tasks of a cluster, as {name: value}."""
+        """{name: text} of what must be equal in all tasks: ps_hosts, worker_hosts, plan hash and release."""
         return {
             "ps_hosts": ",".join(self.ps_hosts),
             "worker_hosts": ",".join(self.worker_hosts),
@@ -179,8 +213,8 @@ class Cluster:
     def problems(self, *, program: bool = False) -> list[str]:
         """Return everything that is wrong with the command line, in words; [] if nothing is.
 
-        Each problem names the flag, the value and what is expected. A `program` may have no ps, and may have
-        a chief, whose address is in no flag.
+        Each problem names the flag, the value and what is expected. With `program`, a user's program runs: it
+        may have no ps, and its job may be "chief", whose address is in no flag.
         """
         if self.is_local and self.job != "worker":
             alone = "with --replication=local one process is the whole run"
@@ -217,7 +251,11 @@ def worker_device(index: int) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return (host, port) of "host:port"; an IPv6 address must be in brackets. Raises ValueError."""
+    """Return (host, port) of "host:port".
+
+    An IPv6 address must be in brackets, which the result lacks. Raises ValueError for other texts, and for a
+    port that is not from 1 to 65535.
+    """
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) <= 65535:
         raise ValueError(address)

@@ -11,7 +11,7 @@ _MEGABYTE = 1_000_000
 
 
 def say(text: str) -> None:
-    """Print a line at once; ignore errors, so that a closed pipe or a full disk does not stop training."""
+    """Print a line on standard output at once; ignore OSError, so that a full disk does not stop training."""
     try:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -20,10 +20,10 @@ def say(text: str) -> None:
 
 
 def keep_within_quota(megabytes: str) -> None:
-    """Start a thread that empties this process's output file whenever it exceeds so many megabytes.
+    """Start a thread that empties the file of standard output when it exceeds `megabytes`.
 
-    It prints a line about that. This does nothing if `megabytes` is "", or if standard output is not a file.
-    The output of child processes counts, too, because it goes to the same file.
+    It looks every 5 s, and prints a line after emptying. Do nothing if `megabytes` is "", or if standard
+    output is not a file. The output of child processes counts, too, because it goes to the same file.
     """
     if megabytes and stat.S_ISREG(os.fstat(1).st_mode):
         threading.Thread(target=_watch_output, args=(int(megabytes) * _MEGABYTE,), daemon=True).start()

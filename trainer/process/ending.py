@@ -9,10 +9,11 @@ from trainer.process.console import say
 
 
 def with_ending_file(run_directory: Path | None, task: str, work: Callable[[], int]) -> int:
-    """Call `work` and return its exit code; also write the code into `endings/<task>.json`.
+    """Call `work` and return its exit code; also write the code into endings/<task>.json.
 
-    The file of an earlier process is removed first. If the file cannot be written, a line is printed. Without
-    a run directory (None) nothing is written.
+    The path is relative to the run directory. The file of an earlier process is removed first, and stays away
+    if `work` raises. If the file cannot be written, a line is printed. Without a run directory (None) nothing
+    is written.
     """
     if run_directory is None:
         return work()

@@ -34,7 +34,10 @@ class StopRequested(Exception):  # noqa: N818 - not an error
 
 
 def failure_of(error: Exception) -> TaskFailure:
-    """Return the TaskFailure for an unexpected exception: `out_of_memory` or, for all others, `program`."""
+    """Return the TaskFailure for an unexpected exception: `out_of_memory` if memory ran out, else `program`.
+
+    Its reason is the exception in at most five lines, with a remedy if memory ran out.
+    """
     reason = error_in_short(error)
     if isinstance(error, MemoryError) or is_out_of_memory(reason):
         return TaskFailure(OUT_OF_MEMORY, f"{reason}\n{memory_remedy()}")
@@ -42,16 +45,20 @@ def failure_of(error: Exception) -> TaskFailure:
 
 
 def memory_remedy(root: Path = Path("/")) -> str:
-    """Return a sentence that says how much memory the host under `root` has, and what helps."""
+    """Return a sentence about the host's memory (GiB, or "too little" if unknown), and what helps.
+
+    `root` is the directory in which proc/ and sys/ are.
+    """
     least = memory_bytes(root)
     has = "its host has too little memory" if least is None else f"its host has {least / _GIB:.1f} GiB"
     return f"{has}: a smaller batch or model, fewer tasks on this host, or more memory helps"
 
 
 def with_failure_record(work: Callable[[], int], records: RecordWriter, task: str) -> int:
-    """Return the exit code of `work()`; if it raises, record and print the failure, and return its exit code.
+    """Return `work()`; if it raises, write a `failed` record, print a line, and return an exit code.
 
-    For an exception other than TaskFailure, the exit code is the one of `failure_of`.
+    The exit code is that of the TaskFailure, or for every other Exception that of `failure_of`, after the
+    traceback was printed.
     """
     try:
         return work()

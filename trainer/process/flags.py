@@ -50,8 +50,8 @@ _CLUSTER_FLAGS = {
 class UsageError(Exception):
     """A command line that cannot be used; `problems` has a text for everything that is wrong with it.
 
-    `identity` is the task that the command line names; None if it names none. `run_directory` is the value of
-    its flag; None without it.
+    `identity` is the task that the command line names; None if its job or index is missing or not valid.
+    `run_directory` is the value of its flag; None without it.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class UsageError(Exception):
 class Options:
     """The values of a valid command line.
 
-    `run_directory` is None if nothing is to be written. `program` is the path of a program.json, or None for
-    a built-in model.
+    `run_directory` is None if the task is to write no files. `program` is the path of a program.json, or None
+    for a built-in model. In `settings`, `replicas_to_aggregate` is a number if the replication is "sync".
     """
 
     cluster: Cluster
@@ -81,7 +81,8 @@ class Options:
 def parse(arguments: Sequence[str]) -> Options:
     """Return the options in a command line (without the program's name) and in the environment.
 
-    Raises UsageError with every problem. `--help` prints the help, and raises SystemExit.
+    A setting's flag overrides the file of --settings. Raises UsageError with every problem. `--help` prints
+    the help, and raises SystemExit.
     """
     values = _flag_values(arguments)
     is_program = bool(values["program"])
@@ -141,7 +142,10 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def _settings_in(file: str) -> tuple[Mapping[str, object], list[str]]:
-    """Return ({name: value} of the file of `--settings`, the problems of the file); ({}, []) for ""."""
+    """Return ({name: value} in the file of `--settings`, []), or ({}, [why it cannot be read]).
+
+    For "", without the flag, return ({}, []). The names and values are not checked.
+    """
     if not file:
         return {}, []
     expected = 'expected a JSON object of training settings, such as {"steps": 5000}'
@@ -160,7 +164,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _flag_values(arguments: Sequence[str]) -> dict[str, str]:
-    """Return {flag without "--": its text} for all flags; "" for a flag that is not in `arguments`."""
+    """Return {flag without "--": its text} for all flags; "" for a flag that is not in `arguments`.
+
+    Raises UsageError for an unknown flag, and SystemExit for `--help`.
+    """
     layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=34, width=110)
     parser = _Parser(usage=_USAGE, description=_DESCRIPTION, formatter_class=layout, allow_abbrev=False)
     texts = {

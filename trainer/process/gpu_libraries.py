@@ -100,18 +100,19 @@ _NOT_IN_RUNPATH = "cusolver"
 def open_libraries(libraries: Sequence[Library] = LIBRARIES, seconds: float = SECONDS) -> list[OpenResult]:
     """Return the result of opening each library as TensorFlow would, in the order of `libraries`.
 
-    All libraries together get `seconds`. Each library is opened in a process of its own, with this process's
-    environment: a library that is
-    open already would hide that the next library does not find it, and a library may crash its process.
+    After `seconds`, each further library gets 1 s. Each library is opened in a process of its own, with this
+    process's environment: a library that is open already would hide that the next library does not find it,
+    and a library may crash its process.
     """
     deadline = time.monotonic() + seconds
     return [OpenResult(library, _error_of(library, deadline)) for library in libraries]
 
 
 def failures(results: Sequence[OpenResult]) -> tuple[str, str, str]:
-    """Return (errors of the driver's libraries, of needed libraries, of the others), in words; "" for none.
+    """Return three texts: the errors of the driver's libraries, of needed libraries, and of the others.
 
-    If a library of the wheels fails because it lacks a library of the driver, only the driver's error counts.
+    A text is "" if there is no such error. If a library of the wheels fails because it lacks a library of the
+    driver, only the driver's error counts.
     """
     drivers = tuple(library.name for library in LIBRARIES if library.package == DRIVER)
     driver_errors = [each.error for each in results if each.error and each.library.package == DRIVER]
@@ -125,8 +126,8 @@ def failures(results: Sequence[OpenResult]) -> tuple[str, str, str]:
 def compiler_problem(environment: Mapping[str, str]) -> str:
     """Return what XLA lacks to compile for a GPU (ptxas or libdevice), in words; "" if it has both.
 
-    XLA_FLAGS names the folder with both. Without XLA_FLAGS, XLA searches in several places, and this function
-    only looks for ptxas in PATH.
+    XLA_FLAGS in `environment` names the folder with both. Without XLA_FLAGS, XLA searches in several places,
+    and this function only looks for ptxas in PATH.
     """
     flag = _CUDA_DATA_DIR.search(environment.get("XLA_FLAGS", ""))
     if flag is None:
@@ -140,7 +141,10 @@ def compiler_problem(environment: Mapping[str, str]) -> str:
 
 
 def _in_words(errors: Sequence[str]) -> str:
-    """Return the loader's errors ("name: reason") as one text; names with the same reason are together."""
+    """Return the loader's errors ("name: reason") as one text; names with the same reason are together.
+
+    Example: _in_words(["a: not found", "b: not found"]) -> "a, b: not found"; "" without errors
+    """
     parts = (error.partition(": ") for error in errors)
     names_with = grouped((reason, name) for name, _, reason in parts)
     shown = {reason: first_of([*dict.fromkeys(names)], _NAMES_SHOWN) for reason, names in names_with.items()}
@@ -148,7 +152,10 @@ def _in_words(errors: Sequence[str]) -> str:
 
 
 def _error_of(library: Library, deadline: float) -> str:
-    """Return the error of opening a library, "" if it opens, by name and else in its wheel's folder."""
+    """Return the loader's error for a library; "" if it opens by its name, or else in its wheel's folder.
+
+    `deadline` is on the monotonic clock.
+    """
     error = _open(library.name, deadline)
     if library.package in {DRIVER, _NOT_IN_RUNPATH} or not error.startswith(f"{library.name}: {_NOT_FOUND}"):
         return error
@@ -172,9 +179,10 @@ def _open(name: str, deadline: float) -> str:
 
 
 def main() -> int:
-    """Print one line of JSON with each library and what XLA lacks; return 1 if a library or XLA fails.
+    """Print one line of JSON: {"libraries": each library with its error, "compiler": what XLA lacks or ""}.
 
-    The driver's libraries are printed but do not count, because a machine image is built without a driver.
+    Return 1 if a library of the wheels cannot be opened or XLA lacks something, else 0. The driver's
+    libraries are printed but do not count, because a machine image is built without a driver.
     """
     results = open_libraries()
     compiler = compiler_problem(os.environ)

@@ -15,9 +15,10 @@ DOCTOR = "`ansible-playbook doctor.yml` looks at every link from the device to a
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Make CUDA number the GPUs as nvidia-smi and the inventory do; call this before TensorFlow is loaded.
+    """Set CUDA_DEVICE_ORDER to PCI_BUS_ID in `environment`, unless it is set already.
 
-    By default CUDA numbers the fastest GPU first, so on a machine with different GPUs the numbers differ.
+    CUDA then numbers the GPUs as nvidia-smi and the inventory do; by default the fastest GPU is first. Call
+    this before TensorFlow is loaded.
     """
     environment.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
 
@@ -43,7 +44,7 @@ def cuda_of_environment(prefix: Path, inherited: Mapping[str, str]) -> dict[str,
 def visible_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the numbers or UUIDs of the GPUs in CUDA_VISIBLE_DEVICES; () if it is not set or empty.
 
-    As in CUDA, a negative number ends the list.
+    As in CUDA, a negative number or an empty entry ends the list: "0,1,-1,2" -> ("0", "1").
     """
     entries = (gpu.strip() for gpu in environment.get(VISIBLE, "").split(","))
     return tuple(takewhile(lambda gpu: gpu and not gpu.startswith("-"), entries))
@@ -52,8 +53,8 @@ def visible_devices(environment: Mapping[str, str]) -> tuple[str, ...]:
 def require_visible(task: str, environment: Mapping[str, str]) -> None:
     """Raise TaskFailure (`configuration`) unless TensorFlow sees as many GPUs as the task was given.
 
-    This loads TensorFlow if the task was given any GPU. TensorFlow itself would print a line and train on the
-    CPU.
+    The task was given the GPUs in CUDA_VISIBLE_DEVICES of `environment`. Without any, do nothing; else load
+    TensorFlow, which would only print a line and train on the CPU.
     """
     own = visible_devices(environment)
     seen = seen_by_tensorflow() if own else []
@@ -65,8 +66,8 @@ def require_visible(task: str, environment: Mapping[str, str]) -> None:
 def require_driver(task: str, environment: Mapping[str, str]) -> None:
     """Raise TaskFailure (`configuration`) if the task was given GPUs but NVIDIA's driver does not open.
 
-    This does not load TensorFlow. Without a driver no program can compute on a GPU, and TensorFlow would
-    train on the CPU.
+    The task was given the GPUs in CUDA_VISIBLE_DEVICES of `environment`. Without any, do nothing. This does
+    not load TensorFlow, which would train on the CPU without a driver.
     """
     own = visible_devices(environment)
     if not own:
@@ -79,7 +80,10 @@ def require_driver(task: str, environment: Mapping[str, str]) -> None:
 
 
 def shortfall(own: Sequence[str], seen: Sequence[str]) -> str:
-    """Return, in words, which GPUs a task was given (`own`), and which GPUs TensorFlow sees (`seen`)."""
+    """Return in words which GPUs a task was given (`own`), and which GPUs TensorFlow sees (`seen`).
+
+    Example: shortfall(["0"], []) -> "was given GPU 0 (CUDA_VISIBLE_DEVICES), and TensorFlow sees none"
+    """
     return f"was given {_in_words(own)}, and TensorFlow sees {', '.join(seen) or 'none'}"
 
 
@@ -91,7 +95,7 @@ def _in_words(own: Sequence[str]) -> str:
 def seen_by_tensorflow() -> list[str]:
     """Return a text for each GPU that TensorFlow sees: "GPU:0 NVIDIA H200 (compute capability 9.0)".
 
-    This takes no memory on the GPUs.
+    Return [] without GPUs. This loads TensorFlow, but takes no memory on the GPUs.
     """
     import tensorflow as tf
 

@@ -14,18 +14,21 @@ _IN_VAIN = "in_vain"
 
 
 class Lives:
-    """Counts a task's processes in a row that made no progress, in a file of its run directory."""
+    """Counts how many processes of a task in a row made no progress.
+
+    The number is in the file endings/<task>.lives.json of the run directory, so it lasts over restarts.
+    """
 
     def __init__(self, run_directory: Path | None, task: str) -> None:
-        """Find the file in the run directory; without one (None), nothing is counted."""
+        """Choose the file, without reading it; without a run directory (None), nothing is counted."""
         self._file = run_directory / "endings" / f"{task}.lives.json" if run_directory else None
         self._events = (run_directory or Path()) / "events" / f"{task}.jsonl"
         self._made_progress = False
 
     def begin(self) -> None:
-        """Count this process as one without progress.
+        """Count this process as one without progress, until `note_progress` is called.
 
-        Raises TaskFailure (`given_up`) after six such processes in a row.
+        Raises TaskFailure (`given_up`) if the six processes before this one made no progress.
         """
         before = read_object(self._file).get(_IN_VAIN) if self._file else 0
         count = before if isinstance(before, int) and before > 0 else 0
@@ -35,13 +38,16 @@ class Lives:
         self._write(count + 1)
 
     def note_progress(self) -> None:
-        """Note that this process made progress: whatever ends it, it may be started again."""
+        """Set the count to 0, because this process made progress; only the first call writes."""
         if not self._made_progress:
             self._made_progress = True
             self._write(0)
 
     def end(self, exit_code: int) -> None:
-        """Set the count to 0 if systemd will not start the task again: the next start is then by people."""
+        """Set the count to 0 if systemd does not restart a task after this exit code; else do nothing.
+
+        The next start is then by people.
+        """
         if exit_code in {FINISHED, STOPPED, *NO_RESTART}:
             self._write(0)
 

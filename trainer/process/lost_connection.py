@@ -6,7 +6,11 @@ _PHRASES = ("Connection reset", "Socket closed", "Stream removed", "RST_STREAM",
 
 
 def is_lost_connection(exception: str) -> bool:
-    """Return whether an exception, printed as "class: message", is TensorFlow's error for a lost task."""
+    """Return whether an exception, printed as "class: message", says that TensorFlow lost another task.
+
+    True for TensorFlow's UnavailableError, AbortedError, CancelledError, DeadlineExceededError and
+    PSUnavailableError, and for others of TensorFlow with such words as "Socket closed"; else False.
+    """
     package, _, name = exception.partition(":")[0].rpartition(".")
     is_of_tensorflow = package.partition(".")[0] == "tensorflow"
     return is_of_tensorflow and (name in _LOST or any(phrase in exception for phrase in _PHRASES))

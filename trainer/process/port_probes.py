@@ -24,24 +24,27 @@ _PROBE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Missing:
-    """A task that does not answer or has not reported yet, with its "host:port" and the reason in words."""
+    """A task that does not answer or has not reported yet: its name, its "host:port", and why, in words."""
 
     task: str
     address: str
     reason: str
 
     def __str__(self) -> str:
-        """Return the three in one text, such as "ps0 at 10.0.0.1:2222 (connection refused)"."""
+        """Return all three in one text, such as "ps0 at 10.0.0.1:2222 (connection refused)"."""
         return f"{self.task} at {self.address} ({self.reason})"
 
 
 def in_a_line(missing: Iterable[Missing]) -> str:
-    """Return all missing tasks in one line, joined by "; "."""
+    """Return the texts of all missing tasks in one line, joined by "; "; "" if there are none."""
     return "; ".join(str(entry) for entry in missing)
 
 
 def probe(address: str) -> str | None:
-    """Return why nothing accepts connections at `address` ("host:port"); None if something accepts them."""
+    """Return why nothing accepts connections at `address` ("host:port"); None if something accepts them.
+
+    Waits at most 1 s for the connection. Raises ValueError if `address` has another form.
+    """
     try:
         with socket.create_connection(split_address(address), timeout=_PROBE_SECONDS):
             return None
@@ -54,16 +57,20 @@ def probe(address: str) -> str | None:
 
 
 def probe_all(addresses: Mapping[str, str]) -> dict[str, str]:
-    """Return {task: reason} for the tasks in `addresses`, {task: "host:port"}, that accept no connections."""
+    """Return {task: reason} for the tasks that accept no connections; {} if all do.
+
+    `addresses` is {task: "host:port"}. Up to 16 are tried at once, each as by `probe`.
+    """
     with ThreadPoolExecutor(16) as pool:
         reasons = pool.map(probe, addresses.values())
     return {task: reason for task, reason in zip(addresses, reasons, strict=True) if reason}
 
 
 def require_own(task: str, address: str) -> None:
-    """Raise TaskFailure (`cluster_broke`) if another user holds the port on which a task is to listen.
+    """Raise TaskFailure (`cluster_broke`) if a user other than root and this one holds the port of `address`.
 
-    This class of failure allows a restart: a program that got the port by chance may soon release it.
+    The port is the one on which `task` is to listen. This class of failure allows a restart: a program that
+    got the port by chance may soon release it.
     """
     port = split_address(address)[1]
     if stranger := stranger_at(port):
@@ -72,10 +79,10 @@ def require_own(task: str, address: str) -> None:
 
 
 def stranger_at(port: int) -> str:
-    """Return, in words, which user other than root and this one holds a port; "" if none does.
+    """Return in words which user other than root and this one holds a port, and by which process.
 
-    If another user holds the port for only one address or address family, TensorFlow itself would still
-    listen.
+    Return "" if there is none. A port that is held for only one address or address family counts as held,
+    though TensorFlow itself would still listen there.
     """
     trusted = {0, os.geteuid()}
     strangers = [holder for holder in read_holders([port]) if holder.uid not in trusted]

@@ -27,7 +27,7 @@ class ProgressWriter:
         loss: the task's last loss; None if unknown.
         contributions: the number of steps of each worker, by the workers' indices; [] before the first step.
         restarts: how often each worker was restarted, by the workers' indices.
-        missing: the tasks for which the run waits.
+        missing: the tasks for which the run waits; () if it waits for none.
         evaluation: {"global_step": .., "metrics": ..} of the last evaluation; {} before the first.
 
     """
@@ -52,7 +52,10 @@ class ProgressWriter:
     _writing: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
-        """Begin with no restarts, and with the costs of faults in an earlier process's file."""
+        """Set all restarts to 0, and read what an earlier process wrote about the same run.
+
+        From its file come `global_step`, `steps_lost` and `still_seconds`; they are 0 without such a file.
+        """
         self.restarts = [0] * self.workers
         earlier = read_object(self.path) if self.path else {}
         if earlier.get("run_id") == self.run_id:
@@ -61,9 +64,9 @@ class ProgressWriter:
             self.still_seconds = number(earlier.get("still_seconds")) or 0.0
 
     def report_missing(self, missing: Sequence[Missing], prefix: str) -> None:
-        """Report that the run waits for the missing tasks: at once, with a line, if the tasks have changed.
+        """Set the phase to "waiting" for these tasks, print a line that begins with `prefix`, and report.
 
-        `prefix` begins the line. This returns without waiting.
+        If the phase is "waiting" for equal tasks already, only call `report_if_due`. This does not wait.
         """
         if self.phase == "waiting" and missing == self.missing:
             self.report_if_due()
@@ -73,17 +76,17 @@ class ProgressWriter:
         self.enter_phase("waiting")
 
     def report_training(self) -> None:
-        """Enter the phase "training", in which no task is missing, and report it at once."""
+        """Set the phase to "training" and the missing tasks to none, and report at once."""
         self.missing = ()
         self.enter_phase("training")
 
     def enter_phase(self, phase: str, reason: str = "") -> None:
-        """Enter a phase and report it at once."""
+        """Set the phase and the reason ("" for none), and report at once."""
         self.phase, self.reason = phase, reason
         self.report()
 
     def report_if_due(self) -> None:
-        """Report the state of the run if half a second has passed since the last report.
+        """Report the state of the run if at least half a second has passed since the last report.
 
         The watchdog expects regular calls.
         """
@@ -91,7 +94,10 @@ class ProgressWriter:
             self.report()
 
     def report(self) -> None:
-        """Report the state of the run to systemd; the chief also writes `progress.json`."""
+        """Report the state of the run to systemd, and write `progress.json` if this task has its `path`.
+
+        If the file cannot be written, the first failure prints a line; nothing is raised.
+        """
         self._next = time.monotonic() + _SECONDS_BETWEEN_REPORTS
         self.watchdog.sign(self.status)
         if self.path is None:
@@ -121,7 +127,10 @@ class ProgressWriter:
 
     @property
     def status(self) -> str:
-        """A line for `systemctl status`, such as "training: step 120 of 2000, loss 0.3123"."""
+        """A line for `systemctl status`, such as "training: step 120 of 2000, loss 0.3123".
+
+        In the phase "waiting" it is "waiting for ps0, worker1", or "starting" if no task is missing.
+        """
         if self.phase == "waiting":
             names = ", ".join(missing.task for missing in self.missing)
             return f"waiting for {names}" if names else "starting"

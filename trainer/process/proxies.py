@@ -7,11 +7,12 @@ _THIS_HOST = ("localhost", "127.0.0.1", "::1")
 
 
 def bypass_proxies(environment: MutableMapping[str, str], addresses: Iterable[str]) -> None:
-    """Let gRPC connect to `addresses` ("host:port") directly; call this before TensorFlow is loaded.
+    """Add the hosts of `addresses` ("host:port"), and this host, to `no_grpc_proxy` in `environment`.
 
-    gRPC opens every channel through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`, unless the host
-    is in `no_grpc_proxy` or, if that is not set, in `no_proxy` (grpc/doc/environment_variables.md). Such a
-    proxy knows nothing of the cluster, so a session would wait for ever.
+    gRPC then connects to them directly; call this before TensorFlow is loaded. Otherwise gRPC opens every
+    channel through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`, unless the host is in
+    `no_grpc_proxy` or, if that is not set, in `no_proxy` (grpc/doc/environment_variables.md). Such a proxy
+    knows nothing of the cluster, so a session would wait for ever.
     """
     bypassed = environment.get("no_grpc_proxy", environment.get("no_proxy", ""))
     hosts = {*_THIS_HOST, *(address.rpartition(":")[0].strip("[]") for address in addresses)}

@@ -16,22 +16,25 @@ _THREADS = Path("/proc/self/task")
 
 
 class ResourceUse:
-    """Writes the `resources` records of one process, one every 30 s from `begin` to `end`."""
+    """Writes the `resources` records of one process: one for each 30 s from `begin` to `end`.
+
+    The methods may be called by several threads.
+    """
 
     def __init__(self, records: RecordWriter) -> None:
         self._records, self._lock = records, Lock()
         self._since: float | None = None
 
     def begin(self) -> None:
-        """Begin to measure, unless measuring has begun already."""
+        """Begin to measure; do nothing if measuring has begun already."""
         with self._lock:
             if self._since is None:
                 self._start()
 
     def sample(self) -> None:
-        """Look once whether this process has work.
+        """Look once whether another thread of this process has work; after 30 s also write a record.
 
-        Call this regularly, at moments that do not depend on the process's work.
+        Call this regularly, at moments that do not depend on the process's work. Without `begin`, do nothing.
         """
         with self._lock:
             if self._since is None:
@@ -44,7 +47,7 @@ class ResourceUse:
                 self._start()
 
     def end(self) -> None:
-        """Write what was measured since the last record, and stop."""
+        """Write what was measured since the last record, and stop; do nothing if nothing is measured."""
         with self._lock:
             if self._since is not None:
                 self._write()
@@ -71,9 +74,10 @@ class ResourceUse:
 
 
 def _waits_for_a_core() -> dict[str, int]:
-    """Return {thread: nanoseconds for which it was ready to run but had no core}; {} if that is unknown.
+    """Return {thread id: nanoseconds for which the thread, since its start, was ready but had no core}.
 
-    A limit of the control group counts, too: a thread above the limit is ready, and waits.
+    Return {} if the kernel does not measure this. A thread above a limit of its control group is ready, and
+    waits.
     """
     waits: dict[str, int] = {}
     ran = 0

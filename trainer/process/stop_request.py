@@ -17,36 +17,36 @@ _SHUTDOWN_FILE = "PSFLEET_SHUTDOWN_FILE"
 
 
 def host_goes_down() -> bool:
-    """Return whether the host goes down, by the file that the unit makes before SIGTERM.
+    """Return whether the host goes down: the file exists that the unit makes before SIGTERM in this case.
 
-    If so, the run goes on after this process has stopped.
+    If so, the run goes on after this process has stopped. False without a unit.
     """
     file = os.environ.get(_SHUTDOWN_FILE, "")
     return bool(file) and Path(file).exists()
 
 
 class StopRequest(Event):
-    """An event that SIGTERM sets; `is_late` says when the process must end, whatever it still does."""
+    """An event that is set when this process is asked to stop; `is_late` says when the time is over."""
 
     def __init__(self, seconds: float = _SECONDS_TO_STOP) -> None:
-        """Give this process `seconds` after the request."""
+        """Give this process `seconds` from the request to its end."""
         super().__init__()
         self._seconds = seconds
         self._since: float | None = None
 
     def extend_timeout(self) -> None:
-        """Restart the time that the process may take, also systemd's, if the stop was requested.
+        """If the stop was requested, restart the time that this class and systemd allow; else do nothing.
 
-        For a save that may take longer.
+        Call this for a save that may take longer.
         """
         if self.is_set():
             self._since = time.monotonic()
             notify(f"EXTEND_TIMEOUT_USEC={_UNIT_SECONDS * 1e6:.0f}")
 
     def is_late(self) -> bool:
-        """Return whether the process has taken all its time; False before the request.
+        """Return whether the process has taken all its time since the request; False before the request.
 
-        The time counts from the first call of this method after the request.
+        The time counts from the first call of this method after the request, or from `extend_timeout`.
         """
         if not self.is_set():
             return False

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 def notify(*lines: str) -> None:
-    """Send lines such as `READY=1` to the service manager; do nothing if there is none."""
+    """Send lines such as `READY=1` to the service manager; do nothing if there is none or on errors."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
