@@ -14,17 +14,22 @@ class CallSizes:
     def __init__(self, most: int, least: int = 1, *, pull_ahead: bool = False) -> None:
         """Begin with one step in a call.
 
-        `most` is the largest number, `least` the number of steps of a pull.
+        `most` is the largest number of steps in a call, `least` the number of steps that a worker takes after
+        a
+        pull: a call has at least as many, if nothing is due earlier.
         """
         self._most, self._least, self._size = most, least, 1
         self._seconds = _LONGEST_SECONDS_AHEAD if pull_ahead else _LONGEST_SECONDS
 
     def next_size(self, steps_until_due: float) -> int:
-        """Return the number of steps for the next call, at least 1; it ends before something is due."""
+        """Return the number of steps for the next call: at most `steps_until_due`, but at least 1.
+
+        `steps_until_due` is how many steps remain until something is due, such as a save; it may be infinite.
+        """
         return int(max(1, min(self._size, steps_until_due)))
 
     def adapt(self, seconds: float, steps: int) -> None:
-        """Adapt the size to a call of `steps` steps that took `seconds`.
+        """Adapt the size of the next calls, given that a call of `steps` steps took `seconds`.
 
         The size rises to twice its value at most, and may fall to any value at once.
         """

@@ -62,17 +62,16 @@ _FILE = re.compile(r"model\.ckpt-([0-9]{1,18})\.(index|data-[0-9]{5}-of-[0-9]{5}
 
 
 class Keeper:
-    """The chief's access to a task on another host that keeps copies.
+    """The chief's access to a task on another host that keeps copies of checkpoints.
 
-    If the task does not answer, the methods raise tf.errors.OpError or CallTookTooLong; they also raise
-    DamagedError.
+    If the task does not answer, the methods raise tf.errors.OpError or CallTookTooLong.
     """
 
     def __init__(self, task: RunningTask, keeper: str, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Add the operations to a graph of their own.
+        """Prepare, without connecting: add the operations to a graph of their own.
 
-        `keeper` is the name of the task that keeps the copies, `tensors` is {name: tensor} of a checkpoint.
-        The run directory must have the same path on all hosts.
+        `task` is the chief's, `keeper` the name of the task that keeps the copies, `tensors` is {name:
+        tensor} of a checkpoint. The run directory must have the same path on all hosts.
         """
         cluster, self._target, self.task = task.cluster, task.target, keeper
         self.address = cluster.address_of(keeper)
@@ -108,11 +107,11 @@ class Keeper:
                 self._find = tf.raw_ops.MatchingFiles(pattern=self._path)
 
     def send(self, values: Values, step: int, fingerprint: str, manifest: str) -> None:
-        """Send a checkpoint; return once the keeper has read the copy back and lets it count.
+        """Send a checkpoint; return once the keeper has read the copy back, and the copy is usable.
 
-        `values` is {name: value}, `manifest` the manifest of the checkpoint's tables, "" without tables.
+        `values` is {name: value}; `manifest` is the manifest of the checkpoint's tables, "" without tables.
 
-        Raises DamagedError if the keeper refuses the copy, or takes too long.
+        Raises DamagedError if the keeper refuses the copy, or takes too long to read it back.
         """
         values = with_manifest(values, manifest)
         path = f"{self._directory}/model.ckpt-{step}"
@@ -140,13 +139,16 @@ class Keeper:
                 raise DamagedError(f"it was refused there; the log of {self.task} says why")
 
     def steps(self) -> list[int]:
-        """Return the global steps of the copies that the keeper has, in no order; empty if it has none."""
+        """Return the global steps of the copies that the keeper has, in no order; [] if it has none."""
         with self._session() as session:
             names = self._names(session, f"{self._directory}/model.ckpt-*.index")
         return [int(match[1]) for match in map(_FILE.fullmatch, names) if match]
 
     def fetch(self, step: int, folder: CheckpointFolder) -> None:
-        """Read the copy of `step` into `folder`, as an unfinished checkpoint. Also raises OSError."""
+        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint, which is not used yet.
+
+        Raises OSError, and DamagedError if the copy is larger than a checkpoint of this model.
+        """
         path, room = f"{self._directory}/model.ckpt-{step}", 2 * self._bytes + MOST_BYTES
         with self._session() as session:
             for name in self._names(session, f"{path}.*"):
@@ -174,14 +176,14 @@ class Keeper:
 
 
 class CheckpointCopies:
-    """Copies the newest checkpoint to each keeper, in a thread beside training.
+    """Copies the newest checkpoint to each keeper, in a thread beside training; a failure is only printed.
 
     `run_ends` is set once the chief saves for the last time. From then on, keepers that end before the chief
     get no copy.
     """
 
     def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor], tables: TableSaves) -> None:
-        """Prepare the keepers.
+        """Choose the keepers, by the setting `checkpoint_copies`; nothing is sent yet.
 
         `tensors` is {name: tensor} of a checkpoint, `tables` copies the checkpoint's tables.
         """
@@ -198,7 +200,11 @@ class CheckpointCopies:
         self.run_ends = False
 
     def send(self, values: Values, path: Path, fingerprint: str, manifest: str) -> None:
-        """Let the thread send the checkpoint at `path`, in place of one that still waits to be sent."""
+        """Let the thread send the checkpoint at `path`, which has no suffix; return at once.
+
+        A checkpoint that still waits to be sent is dropped. `values`, `fingerprint` and `manifest` (""
+        without tables) are the checkpoint's. Without keepers, do nothing.
+        """
         if not self._keepers and not self._table_keepers:
             return
         with self._lock:
@@ -215,9 +221,10 @@ class CheckpointCopies:
     def ask_keepers(self, *, needed: bool) -> dict[int, list[Fetch]]:
         """Ask each keeper for its copies; return {global step: functions that fetch a copy of this step}.
 
-        Call with `needed=True` if the chief has no checkpoint. The chief then waits for the keepers as long
-        as for all tasks, because a run must not begin anew only because a keeper is late. Raises TaskFailure
-        (`peers_missing`).
+        {} if there are none. With `needed`, because the chief has no checkpoint, wait for the keepers as long
+        as for all tasks, and raise TaskFailure (`peers_missing`) if one does not answer: a run must not begin
+        anew only because a keeper is late. Otherwise, or with a `barrier_deadline_seconds` of 0, print a line
+        and skip it.
         """
         waits = needed and self._task.settings.barrier_deadline_seconds > 0
         deadline = time.monotonic() + (self._task.seconds_to_gather if waits else 0.0)
@@ -292,7 +299,10 @@ class CheckpointCopies:
             self._task.records.write("checkpoint_copied", {**fields, "seconds": seconds})
 
     def _ends_first(self, keeper: str) -> bool:
-        """Return whether the task `keeper` ends before the chief does, as other clients do."""
+        """Return whether the task `keeper` ends before the chief does: True for the other clients.
+
+        False for the chief, and for a ps, a server or another task that serves.
+        """
         job, index = split_name(keeper)
         return keeper != CHIEF and job == "worker" and index in self._task.cluster.clients
 

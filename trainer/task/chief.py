@@ -25,11 +25,14 @@ _RESTORES = 3
 class Chief:
     """The duties of worker 0.
 
-    `summary_lines` are empty until the end of the run; then they show the evaluation, to be printed.
+    `summary_lines` are [] until `end` has evaluated the final model; then they are lines to print about that.
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
-        """Prepare the duties. Raises TaskFailure (`input`) if the folder of checkpoints cannot be used."""
+        """Prepare the duties; touch no variable.
+
+        Raises TaskFailure (`input`) if the folder of checkpoints cannot be used.
+        """
         self._task, self._graph = task, graph
         # Worker -> its last nonce. If the nonce changes, the worker was started again.
         self._nonces: dict[str, int] = {}
@@ -41,10 +44,11 @@ class Chief:
         self.summary_lines: list[str] = []
 
     def prepare(self, ledger: Ledger, statuses: Statuses, serving: Statuses) -> None:
-        """Restore the newest good checkpoint, or initialise the variables; then let all tasks start.
+        """Restore the newest good checkpoint, or initialise the variables; save; then let all tasks start.
 
-        If ps were lost, they may restore their parts alone. `statuses` are the statuses of the ps; `serving`
-        are the statuses of the other tasks that serve the chief.
+        `statuses` is {ps: status}; a ps that is not ready was lost or has just begun. Such ps may restore
+        their parts alone (`_restore_alone`). `serving` is {task: status} of the other tasks that serve the
+        chief.
         """
         self._graph.use_notes({task: status.note for task, status in serving.items()})
         if self._session is not None:
@@ -61,7 +65,10 @@ class Chief:
         ledger.set_ready([status.nonce or draw_nonce() for status in statuses.values()])
 
     def _set_all(self, session: TrainingSession, ledger: Ledger) -> int:
-        """Set all variables; return the global step from which the run goes on, 0 without a checkpoint."""
+        """Set all variables: from the newest good checkpoint, or to their first values if there is none.
+
+        Return the global step from which the run goes on: the checkpoint's, or 0.
+        """
         are_new = session.create()
         checkpoint = self.saver.newest_checkpoint()
         fields: dict[str, object] = {"ps_parameters": self._parameters()}
@@ -87,9 +94,9 @@ class Chief:
         return step
 
     def _restore_alone(self, session: TrainingSession, lost: Sequence[str]) -> int | None:
-        """Restore only the variables on the ps `lost`; return the present global step.
+        """Restore only the variables on the ps `lost`; return the present global step, which stays.
 
-        Return None, and restore nothing, if all ps have to restore:
+        Return None, with no value restored, if all ps have to restore:
 
         - `ps_recovery` is not "partial";
         - ps 0, which has the counters, was lost;
@@ -115,8 +122,9 @@ class Chief:
     def _restore(self, session: TrainingSession, checkpoint: Checkpoint) -> str:
         """Restore a checkpoint; return the fingerprint of the variables afterwards, "" if it is unknown.
 
-        It is unknown if it could not be read. It also is if this run has other variables than the checkpoint,
-        as an optimizer has with another number of ps: the two fingerprints could not be compared.
+        It is unknown if it could not be read, and if this run has other variables than the checkpoint, as an
+        optimizer has with another number of ps: then the two fingerprints could not be compared. If the
+        fingerprint differs from the checkpoint's, restore again, three times in all.
         """
         fingerprint = ""
         names = {*checkpoint.values, *(table.layout.table for table in checkpoint.tables)}
@@ -132,10 +140,10 @@ class Chief:
         return fingerprint
 
     def meet(self, gathering: Gathering) -> TrainingSession | None:
-        """Note the gathered tasks' ledger and nonces; return the session that set the variables.
+        """Remember the ledger and the workers' nonces; return the session that set the variables.
 
-        The caller takes steps with this session. Return None if this process has set no variables since the
-        last call.
+        The caller takes steps with this session. Return None if `prepare` was not called since the last call:
+        the variables were set already.
         """
         self._ledger = gathering.ledger
         self._count_restarts(gathering.worker_nonces)
@@ -143,9 +151,10 @@ class Chief:
         return session
 
     def work_if_due(self, session: TrainingSession, global_step: int) -> None:
-        """Save a checkpoint, have a checkpoint evaluated, and look for restarted workers, each if it is due.
+        """Save, start an evaluation, and look for restarted workers: each only if it is due.
 
-        The run takes no more steps once an evaluation has met the user's condition. Raises TaskFailure.
+        If an evaluation has met the user's condition, let the run take no more steps. Raises TaskFailure, and
+        tf.errors.OpError if a ps is lost.
         """
         self.saver.save_if_due(session, global_step)
         if self.evaluations.work(session, global_step) and self._ledger is not None:
@@ -155,14 +164,18 @@ class Chief:
             self._find_restarts()
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until a save or an evaluation is due by steps, at most 0 if one is due.
+        """Return the global steps until a save or an evaluation is due by steps; 0 or less if one is due now.
 
         Infinity means that none can become due as things are now; ask again after the next steps.
         """
         return min(each.steps_left(global_step) for each in (self.saver, self.evaluations))
 
     def end(self, session: TrainingSession, global_step: int) -> Mapping[str, float]:
-        """Evaluate and save the final model; return {metric: value} on the test examples."""
+        """Evaluate the final model, record the result, and save the model.
+
+        Return {metric: value} on the test examples. Raises TaskFailure (`input`) if the model cannot be
+        saved.
+        """
         self._find_restarts()
         self.evaluations.end()
         graph = self._graph
@@ -176,7 +189,10 @@ class Chief:
         return metrics
 
     def _find_restarts(self) -> None:
-        """Read the notes on ps 0, with the nonces of the workers' processes; count the changed nonces."""
+        """Read the workers' notes on ps 0; a worker whose nonce has changed counts as restarted once more.
+
+        If ps 0 does not answer, do nothing.
+        """
         self._next_reading = time.monotonic() + _SECONDS_BETWEEN_READINGS
         if self._ledger is None:
             return
@@ -201,7 +217,7 @@ class Chief:
     def _parameters(self) -> dict[str, dict[str, int]]:
         """Return {task: {"variables": number, "bytes": size}} of the saved variables, without the counters.
 
-        The tasks are the ps, or this task in a local run. A task that holds parts of tables also has "rows",
+        The tasks are all ps, or this task in a local run. A task that holds parts of tables also has "rows",
         and "table_bytes": the size of these rows and of their optimizer slots.
         """
         cluster = self._task.cluster

@@ -12,7 +12,10 @@ from trainer.task.summaries import Summaries
 
 
 class CountedSteps:
-    """The count of a worker's steps; a subclass counts the worker's own steps, or a client's towers."""
+    """The count of a worker's steps; a subclass counts the worker's own steps, or a client's towers.
+
+    `loss` is the last step's loss, nan before the first step.
+    """
 
     def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
         self._task, self._batch_size, self._batches = task, task.settings.batch_size, task.settings.push_every
@@ -26,12 +29,12 @@ class CountedSteps:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the first step began; 0.0 before the first step."""
+        """The seconds since the first call of `begin`; 0.0 before."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     @property
     def finished_fields(self) -> dict[str, object]:
-        """The fields of a worker's `finished` record, without the reason."""
+        """The fields local_step, global_step, seconds, examples and loss of a worker's `finished` record."""
         return {
             "local_step": self.local_step,
             "global_step": self.global_step,
@@ -41,7 +44,10 @@ class CountedSteps:
         }
 
     def begin(self, last_step: int) -> StepWindows:
-        """Begin the steps of a run up to global step `last_step`; return the windows that record them."""
+        """Begin to count the steps up to global step `last_step`; return the new windows that record them.
+
+        Earlier steps of this process stay counted.
+        """
         now = time.monotonic()
         self._since = self._since or now
         self._printed = self._summarised = (self.local_step, now)
@@ -50,7 +56,7 @@ class CountedSteps:
         return self._windows
 
     def print_totals(self) -> None:
-        """Print the total time and the last loss."""
+        """Print two lines: the seconds since the first step began, and the last loss."""
         say(f"Total Time: {self.seconds:.2f}s\nFinal Cost: {self.loss:.4f}")
 
     def average_milliseconds(self) -> float:

@@ -12,10 +12,13 @@ _FAR = 10.0
 
 
 class Divergence:
-    """Watches the losses of a worker's steps: a finite but high loss could train a useless model for days."""
+    """Looks whether a worker's losses stay far above the first loss: more than ten times as high.
+
+    A finite but high loss could train a useless model for days.
+    """
 
     def __init__(self, most_steps: int, first: float) -> None:
-        """Allow fewer than `most_steps` steps in a row with a loss far above `first`; 0 allows any number.
+        """Let `add` return True after `most_steps` steps in a row with a loss far above `first`; 0: never.
 
         If `first` is nan, no loss is far above it.
         """
@@ -25,7 +28,10 @@ class Divergence:
         self.high_since: int | None = None
 
     def add(self, loss: float, global_step: int) -> bool:
-        """Count a step; return whether the last `most_steps` steps all had a loss far above the first."""
+        """Count a step; return whether the last `most_steps` steps all had a loss far above the first.
+
+        Always False if `most_steps` is 0. A nan is not far above.
+        """
         if loss > _FAR * self.first:
             self._steps += 1
             self.high_since = global_step if self.high_since is None else self.high_since
@@ -37,8 +43,9 @@ class Divergence:
 def first_loss_in(run_directory: Path | None, job: str, index: int) -> float:
     """Return the loss of the run's first model, from the task's first `gradients` records.
 
-    The result is the highest loss of some batches, because one small batch may have almost no loss by chance.
-    It is nan if there is no such record, or if the file cannot be read.
+    The result is the highest of the first three losses, because one small batch may have almost no loss by
+    chance. It is nan if there is no such record before the first `step` record, if the file cannot be read,
+    or without a run directory (None).
     """
     losses: list[float] = []
     if run_directory is None:

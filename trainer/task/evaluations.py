@@ -27,7 +27,7 @@ _SECONDS_TO_END = 5.0
 
 
 class Evaluations:
-    """The evaluations of the chief's checkpoints; without a run directory there are none."""
+    """The evaluations during a run, in a child process; without a run directory there are none."""
 
     def __init__(self, task: RunningTask, saver: CheckpointSaver) -> None:
         self._task, self._saver = task, saver
@@ -46,7 +46,10 @@ class Evaluations:
         self._met_at: int | None = None
 
     def start(self, global_step: int) -> None:
-        """Count the steps until the next evaluation from `global_step`; start the child if there is none."""
+        """Count the steps until the next evaluation from `global_step`; start the child process if none runs.
+
+        Without evaluations (`evaluate_every_steps` 0), no child is started.
+        """
         self._steps_from, self._is_saved_for = global_step, False
         if self._met_at is not None and self._met_at > global_step:
             self._met_at = None  # the run goes on from an earlier model
@@ -54,10 +57,10 @@ class Evaluations:
             self._start_child()
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until an evaluation is due, at most 0 if one is due.
+        """Return the global steps until an evaluation is due; 0 or less if one is due now.
 
-        Return infinity if no evaluation can begin now: the child is busy or gone, a save is going on, or the
-        user's condition is met.
+        Return infinity if no evaluation can begin now: there is no child, it evaluates, a save is going on,
+        or the user's condition is met.
         """
         is_over = self._met_at is not None
         if is_over or self._process is None or self._is_saved_for or self._evaluates or self._saver.is_saving:
@@ -65,7 +68,10 @@ class Evaluations:
         return self._steps_from + self._every - global_step
 
     def work(self, session: TrainingSession, global_step: int) -> bool:
-        """Save for a due evaluation, and take the child's answers; return whether the condition is met.
+        """Save if an evaluation is due, pass saved checkpoints to the child, and print its answers.
+
+        Return whether an evaluation has met the user's condition (`stop_when`); False without a condition. Do
+        not wait for the child.
 
         Raises tf.errors.OpError if a ps is lost, and TaskFailure (`configuration`) if an evaluation lacks the
         metric of the condition.
@@ -86,7 +92,10 @@ class Evaluations:
         return self._met_at is not None
 
     def end(self) -> None:
-        """Let the child end, which takes 5 s at most, and show the results that it has sent until then."""
+        """Let the child end, print its last answers, and kill it if it has not ended after 5 s.
+
+        Do nothing without a child.
+        """
         child, self._process = self._process, None
         if child is None:
             return
@@ -121,7 +130,10 @@ class Evaluations:
         self._answers.put("")
 
     def _restart_child(self) -> None:
-        """Start another child after a child has ended; after three failures, go on without evaluations."""
+        """Start another child after a child has ended; after three such ends, go on without evaluations.
+
+        An answer of a child sets this count of ends to 0.
+        """
         child, self._process, self._evaluates = self._process, None, False
         if child is None:
             return
@@ -157,7 +169,10 @@ class Evaluations:
             self._met_at = step
 
     def _show(self, answer: Mapping[str, object]) -> tuple[int, Mapping[str, float]]:
-        """Show an answer of the child; return (global step, {metric: value}), with nan for unknown."""
+        """Print an answer of the child and show it in `progress.json`; return (global step, {metric: value}).
+
+        A metric that was not finite is nan. Raises TypeError if the answer has another form.
+        """
         self._evaluates, self._failures = False, 0
         step, values = answer["global_step"], answer["metrics"]
         if not isinstance(step, int) or not isinstance(values, dict):

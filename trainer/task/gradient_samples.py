@@ -13,10 +13,10 @@ _SHARE = 0.003
 
 
 class GradientSamples:
-    """Samples a worker's gradients; for an in-graph client, the gradients of all workers."""
+    """Takes samples of a worker's gradients and records them; of an in-graph client, of all workers."""
 
     def __init__(self, task: RunningTask, session: TrainingSession, global_step: int) -> None:
-        """Take the first samples, at this global step. Raises what the session raises."""
+        """Take and record the first three samples, at this global step. Raises what the session raises."""
         self._task, self._session = task, session
         waiting = task.cluster.workers if task.settings.replication == "sync" else 1
         self._share, self._number = _SHARE / waiting, 0
@@ -25,7 +25,10 @@ class GradientSamples:
             self._sample(global_step)
 
     def sample_if_due(self, global_step: int) -> None:
-        """Take a sample at this global step if the last sample took a small share of the time since it."""
+        """Take and record a sample if the last sample took at most 0.3% of the time since it; else do nothing.
+
+        In a synchronous run the share is divided by the number of workers, which wait meanwhile.
+        """
         if (time.monotonic() - self._sampled_at) * self._share >= self._seconds:
             self._sample(global_step)
 

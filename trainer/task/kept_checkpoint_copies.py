@@ -16,7 +16,10 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 def keep_copies(task: RunningTask) -> None:
-    """If this task is a keeper, start the thread that checks the copies sent to it."""
+    """If this task keeps copies of the chief's checkpoints, start the thread that checks what arrives.
+
+    Do nothing if the task is no keeper or has no run directory. If the folder cannot be used, print a line.
+    """
     run_directory = task.options.run_directory
     if run_directory is None or task.cluster.task not in task.cluster.keepers(
         task.settings.checkpoint_copies
@@ -31,9 +34,10 @@ def keep_copies(task: RunningTask) -> None:
 
 
 def accept_copies(folder: CheckpointFolder) -> None:
-    """Let each copy that has arrived completely count if it reads back as it was sent.
+    """Check each copy in `folder` that has arrived completely: one that reads back as it was sent counts.
 
-    Any other copy that has arrived completely is removed, with a printed line.
+    Any other such copy is removed, with a printed line. A copy that is still being sent is left alone, unless
+    another copy was checked: then all unfinished files are removed.
     """
     for file in folder.directory.glob(f"*{SENT_SUFFIX}"):
         match, fingerprint = _SENT.fullmatch(file.name), file.read_text(encoding="utf-8", errors="replace")

@@ -45,8 +45,9 @@ _SHARE = 0.01
 class CheckpointSchedule:
     """When the next checkpoint is due; times are seconds of the monotonic clock.
 
-    After a start the intervals are 5 s, 10 s, 20 s and so on, up to `checkpoint_interval_seconds`: that
-    setting may be longer than all the time that a young run has trained.
+    After a start the intervals are 5 s, 10 s, 20 s and so on: the setting `checkpoint_interval_seconds` may
+    be longer than all the time that a young run has trained. If saves stop training for long, an interval is
+    100 times as long as the save stopped it. No interval is longer than the setting.
     """
 
     def __init__(self, settings: TrainingSettings) -> None:
@@ -54,14 +55,15 @@ class CheckpointSchedule:
         self.start(0, 0.0)
 
     def start(self, global_step: int, at: float) -> None:
-        """Begin the first interval at this global step, and at time `at`."""
+        """Begin the first interval, in seconds from time `at`, and in steps from `global_step`."""
         self._interval = min(_FIRST_INTERVAL_SECONDS, self._seconds)
         self._next, self._steps_from = at + self._interval, global_step
 
     def count(self, global_step: int, at: float, stopped_seconds: float) -> None:
-        """Begin the next interval after an attempt to save, which stopped training for `stopped_seconds`.
+        """Begin the next interval in seconds, after an attempt to save.
 
-        The interval in steps begins anew only if it is over: a save that was due by time does not move it.
+        The attempt stopped training for `stopped_seconds`. The interval in steps begins anew only if it is
+        over: a save that was due by time does not move it.
         """
         self._interval = min(max(2 * self._interval, stopped_seconds / _SHARE), self._seconds)
         self._next = at + self._interval
@@ -73,7 +75,10 @@ class CheckpointSchedule:
         return at >= self._next
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until `checkpoint_interval_steps` is over; infinity if that is 0."""
+        """Return the global steps until `checkpoint_interval_steps` is over, 0 or less if it is over.
+
+        Return infinity if that setting is 0.
+        """
         return self._steps_from + self._steps - global_step if self._steps else math.inf
 
 
@@ -82,14 +87,14 @@ class CheckpointSaver:
 
     Attributes:
         is_saving: whether a save, or the last copies, are going on; another thread reads it.
-        saved_step: the global step of the newest checkpoint; -1 if there is none.
+        saved_step: the global step of the newest checkpoint; -1 if none is known.
         own_steps: the global steps of the kept checkpoints that this process has saved.
         tables: saves and restores the tables.
 
     """
 
     def __init__(self, task: RunningTask, graph: TrainingGraph) -> None:
-        """Add the operations to the chief's graph.
+        """Add the operations to the chief's graph, and create the folder of checkpoints if it is missing.
 
         Raises TaskFailure (`input`) if the folder cannot be used.
         """
@@ -113,10 +118,11 @@ class CheckpointSaver:
             self._copies = CheckpointCopies(task, {**self._tensors, **sha256}, self.tables)
 
     def newest_checkpoint(self, ps: Collection[str] | None = None) -> Checkpoint | None:
-        """Return the newest good checkpoint, from here or from another host; None if none was ever saved.
+        """Return the newest good checkpoint, from here or from another host.
 
-        With `ps`, only the rows on these ps must be good. Table files that a ps lacks are fetched from other
-        tasks. Damaged checkpoints are recorded.
+        Return None if none was ever saved, or without a run directory. Nothing is restored. With `ps`, only
+        the rows on these ps must be good. Table files that a ps lacks are fetched from other tasks. Damaged
+        checkpoints are recorded.
 
         Raises TaskFailure: `input` if all checkpoints are damaged, `peers_missing` if there is none here and
         another host does not answer. Raises tf.errors.OpError if a task is lost.
@@ -136,8 +142,8 @@ class CheckpointSaver:
     def start(self, session: TrainingSession, global_step: int) -> None:
         """Save before the next step, because a ps may be lost early, and begin the intervals.
 
-        The first checkpoint of a run is written before this returns. Raises tf.errors.OpError if a ps is
-        lost.
+        The first checkpoint of a run is on disk when this returns; a later one is written by the thread.
+        Raises tf.errors.OpError if a ps is lost.
         """
         is_first = self.saved_step < 0
         self.save(session, global_step)
@@ -146,17 +152,27 @@ class CheckpointSaver:
         self._schedule.start(global_step, time.monotonic())
 
     def save_if_due(self, session: TrainingSession, global_step: int) -> None:
-        """Save if an interval is over. Raises tf.errors.OpError if a ps is lost."""
+        """Save, as `save` does, if an interval is over; else do nothing.
+
+        An interval in seconds waits for a save that is going on. Raises tf.errors.OpError if a ps is lost.
+        """
         due_by_time = not self.is_saving and self._schedule.is_due_by_time(time.monotonic())
         if due_by_time or self._schedule.steps_left(global_step) <= 0:
             self.save(session, global_step)
 
     def steps_left(self, global_step: int) -> float:
-        """Return the global steps until a checkpoint is due by steps; infinity if none ever is."""
+        """Return the global steps until a checkpoint is due by steps, 0 or less if one is due.
+
+        Return infinity if none is ever due by steps.
+        """
         return self._schedule.steps_left(global_step)
 
     def save_last(self, session: TrainingSession, global_step: int) -> None:
-        """Save the final model, and wait for the copies. Raises TaskFailure (`input`) if it is not saved."""
+        """Save the final model, and wait until it is written, and up to 30 s for the copies.
+
+        Without a run directory, do nothing. Raises TaskFailure (`input`) if the model is not saved; copies
+        may fail.
+        """
         if self._folder is None:
             return
         self._copies.run_ends = True
@@ -172,9 +188,10 @@ class CheckpointSaver:
     def save(self, session: TrainingSession, global_step: int, *, whole: bool = False) -> None:
         """Read the values and let a thread write them, unless this global step is saved already.
 
-        If another save is going on, wait for it first. With `whole`, the thread then fetches the tables'
-        files beside the checkpoint, so that it can be read without the ps. Raises tf.errors.OpError if a ps
-        is lost; any other failure is printed and recorded, and `finish` returns it.
+        If another save is going on, wait for it first. Training stops only while the values are read. With
+        `whole`, the thread then fetches the tables' files beside the checkpoint, so that it can be read
+        without the ps. Raises tf.errors.OpError if a ps is lost; any other failure is printed and recorded,
+        and `finish` returns it.
         """
         self.finish()
         if self._folder is None or global_step == self.saved_step:
@@ -199,9 +216,10 @@ class CheckpointSaver:
         self._thread.start()
 
     def finish(self) -> str:
-        """Wait for a save that is going on; return why the last save failed, or "" if it did not fail.
+        """Wait for a save that is going on; return why the last save failed, in words.
 
-        Raises the error that the thread met, if it is an error of the program.
+        Return "" if it did not fail, or if there was none. Raises the exception of the thread if it is an
+        error of the program.
         """
         if self._thread is not None:
             self._thread.join()
@@ -253,7 +271,10 @@ class CheckpointSaver:
             self.is_saving = False
 
     def _fetch_tables(self, folder: CheckpointFolder) -> str:
-        """Fetch the table files of the newest checkpoint to this host; return why that failed, "" if not."""
+        """Fetch the table files of the newest checkpoint to this host; return why that failed, in words.
+
+        Return "" if it did not fail, or if the model has no tables.
+        """
         if not self.tables.has_tables:
             return ""
         checkpoint, problem = read_checkpoint(folder.directory / f"model.ckpt-{self.saved_step}")

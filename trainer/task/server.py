@@ -36,7 +36,10 @@ _SECONDS_AFTER_STOP = 60.0
 
 
 def run_serving(task: RunningTask) -> int:
-    """Serve until the run is over; return the exit code. Raises TaskFailure and tf.errors.OpError."""
+    """Serve until the run is over; return FINISHED, or STOPPED if this task was stopped before.
+
+    Raises TaskFailure if the run has failed or none has started, and tf.errors.OpError.
+    """
     # Not server.join(): Python's handler of SIGTERM never runs inside it.
     task.join_cluster()
     part = OwnPart(task.target, task.cluster)
@@ -68,7 +71,11 @@ def run_serving(task: RunningTask) -> int:
 
 
 def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int, str]:
-    """Watch the ledger until this task must end; return (end code, reason)."""
+    """Watch this task's part of the ledger until the task must end; return (end code, reason in words).
+
+    The code is the one in the ledger, or PEERS_MISSING if no run has started in time. A stop code counts as
+    the end code if the chief shows no sign of life after it. Raises StopRequested on SIGTERM.
+    """
     # The chief may start `seconds_to_gather` later than this task, and then waits as long for the others.
     seconds_to_start = 2 * task.seconds_to_gather + _GRACE_SECONDS
     watchdog, part_of_time = task.progress.watchdog, SERVING if task.cluster.job == "ps" else TRAINING
@@ -109,15 +116,15 @@ def _serve(task: RunningTask, part: OwnPart, towers: Towers | None) -> tuple[int
 
 
 def _begin(task: RunningTask) -> float:
-    """Begin to measure what this task uses while it serves a run; return the time on the monotonic clock."""
+    """Begin to measure what this task uses while it serves a run; return the present monotonic time."""
     task.resources.begin()
     return time.monotonic()
 
 
 def _end_in_ledger(part: OwnPart) -> tuple[int, str] | None:
-    """Return (end code, reason) from this task's part of the ledger; None if it has no end code.
+    """Return (end code, reason in words) from this task's part of the ledger.
 
-    Return None, too, if the task's own server does not answer.
+    Return None if the part has no end code, or if the task's own server does not answer.
     """
     try:
         status = part.status()

@@ -34,7 +34,7 @@ class Steps(CountedSteps):
         last_step: the run's last global step.
         train_examples: the number of training examples.
         has_ended_early: whether the chief has ended the run before its last step.
-        counters: the counters that were read last: [global step, stop code, steps of worker 0, ...].
+        counters: the counters that were read last: (global step, stop code, steps of worker 0, ...).
 
     """
 
@@ -60,13 +60,17 @@ class Steps(CountedSteps):
 
     @property
     def finished_fields(self) -> dict[str, object]:
-        """The fields of a worker's `finished` record, without the reason."""
+        """The fields of a worker's `finished` record, without the reason.
+
+        If `read_final_model` could read, these include fingerprint, fingerprint_step and sample_outputs.
+        """
         return {**super().finished_fields, **self._model_fields}
 
     def begin_session(self, last_step: int) -> None:
-        """Read the counters, and start the batches after the steps that they count.
+        """Read the counters from the ps, and go on with the batches after the counted steps.
 
-        The caller has set `session`, whose ps are ready. Raises RunEnding and tf.errors.OpError.
+        `last_step` is the run's last global step. The caller has set `session`, whose ps are ready. Raises
+        RunEnding if the run has been stopped or has failed, and tf.errors.OpError.
         """
         session, self.has_ended_early = self._require_session(), False
         self.last_step = session.last_step = self._progress.last_step = last_step
@@ -75,7 +79,10 @@ class Steps(CountedSteps):
             session.start_batches(self.counters)
 
     def end_session(self) -> None:
-        """End and close the session after a ps was lost, even if a call of its steps hangs in TensorFlow."""
+        """Close the session after a ps was lost, without waiting for its calls; `session` is None afterwards.
+
+        The counted steps are recorded first.
+        """
         if self._windows is not None:
             self._windows.flush()
         if self.session is not None:
@@ -127,17 +134,18 @@ class Steps(CountedSteps):
             session.end()
 
     def contributions(self) -> dict[str, int]:
-        """Return {worker: number of the worker's steps}, from the counters that this worker read last."""
+        """Return {worker: number of the worker's steps} of all workers, by the counters read last."""
         return {f"worker{worker}": count for worker, count in enumerate(self.counters[FIRST_WORKER:])}
 
     def read_counters(self) -> None:
-        """Read the counters from ps 0 without taking a step."""
+        """Read the counters from ps 0, and store them, without taking a step."""
         self._set_counters(self._require_session().counters())
 
     def read_final_model(self) -> None:
         """Read the final model's fingerprint, and its outputs for some test examples, for `finished_fields`.
 
-        If reading fails, only print a line: training does not depend on it.
+        If reading fails, or a step is taken meanwhile, print a line and store nothing: training does not
+        depend on it.
         """
         self._model_fields, session = {}, self._require_session()
 
@@ -166,9 +174,9 @@ class Steps(CountedSteps):
         self._progress.contributions = list(counters[FIRST_WORKER:])
 
     def _follow_counters(self, counters: tuple[int, ...]) -> None:
-        """Store the counters. Raises RunEnding if they hold a stop code other than RUN_OVER.
+        """Store the counters. Raises RunEnding if they have a stop code other than 0 and RUN_OVER.
 
-        With RUN_OVER, the present global step becomes the last step.
+        With RUN_OVER, the present global step becomes the run's last step, if it is lower.
         """
         self._set_counters(counters)
         if counters[STOP_CODE] == RUN_OVER:
@@ -179,7 +187,10 @@ class Steps(CountedSteps):
             raise RunEnding(counters[STOP_CODE], "")
 
     def _most_steps(self, windows: StepWindows) -> int:
-        """Return the number of steps for the next call; nothing is due between its first and last step."""
+        """Return the number of steps for the next call, at least 1.
+
+        It is so small that nothing is due before the call's last step: no save, evaluation, line or summary.
+        """
         steps_left: float = self.last_step - self.global_step
         if self._chief is not None:
             steps_left = min(steps_left, self._chief.steps_left(self.global_step))
@@ -191,9 +202,10 @@ class Steps(CountedSteps):
         return self._call_sizes.next_size(min(due, steps_left // (2 * self._task.cluster.workers)))
 
     def _count(self, results: Sequence[StepResult], windows: StepWindows) -> None:
-        """Count all steps of a call, because all are in the model, and store the last counters.
+        """Count and record all steps of a call, because all are in the model, and store the last counters.
 
-        Then raise TaskFailure if a loss diverged, or RunEnding if the counters hold a stop code.
+        Then raise TaskFailure (`diverged`) if a loss diverged, or RunEnding if the counters have a stop code
+        other than RUN_OVER.
         """
         first = self.local_step + 1
         for step in results:
@@ -221,7 +233,7 @@ class Steps(CountedSteps):
     def _why_diverged(self, step: StepResult) -> str | None:
         """Return what is wrong with the loss, to be written after its value; None if the loss is fine.
 
-        The result is "" if the loss is not finite.
+        Return "" if the loss is not finite: its value says so. Else the text begins ", more than ten times".
         """
         if not math.isfinite(step.loss):
             return ""
@@ -231,7 +243,7 @@ class Steps(CountedSteps):
         return f", more than ten times its first ({self._divergence.first:g}) {since}"
 
     def _test_scalars(self, session: TrainingSession) -> Mapping[str, float]:
-        """Return the model's metrics on some test examples; empty on all workers but the chief."""
+        """Return {"test/<metric>": value} on some test examples; {} on other workers than the chief."""
         return {} if self._chief is None else test_scalars(session.evaluate(self._test_sample))
 
     def _print(self, session: TrainingSession) -> None:

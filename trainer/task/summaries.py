@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_TRIES = 60.0
 
 
 def test_scalars(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return {"test/<name>": value} for {name: value}, because training also has a `loss`."""
+    """Return the metrics with "test/" before each name, because training also has a `loss`."""
     return {f"test/{name}": value for name, value in metrics.items()}
 
 
@@ -31,13 +31,13 @@ class Summaries:
 
     Each process writes a file of its own. TensorBoard joins the files of a folder to one curve, and drops
     steps that a restore undid. If writing fails, a line is printed once, and the next try is a minute later;
-    training goes on.
+    training goes on. The interval doubles after each 10,000 summaries.
     """
 
     def __init__(self, directory: Path | None, task: str, graph: tf.Graph, every: int) -> None:
         """Write to `directory` (None: write nothing) every `every` local steps (0: write nothing).
 
-        Only the chief writes the graph, once in a run.
+        If `task` is the chief, its first file also gets `graph`. No file is created yet.
         """
         self._folder = directory / "summaries" / task if directory is not None and every > 0 else None
         self._graph = graph if task == CHIEF else None
@@ -49,15 +49,18 @@ class Summaries:
         self._writer: tf.io.TFRecordWriter | None = None
 
     def is_due(self, local_step: int) -> bool:
-        """Return whether a summary is due at `local_step`."""
+        """Return whether a summary is due at `local_step`; False if none is written."""
         return self._folder is not None and local_step % self._every == 0
 
     def steps_until_due(self, local_step: int) -> float:
-        """Return the number of local steps until the next summary is due; infinity if none is written."""
+        """Return the local steps from `local_step` to the next summary, at least 1; infinity if there is none."""
         return math.inf if self._folder is None else self._every - local_step % self._every
 
     def write(self, global_step: int, values: Mapping[str, float]) -> None:
-        """Write the scalars {name: value} for this global step."""
+        """Write the scalars {name: value} for this global step, whether due or not.
+
+        Do nothing if no summaries are written, or within a minute after a failure.
+        """
         if self._folder is None or time.monotonic() < self._next_try:
             return
         try:
@@ -82,7 +85,7 @@ class Summaries:
             self._every *= 2
 
     def close(self) -> None:
-        """Close the file; its content is on disk already."""
+        """Close the file, if one is open; its content is on disk already."""
         writer, self._writer = self._writer, None
         if writer is not None:
             try:

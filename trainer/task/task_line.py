@@ -24,7 +24,10 @@ class TaskLine:
     """
 
     def __init__(self, cluster: Cluster, target: str, tasks: Sequence[str]) -> None:
-        """Open the session through the chief's server at `target`; the chief's files can be copied, too."""
+        """Open the session through the chief's server at `target`, to `tasks`, the tasks' names.
+
+        Only these can be asked; files can be copied among them and the chief.
+        """
         self._devices = {
             task: cluster.device if cluster.is_local else cluster.device_of(task) for task in tasks
         }
@@ -43,7 +46,8 @@ class TaskLine:
     def ask(self, task: str, what: str, more: Fields) -> Fields:
         """Ask `task` to do `what`, with the further fields `more` in the question; return the answer.
 
-        Raises DamagedError if the task answers with an error.
+        Wait for the answer without a limit. Raises DamagedError if the answer is an error, and
+        tf.errors.OpError if the task is lost.
         """
         question, identity = self._questions[task], draw_nonce()
         self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})
@@ -56,9 +60,10 @@ class TaskLine:
         return answer
 
     def copy(self, task: str, path: str, to_task: str, to: str) -> None:
-        """Copy a whole file: `task` reads it at `path`, and `to_task` writes it to the path `to`.
+        """Copy a whole file: `task` reads it at the path `path`, and `to_task` writes it to the path `to`.
 
-        Raises tf.errors.OpError; NotFoundError if `task` has no such file.
+        Each path is on the host of its task; a file at `to` is replaced. Raises tf.errors.OpError, and its
+        subclass NotFoundError if `task` has no such file.
         """
         if (task, to_task) not in self._copying:
             with self._graph.as_default():

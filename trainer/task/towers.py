@@ -10,7 +10,10 @@ from trainer.task.counted_steps import CountedSteps
 
 
 class Towers(CountedSteps):
-    """The towers that were computed in this process, as counted in the variables on its own device."""
+    """Counts the towers that an in-graph client's graph has computed in this process.
+
+    The number is read from variables on this task's own device.
+    """
 
     def __init__(self, task: RunningTask, part: OwnPart) -> None:
         super().__init__(task, tf.Graph())
@@ -18,13 +21,13 @@ class Towers(CountedSteps):
 
     @property
     def line(self) -> str:
-        """A line for `systemctl status`, with the global step and the number of towers."""
+        """A line for `systemctl status`, with the global step and number of towers that were read last."""
         return f"serving a run: global step {self.global_step}, towers of this worker {self.local_step}"
 
     def update(self, last_step: int) -> None:
-        """Read the number of towers, record and print the new towers.
+        """Read the number of towers; record the new towers, and print a line and write a summary if due.
 
-        `last_step` is the run's last global step.
+        `last_step` is the run's last global step. If the task's server does not answer, print a line instead.
         """
         windows = self._windows or self.begin(last_step)
         try:
@@ -50,13 +53,19 @@ class Towers(CountedSteps):
             say(f"Step: {towers}, global step: {global_step}, Cost: {loss:.4f}, {average}")
 
     def close(self) -> None:
-        """Read the number of towers for the last time, and write the remaining records."""
+        """Read the number of towers for the last time, and write the remaining records.
+
+        Do nothing if `update` was never called.
+        """
         if self._windows is not None:
             self.update(0)
             self._windows.flush()
 
     def print_summary(self) -> None:
-        """Print the last lines, as a worker does that takes its own steps; nothing without towers."""
+        """Print the totals and the number of steps, as a worker that takes its own steps does.
+
+        Print nothing if no tower was computed.
+        """
         if self.local_step:
             self.print_totals()
             say(f"Steps of this worker: {self.local_step}, global step: {self.global_step}")

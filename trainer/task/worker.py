@@ -40,7 +40,10 @@ _SECONDS_TO_REACH_PS = 10.0
 
 
 def run_worker(task: RunningTask) -> int:
-    """Run a worker and return its exit code. Raises TaskFailure if it cannot listen on its port."""
+    """Run a worker that takes steps, from its start to its end, and return its exit code.
+
+    Raises TaskFailure if it cannot listen on its port; later failures become the exit code.
+    """
     task.progress.report()
     task.join_cluster()
     if task.cluster.is_local:
@@ -63,9 +66,10 @@ def run_worker(task: RunningTask) -> int:
 
 
 class _Worker:
-    """A worker that listens. `steps` and `chief` are None until its examples are loaded.
+    """A worker that takes steps and has joined the cluster.
 
-    On other workers than the chief, `chief` stays None.
+    `steps` is None until the examples are loaded; `chief` is None until then, and always on other workers
+    than the chief.
     """
 
     def __init__(self, task: RunningTask) -> None:
@@ -75,7 +79,11 @@ class _Worker:
         self.chief: Chief | None = None
 
     def train(self) -> None:
-        """Take steps until the run's last step; after each loss of a ps, connect again."""
+        """Load the examples, and take steps until the run is over; after each loss of a ps, connect again.
+
+        Raises TaskFailure (`cluster_broke`) after six losses without a step in between, RunEnding if another
+        task ended the run, and StopRequested.
+        """
         graph = call_within(math.inf, self._load, self._task.progress.report_if_due)
         self.chief = Chief(self._task, graph) if self._task.cluster.is_chief else None
         self.steps = steps = Steps(self._task, graph, self.chief)
@@ -108,7 +116,7 @@ class _Worker:
 
     @property
     def end_reason(self) -> tuple[str, str]:
-        """Why the run takes no more steps: (the reason in a record, the reason in words)."""
+        """Why the run takes no more steps: (the `reason` for a `finished` record, the words for people)."""
         if self.steps is not None and self.steps.has_ended_early:
             return MET, f"an evaluation met {condition_in(self._task.settings.as_dict())}"
         return "last step", "the last step is taken"
@@ -124,7 +132,11 @@ class _Worker:
     def _take_part(
         self, gathering: Gathering, graph: TrainingGraph, steps: Steps, waited_seconds: float
     ) -> None:
-        """Train with one session, from its opening to its end; runs in a thread, because calls may hang."""
+        """Train with one session until the run is over; runs in a thread, because calls may hang.
+
+        `waited_seconds` is how long this task waited for the others. Raises tf.errors.OpError if a ps is
+        lost.
+        """
         graph.use_notes(gathering.serving_notes)
         prepared = self.chief.meet(gathering) if self.chief else None
         steps.session = prepared or graph.session(self._task.target)
@@ -135,7 +147,11 @@ class _Worker:
         self._end(gathering.ledger, steps)
 
     def _watch_session(self) -> None:
-        """Watch the tasks that the other thread's session needs; give a running save the time it takes."""
+        """Look whether the tasks that the other thread's session needs answer; this is called regularly.
+
+        While the chief saves, or a task does not answer, the watchdog excuses that there are no steps. A save
+        while all answer extends the time that a requested stop may take.
+        """
         self._task.resources.sample()
         if self._watch is None:
             return
@@ -158,7 +174,11 @@ class _Worker:
         self._task.progress.report_training()
 
     def _end(self, ledger: Ledger, steps: Steps) -> None:
-        """Wait for the others' last steps, then read the final model; the chief also evaluates and saves."""
+        """Wait for the others' last steps, then read the final model.
+
+        The chief then evaluates and saves the model, and waits for the others' reading. Any other worker only
+        marks in the ledger that it leaves.
+        """
         if self.chief is not None:
             self._task.progress.enter_phase("ending")
         end = EndBarrier(self._task, ledger)
@@ -178,7 +198,10 @@ class _Worker:
         end.wait_for_readers(seconds_to_read)
 
     def finish(self, reason: str, in_words: str) -> int:
-        """End because the run is over; return the exit code."""
+        """Record and print that the run is over, and end the tasks that serve; return FINISHED.
+
+        `reason` is for the record, `in_words` for people.
+        """
         self._record_finished(reason)
         self._end_serving(RUN_OVER)
         self._print_summary(in_words)
@@ -186,9 +209,10 @@ class _Worker:
         return FINISHED
 
     def stop(self) -> int:
-        """End because of SIGTERM; return the exit code. The chief stops the run, and saves its last step.
+        """End because of SIGTERM; return STOPPED. If the chief cannot save, return the failure's exit code.
 
-        If the host goes down, the run goes on without this task, which joins the run again after the boot.
+        The chief stops the run, and saves its last step. If the host goes down, the chief saves, too, but the
+        run goes on without this task, which joins the run again after the boot.
         """
         if host_goes_down():
             with suppress(TaskFailure):  # the checkpoint before this one is kept
@@ -206,7 +230,10 @@ class _Worker:
         return STOPPED
 
     def end_with_run(self, ending: RunEnding) -> int:
-        """End because another task has ended the run; return the exit code."""
+        """End because another task has ended the run; return the exit code.
+
+        It is FINISHED if the run was stopped or is over, else the exit code of the other task's failure.
+        """
         ledger = self._barrier.ledger
         if ending.code == STOPPED:
             self._end_stopped()
@@ -222,9 +249,10 @@ class _Worker:
         return ending.code
 
     def fail(self, failure: TaskFailure) -> int:
-        """End because this task failed; return the exit code.
+        """Record and print that this task failed; return the failure's exit code.
 
-        This ends the run, unless a restart may help or the run can go on without this task.
+        This also ends the run, unless the failure is `cluster_broke`, after which systemd starts the task
+        again, or the run can go on without this task (`_is_dispensable`).
         """
         self._record_failure(failure.code, failure.reason)
         if failure.code == CLUSTER_BROKE:
@@ -238,7 +266,11 @@ class _Worker:
         return failure.code
 
     def _is_dispensable(self, ledger: Ledger) -> bool:
-        """Return whether the run goes on without this process, because it joined late and took no step."""
+        """Return whether the run goes on without this process, which has failed.
+
+        True if the run is asynchronous and has begun, and this process is not the chief and took no step.
+        False if ps 0 does not answer.
+        """
         cluster, steps = self._task.cluster, self.steps
         if cluster.is_chief or cluster.replication != "async" or (steps is not None and steps.local_step):
             return False
@@ -255,7 +287,10 @@ class _Worker:
         self._task.progress.enter_phase("stopped")
 
     def _save_present_step(self) -> None:
-        """Save the model if this is the chief and the ps answer. Raises TaskFailure."""
+        """Save the model if this is the chief and has a session; if the ps do not answer, do nothing.
+
+        Raises TaskFailure (`input`) if the model cannot be saved.
+        """
         steps, chief = self.steps, self.chief
         if chief is not None and steps is not None and steps.session is not None:
             save = partial(self._save_stopped, chief, steps, steps.session)

@@ -49,7 +49,11 @@ Result = TypeVar("Result")
 class _Former:
     """The last checkpoint: each ps marks the rows that change after it.
 
-    `name` identifies the checkpoint: its global step and its fingerprint.
+    Attributes:
+        step: the checkpoint's global step.
+        tables: the tables in the checkpoint.
+        name: the global step and the fingerprint, which identify the checkpoint to the ps.
+
     """
 
     step: int
@@ -58,7 +62,10 @@ class _Former:
 
     @property
     def next_delta(self) -> int:
-        """The number of the delta to write next, from 1; 0 if all rows are to be written."""
+        """The number of the delta that the next save writes, from 1; 0 if the next save is to write all rows.
+
+        It is 0 after 20 deltas, or if the deltas together have more than half the bytes of the whole parts.
+        """
         last = max(table.last_delta for table in self.tables)
         whole = sum(file.size for table in self.tables for file in table.sha256)
         changed = sum(file.size for table in self.tables for file in table.deltas)
@@ -79,9 +86,10 @@ class TableSaves:
     """
 
     def __init__(self, graph: TrainingGraph, directory: Path | None, target: str) -> None:
-        """Add the operations to the chief's graph; `directory` has the chief's checkpoints, or is None.
+        """Add the operations to the chief's graph, without connecting.
 
-        `target` is the address of the chief's server.
+        `directory` is the folder of the chief's checkpoints (None: there is none), `target` the address of
+        the chief's server.
         """
         self._cluster, self._directory = graph.cluster, directory
         self._tables = [table for table in graph.variables if isinstance(table, TableVariable)]
@@ -114,7 +122,10 @@ class TableSaves:
         return bool(self._tables)
 
     def drop_connection(self) -> None:
-        """Close the connection to the ps, which may have been lost; the next question opens a new one."""
+        """Close the connection to the ps, which may have been lost; the next question opens a new one.
+
+        The next save then writes all rows.
+        """
         line, self._line = self._line, None
         self._former = None
         if line is not None:
@@ -122,7 +133,7 @@ class TableSaves:
 
     @contextmanager
     def blocked_pushes(self) -> Iterator[None]:
-        """Return a context in which no push changes anything on a ps.
+        """Return a context in which no push of a worker changes a variable on a ps.
 
         Raises DamagedError at its end if a ps did not block pushes for the whole time.
         """
@@ -139,17 +150,18 @@ class TableSaves:
                 raise DamagedError("a ps did not hold up the workers' pushes for as long as the save took")
 
     def begin_writing(self, step: int) -> None:
-        """Let each ps begin to write its rows as they are now, beside training; pushes must be blocked.
+        """Let each ps begin to write its rows as they are now, beside training; return at once.
 
-        A ps writes the rows that changed since the last checkpoint, if they are known, else all rows. `step`
-        is the global step of the checkpoint.
+        Call this within `blocked_pushes`. A ps writes the rows that changed since the last checkpoint, if
+        they are known, else all rows. `step` is the global step of the checkpoint.
         """
         self._ask("cut", lambda ps: {"step": step, "delta": self._delta, **self._description(ps)})
 
     def finish(self, step: int) -> str:
         """Wait until each ps has its rows of step `step` on disk; return the manifest, or "" without tables.
 
-        Raises NotFinite if a row has a number that is not finite.
+        `begin_writing` must have been called for this step. Raises NotFinite if a row has a number that is
+        not finite.
         """
         former, self._former = self._former if self._delta else None, None
         if not self.has_tables:
@@ -172,10 +184,10 @@ class TableSaves:
         return manifest_of(step, [self._saved(table, answers, former_tables) for table in self._tables])
 
     def base_next_save_on(self, step: int, tables: Sequence[SavedTable], fingerprint: str) -> None:
-        """Let the next save write only what changes after this checkpoint, whose values the ps have.
+        """Let the next save write only the rows that change after this checkpoint, whose values the ps have.
 
         `step`, `tables` and `fingerprint` are the checkpoint's. If it has other tables or is of another
-        number of ps, the next save writes all rows.
+        number of ps, do nothing; the next save then writes all rows.
         """
         are_same = {saved.layout.table for saved in tables} == {table.name for table in self._tables}
         if tables and are_same and tables[0].layout.parts == len(self._ps):
@@ -186,20 +198,21 @@ class TableSaves:
     def forget(self) -> None:
         """Let each ps stop a save that is going on, and mark all rows as not changed.
 
-        Call this before rows are set.
+        Call this before rows are set. The next save then writes all rows, unless `base_next_save_on` is
+        called.
         """
         self._former = None
         self._ask("forget", self._description)
 
     def keep(self, steps: Sequence[int]) -> None:
-        """Let each ps remove the files of all checkpoints whose global step is not in `steps`."""
+        """Let each ps remove the table files of all checkpoints whose global step is not in `steps`."""
         self._ask("keep", lambda _: {"steps": list(steps), "folder": CHECKPOINTS})
 
     def fetch_missing_files(self, checkpoint: Checkpoint, ps: Collection[str] | None = None) -> str:
-        """Fetch the table files that the ps lack of a checkpoint from tasks that have them; return problems.
+        """Fetch the checkpoint's table files that are missing or damaged on a ps from any task that has them.
 
-        The result says, in words, which files no task has; "" if the given ps (default: all) then have all
-        files that they need.
+        Return "" if the given ps (default: all) then have all files that they need; else, in words, the first
+        two files that no task has, or why a task could not do it.
         """
         try:
             return self._fetch_missing(checkpoint, ps)
@@ -222,7 +235,8 @@ class TableSaves:
     ) -> None:
         """Set the rows on the given ps (default: all) to the rows of a checkpoint whose files are complete.
 
-        With `ps`, the checkpoint must have been saved with the present number of ps.
+        Each ps reads its files from its own disk; return when all rows are set. With `ps`, the checkpoint
+        must have been saved with the present number of ps.
         """
         paths = {ps: f"{folder}/{checkpoint.path.name}" for ps, folder in self._folders().items()}
         wanted = self._files_of(ps, checkpoint)
@@ -234,7 +248,8 @@ class TableSaves:
     def fetch_to_chief(self, checkpoint: Checkpoint) -> None:
         """Fetch all table files beside the chief's checkpoint, so that it can be read without the ps.
 
-        Raises OSError, too.
+        Files that are there and good are not fetched again. Raises OSError, and DamagedError if a file
+        arrives damaged.
         """
         folders, ps_files, (former, fetched) = self._folders(), self._ps_files(checkpoint), self._fetched
         for ps, files in ps_files.items():
@@ -256,16 +271,18 @@ class TableSaves:
         self._fetched = checkpoint.path, hashes
 
     def keepers(self, copies: int) -> list[tuple[str, str]]:
-        """Return pairs (ps, a task that keeps copies of the ps's files), `copies` - 1 at most for each ps.
+        """Return pairs (ps, a task that keeps copies of the ps's table files), by ps; [] without tables.
 
-        `copies` is the number of hosts that have a file, the ps's own host included.
+        Each ps has at most `copies` - 1 pairs: `copies` is the number of hosts that have a file, the ps's own
+        host included.
         """
         return [(ps, keeper) for ps in self._ps for keeper in self._cluster.keepers(copies, ps)]
 
     def copy(self, checkpoint: Checkpoint, ps: str, keeper: str, steps: Sequence[int]) -> None:
-        """Copy the files of a ps of a checkpoint to the task `keeper`; return once the copies count there.
+        """Copy a ps's table files of a checkpoint to the task `keeper`; return once they are checked there.
 
-        The task then removes the files of all checkpoints not in `steps`. Raises CallTookTooLong, too.
+        The keeper then removes the table files of all checkpoints whose global steps are not in `steps`.
+        Raises DamagedError if a file arrives damaged, and CallTookTooLong.
         """
         step, files, place = checkpoint.global_step, self._ps_files(checkpoint)[ps], self._folders()[ps]
         former, copied = self._copied.pop((ps, keeper), (step, {}))
@@ -285,7 +302,7 @@ class TableSaves:
         self._copied[ps, keeper] = step, files
 
     def _ps_files(self, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
-        """Return {ps: {file: SHA-256}}, the files that each ps reads.
+        """Return {ps: {table file: SHA-256}}: the files of the checkpoint that each ps reads.
 
         The files of part p belong to ps p mod the number of ps. If the checkpoint was saved with the present
         number of ps, these are the files that the ps itself wrote.
@@ -299,12 +316,12 @@ class TableSaves:
     def _files_of(
         self, only: Collection[str] | None, checkpoint: Checkpoint
     ) -> dict[str, dict[RowFile, str]]:
-        """Return the same as `_ps_files`, with no files for ps that are not in `only`; None means all ps."""
+        """Return the same as `_ps_files`, but {} for each ps that is not in `only`; None means all ps."""
         files = self._ps_files(checkpoint)
         return files if only is None else {ps: files[ps] if ps in only else {} for ps in files}
 
     def _fetch_from_any(self, ps: str, file: RowFile, question: Fields) -> bool:
-        """Copy a good file to the ps that needs it, from any task; return whether a task had one.
+        """Copy a file to the ps that needs it, from the first task with a good one; return False if none has.
 
         `question` asks the ps to check the file.
         """
@@ -318,7 +335,10 @@ class TableSaves:
         return False
 
     def _sources(self) -> Iterator[tuple[TaskLine, str, str]]:
-        """Yield (line to a task, the task, path of a folder there in which table files may be)."""
+        """Yield (line to a task, the task, path of a folder there) for each folder that may have table files.
+
+        The order: the chief's folders, those of all ps, then those of other tasks that answer.
+        """
         if self._directory is not None:
             for name in (CHECKPOINTS, COPIES):
                 yield self._own_line, CHIEF, str(self._directory.with_name(name))
@@ -349,7 +369,7 @@ class TableSaves:
             line.close()
 
     def _folders(self, folder: str = CHECKPOINTS) -> dict[str, str]:
-        """Return {ps: path of the folder there}; the folder is created if it is missing."""
+        """Return {ps: path of the folder `folder` in the ps's run directory}; each is created if missing."""
         answers = self._ask("folder", lambda _: {"folder": folder})
         return {ps: answer["path"] for ps, answer in zip(self._ps, answers, strict=True)}
 
@@ -409,9 +429,9 @@ class TableSaves:
         )
 
     def _ask(self, what: str, more: Callable[[str], Fields] = lambda _: {}) -> Sequence[Fields]:
-        """Ask all ps at once to do `what`; return their answers, in the order of the ps.
+        """Ask all ps at once to do `what`; return their answers, in the order of the ps; [] without tables.
 
-        `more` returns the other fields of the question to a ps.
+        `more(ps)` returns the other fields of the question to this ps.
         """
         if not self._ps:
             return []
@@ -420,18 +440,27 @@ class TableSaves:
             return self._with_all(lambda ps: line.ask(ps, what, more(ps)))
 
     def _ask_task(self, line: TaskLine, task: str, what: str, more: Fields) -> Fields:
-        """Ask one task to do `what`; return its answer. Raises CallTookTooLong."""
+        """Ask one task, by `line`, to do `what`; return the answer. `more` has further fields of the question.
+
+        Raises CallTookTooLong after 60 s, and DamagedError if the answer is an error.
+        """
         with self._lock if task in self._ps else self._lock_of_others:
             return call_within(_SECONDS_FOR_A_FILE, lambda: line.ask(task, what, more))
 
     def _with_all(self, do: Callable[[str], Result]) -> list[Result]:
-        """Call `do` for each ps, all at once; return the results, in the order of the ps."""
+        """Call `do(ps)` for all ps at once; return the results in the order of the ps, when all have ended.
+
+        If calls raise, raise the exception of the first such ps.
+        """
         with ThreadPoolExecutor(max(1, len(self._ps))) as pool:
             return list(pool.map(do, self._ps))
 
 
 def _check_question(step: int, files: Mapping[RowFile, str]) -> dict[str, Any]:
-    """Return the fields of a question that asks to check `files`, {file: SHA-256}, of global step `step`."""
+    """Return the fields of a question that asks to check `files`, {file: SHA-256}, of global step `step`.
+
+    They are {"step": `step`, "files": [[suffix, size, SHA-256], ..]}.
+    """
     return {
         "step": step, "files": [[file.suffix, file.size, sha256] for file, sha256 in files.items()]
     }  # fmt: skip

@@ -41,7 +41,11 @@ Answer = dict[str, Any]
 
 
 class QuestionQueues:
-    """The operations that put a question to a task, and take an answer from it."""
+    """The operations that put a question into a task's queue, and an answer into its other queue.
+
+    `ask` and `take_answer` are for the chief, `take_question` and `answer` for the task; `text` is what `ask`
+    and `answer` put.
+    """
 
     def __init__(self, device: str) -> None:
         """Add the operations to the default graph, for the task whose device is `device`."""
@@ -56,7 +60,7 @@ class _Hold:
     """Blocks all pushes to this task's variables, from `begin` to `end`."""
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
-        """Add the operations to the default graph, on the device in force."""
+        """Add the operations to the default graph, on the default device."""
         holds, lets_go = _queue("holds", tf.bool), _queue("lets_go", tf.bool)
         lock = tf.raw_ops.MutexLock(mutex=rows_mutex())
         with tf.control_dependencies([lock]):
@@ -71,11 +75,11 @@ class _Hold:
 
     @property
     def lasts(self) -> bool:
-        """Whether pushes are blocked."""
+        """Whether pushes are blocked now."""
         return self._thread is not None
 
     def begin(self) -> None:
-        """Block pushes; return once no push is going on."""
+        """Block pushes; return once no push is going on. An earlier hold ends first."""
         self.end()
         with self._lock:
             self._thread = Thread(target=lambda: self._session.run(self._hold), daemon=True)
@@ -83,7 +87,7 @@ class _Hold:
             self._session.run(self._wait_for_hold)
 
     def end(self) -> bool:
-        """Let pushes go on; return whether they were blocked until now."""
+        """Let pushes go on; return True if they were blocked until now, False if they were not."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is not None:
@@ -100,7 +104,11 @@ class TableFiles:
     """
 
     def __init__(self, target: str, device: str, run_directory: Path | None) -> None:
-        """Connect to the task's own server at `target`; the operations go to `device`."""
+        """Connect to the task's own server at `target`; the operations go to the task's `device`.
+
+        The folders of checkpoints are in `run_directory`; without one (None), questions about files give an
+        error.
+        """
         self._run_directory = run_directory
         self._device = f"{device}/device:CPU:0"
         self._graph = tf.Graph()
@@ -115,7 +123,7 @@ class TableFiles:
         self._timer = Timer(0, lambda: None)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that answers the chief's questions; return at once."""
         Thread(target=self._serve, daemon=True, name="table files").start()
 
     def _serve(self) -> None:
@@ -141,7 +149,10 @@ class TableFiles:
                 self._session.run(self._queues.answer, {self._queues.text: json.dumps(answer)})
 
     def _do_forget(self, question: Fields) -> Answer:
-        """Mark every row as not changed: the values of the variables belong to no checkpoint."""
+        """Stop a save that is going on, and mark every row as not changed; answer {}.
+
+        Call it when the values of the variables belong to no checkpoint.
+        """
         self._stop_writing()
         self._since = ""
         for part in self._parts(question):
@@ -149,14 +160,15 @@ class TableFiles:
         return {}
 
     def _do_follow(self, question: Fields) -> Answer:
-        """Note that the variables had the values of checkpoint `since` when the marks were last reset."""
+        """Remember that all rows that changed after the checkpoint named `since` are marked; answer {}."""
         self._since = str(question["since"])
         return {}
 
     def _do_hold(self, question: Fields) -> Answer:
-        """Block pushes until `release`.
+        """Block pushes until `release`, or until the chief asks nothing for 30 s.
 
-        Answer "follows": whether all rows that changed after checkpoint `since` are marked.
+        Answer {"follows": True} if the marks show all rows that changed after the checkpoint named `since`;
+        False if they do not, or if `since` is "".
         """
         self._stop_writing()
         self._parts(question)  # so that the parts are ready before pushes are blocked
@@ -164,7 +176,10 @@ class TableFiles:
         return {"follows": bool(self._since) and self._since == question["since"]}
 
     def _do_cut(self, question: Fields) -> Answer:
-        """Begin to write the rows as they are now, into unfinished files: all rows, or a delta's rows."""
+        """Begin to write the rows as they are now, into unfinished files; answer {} at once.
+
+        With the `delta` 0 these are all rows, else the rows that changed since the last save.
+        """
         self._folder(CHECKPOINTS).mkdir(parents=True, exist_ok=True)
         parts = []
         for table, marked in zip(question["tables"], self._parts(question), strict=True):
@@ -176,19 +191,21 @@ class TableFiles:
         return {}
 
     def _do_release(self, _asked: Fields) -> Answer:
-        """Let pushes go on; answer "held": whether they were blocked until now."""
+        """Let pushes go on; answer {"held": whether they were blocked until now}."""
         return {"held": self._hold.end()}
 
     def _do_finish(self, question: Fields) -> Answer:
-        """Wait for the rows of the cut; let them count once they are on disk and read back as written.
+        """Wait until the rows of the cut are on disk and read back as written, and rename the files to count.
 
-        With a delta, the checkpoint also gets the files of the `former` checkpoint. The answer has:
+        With a delta, the checkpoint also gets links to the files of the `former` checkpoint. The answer has:
 
-        - "sums": {variable: its sum, or with a delta the change of its sum};
+        - "sums": {variable: its sum, or with a delta the change of its sum}, as decimal texts;
         - "sha256": {suffix of each new file: its SHA-256};
         - "rows": {table: number of rows written};
         - "not_finite": the variables with a number that is not finite. If there are any, the answer has only
-          this.
+          this, and no file counts.
+
+        Raises ValueError if there is no cut, or if a file does not read back as written.
         """
         cut, self._cut = self._cut, None
         if cut is None:
@@ -213,7 +230,7 @@ class TableFiles:
         }
 
     def _do_share(self, question: Fields) -> Answer:
-        """Link the files of a former checkpoint with the given `suffixes` into a checkpoint."""
+        """Link the files of step `former_step` with these `suffixes` into checkpoint `step`; answer {}."""
         former = {**question, "step": question["former_step"]}
         for suffix in question["suffixes"]:
             link(self._row_file(former, suffix), self._row_file(question, suffix))
@@ -236,15 +253,16 @@ class TableFiles:
         }
 
     def _stop_writing(self) -> None:
-        """Stop a save that a chief began but did not finish."""
+        """Stop a save that a chief began but did not finish, if there is one."""
         cut, self._cut = self._cut, None
         if cut is not None:
             cut.stop()
 
     def _do_check(self, question: Fields) -> Answer:
-        """Answer "problems": {suffix: what is wrong} for each bad file.
+        """Answer {"problems": {suffix: what is wrong, in words}} for the bad or missing of the `files`.
 
-        A good unfinished file, which was copied to this task, takes the place of a bad file, and counts.
+        The inner mapping is {} if all are good. A good unfinished file, which was copied to this task, takes
+        the place of a bad or missing file first.
         """
         problems = {}
         for suffix, size, sha256 in question["files"]:
@@ -263,13 +281,13 @@ class TableFiles:
         return {"problems": problems}
 
     def _do_folder(self, question: Fields) -> Answer:
-        """Create a folder if it is missing; answer its "path"."""
+        """Create the run directory's folder `folder` if it is missing; answer {"path": its absolute path}."""
         folder = self._folder(question["folder"])
         folder.mkdir(parents=True, exist_ok=True)
         return {"path": str(folder)}
 
     def _do_keep(self, question: Fields) -> Answer:
-        """Remove from a folder the files of all steps but `steps`, and the files of interrupted saves."""
+        """Remove from a folder the table files, finished or not, of all steps but `steps`; answer {}."""
         for path in self._folder(question["folder"]).glob("model.ckpt-*.rows"):
             match = _ROW_FILE.fullmatch(path.name)
             if match and int(match[1]) not in question["steps"]:
@@ -282,7 +300,10 @@ class TableFiles:
         return self._run_directory.absolute() / name
 
     def _path(self, question: Fields, mark: str = "") -> Path:
-        """Return the path of a checkpoint's files without their suffixes; `mark` marks unfinished files."""
+        """Return the path of the files of a checkpoint (`step` in the question) without their suffixes.
+
+        `mark` is UNFINISHED for files that do not count yet, else "".
+        """
         return self._folder(question.get("folder", CHECKPOINTS)) / f"model.ckpt-{int(question['step'])}{mark}"
 
     def _row_file(self, question: Fields, suffix: str, mark: str = "") -> Path:
@@ -291,7 +312,7 @@ class TableFiles:
         return Path(f"{self._path(question, mark)}.{suffix}")
 
     def _parts(self, question: Fields) -> list[MarkedPart]:
-        """Return the parts of tables that the question describes, which this task holds."""
+        """Return the parts of tables that the question describes, in its order; this task holds them."""
         parts = []
         for table in question["tables"]:
             if (description := json.dumps(table)) not in self._marked:
@@ -310,7 +331,7 @@ def _layout(variable: Fields) -> RowLayout:
 
 
 def serve_table_files(task: RunningTask) -> None:
-    """Start the thread of TableFiles, if this task has a server of its own."""
+    """Start the thread of TableFiles; do nothing if another process is this task's server."""
     if task.server is not None:
         TableFiles(task.target, task.cluster.device, task.options.run_directory).start()
 

@@ -32,13 +32,14 @@ class TableSamples:
 
     @property
     def wants_more(self) -> bool:
-        """Whether there are tables and fewer than 50 samples."""
+        """Whether `add` is to be called again: there are tables, and fewer than 50 batches are counted."""
         return bool(self._tables) and self._samples < MOST_SAMPLES
 
     def add(self, global_step: int, examples: int, ids: Sequence[Ids]) -> None:
-        """Count a batch of `examples` examples, and record all counts so far.
+        """Count a batch of `examples` examples, and write a `tables` record with all counts so far.
 
-        `ids` are the ids that the batch needs, one int64 array for each table.
+        `ids` are the row ids that the batch needs, with repetitions: one int64 array for each table, in the
+        order of `tables`.
         """
         self._samples, self._examples = self._samples + 1, self._examples + examples
         for counts, needed in zip(self._counts, ids, strict=True):
@@ -49,7 +50,7 @@ class TableSamples:
 
 
 class _Counts:
-    """How often the samples needed each row of a table."""
+    """How often the sampled batches needed each row of a table."""
 
     def __init__(self, table: Table, begin: int, ps_count: int) -> None:
         self.name, self._table, self._begin = table.name, table, begin
@@ -66,7 +67,10 @@ class _Counts:
         self._rows, self._times = together, summed
 
     def fields(self) -> Mapping[str, object]:
-        """Return the fields of the table in a `tables` record."""
+        """Return the table's fields in a `tables` record: {field: value}.
+
+        The fields are rows, width, ids, distinct, hot, of_ps and, for a table with hashed ids, colliding.
+        """
         hottest = np.argsort(-self._times, kind="stable")[:_HOTTEST]
         return {
             "rows": self._table.rows,
@@ -79,7 +83,7 @@ class _Counts:
         }
 
     def _colliding(self) -> float:
-        """Return the share (0 to 1) of the different ids that a hash gave the row of another id."""
+        """Return the share (0 to 1) of the different ids that share a row with another id by hashing."""
         begins, sizes = np.array(self._table.hashed, np.int64).T
         used = np.searchsorted(self._rows, begins + sizes) - np.searchsorted(self._rows, begins)
         return colliding_share(used.tolist(), sizes.tolist())

@@ -33,14 +33,18 @@ Numbers = npt.NDArray[Any]
 
 
 class Stopped(Exception):  # noqa: N818 - not an error of the program
-    """The cut is not wanted any more."""
+    """The cut is not wanted any more, because `CutWriting.stop` was called."""
 
 
 class _Files:
-    """The files of one variable, into which rows are written."""
+    """The files of one variable's part, into which rows are written."""
 
     def __init__(self, path: Path, rows: RowLayout, part: int, delta: int) -> None:
-        """Remove the files of an interrupted save; `path` is the path of the files without their suffixes."""
+        """Remove the files that an interrupted save left at this path.
+
+        `path` is the path of the files without their suffixes, `rows` the variable's layout, `part` the
+        number of the part, `delta` the delta's number, or 0 for all rows.
+        """
         self._path, self._rows_in_a_file = path, rows.rows_in_a_file(delta)
         # It is not known yet how many rows a delta will have; the names of its files do not depend on it.
         self._file = _file_of(rows, part, delta)
@@ -48,9 +52,9 @@ class _Files:
             leftover.unlink(missing_ok=True)
 
     def write(self, places: npt.NDArray[np.int64], values: Numbers) -> None:
-        """Write the rows `values`, [rows, ...], at `places`, int64 [rows], rising.
+        """Write the rows `values`, [rows, ...], at `places`, int64 [rows], rising; create missing files.
 
-        A place is counted over all files of the variable.
+        A place is the number of a row, counted from 0 over all files of the part.
         """
         numbers = places // self._rows_in_a_file
         for number in np.unique(numbers):
@@ -67,11 +71,11 @@ class _Files:
 
 
 class PartOfCut:
-    """The rows of a part of a table and of its slots.
+    """The rows of a part of a table and of its slots, at the moment of the cut.
 
     Attributes:
         marked: reads the rows.
-        layouts: the layout of each variable.
+        layouts: the layout of each variable: the table and its slots.
         table: the table's name.
         count: the number of rows that were written.
         sums: {variable: sum of its written rows for the fingerprint, modulo 2**64}.
@@ -80,7 +84,7 @@ class PartOfCut:
     """
 
     def __init__(self, marked: MarkedPart, layouts: Mapping[str, RowLayout], part: int, delta: int) -> None:
-        """Prepare to write.
+        """Prepare to write; nothing is read or written yet.
 
         `layouts` is {variable: layout}, `part` the number of the part, `delta` the delta's number, or 0 for
         all rows.
@@ -92,7 +96,7 @@ class PartOfCut:
         self.not_finite: list[str] = []
 
     def write(self, session: tf.compat.v1.Session, path: Path) -> Iterator[None]:
-        """Write the rows into files of this path (without their suffixes), some before each yield.
+        """Write the rows into files at this path (without their suffixes), a block of rows before each yield.
 
         Raises OSError and tf.errors.OpError; ValueError if the number of rows is not the expected number.
         """
@@ -129,13 +133,13 @@ class PartOfCut:
                 self.not_finite.append(layout.table)
 
     def files(self, layout: RowLayout) -> list[RowFile]:
-        """Return the files with the rows of one variable, which has this layout."""
+        """Return the files with the written rows of the variable that has this layout, in their order."""
         if self._delta:
             return layout.delta_files(self._part, self._delta, self.count)
         return layout.files_of(self._part)
 
     def finish(self, path: Path) -> dict[str, str]:
-        """Bring the files of this path (without their suffixes) to the disk; return {suffix: SHA-256}.
+        """Bring the files at this path (without their suffixes) to the disk; return {suffix: SHA-256} of all.
 
         Raises ValueError if the files do not read back as they were written, and OSError.
         """
@@ -162,7 +166,7 @@ class PartOfCut:
 
     @property
     def _written_layouts(self) -> list[RowLayout]:
-        """The layouts of what is written: of each variable and, in a delta, first of the positions."""
+        """The layouts of what is written: of each variable; in a delta, of the positions before them."""
         return [self.layouts[0].positions, *self.layouts] if self._delta else self.layouts
 
     @staticmethod
@@ -182,7 +186,7 @@ class CutWriting:
     """
 
     def __init__(self, session: tf.compat.v1.Session, parts: Sequence[PartOfCut], path: Path) -> None:
-        """Prepare the thread; `session` must be a session to this process itself."""
+        """Prepare the thread, without starting it; `session` must be a session to this process itself."""
         self.parts, self.path, self._session = parts, path, session
         self._stop, self._error = Event(), list[Exception]()
         self._thread = Thread(target=self._write, daemon=True, name="rows of a cut")
@@ -197,13 +201,13 @@ class CutWriting:
         self._thread.start()
 
     def wait(self) -> None:
-        """Return once all rows are written; raise the error if the thread failed."""
+        """Return once all rows are written; raise the thread's exception if it failed or was stopped."""
         self._thread.join()
         for error in self._error:
             raise error
 
     def stop(self) -> None:
-        """Stop the thread, and return once it has ended."""
+        """Stop the thread, and return once it has ended; the files stay."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -223,5 +227,5 @@ class CutWriting:
 
 
 def _file_of(rows: RowLayout, part: int, delta: int) -> RowFile:
-    """Return a file of part `part`; its `suffix` is right, its numbers of rows are not."""
+    """Return the first file of part `part`; its `suffix` is right, but its number of rows is 0."""
     return RowFile(rows.table, part, rows.parts, 0, 0, 0, rows.row_bytes, delta)
