@@ -145,7 +145,7 @@ class Keeper:
         return [int(match[1]) for match in map(_FILE.fullmatch, names) if match]
 
     def fetch(self, step: int, folder: CheckpointFolder) -> None:
-        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint, which is not used yet.
+        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint: it does not count yet.
 
         Raises OSError, and DamagedError if the copy is larger than a checkpoint of this model.
         """

@@ -25,7 +25,7 @@ class GradientSamples:
             self._sample(global_step)
 
     def sample_if_due(self, global_step: int) -> None:
-        """Take and record a sample if the last sample took at most 0.3% of the time since it; else do nothing.
+        """Take and record a sample, unless the last sample took more than 0.3% of the time since it.
 
         In a synchronous run the share is divided by the number of workers, which wait meanwhile.
         """

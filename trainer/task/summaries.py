@@ -53,7 +53,7 @@ class Summaries:
         return self._folder is not None and local_step % self._every == 0
 
     def steps_until_due(self, local_step: int) -> float:
-        """Return the local steps from `local_step` to the next summary, at least 1; infinity if there is none."""
+        """Return the local steps from `local_step` to the next summary, at least 1; infinity without any."""
         return math.inf if self._folder is None else self._every - local_step % self._every
 
     def write(self, global_step: int, values: Mapping[str, float]) -> None:

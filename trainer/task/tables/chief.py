@@ -440,7 +440,7 @@ class TableSaves:
             return self._with_all(lambda ps: line.ask(ps, what, more(ps)))
 
     def _ask_task(self, line: TaskLine, task: str, what: str, more: Fields) -> Fields:
-        """Ask one task, by `line`, to do `what`; return the answer. `more` has further fields of the question.
+        """Ask one task, by `line`, to do `what`; return the answer. `more` has further fields.
 
         Raises CallTookTooLong after 60 s, and DamagedError if the answer is an error.
         """
