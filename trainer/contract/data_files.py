@@ -49,7 +49,8 @@ def first_problem(data: str | None, folder: Path) -> str:
     """Return the first problem of the data files in a folder, in words; "" if their first rows are good.
 
     `data` is the `data` of a model's card: "images" or "clicks"; for None, return "" without reading. A
-    missing folder or file is a problem. The time does not grow with the size of the files.
+    missing folder or file is a problem; a few damaged lines of clicks are none. The time does not grow with
+    the size of the files.
     """
     if data is None:
         return ""

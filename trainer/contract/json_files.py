@@ -10,7 +10,8 @@ from typing import Any
 def write_json(path: Path, content: object, indent: int | None = None) -> None:
     """Write or replace a file atomically: readers get either the old content or the whole new content.
 
-    Numbers that are not finite are written as `null`. Raises OSError, also if the folder is missing.
+    Numbers that are not finite are written as `null`. `indent` is the blanks of a level; None writes one
+    line. Raises OSError, also if the folder is missing.
     """
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps(finite(content), indent=indent, allow_nan=False) + "\n", encoding="utf-8")

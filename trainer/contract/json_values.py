@@ -48,9 +48,9 @@ def text(most: int) -> Rule:
 
 
 def matching(expected: str, pattern: re.Pattern[str], *, or_empty: bool = False) -> Rule:
-    """Return the rule for texts that match `pattern` as a whole; `expected` says what they are.
+    """Return the rule for texts that match `pattern` from their first to their last character.
 
-    With `or_empty`, the rule accepts the empty text, too.
+    `expected` says in words what such a text is. With `or_empty`, the rule accepts the empty text, too.
     """
 
     def convert(value: object) -> str:
@@ -73,7 +73,7 @@ def one_of(*names: str) -> Rule:
 
 
 def nullable(rule: Rule) -> Rule:
-    """Return a rule that accepts what `rule` accepts, and null."""
+    """Return a rule that accepts what `rule` accepts, and null (None), which stays None."""
     return Rule(f"{rule.expected} or null", lambda value: None if value is None else rule.convert(value))
 
 

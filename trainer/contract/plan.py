@@ -78,7 +78,10 @@ class ClusterPlan(JsonObject):
         return tuple(task for task in self.tasks if task.job == job)
 
     def tf_config(self, task: PlannedTask) -> str:
-        """Return the value of TF_CONFIG for a task, as JSON text; jobs without tasks are left out."""
+        """Return the value of TF_CONFIG for a task, as JSON text; jobs without tasks are left out.
+
+        Example: {"cluster": {"ps": ["10.0.0.1:2222"], ..}, "task": {"type": "ps", "index": 0}}
+        """
         cluster = {
             job: [member.target for member in members] for job in JOBS if (members := self.tasks_of(job))
         }
@@ -95,9 +98,9 @@ class ClusterPlan(JsonObject):
 
     @classmethod
     def from_json(cls, content: object) -> "ClusterPlan":
-        """Return the plan, given an object of `to_json`.
+        """Return the plan that `content`, a result of `to_json`, describes.
 
-        Raises ValueError if the object has another version, lacks a field, has an invalid one, or does not
+        Raises ValueError if `content` has another version, lacks a field, has an invalid one, or does not
         match its hash.
         """
         values = content if isinstance(content, Mapping) else {}

@@ -28,8 +28,8 @@ def fill_placeholders(argument: str, values: Mapping[str, str]) -> str:
     r"""Return `argument` with its placeholders replaced; `values` is {placeholder's name: value}.
 
     A placeholder without a value stays, as do other braces. A backslash keeps a placeholder as text, and is
-    removed. Example: fill_placeholders(r"{job_name} \{ps_hosts} {x}", {"job_name": "ps"}) -> "ps {ps_hosts}
-    {x}"
+    removed.
+    Example: fill_placeholders(r"{job_name} \{run_dir} {x}", {"job_name": "ps"}) -> "ps {run_dir} {x}"
     """
 
     def value(match: re.Match[str]) -> str:

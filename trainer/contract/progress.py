@@ -81,7 +81,10 @@ class Progress:
 
     @property
     def waiting(self) -> str:
-        """The first four tasks for which the run waits, after "waiting for "; "" if it waits for none."""
+        """The tasks for which the run waits, in words; "" if it waits for none.
+
+        The text is "waiting for ", the first four tasks, and " and N more" if there are more.
+        """
         return f"waiting for {first_of(self.missing, 4, '; ')}" if self.missing else ""
 
     @property

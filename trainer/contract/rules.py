@@ -57,7 +57,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a value must be.
+    """What a value must be. A rule *accepts* a value that `convert` converts, and *refuses* all others.
 
     Attributes:
         expected: what is expected, in words.

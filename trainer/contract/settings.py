@@ -41,16 +41,20 @@ ANY: tuple[object, ...] = ()
 
 @dataclass(frozen=True)
 class Handling:
-    """How a setting is handled: the answers to four questions, which every setting must give."""
+    """How a setting is handled; every setting gives all four answers.
 
-    # Whether a host may have a value of its own, because its hardware or its disks differ.
+    Attributes:
+        per_host: whether a host may have a value of its own, because its hardware or its disks differ.
+        fixed_in_a_run: whether a resumed run keeps the value: checkpoints, examples, counts of gradients or
+            the set of tasks depend on it.
+        reset_by_prove: whether prove.yml trains with the default or with a value of its own, not the user's.
+        with_tables: the values that a model with tables takes; ANY, which is (), if it takes all.
+
+    """
+
     per_host: bool
-    # Whether a resumed run keeps the value: checkpoints, examples, counts of gradients or the set of tasks
-    # depend on it.
     fixed_in_a_run: bool
-    # Whether prove.yml trains with the default, or with a value of its own.
     reset_by_prove: bool
-    # The values that a model with tables takes, or ANY.
     with_tables: tuple[object, ...]
 
 

@@ -124,8 +124,9 @@ class Cluster:
 
         These are up to `copies` - 1 tasks, because the saved original counts: one task on each host other
         than the saver's, a ps if that host has one. If fewer other hosts exist, the list is shorter; () in a
-        local run. The first hosts are those of the first ps; if the saver is a ps, the list is rotated by its
-        index.
+        local run. If several ps save, their lists begin with different hosts.
+
+        Example: with the hosts A (ps0, worker0), B (ps1) and C (worker1), keepers(3) -> ("ps1", "worker1")
         """
         tasks: dict[str, str] = {}
         for task, address in self.listeners.items():
@@ -182,7 +183,10 @@ class Cluster:
 
     @property
     def ledger_devices(self) -> tuple[str, ...]:
-        """The devices that hold the run's ledger: of all ps, or in a local run of this process."""
+        """The devices that hold the run's ledger: of all ps, or in a local run of this process.
+
+        The ledger is the small variables by which the tasks count steps and tell each other their state.
+        """
         return self.ps_devices or (self.device,)
 
     def filters(self, *devices: str) -> list[str]:

@@ -14,7 +14,7 @@ _GIB = 1 << 30
 
 
 class _Ending(Exception):  # noqa: N818 - not every end is an error
-    """An early end. `code` is an exit code of trainer/contract/exit_codes.py, or a stop code."""
+    """An early end, for `reason`; `code` is an exit code of trainer/contract/exit_codes.py, or RUN_OVER."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -26,7 +26,10 @@ class TaskFailure(_Ending):
 
 
 class RunEnding(_Ending):
-    """Another task has ended the run, by the stop code or end code `code` on the ps."""
+    """Another task has ended the run: it wrote this `code` on the ps.
+
+    It is STOPPED, RUN_OVER, or the exit code of a failure. `reason` is "" if it was not read.
+    """
 
 
 class StopRequested(Exception):  # noqa: N818 - not an error

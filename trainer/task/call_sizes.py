@@ -14,9 +14,8 @@ class CallSizes:
     def __init__(self, most: int, least: int = 1, *, pull_ahead: bool = False) -> None:
         """Begin with one step in a call.
 
-        `most` is the largest number of steps in a call, `least` the number of steps that a worker takes after
-        a
-        pull: a call has at least as many, if nothing is due earlier.
+        `most` is the largest number of steps in a call. `least` is the number of steps that a worker takes
+        after a pull; a call has at least as many, if nothing is due earlier.
         """
         self._most, self._least, self._size = most, least, 1
         self._seconds = _LONGEST_SECONDS_AHEAD if pull_ahead else _LONGEST_SECONDS

@@ -145,7 +145,7 @@ class Keeper:
         return [int(match[1]) for match in map(_FILE.fullmatch, names) if match]
 
     def fetch(self, step: int, folder: CheckpointFolder) -> None:
-        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint: it does not count yet.
+        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint that does not count.
 
         Raises OSError, and DamagedError if the copy is larger than a checkpoint of this model.
         """
@@ -176,10 +176,10 @@ class Keeper:
 
 
 class CheckpointCopies:
-    """Copies the newest checkpoint to each keeper, in a thread beside training; a failure is only printed.
+    """Copies the newest checkpoint to each keeper, in a thread beside training.
 
-    `run_ends` is set once the chief saves for the last time. From then on, keepers that end before the chief
-    get no copy.
+    A failure is printed and recorded, not raised. `run_ends` is set once the chief saves for the last time.
+    From then on, keepers that end before the chief get no copy.
     """
 
     def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor], tables: TableSaves) -> None:

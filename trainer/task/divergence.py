@@ -12,7 +12,7 @@ _FAR = 10.0
 
 
 class Divergence:
-    """Looks whether a worker's losses stay far above the first loss: more than ten times as high.
+    """Tells whether a worker's losses stay far above the first loss: more than ten times as high.
 
     A finite but high loss could train a useless model for days.
     """

@@ -116,7 +116,10 @@ class _Worker:
 
     @property
     def end_reason(self) -> tuple[str, str]:
-        """Why the run takes no more steps: (the `reason` for a `finished` record, the words for people)."""
+        """Why the run takes no more steps, such as ("last step", "the last step is taken").
+
+        The first text is the `reason` of the `finished` record, the second is for people.
+        """
         if self.steps is not None and self.steps.has_ended_early:
             return MET, f"an evaluation met {condition_in(self._task.settings.as_dict())}"
         return "last step", "the last step is taken"

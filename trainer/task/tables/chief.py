@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class _Former:
-    """The last checkpoint: each ps marks the rows that change after it.
+    """The checkpoint on which the next save is based: each ps marks the rows that change after it.
 
     Attributes:
         step: the checkpoint's global step.
@@ -62,9 +62,10 @@ class _Former:
 
     @property
     def next_delta(self) -> int:
-        """The number of the delta that the next save writes, from 1; 0 if the next save is to write all rows.
+        """The number, from 1, of the next save's delta: files with only the rows that changed.
 
-        It is 0 after 20 deltas, or if the deltas together have more than half the bytes of the whole parts.
+        It is 0 if the next save is to write all rows: after 20 deltas, or if the deltas together have more
+        than half the bytes of the files with all rows.
         """
         last = max(table.last_delta for table in self.tables)
         whole = sum(file.size for table in self.tables for file in table.sha256)
@@ -304,8 +305,8 @@ class TableSaves:
     def _ps_files(self, checkpoint: Checkpoint) -> dict[str, dict[RowFile, str]]:
         """Return {ps: {table file: SHA-256}}: the files of the checkpoint that each ps reads.
 
-        The files of part p belong to ps p mod the number of ps. If the checkpoint was saved with the present
-        number of ps, these are the files that the ps itself wrote.
+        The files of the table's part p belong to ps number p mod the number of ps. If the checkpoint was
+        saved with the present number of ps, these are the files that the ps itself wrote.
         """
         files: dict[str, dict[RowFile, str]] = {ps: {} for ps in self._ps}
         if files:

@@ -259,7 +259,7 @@ class TableFiles:
             cut.stop()
 
     def _do_check(self, question: Fields) -> Answer:
-        """Answer {"problems": {suffix: what is wrong, in words}} for the bad or missing of the `files`.
+        """Answer {"problems": {suffix: what is wrong, in words}} of the bad or missing `files`.
 
         The inner mapping is {} if all are good. A good unfinished file, which was copied to this task, takes
         the place of a bad or missing file first.

@@ -24,7 +24,8 @@ class TableSamples:
     def __init__(self, records: RecordWriter, tables: Sequence[tuple[Table, int]], ps_count: int) -> None:
         """Count for `tables`, pairs (table, number of its first row in the fused table).
 
-        Row r of the fused table lies on ps number r mod `ps_count`, the number of ps.
+        The fused table is one variable with the rows of several tables, one table after the other. Its row r
+        lies on ps number r mod `ps_count`, the number of ps.
         """
         self._records, self._tables = records, tables
         self._counts = [_Counts(table, begin, ps_count) for table, begin in tables]

@@ -37,7 +37,7 @@ class Stopped(Exception):  # noqa: N818 - not an error of the program
 
 
 class _Files:
-    """The files of one variable's part, into which rows are written."""
+    """The files of one variable, into which the rows of one part are written."""
 
     def __init__(self, path: Path, rows: RowLayout, part: int, delta: int) -> None:
         """Remove the files that an interrupted save left at this path.
@@ -71,7 +71,7 @@ class _Files:
 
 
 class PartOfCut:
-    """The rows of a part of a table and of its slots, at the moment of the cut.
+    """The rows of a table and of its optimizer slots that one ps holds, at the moment of the cut.
 
     Attributes:
         marked: reads the rows.
@@ -86,8 +86,8 @@ class PartOfCut:
     def __init__(self, marked: MarkedPart, layouts: Mapping[str, RowLayout], part: int, delta: int) -> None:
         """Prepare to write; nothing is read or written yet.
 
-        `layouts` is {variable: layout}, `part` the number of the part, `delta` the delta's number, or 0 for
-        all rows.
+        `layouts` is {variable: layout}. `part` is the number of the part, which is the ps's. `delta` is 0 to
+        write all rows, else the number of the delta, which has only the rows that changed.
         """
         self.marked, self._part, self._delta = marked, part, delta
         self.layouts = [layouts[variable.name] for variable in marked.variables]
@@ -177,7 +177,7 @@ class PartOfCut:
 
 
 class CutWriting:
-    """A cut whose rows a thread writes.
+    """A thread that writes a cut, the state of all rows at one moment, into files.
 
     Attributes:
         parts: the parts that the thread writes.
