@@ -90,7 +90,7 @@ def printed_checks(ended: EndedProcess) -> list[Check]:
     """Return the checks that the process printed, in its order.
 
     If the process did not end well, a failed check follows: the first of NAMES, except `libraries`, that it
-    did not print.
+    did not print. A failed check `devices` also says what TensorFlow's log says about GPUs.
     """
     checks = [Check.from_json(json.loads(line)) for line in ended.output.splitlines() if line.startswith("{")]
     printed = {check.name for check in checks}

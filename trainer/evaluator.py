@@ -254,10 +254,11 @@ def _export_program(directory: Path, described: Mapping[str, Any], options: Mapp
 def _require_same_model(
     chief: Sequence[Record], metrics: Mapping[str, float], *, global_step: int, examples: int
 ) -> None:
-    """Raise TaskFailure (`configuration`) if the chief's metrics at this step differ by more than rounding.
+    """Raise TaskFailure (`configuration`) if a metric of the chief at this step is another in `metrics`.
 
-    Do nothing if the chief did not evaluate at this step. `examples` is the number of test examples: one more
-    or less right is rounding. This release may compute the model in another way than the run's release.
+    A difference of 0.1%, or of one in `examples`, the number of test examples, counts as rounding. If the
+    chief did not evaluate at this step, do nothing. This release may compute the model in another way than
+    the run's release.
     """
     evaluations = [record for record in chief if record.event == "evaluated"]
     evaluation = next(
@@ -335,8 +336,8 @@ def _newest(directory: Path) -> Checkpoint:
 def _whole(path: Path) -> tuple[Checkpoint | None, str]:
     """Return (the checkpoint at `path`, ""), or (None, why it cannot be used) if it is damaged or incomplete.
 
-    The files of the checkpoint's tables must match the manifest. The checksums of the tables are computed
-    from the files.
+    The files of the checkpoint's tables must be there, as the manifest lists them. The fingerprint's sums of
+    the tables are computed from these files.
     """
     from trainer.model.checkpoints import read_checkpoint
     from trainer.model.fingerprint import with_computed_sums

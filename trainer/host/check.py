@@ -64,7 +64,7 @@ class Check:
 
 
 def checks_of(findings: Mapping[str, Finding]) -> list[Check]:
-    """Return a check for each {name: finding}, in the same order."""
+    """Return a check for each {name: finding}, in the same order; its `task` is ""."""
     return [Check(name, *finding) for name, finding in findings.items()]
 
 

@@ -129,7 +129,10 @@ def _last_records(events: Path) -> Iterator[dict[str, Any]]:
 
 
 def number(value: object) -> float | None:
-    """Return `value` if it is a finite number below 2**63 (and above -2**63); else None, also for True."""
+    """Return `value` if it is an int or float between -2**63 and 2**63; else None.
+
+    None for True, "1", nan and infinity, too.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < NUMBER_LIMIT:
         return None
     return value
