@@ -28,13 +28,18 @@ USAGE, NO_INPUT, INTERNAL, CANNOT_WRITE, IO_ERROR, NO_PERMISSION = 64, 66, 70, 7
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print the usage and exit with a code that is no verdict."""
+        """Print the usage and `message` to stderr, and exit with 64; argparse's own code 2 is a verdict."""
         self.print_usage(sys.stderr)
         self.exit(USAGE, f"{self.prog}: {message}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the run that the arguments name; return the exit code: the verdict's, or one of sysexits.h."""
+    """Judge the run that the arguments name, print the verdict, and return the exit code.
+
+    Without `arguments`, those of the command line count. A folder also gets verdict.json. The exit code is 0,
+    1 or 2 by the verdict; 64 to 77 (sysexits.h) if there is no verdict or --pack failed, and stderr says why.
+    Invalid thresholds give 2 ("cannot tell"). Raises SystemExit for unknown options and for --help.
+    """
     parser = _Parser(
         prog="python -m psfleet.evidence",
         description="Judge from a run's records alone whether its workers trained one model together, and"
@@ -118,9 +123,9 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 def _verdict_on(folder: Path) -> Verdict | None:
-    """Return the verdict on a folder. If its thresholds are invalid, print why and return None.
+    """Return the verdict on the run in `folder`.
 
-    Raises OSError.
+    If the thresholds in settings.json are invalid, print why to stderr and return None. Raises OSError.
     """
     try:
         settings = read_settings(folder)
@@ -131,7 +136,11 @@ def _verdict_on(folder: Path) -> Verdict | None:
 
 
 def _no_folder(given: str) -> str:
-    """Return why the path `given` is not a run's folder, or "" if it may be one. Raises PermissionError."""
+    """Return why the path `given` is not a run's folder, or "" if it may be one.
+
+    It may be one if it has plan.json, settings.json, manifest.json or events; "" is not. Raises
+    PermissionError.
+    """
     folder = Path(given)
     if not given or not folder.is_dir():
         return f"{given!r} is no folder. A run's folder is runs/ID, where train.yml puts it"
@@ -168,9 +177,9 @@ def _complain(text: str) -> None:
 
 
 def _pack(folder: Path, target: Path) -> int:
-    """Pack the run's folder into the new file `target`.
+    """Pack the run's folder into the new file `target`, a .tar.gz, and print the result to stderr.
 
-    Return 0, or an exit code of sysexits.h if that failed.
+    Return 0; 66 if the folder has no manifest.json; 73 if `target` exists or cannot be written.
     """
     if not (folder / MANIFEST).exists():
         _complain(

@@ -18,10 +18,12 @@ Gaps = tuple[tuple[int, int], ...]
 
 
 def absences(run: Run) -> Mapping[str, Gaps]:
-    """Return {worker: its gaps} for each worker that was away for a time.
+    """Return {worker: its gaps}, without the workers that were never away.
 
-    Return {} if too few workers were there all the time for a good end (`training_run_success`), for a
-    program, and for a run that is not asynchronous.
+    A worker is away before it joins late, and from a stop by people to its next process, unless the whole run
+    was stopped. Worker 0 and lost workers are not among the keys. Return {} if fewer workers were there all
+    the time than `training_run_success` needs, for a program, for existing servers, and for a run that is not
+    asynchronous.
     """
     if run.program is not None or run.rules.replication != "async" or run.rules.existing_servers:
         return {}
@@ -32,9 +34,10 @@ def absences(run: Run) -> Mapping[str, Gaps]:
 
 
 def joined_late(run: Run, worker: TaskRecords) -> bool:
-    """Return whether the chief passed its first barrier before any process of this worker was there.
+    """Return whether the chief's first barrier names no process of this worker.
 
-    Return False if the chief recorded no barrier.
+    The first barrier is the chief's first `peers_ready`. True also for a worker without records; False if the
+    chief recorded no barrier.
     """
     met = next((record.integers("worker_nonces") for record in run.chief.of("peers_ready")), None)
     own = {process.nonce for process in worker.processes}
@@ -42,15 +45,15 @@ def joined_late(run: Run, worker: TaskRecords) -> bool:
 
 
 def has_left(worker: TaskRecords) -> bool:
-    """Return whether people stopped the last process of a worker, by its records.
+    """Return whether the worker's last process recorded that people stopped it.
 
-    False if its host went down, or if its end is unknown.
+    False for every other end: its host went down, it failed, it finished, or it recorded no end.
     """
     return stopped_by_hand(worker.ending)
 
 
 def absences_in_words(run: Run) -> str:
-    """Return who joined late, or left and joined again; "" if nobody did.
+    """Return which workers joined late, or left and joined again, and at which steps; "" if none did.
 
     Example: "worker2 left after global step 40 and joined again after 90".
     """
@@ -65,7 +68,10 @@ def absences_in_words(run: Run) -> str:
 
 
 def share_present(run: Run, gaps: Gaps) -> float:
-    """Return the share of the run's global steps, 0 to 1, in which a worker with these gaps was there."""
+    """Return the share of the run's global steps, 0 to 1, that lie outside `gaps`; 1.0 without steps.
+
+    Example, for a run of 100 steps: share_present(run, ((20, 40),)) -> 0.8
+    """
     gone = sum(end - begin for begin, end in gaps)
     return max(1 - gone / run.steps_made, 0.0) if run.steps_made > 0 else 1.0
 
@@ -91,7 +97,8 @@ def _begin(life: Process) -> int:
 def _was_stopped_between(chief: Sequence[Process], one: Process, other: Process) -> bool:
     """Return whether the whole run was stopped between the processes `one` and `other` of a worker.
 
-    Return True also if the records do not tell.
+    It was if people stopped one of the chief's processes (`chief`) in between. True also if the records do
+    not show which processes of the chief the two met.
     """
     places = {life.nonce: place for place, life in enumerate(chief)}
     met = [life.of("peers_ready")[-1].integers("worker_nonces") for life in (one, other)]

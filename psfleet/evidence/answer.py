@@ -40,8 +40,9 @@ class Findings:
 
 
 def listed(parts: Iterable[str], most: int = 4) -> str:
-    """Return the parts joined by "; "; of more than `most`, the first ones and how many more there are.
+    """Return the parts joined by "; "; "" for none.
 
+    If there are more than `most`, return the first `most` and how many more there are.
     Example: listed("abcde", 3) -> "a; b; c; and 2 more".
     """
     every = list(parts)
@@ -50,7 +51,10 @@ def listed(parts: Iterable[str], most: int = 4) -> str:
 
 
 def size(count: object) -> str:
-    """Return a number of bytes in words, such as "12.5 kB"; "-" if `count` is not an integer."""
+    """Return a number of bytes in words, with three digits; "-" if `count` is not an integer.
+
+    Example: size(12_540) -> "12.5 kB". The units are bytes, kB (1000 bytes), MB, GB and TB.
+    """
     if isinstance(count, bool) or not isinstance(count, int):
         return "-"
     amount = float(min(count, 10**18))

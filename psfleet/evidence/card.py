@@ -25,7 +25,10 @@ LOOK_AT_THE_LOSS = (
 
 
 class Group(Enum):
-    """What a check is about. The headline of a verdict names the gravest group in which a check failed."""
+    """What a check is about.
+
+    If checks of several groups failed, the headline of the verdict names the gravest failure.
+    """
 
     RECORDS = "whether these are the run's records, and it ended well"
     SHARING = "whether the workers trained one model together"
@@ -63,9 +66,10 @@ def check(
 ) -> Callable[[Callable[Concatenate[Findings, Parameters], Good]], Callable[Parameters, Answer]]:
     """Return a decorator that turns a function that collects findings into a check of the same name.
 
-    The function takes `Findings`, adds to them, and returns `Good`. The check takes the function's other
-    arguments and returns an Answer: false with all contradictions; else unknown with all missing evidence;
-    else true with the text that the function returned.
+    The function takes `Findings`, adds to them, and returns `Good`: (text, figures). The check takes the
+    function's other arguments and returns an Answer with the figures. The Answer is False with all
+    contradictions as its text; else None with all missing evidence; else True with the function's text.
+    `card` is added to CARDS.
     """
 
     def with_card(
@@ -86,5 +90,5 @@ def check(
 
 
 def checks_of(group: Group) -> set[str]:
-    """Return the names of the checks of a group."""
+    """Return the names of all checks whose card has this group."""
     return {name for name, card in CARDS.items() if card.group is group}

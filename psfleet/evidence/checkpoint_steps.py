@@ -28,8 +28,8 @@ _TYPE, _SHARD, _OFFSET, _SIZE = 1, 3, 4, 5
 def global_step_in(checkpoint: Path) -> int | None:
     """Return the global step in a checkpoint; `checkpoint` is its path without `.index`.
 
-    Return None if a file is damaged or has another format, or unless exactly one variable is called
-    `global_step`.
+    Return None if a file is missing, damaged or of another format, if the step is negative, or unless exactly
+    one variable is called `global_step` or `.../global_step`.
     """
     with suppress(OSError, ValueError, IndexError, OverflowError):
         index = _read(Path(f"{checkpoint}.index"), 0, _MOST_OF_INDEX)
@@ -51,9 +51,10 @@ def _value(checkpoint: Path, fields: dict[int, int]) -> int | None:
 
 
 def _entries(index: bytes) -> Iterator[tuple[bytes, dict[int, int]]]:
-    """Yield (name, {field number: value}) for each variable in the index.
+    """Yield (name of a variable, {field number: value}) for each entry of the index, in its order.
 
-    Raises ValueError and IndexError.
+    The first entry is the header, whose name is empty. Raises ValueError or IndexError if the index is
+    damaged.
     """
     footer = index[-_FOOTER:]
     if not footer.endswith(_MAGIC):
@@ -71,9 +72,10 @@ def _entries(index: bytes) -> Iterator[tuple[bytes, dict[int, int]]]:
 
 
 def _block(index: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, value) for each entry of a block. Raises ValueError if the block is damaged.
+    """Yield (key, value) for each entry of the block of `size` bytes at `offset` of the index.
 
-    An entry omits the first bytes of its key that it shares with the key before it.
+    Raises ValueError if the block is cut, compressed or damaged. An entry omits the first bytes of its key
+    that it shares with the key before it; the yielded key is complete.
     """
     block = index[offset : offset + size]
     if len(block) != size or size < 4 or index[offset + size]:
@@ -92,7 +94,11 @@ def _block(index: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]
 
 
 def _numbers(message: bytes) -> dict[int, int]:
-    """Return {field number: value} of the integers in a message of Protocol Buffers. Raises ValueError."""
+    """Return {field number: value} of the varint fields in a message of Protocol Buffers.
+
+    Other fields are skipped; the last value of a repeated field counts. Raises ValueError for an unknown kind
+    of field, and IndexError if the message is cut.
+    """
     numbers, at = {}, 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -110,7 +116,10 @@ def _numbers(message: bytes) -> dict[int, int]:
 
 
 def _handle(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return (offset of a block, its size, index of the byte after them), read from `data` at index `at`."""
+    """Return (offset of a block, size of the block, index of the byte after both numbers).
+
+    The two numbers are read from `data` at index `at`. Raises as `_varint`.
+    """
     offset, at = _varint(data, at)
     size, at = _varint(data, at)
     return offset, size, at
@@ -119,7 +128,7 @@ def _handle(data: bytes, at: int) -> tuple[int, int, int]:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return (number, index of the byte after it), read from `data` at index `at`.
 
-    The number has at most nine bytes. Raises ValueError if it is longer.
+    Raises ValueError if the number has more than nine bytes, and IndexError if `data` ends within it.
     """
     value = 0
     for shift in range(0, 63, 7):
@@ -132,9 +141,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read(file: Path, offset: int, most: int) -> bytes:
-    """Return at most `most` bytes of a file from `offset` on.
+    """Return at most `most` bytes of a file from `offset` on; b"" from beyond its end.
 
-    Raises OSError, also for a link; ValueError for a FIFO.
+    Raises OSError, also for a link; ValueError for what is no regular file, such as a folder or a FIFO.
     """
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -10,11 +10,11 @@ LARGEST = 1e12
 
 
 def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
-    """Return (record, seconds since the task's first barrier) for each record, by the host's clock.
+    """Return (record, seconds since the task's first barrier) for each record, in order; () for no records.
 
-    All workers pass the barrier (`peers_ready`) at nearly the same moment. The time of a task without a
-    barrier, such as a ps, starts at its first record. A rebooted host starts a new clock; then the time
-    continues from the last record, because it is unknown how long the host was down.
+    All workers pass the barrier (`peers_ready`) at nearly the same moment; seconds before it are negative.
+    The time of a task without a barrier, such as a ps, starts at its first record. A rebooted host starts a
+    new clock; then the time continues from the last record, because it is unknown how long the host was down.
     """
     steady = tuple(_steady(task))
     marks = [at for record, at in steady if record.event == "peers_ready"]
@@ -25,7 +25,8 @@ def own_seconds(task: TaskRecords) -> tuple[tuple[Record, float], ...]:
 def zero_in_words(tasks: Iterable[TaskRecords]) -> str:
     """Return in words where the seconds of `own_seconds` start for these tasks.
 
-    The text is "the barrier", "its start", or "the barrier, or its start" if the tasks differ.
+    The text is "the barrier", "its start" (the first record), or "the barrier, or its start" if the tasks
+    differ. Tasks without records are ignored; if all are, the text is "the barrier".
     """
     barriers = {bool(task.of("peers_ready")) for task in tasks if task.records}
     if len(barriers) > 1:

@@ -44,6 +44,7 @@ def contributions_add_up(findings: Findings, run: Run) -> Good:
       late for a synchronous step.
 
     For a lost worker whose host kept the records, the count replaces the records.
+    Figures: `counted` and `recorded`, {worker: steps}; `global_step`, the global steps that were made.
     """
     counts, steps, per_step = run.contributions, run.steps_made, run.rules.gradients_per_step
     recorded = {worker.name: worker.local_steps for worker in run.with_lost}
@@ -91,8 +92,10 @@ def _compare_steps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
     """Return the ranges of global steps in which this worker may have taken steps without a record.
 
-    Each range (from, to) lies between the last window of a process that was cut off and the first window of a
-    later process; `to` is infinity if there is none. A served process that was stopped counts as cut off.
+    Each range (from, to) lies between the last window of a process that was cut off (`Process.cut_off`) and
+    the first window of a later process; `to` is infinity if there is none. In-graph, a process that was
+    stopped and started again counts as cut off, except worker 0's. The latest range comes first; [] if there
+    is none.
     """
     spans: list[tuple[int, float]] = []
     begun = math.inf  # the first global step of the processes after this one
@@ -107,7 +110,11 @@ def unrecorded_spans(run: Run, worker: TaskRecords) -> list[tuple[int, float]]:
 
 
 def broken_sessions(run: Run, worker: TaskRecords) -> int:
-    """Return how many sessions broke, perhaps between a step and this worker's record of the step."""
+    """Return how many sessions broke, perhaps between a step and this worker's record of the step.
+
+    These are the worker's `recovering` records. In-graph, the sessions of the client (worker 0) count for
+    every other worker, too: its `recovering` records and its new starts.
+    """
     broken = len(worker.of("recovering"))
     if _is_served(run, worker):
         # The client's sessions drive this worker; they also break when the client is killed.
@@ -118,8 +125,8 @@ def broken_sessions(run: Run, worker: TaskRecords) -> int:
 def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
     """Return the most steps that broken sessions may have made without a record of this worker.
 
-    Each session may have made the steps of one call: one step in-graph and in a program, else as many as the
-    settings permit.
+    This is `broken_sessions` times the steps of one call: 1 in-graph and in a program, else as many as the
+    worker's settings permit.
     """
     calls = not (run.rules.one_client or run.program)
     most = max(map(_steps_in_a_call, worker.settings), default=1) if calls else 1
@@ -127,7 +134,10 @@ def steps_of_broken_sessions(run: Run, worker: TaskRecords) -> int:
 
 
 def _steps_in_a_call(settings: Mapping[str, object]) -> int:
-    """Return the most steps that one call takes with these settings; 1 if they are invalid or incomplete."""
+    """Return the most steps that one call takes with these settings.
+
+    Return 1 if the settings lack `steps_per_call`, or if one of them is invalid.
+    """
     given = {name: settings[name] for name in _OF_CALLS if isinstance(settings.get(name), int)}
     try:
         return TrainingSettings.from_mapping(given).most_steps_in_a_call if "steps_per_call" in given else 1
@@ -142,12 +152,19 @@ def _unrecorded_at_most(run: Run, worker: TaskRecords) -> int:
 
 
 def _is_served(run: Run, worker: TaskRecords) -> bool:
-    """Return whether the client, worker 0, drives this worker: then their steps are the same."""
+    """Return whether another task, the client worker 0, takes this worker's steps (in-graph).
+
+    False for worker 0 itself, and for every other replication.
+    """
     return run.rules.one_client and worker.name != run.chief.name
 
 
 def _lost_at_most(run: Run, worker: TaskRecords) -> int:
-    """Return the most recorded steps of this worker that may be missing from the model."""
+    """Return the most recorded steps of this worker that may be missing from the model.
+
+    If late gradients are dropped (sync), all its steps. Else the steps of its windows that end after the
+    lowest restored global step; 0 if nothing was restored.
+    """
     if run.rules.drops_late_gradients:
         return worker.local_steps
     restored = [record.integer("global_step") for record in run.chief.of("restored")]

@@ -41,7 +41,10 @@ MOST_LOSS = 1e30  # a float32 holds slightly more, but sums of such losses would
     )
 )
 def loss_finite(findings: Findings, run: Run) -> Good:
-    """Check that all recorded losses and the final metrics are finite."""
+    """Check that all recorded losses and the final metrics are finite, and that no worker diverged.
+
+    A loss above 1e30 counts as not finite. Figures: `windows`, the number of `step` records with a loss.
+    """
     for worker in run.with_lost:
         recorded = [(w.after, w.loss, w.loss_mean) for w in worker.windows if w.loss is not None]
         bad = [after for after, *losses in recorded if not all(map(_is_finite, losses))]
@@ -76,7 +79,9 @@ def loss_finite(findings: Findings, run: Run) -> Good:
 def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
     """Check that the loss fell beyond its noise or is at its target, and that it meets the user's goals.
 
-    The loss of a user's program has no known target: if it stays level, that contradicts nothing.
+    The loss of a user's program has no known target: if it stays level, that is missing evidence, no
+    contradiction. Figures: `first` and `last` (`smoothed_loss`), `target_loss`; `order` and `drop` (`Change`)
+    if all losses are finite.
     """
     target = settings.target_loss_of(run.card, metrics_of(last_evaluation(run)))
     first, last = smoothed_loss(run)
@@ -105,7 +110,10 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
 def _check_user_goals(
     run: Run, settings: EvidenceSettings, went: tuple[float, float], findings: Findings
 ) -> None:
-    """Check that the loss fell as far as the user asked: by a share of its first value, or to a target."""
+    """Check that the loss fell by `minimum_loss_reduction` or to `target_loss`, whichever the user set.
+
+    If both are set, one of them suffices; if none is, nothing is checked. `went` is (first loss, last loss).
+    """
     (first, last), least, target = went, settings.minimum_loss_reduction, settings.target_loss
     to_target = target is not None and last <= target
     fell_enough = first - last >= least * abs(first)
@@ -137,6 +145,8 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     The target is `target_loss`, else the model's own. Without a target, the loss only must not rise. The loss
     is at its target at the end if every median over the last `loss_patience` of the windows is at most the
     target.
+    Figures: `target_loss`, `highest_median`, `factor_of_last_third` and `significance` (`Trend`); {} if there
+    are fewer than two losses or one is not finite.
     """
     losses = losses_of(run)
     target = settings.target_loss_of(run.card, metrics_of(last_evaluation(run)))
@@ -184,10 +194,10 @@ def loss_settled(findings: Findings, run: Run, settings: EvidenceSettings) -> Go
     )
 )
 def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """Check that the final model reaches the goals of its kind on the test data.
+    """Check that the final model reaches the goals of its model card and of the user on the test data.
 
     The evaluator's metrics count. The check `evaluated_apart` requires that they exist and agree with the
-    chief's.
+    chief's. Figures: `model`, its name; `metrics`, {name: value}, {} without an evaluation.
     """
     evaluated, good = last_evaluation(run), ""
     goals = settings.goals_of(run.card, metrics_of(evaluated))
@@ -208,7 +218,11 @@ def model_converged(findings: Findings, run: Run, settings: EvidenceSettings) ->
 
 
 def _check_beats_one_answer(evaluated: Record, findings: Findings) -> None:
-    """Check that a classifier is right more often than one fixed answer would be, beyond chance."""
+    """Add missing evidence unless a classifier is right more often than one fixed answer, beyond chance.
+
+    A fixed answer is right for the metric `largest_class` of the examples. Nothing is added without the
+    metric `accuracy`.
+    """
     found = metrics_of(evaluated)
     accuracy, largest = found.get("accuracy", 1.0), found.get("largest_class", 0.0)
     examples = evaluated.integer("examples") if "examples" in evaluated.fields else 0
@@ -221,9 +235,10 @@ def _check_beats_one_answer(evaluated: Record, findings: Findings) -> None:
 
 
 def _check_each_worker(run: Run, target: float, patience: float, findings: Findings) -> None:
-    """Check the last losses of each worker alone.
+    """Add a finding for each worker whose median loss over its last windows is above `target`.
 
-    If one of many workers reads wrong data, the median of all workers hides it.
+    Its last windows are the share `patience` of its own windows, and at least 4. A worker with fewer than 8
+    windows is not judged. If one of many workers reads wrong data, the median of all workers hides it.
     """
     for worker in run.workers:
         windows = sorted(worker.windows, key=attrgetter("after"))
@@ -240,8 +255,9 @@ def check_goals(
     """Add each goal that was missed or not evaluated to the findings; return values and goals in words.
 
     `metrics` is {name: value}. `certain` is True if they are the metrics of the final model: then a missed
-    goal is a contradiction, else missing evidence. The text is, for example, "accuracy 0.9612, expected at
-    least 0.9".
+    goal is a contradiction, else missing evidence. A metric that was not evaluated is missing evidence
+    always.
+    Example: "accuracy 0.9612, expected at least 0.9"; the text has this form also for missed goals.
     """
     for goal in goals:
         if goal.metric not in metrics:
@@ -257,11 +273,12 @@ def check_goals(
 
 
 def last_evaluation(run: Run) -> Record | None:
-    """Return the evaluation of the final model: the evaluator's, else the chief's; None if there is none.
+    """Return the evaluation of the final model: the evaluator's, else the chief's last; None without any.
 
     For a user's program, it is the evaluation at the highest global step. A restarted program may have
     started over, so only the last process of each task counts. Metrics at one global step, perhaps of several
-    tasks, are combined; a later value of a metric replaces an earlier one.
+    tasks, are combined; if two have one name, the task that is later in the plan counts, and of one task the
+    later record.
     """
     if run.program is None:
         of_chief = run.chief.of("evaluated")
@@ -284,7 +301,7 @@ def _is_finite(loss: float | None) -> bool:
 def metrics_of(evaluated: Record | None, field: str = "metrics") -> dict[str, float]:
     """Return {name: value} from the `field` of an evaluation, usually its metrics.
 
-    A value that was not finite is nan. Return {} if there is no evaluation.
+    A value that was not finite is nan. Return {} if `evaluated` is None, or if it lacks the field.
     """
     metrics = evaluated.fields.get(field) if evaluated else None
     values = metrics.items() if isinstance(metrics, Mapping) else ()

@@ -11,14 +11,20 @@ from trainer.contract.stop_condition import StopCondition, condition_in
 
 @dataclass(frozen=True)
 class EarlyEnd:
-    """The condition that ended a run, and the global step and the value of the evaluation that met it."""
+    """The condition `stop_when` that ended a run, and the evaluation that met it.
+
+    `global_step` is the step of the evaluation, and `value` is its value of the condition's metric.
+    """
 
     condition: StopCondition
     global_step: int
     value: float
 
     def __str__(self) -> str:
-        """Return the reason of the end in words."""
+        """Return the reason of the end in words.
+
+        Example: "auc > 0.77 was met by the evaluation of global step 40: auc was 0.7815".
+        """
         value = f"{self.condition.metric} was {self.value:.6g}"
         return f"{self.condition} was met by the evaluation of global step {self.global_step}: {value}"
 
@@ -28,9 +34,10 @@ class EarlyEnd:
 
 
 def early_end_of(run: Run) -> EarlyEnd | None:
-    """Return the early end of a run.
+    """Return the condition `stop_when` and the first evaluation that met it, if it ended the run early.
 
-    Return None if it ended at its last step, or if no evaluation explains it.
+    Return None if the chief did not record such an end, if the settings have no `stop_when`, or if no
+    evaluation of a saved checkpoint met it.
     """
     condition, last_step = condition_in(run.training), run.last_step
     if condition is None or last_step is None or not has_ended_early(run):
@@ -53,12 +60,16 @@ def early_end_of(run: Run) -> EarlyEnd | None:
 
 
 def has_ended_early(run: Run) -> bool:
-    """Return whether the chief recorded that an evaluation ended the run."""
+    """Return whether the chief's `finished` says that an evaluation met `stop_when`; False if it has none."""
     return run.final is not None and run.final.text("reason") == MET
 
 
 def check_early_end(run: Run, findings: Findings) -> None:
-    """Check that the run's settings and the evaluator's records explain an early end of the run."""
+    """Check that the run's settings and the evaluator's records explain an early end of the run.
+
+    Add a finding for each worker that ended by `stop_when` if the settings do not have it; else one finding
+    if the run ended early, and no evaluation of a saved checkpoint met the condition.
+    """
     condition = condition_in(run.training)
     if condition is None:
         findings.wrong += [

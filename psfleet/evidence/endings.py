@@ -38,12 +38,12 @@ class Ending(JsonObject):
 
     @property
     def well(self) -> bool:
-        """Whether the task ended without a failure: by itself, or because something stopped it."""
+        """Whether the task neither still ran nor failed: it ended by itself, or something stopped it."""
         return not self.alive and not self.failed
 
     @property
     def by_itself(self) -> bool:
-        """Whether it ended successfully without being stopped."""
+        """Whether it ended with exit code 0, and no playbook ended it."""
         return self.well and self.exit_code == FINISHED and self.ended_by != PLAYBOOK
 
     @property
@@ -63,16 +63,17 @@ class Ending(JsonObject):
 
     @property
     def exchanged(self) -> tuple[int, int] | None:
-        """The bytes received and sent; None if they were not counted."""
+        """(bytes received, bytes sent); None if one of them was not counted."""
         if self.bytes_received is None or self.bytes_sent is None:
             return None
         return self.bytes_received, self.bytes_sent
 
 
 def read_endings(content: object) -> tuple[dict[str, Ending], list[str]]:
-    """Return ({task: its ending}, problems) from the content of tasks.json.
+    """Return ({task: how it ended}, problems) from the parsed content of tasks.json.
 
-    An invalid entry is left out and adds a problem, which is a sentence.
+    An invalid entry is left out and adds a problem, which is a sentence. If two entries have one name, the
+    last counts. If the content is no list, return ({}, [a problem]).
     """
     if not isinstance(content, list):
         return {}, ["tasks.json: not a JSON list"]

@@ -79,9 +79,10 @@ class ModelExport:
 
     @classmethod
     def read(cls, folder: Path) -> "ModelExport":
-        """Return the export in a folder.
+        """Return the export in a folder, after comparing its files with their hashes on the card.
 
-        Raises InvalidExportError if the export is damaged, incomplete or invalid, and OSError.
+        Raises InvalidExportError if it is damaged, incomplete or invalid, if it has files that its card
+        lacks, or if the folder is missing or a link. Raises OSError if a file cannot be read.
         """
         if folder.is_symlink() or not folder.is_dir():
             raise InvalidExportError("it is no folder")
@@ -100,17 +101,20 @@ class ModelExport:
 
     @property
     def bytes(self) -> int:
-        """The size of all files except the card, in bytes."""
+        """The size of all files that the card lists, in bytes; the card and README.md are not among them."""
         return sum(entry["bytes"] for entry in self.card["files"].values())
 
     def loading_line(self, place: str) -> str:
-        """Return Python code that loads the model from `place`, as a function of the inputs by name."""
+        """Return Python code that loads the model from `place`, as a function of the inputs by name.
+
+        Example: loading_line("m") -> "tf.saved_model.load('m').signatures['serving_default']"
+        """
         return f"tf.saved_model.load({place!r}).signatures[{SIGNATURE!r}]"
 
     def differences(self, expected: Mapping[str, Collection[Any]]) -> list[str]:
-        """Return a sentence for each field of the card that does not fit the run; [] if all fit.
+        """Return a sentence for each field of the card whose value is not an expected one; [] if all are.
 
-        `expected` is {field: values that fit}.
+        `expected` is {field of the card: values that fit the run}. Other fields are not compared.
         """
         return [
             f"its {name.replace('_', ' ')} is {self.card[name]}, that of the run is {wanted}"
@@ -122,7 +126,8 @@ class ModelExport:
     def other_names(self, requested: Mapping[str, Collection[str]]) -> list[str]:
         """Return a sentence for `inputs` and one for `outputs` if their names are not the `requested` names.
 
-        `requested` is {"inputs": names, "outputs": names}. Any names fit if none are requested.
+        `requested` is {"inputs": names, "outputs": names}; the order does not matter. Empty names permit any
+        names. Return [] if all names fit.
         """
         return [
             f"its {what} are {', '.join(self.card[what])}, asked for are {', '.join(names)}"
@@ -132,7 +137,7 @@ class ModelExport:
 
 
 def last_checkpoint(run: Run) -> tuple[int, str] | None:
-    """Return (global step, fingerprint) of the last checkpoint that the chief saved; None without one."""
+    """Return (global step, fingerprint) of the last checkpoint that the chief recorded; None without one."""
     saved = run.chief.of("checkpointed")[-1:]
     return (saved[0].integer("global_step"), saved[0].text("fingerprint")) if saved else None
 

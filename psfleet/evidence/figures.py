@@ -24,7 +24,7 @@ _OF_AN_ENDING = ("exit_code", "restarts", "bytes_received", "bytes_sent")
 
 
 def figures_of(run: Run) -> dict[str, Any]:
-    """Return the figures of a run, as docs/contracts.md describes them.
+    """Return the figures of a run, {name: value}, as docs/contracts.md describes them.
 
     `seconds` is how long the busiest worker trained; rates are over all workers. `replication` is None for a
     user's program. Bytes are None if systemd did not count them. `staleness` is None if it is unknown;
@@ -78,7 +78,10 @@ def figures_of(run: Run) -> dict[str, Any]:
 
 
 def _batches_in_a_step(run: Run) -> int | None:
-    """Return the number of batches in each step (`push_every`); None if the steps differ in it."""
+    """Return the number of batches in each step (`push_every`).
+
+    Return None if the number differs between windows or is no integer, or if no step was recorded.
+    """
     found = {window.batches / window.steps for window in run.windows if window.steps > 0}
     each = found.pop() if len(found) == 1 else math.nan
     return int(each) if each.is_integer() else None
@@ -90,12 +93,12 @@ def _part(part: Run) -> dict[str, Any]:
 
 
 def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
-    """Return {worker: {figure: value}} of all workers, also lost workers; None is unknown.
+    """Return {worker: {figure: value}} of all workers, also lost workers; an unknown value is None.
 
     The figures are `steps_per_second` and `examples_per_second` (of what went into the model),
-    `waiting_seconds`, `staleness_mean`, and `slowdown`: the median worker's steps per second divided by this
-    worker's. For `slowdown` the time spent waiting for others does not count: if workers wait for each other,
-    each takes as long as the slowest.
+    `waiting_seconds`, `staleness_mean`, and `slowdown`. `slowdown` is the median worker's steps per second
+    divided by this worker's, so 2.0 is twice as slow. The time spent waiting for others does not count for
+    it: if workers wait for each other, each takes as long as the slowest.
     """
     speeds: dict[str, dict[str, float | None]] = {}
     paces: dict[str, float | None] = {}
@@ -117,7 +120,10 @@ def speeds_of(run: Run) -> dict[str, dict[str, float | None]]:
 
 
 def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    """Return the workers that were at least STRAGGLER times slower than the median, slowest first."""
+    """Return the workers whose `slowdown` is at least STRAGGLER (2.0), slowest first; [] if there is none.
+
+    `speeds` is the result of `speeds_of`.
+    """
     slow = {name: speed["slowdown"] or 0.0 for name, speed in speeds.items()}
     return sorted((name for name in slow if slow[name] >= STRAGGLER), key=lambda name: -slow[name])
 
@@ -125,7 +131,8 @@ def stragglers_in(speeds: Mapping[str, Mapping[str, float | None]]) -> list[str]
 def _applied(run: Run, worker: TaskRecords, what: Literal["steps", "examples"]) -> int:
     """Return how many of a worker's own steps or examples (`what`) went into the model.
 
-    A synchronous step drops gradients that come too late; the chief counts those that were used.
+    These are all that it recorded. A synchronous step drops gradients that come too late: then the number is
+    reduced by the share of its gradients that the chief did not count.
     """
     count = sum(int(getattr(window, what)) for window in worker.windows)
     if not run.rules.drops_late_gradients or not worker.local_steps:

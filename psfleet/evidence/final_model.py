@@ -51,7 +51,8 @@ _OF_THE_LARGEST = 0.01
 def fingerprints_agree(findings: Findings, run: Run) -> Good:
     """Check that every client read the same parameters at the end, and that they were saved last.
 
-    Only fingerprints at the same global step are compared, because each step changes the model.
+    Only fingerprints at the same global step are compared, because each step changes the model. Figures:
+    `fingerprints`, {client or evaluator: {`fingerprint`, `global_step`}}.
     """
     read: dict[str, tuple[str, int]] = {}
     for client in run.clients:
@@ -107,7 +108,10 @@ def fingerprints_agree(findings: Findings, run: Run) -> Good:
     )
 )
 def evaluated_apart(findings: Findings, run: Run) -> Good:
-    """Check that the evaluator read the last checkpoint, and found what the chief and the clients found."""
+    """Check that the evaluator read the last checkpoint, and found what the chief and the clients found.
+
+    Figures: the `global_step`, the `nonce` and the `metrics` of the evaluator; {} if it did not evaluate.
+    """
     name, life = run.evaluator.name, run.evaluation
     if life is None:
         findings.lacking.append("no process outside the training evaluated the final model")
@@ -137,7 +141,11 @@ def evaluated_apart(findings: Findings, run: Run) -> Good:
 
 
 def _follow_checkpoints(run: Run, findings: Findings) -> None:
-    """Check that restored and evaluated parameters are the parameters that were saved at that global step."""
+    """Check that restored and evaluated parameters are the parameters that were saved at that global step.
+
+    Add a contradiction for each fingerprint that differs from all that the chief saved at its step.
+    Fingerprints of steps without a saved one are not compared.
+    """
     saved: dict[int, set[str]] = {}
     read: list[tuple[str, tuple[str, int] | None]] = []
     for record in run.chief.of("checkpointed", "restored"):
@@ -166,7 +174,8 @@ def _fingerprint(record: Record | None, step: str) -> tuple[str, int] | None:
 def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
     """Check that the evaluator was a process of its own: no task of the run drew its nonce.
 
-    Host names and process ids are not compared: hosts may share a name, and ids are reused.
+    Missing evidence if its records lack `started`. Host names and process ids are not compared: hosts may
+    share a name, and ids are reused.
     """
     if life.nonce is None:
         findings.lacking.append(f"{run.evaluator.name}: its records do not begin with `started`")
@@ -180,7 +189,11 @@ def _compare_identity(run: Run, life: Process, findings: Findings) -> None:
 
 
 def _compare_checkpoint(run: Run, step: int, findings: Findings) -> None:
-    """Check that the evaluator read the last checkpoint, and that it contains the final model."""
+    """Check that `step`, which the evaluator read, is the last checkpoint and the end of the run.
+
+    Another step than the last checkpoint is a contradiction if the chief's records are complete, else missing
+    evidence. A checkpoint before the run's end is missing evidence, also the last one.
+    """
     saved = [record.integer("global_step") for record in run.chief.of("checkpointed")]
     if not saved:
         findings.lacking.append("the chief recorded no checkpoint")
@@ -220,8 +233,9 @@ def _compare_metrics(run: Run, evaluated: Record, findings: Findings) -> None:
 def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
     """Compare the clients' outputs for some test examples with the evaluator's outputs.
 
-    Only clients that read the evaluated parameters are compared. Other checks miss a client that looks up
-    wrong rows of a table: it has trained these rows, too, so only its outputs differ.
+    Outputs that differ are a contradiction; different or no outputs recorded are missing evidence. Only
+    clients that read the parameters at the evaluated global step are compared. Other checks miss a client
+    that looks up wrong rows of a table: it has trained these rows, too, so only its outputs differ.
     """
     if not could_record(run, OUTPUTS):
         return
@@ -245,7 +259,8 @@ def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
 def _differing(outputs: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
     """Return the places, such as "logits[3]", at which a client's `outputs` differ from `apart`.
 
-    Both are {place: number}; `apart` has the evaluator's outputs.
+    Both are {place: number} with the same places; `apart` has the evaluator's outputs. Numbers differ if
+    their distance is more than 1 % of the largest number of this output; two nans are equal.
     """
     largest: dict[str, float] = {}
     for place, value in apart.items():

@@ -34,7 +34,7 @@ _Measurement = tuple[float, float, float]  # loss, norm, fit
 def gradients_fit_loss(findings: Findings, run: Run) -> Good:
     """Check that each worker's loss changes along its gradients as they predict.
 
-    trainer/engine/gradient_check.py measures it.
+    trainer/engine/gradient_check.py measures it. Figures: `fits` and `norms`, {worker: its measurements}.
     """
     measured = {worker.name: _measurements_of(worker, run) for worker in run.recorded_workers}
     # One loss that is not finite must not keep the others from being judged.
@@ -70,9 +70,9 @@ def gradients_fit_loss(findings: Findings, run: Run) -> Good:
 
 
 def _measurements_of(worker: TaskRecords, run: Run) -> list[_Measurement]:
-    """Return (loss, norm, fit) for each measurement of a worker's gradients.
+    """Return (loss, norm, fit) for each measurement of a worker's gradients, in order; [] for none.
 
-    In-graph, the client records the measurements of all workers.
+    A value that was not finite is nan. In-graph, the client records the measurements of all workers.
     """
     by = run.chief if run.rules.one_client else worker
     found = []

@@ -81,7 +81,8 @@ def held_back(
 ) -> HeldBack:
     """Return what held a run back, from its records and its figures.
 
-    `speeds` is the result of `speeds_of`, `faults` the result of `price_of`.
+    `speeds` is the result of `speeds_of`, `faults` the result of `price_of`. For a training of less than two
+    seconds there are no causes, and `unknown` says so.
     """
     seconds = max(map(seconds_of, run.with_lost), default=0.0)
     if seconds < SHORTEST_SECONDS:
@@ -107,7 +108,10 @@ def held_back(
 
 
 def _hidden_work(run: Run) -> str:
-    """Return why a worker without work may wait for something other than the ps and the network, or ""."""
+    """Return why a worker that seems to wait for the ps and the network may wait for something else.
+
+    This is so with GPUs, in-graph, and without ps. Return "" otherwise.
+    """
     if _has_gpus(run):
         return "while a GPU computes its worker looks as if it waited, and no record has the GPU's time"
     if run.rules.replication == "in_graph":
@@ -123,9 +127,10 @@ def _bounds(time: TimeSpent) -> str:
 
 
 def _straggler_causes(run: Run, speeds: Mapping[str, Mapping[str, float | None]]) -> Iterator[Cause]:
-    """Yield the cause `stragglers`: others waited for slow workers, or slow workers took fewer steps.
+    """Yield the one cause `stragglers`: others waited for slow workers, or slow workers took fewer steps.
 
-    Its share may be 0. Yield nothing for one worker, or for a replication other than sync and async.
+    Its share may be 0. Yield nothing for one worker, for a replication other than sync and async, or if no
+    speed is known. `speeds` is the result of `speeds_of`.
     """
     slowdowns = {name: slow for name, speed in speeds.items() if (slow := speed["slowdown"]) is not None}
     if not slowdowns or len(speeds) < 2:
@@ -146,7 +151,10 @@ def _straggler_causes(run: Run, speeds: Mapping[str, Mapping[str, float | None]]
 
 
 def _why_slow(run: Run, name: str) -> tuple[str, str]:
-    """Return (why a worker was slow, what helps). The reason is "" if the records do not tell."""
+    """Return (why the worker `name` was slow, what helps).
+
+    The reason is a clause that begins with ", and"; "" if the records do not tell. What helps is never "".
+    """
     host = _host_of(run, name)
     parts = least_parts(run, run.task(name))
     if parts.elsewhere >= HALF and not _hidden_work(run):
@@ -169,9 +177,10 @@ def _against_stragglers(run: Run, times: float, of_slowest: str) -> str:
 
 
 def _fault_causes(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterator[Cause]:
-    """Yield the cause of the time in which no step of the model was taken: `faults`, `saves` or `pauses`.
+    """Yield one cause for the time in which no step of the model was taken; nothing if that is unknown.
 
-    Yield nothing if that time is unknown.
+    The cause is `faults` if steps were lost or a task restarted or left no ending; else `saves` if saving
+    took at least half of that time; else `pauses`. Its share may be 0. `faults` is the result of `price_of`.
     """
     if faults["goodput"] is None:
         return
@@ -195,7 +204,11 @@ def _fault_causes(run: Run, faults: Mapping[str, Any], seconds: float) -> Iterat
 
 
 def _time_causes(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
-    """Yield the causes that follow from where the workers' time went, other than computing."""
+    """Yield the causes that follow from where the workers' time went, other than computing.
+
+    They are `cores`, then `calls` for small steps if the CPU time of a step is known, then the cause of
+    waiting (`_waiting_cause`) if its share is at least WORTH_NAMING.
+    """
     yield _core_cause(run, time)
     if time.cpu_seconds > 0:
         # Where cores are few, threads also wait for them so much longer.
@@ -209,7 +222,10 @@ def _time_causes(run: Run, time: TimeSpent, seconds: float) -> Iterator[Cause]:
 
 
 def _core_cause(run: Run, time: TimeSpent) -> Cause:
-    """Return the cause `cores`: threads had no core. It names the workers concerned, unless all are."""
+    """Return the cause `cores`: threads were ready and had no core.
+
+    If only some workers lacked cores, the finding names these workers, and `helps` names their hosts.
+    """
     finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
     helps = "more hosts, or fewer tasks and other programs on these"
     if lacking := _some(run, lambda worker: least_parts(run, worker).without_core):
@@ -220,7 +236,7 @@ def _core_cause(run: Run, time: TimeSpent) -> Cause:
 
 
 def _compute_cause(run: Run, time: TimeSpent) -> Cause:
-    """Return the cause `compute`, which is left if there is no other cause."""
+    """Return the cause `compute`: the workers computed. It is given only if there is no other cause."""
     part = f"{_least(time.computing)} of the workers' time, {_time(time.cpu_seconds)} of CPU a step"
     helps = "more workers" if run.ps else "workers (trainer_replication: async)"
     helps += "" if _has_gpus(run) else ", or GPUs"
@@ -228,7 +244,11 @@ def _compute_cause(run: Run, time: TimeSpent) -> Cause:
 
 
 def _waiting_cause(run: Run, time: TimeSpent, seconds: float) -> Cause:
-    """Return the cause of the time in which workers waited: a full ps, the calls, or the bytes."""
+    """Return the cause of the time in which workers waited for the ps and the network.
+
+    It is `ps` if a ps had work in at least 80 % of the time; else `calls` if few bytes were moved; else
+    `network` if all ps had work in less than half of the time; else `network_or_ps`.
+    """
     share, waiting = time.elsewhere.least, _some(run, lambda worker: least_parts(run, worker).elsewhere)
     who = f"{first_of([worker.name for worker in waiting], 3)} alone" if waiting else "a worker"
     steps = sum(_steps_of(worker) for worker in waiting) or sum(window.steps for window in run.windows)
@@ -262,7 +282,7 @@ def _against_full(run: Run, name: str, seconds: float) -> str:
 
 
 def _against_bytes(run: Run) -> str:
-    """Return at most two ways to move fewer bytes, in words.
+    """Return one or two ways to move fewer bytes, in words; settings that the run has already are left out.
 
     Each setting that does so belongs in this function.
     """
@@ -283,10 +303,10 @@ def _against_calls(run: Run) -> str:
 
 
 def bytes_of_a_step(run: Run, workers: Sequence[TaskRecords], steps: int) -> float | None:
-    """Return the bytes that workers received and sent for each step; None if that is unknown.
+    """Return the bytes that these workers received and sent, divided by `steps`; None if unknown.
 
-    systemd counts the bytes of a unit over the whole run. So they are unknown if the run has parts or a lost
-    worker, or if a worker was started again.
+    Existing servers of the workers count, too. systemd counts the bytes of a unit over the whole run. So they
+    are unknown if the run has parts or a lost worker, or if a worker was started again.
     """
     if run.parts or run.lost or any(len(worker.processes) != 1 for worker in run.workers):
         return None
@@ -297,7 +317,10 @@ def bytes_of_a_step(run: Run, workers: Sequence[TaskRecords], steps: int) -> flo
 
 
 def _some(run: Run, part: Callable[[TaskRecords], float]) -> Sequence[TaskRecords]:
-    """Return the workers for which `part` is at least WORTH_NAMING; () if that is true of all workers."""
+    """Return the workers for which `part` is at least WORTH_NAMING; () if that is true of all workers.
+
+    `part` maps a worker to a part of its time. Workers without steps are left out.
+    """
     found = [worker for worker in run.with_lost if _steps_of(worker) > 0 and part(worker) >= WORTH_NAMING]
     return found if len(found) < len(run.with_lost) else ()
 
@@ -315,9 +338,9 @@ def _host_of(run: Run, name: str) -> str:
 
 
 def held_back_in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return one or two (heading, text): what held the run back, and what helps if a cause is known.
+    """Return (heading, text) pairs: what held the run back; and if a cause is known, what helps.
 
-    `figure` is the value of `held_back` in the figures.
+    `figure` is the value of `held_back` in the figures. The headings are "held back by" and "what helps".
     """
     causes, unknown = figure["causes"], figure["unknown"]
     if not causes:

@@ -32,7 +32,10 @@ SECONDS_FOR_A_LOG = 30
     )
 )
 def log_patterns(findings: Findings, run: Run, patterns: Sequence[LogPattern]) -> Good:
-    """Check that every pattern occurs in the log of each of its tasks, with its number in range."""
+    """Check that every pattern occurs in the log of each of its tasks, with its number in range.
+
+    Figures: `last_matches`, {"task: pattern": text of the last match}.
+    """
     found: dict[str, str] = {}
     names = [task.name for task in run.expected]
     for number, pattern in enumerate(patterns):
@@ -62,7 +65,11 @@ def _search_in_time(
 def _search_logs(
     logs: Sequence[Path], pattern: LogPattern, findings: Findings, found: dict[str, str]
 ) -> None:
-    """Search the logs of all lives of a task as if they were one log."""
+    """Search all logs of one task, the oldest first, as if they were one log.
+
+    The last match is put into `found` as {"task: pattern": text}. No match, or a number out of range, is a
+    contradiction; a log that cannot be read is missing evidence.
+    """
     last, log = None, logs[-1]
     try:
         for life in logs:

@@ -42,9 +42,9 @@ _STUDENT = (3183, 70.7, 22.2, 13.03, 9.678, 8.025, 7.063, 6.442, 6.010)
 class Trend:
     """How the loss moved in the last third of a run.
 
-    `factor` is the loss at its end divided by the loss at its start, by the Theil-Sen slope. `significance`
-    is Kendall's tau, divided by its standard deviation: how far the order of the losses is from chance. With
-    too few windows they are 1 and 0.
+    `factor` is the loss at the end of this third divided by the loss at its start, by the Theil-Sen slope.
+    `significance` is Kendall's tau of the losses, divided by its standard deviation; above 0 the loss rises.
+    With too few windows they are 1 and 0.
     """
 
     factor: float = 1.0
@@ -52,13 +52,13 @@ class Trend:
 
     @property
     def rises(self) -> bool:
-        """Whether it rose beyond noise and by an important amount."""
+        """Whether the loss rose by a tenth or more, and beyond noise (`significance` of 3 or more)."""
         return self.factor >= _LEAST_RISE and self.significance >= SIGNIFICANT
 
 
 @dataclass(frozen=True)
 class Change:
-    """How the loss moved over a whole run, which is divided into `parts`.
+    """How the loss moved over a whole run, which is divided into `parts` of equally many windows.
 
     `order` is Kendall's tau of the parts' means, divided by its standard deviation; it is negative if they
     fall. `drop` is how far the first part lies above the later half, as a multiple of what chance explains.
@@ -70,33 +70,43 @@ class Change:
 
     @property
     def fell(self) -> bool:
-        """Whether the loss fell beyond noise: during the whole run, or at first before it levelled off."""
+        """Whether the loss fell beyond noise: during the whole run, or at first before it levelled off.
+
+        That is, `order` is at most -3, or `drop` is at least 1.
+        """
         return self.order <= -SIGNIFICANT or self.drop >= 1
 
     @property
     def rose(self) -> bool:
-        """Whether it rose beyond noise."""
+        """Whether the loss rose beyond noise: `order` is at least 3, and `fell` is False."""
         return self.order >= SIGNIFICANT and not self.fell
 
     @property
     def decidable(self) -> bool:
-        """Whether there are enough parts to tell a steady fall from chance."""
+        """Whether there are enough parts to tell a steady fall from chance.
+
+        With too few parts, `order` stays above -3 even if each mean is lower than the one before.
+        """
         return _deviation(self.parts) * SIGNIFICANT <= self.parts * (self.parts - 1) / 2
 
 
 def losses_of(run: Run) -> list[Loss]:
-    """Return (global step after the window, mean loss) for each window with a loss, sorted by global step."""
+    """Return (global step after the window, mean loss) for each window that has a mean loss.
+
+    A window is one `step` record. The windows of all workers are sorted by global step; [] if none has a
+    loss.
+    """
     windows = [(window.after, window.loss_mean) for window in run.windows if window.loss_mean is not None]
     return sorted(windows, key=itemgetter(0))
 
 
 def smoothed_loss(run: Run) -> tuple[float, float]:
-    """Return (first loss, last loss) of all workers' windows.
+    """Return (first loss, last loss) of a run; (nan, nan) for fewer than two losses, or one not finite.
 
-    The last loss is the median of the last tenth, by global step. The first loss is the median of the first
-    tenth. If a tenth is long, the loss may have fallen within the first tenth. Then the lowest loss of the
-    first few windows counts, if it is higher than that median and above every window of the last tenth, which
-    chance seldom causes. Both are nan if there are fewer than two windows, or if a loss was not finite.
+    The losses are those of `losses_of`. The last loss is the median of the last tenth, the first loss the
+    median of the first tenth. If a tenth has nine losses or more, the loss may have fallen within the first
+    tenth. Then the lowest of the first five losses counts, if it is higher than that median and above every
+    loss of the last tenth, which chance seldom causes.
     """
     losses = [loss for _, loss in losses_of(run)]
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
@@ -126,7 +136,10 @@ def change_of(run: Run) -> Change:
 
 
 def _order(means: Sequence[float]) -> float:
-    """Return Kendall's tau divided by its standard deviation, which the memory of the noise widens."""
+    """Return Kendall's tau of the means, divided by its standard deviation; negative if they fall.
+
+    The correlation of neighbouring means widens the deviation. Return 0.0 for fewer than two means.
+    """
     if len(means) < 2:
         return 0.0
     memory = min(max(_memory(means), 0.0), _MOST_MEMORY) if len(means) == _PARTS else 0.0
@@ -135,7 +148,10 @@ def _order(means: Sequence[float]) -> float:
 
 
 def _memory(means: Sequence[float]) -> float:
-    """Return the correlation of neighbouring parts' residuals from the Theil-Sen line."""
+    """Return the correlation of each part's residual with the next part's; 0.0 if all residuals are 0.
+
+    A residual is the distance of a mean from the Theil-Sen line through all means.
+    """
     slope = median((means[b] - means[a]) / (b - a) for a, b in combinations(range(len(means)), 2))
     level = sum(means) / len(means) - slope * (len(means) - 1) / 2
     left = [mean - slope * number - level for number, mean in enumerate(means)]
@@ -144,7 +160,11 @@ def _memory(means: Sequence[float]) -> float:
 
 
 def _drop(parts: Sequence[tuple[float, int]]) -> float:
-    """Return how far the first part lies above the later half, as a multiple of what chance explains."""
+    """Return how far the first part lies above the later half, as a multiple of what chance explains.
+
+    Return 0.0 if it does not lie above, or if the later half has fewer than two parts; infinity if it lies
+    above and the later parts are all equal. `parts` are (mean loss, steps).
+    """
     later = parts[(len(parts) + 1) // 2 :]
     if len(later) < 2:
         return 0.0
@@ -158,7 +178,7 @@ def _drop(parts: Sequence[tuple[float, int]]) -> float:
 
 
 def _mean(part: Sequence[tuple[float, int]]) -> tuple[float, int]:
-    """Return (mean over all steps, number of steps) of windows or parts, given as (loss, steps)."""
+    """Return (mean over all steps, number of all steps) of windows or parts, given as (loss, steps)."""
     steps = sum(count for _, count in part)
     return sum(mean * (count / steps) for mean, count in part), steps
 
@@ -171,8 +191,8 @@ def _deviation(count: int) -> float:
 def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
     """Return how finite losses, sorted by global step, moved in their last third.
 
-    Losses far below `target` count as equal, as rounding errors of an exact fit do. `target` is None if no
-    target is known.
+    Losses below a tenth of `target` count as equal, as rounding errors of an exact fit do. `target` is None
+    if no target is known: then losses below a millionth of the first loss count as equal.
     """
     floor = _OF_THE_TARGET * target if target else _OF_THE_FIRST * abs(losses[0][1])
     # The least positive number keeps the logarithm of a loss of exactly 0 finite.
@@ -193,11 +213,17 @@ def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
 
 
 def binned(losses: Sequence[Loss], most: int, windows_of_a_bin: int) -> list[Sequence[Loss]]:
-    """Return the losses in at most `most` bins of equal counts, each of at least `windows_of_a_bin`."""
+    """Return the losses in consecutive bins, whose lengths differ by at most one.
+
+    There are at most `most` bins. Each has at least `windows_of_a_bin` losses, unless there is only one bin.
+    """
     return _cut(losses, min(max(len(losses) // windows_of_a_bin, 1), most))
 
 
 def _cut(items: Sequence[Item], count: int) -> list[Sequence[Item]]:
-    """Return the items in `count` consecutive slices, whose lengths differ by at most one."""
+    """Return the items in `count` consecutive slices, whose lengths differ by at most one.
+
+    Example: _cut("abcde", 2) -> ["ab", "cde"]
+    """
     edges = [round(number * len(items) / count) for number in range(count + 1)]
     return [items[start:end] for start, end in pairwise(edges)]

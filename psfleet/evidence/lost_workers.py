@@ -23,11 +23,12 @@ LEFT, TOO_LATE, NOT_THERE = "left", "joined too late to take a step", "was not t
 
 @dataclass(frozen=True)
 class LostWorker:
-    """A worker that did not finish; `how` says in words that follow its name how it was lost.
+    """A worker that did not finish, or joined too late to take a step.
 
-    `global_step` is the last one at which the worker is known to have trained; by then the chief had trained
-    for `seconds`. Both are None if unknown. `steps` of its gradients are in the model, as the ps counted
-    them.
+    `how` says in words that follow its name how it was lost, such as "was lost with host3". `global_step` is
+    the last one at which the worker is known to have trained; by then the chief had trained for `seconds`.
+    Both are None if unknown. `steps` of its gradients are in the model, as the ps counted them; None if
+    unknown.
     """
 
     task: str
@@ -44,16 +45,17 @@ class LostWorker:
         return f"{self.task} {self.how}{when}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the worker's entry in `lost` of verdict.json."""
+        """Return {field: value}, the worker's entry in `lost` of verdict.json."""
         return asdict(self)
 
 
 def excuse_lost(run: Run) -> Run:
     """Return the run with its lost workers moved from `expected` to `lost`, if `success` allows that.
 
-    A worker is lost if neither its records nor systemd say that it finished, or if it joined too late to take
-    a step. The run is returned unchanged if there is no usable tasks.json, if fewer workers finished than
-    `success` needs, or if one client drives all workers.
+    A worker other than the chief is lost if neither its records nor systemd say that it finished, or if it
+    joined too late to take a step. Its existing server leaves `expected`, too. The run is returned unchanged
+    if there is no usable tasks.json, if fewer workers finished than `success` needs, or if one client drives
+    all workers.
     """
     candidates = [task for task in run.expected if task.job == "worker" and task.name != run.chief.name]
     lost = [
@@ -79,18 +81,24 @@ def excuse_lost(run: Run) -> Run:
 
 
 def was_there(run: Run, name: str) -> bool:
-    """Return whether a worker took part, by its records or the ps's count of its steps; True if unknown."""
+    """Return whether a worker took part, by its records or the ps's count of its steps.
+
+    False only if it left no records and the ps counted 0 steps; True also if the count is unknown.
+    """
     return bool(run.task(name).records) or run.contributions.get(name) != 0
 
 
 def lost_workers(run: Run) -> tuple[LostWorker, ...]:
-    """Return a LostWorker for each worker in `run.lost`; its step and seconds are None if unknown."""
+    """Return a LostWorker for each worker in `run.lost`, in its order; () if there is none."""
     seen = _last_unrecorded_step(run)
     return tuple(_described(run, task, seen) for task in run.lost)
 
 
 def lost_workers_in_words(lost: Sequence[LostWorker]) -> str:
-    """Return which workers were lost, how and when, as in `LostWorker.in_words`; "" if none was."""
+    """Return which workers were lost, how and when, joined by "; "; "" if none was.
+
+    Of more than four, the first four and how many more there are.
+    """
     return listed(worker.in_words for worker in lost)
 
 
@@ -137,8 +145,8 @@ def _last_unrecorded_step(run: Run) -> int | None:
     """Return the highest global step after which the lost worker without records must have taken a step.
 
     From there to the end, the global step moved further than the steps in all windows that overlap the range.
-    Return None unless exactly one lost worker has no records. Return None, too, if late gradients are
-    dropped, or if a restore used numbers of steps again.
+    Return None if there is no such step, or unless exactly one lost worker has no records. Return None, too,
+    if late gradients are dropped, or if a restore used numbers of steps again.
     """
     silent = [task for task in run.lost if not run.task(task.name).records]
     counts_once = run.rules.gradients_per_step == 1 and len(run.chief.of("initialised", "restored")) == 1

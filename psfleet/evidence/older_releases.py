@@ -22,7 +22,8 @@ _OF_PROGRAMS = {
 def could_record(run: Run, what: str) -> bool:
     """Return whether the run's release could record `what`: an event, or a field as `event.field`.
 
-    Return True if no task recorded its start: then the release is not the reason why something is missing.
+    True if a task lists it in the `writes` of its `started`, or has recorded it. True also if no task
+    recorded its start: then the release is not the reason why something is missing.
     """
     event, _, field = what.partition(".")
     records = [record for task in (*run.tasks.values(), run.evaluator) for record in task.records]
@@ -33,10 +34,11 @@ def could_record(run: Run, what: str) -> bool:
 
 
 def unrecorded_clauses(run: Run, observed: bool) -> dict[str, str]:
-    """Return {clause: reason} for everything that a run does not show because of its release.
+    """Return {clause: reason} for what is not shown because the run's release was too old to record it.
 
-    A clause such as "all parameters were shared" follows "it is not shown that". `observed` is True if
-    psfleet observed the sessions of a program.
+    A clause such as "all parameters were shared" follows "it is not shown that". Return {} if the release was
+    new enough. `observed` is True if psfleet observed the sessions of a program; for other programs, return
+    {}.
     """
     asked = _OF_MODELS if run.program is None else _OF_PROGRAMS if observed else {}
     why = f"release {release_of(run)}, which recorded this run, did not record it yet"

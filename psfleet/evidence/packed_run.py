@@ -17,10 +17,10 @@ _MOST_OF_THE_FREE = 0.5
 
 @contextmanager
 def unpacked_run(file: Path) -> Iterator[Path]:
-    """Yield the folder of the run in a .tar.gz; the folder is removed at the end of the context.
+    """Unpack a packed run, a .tar.gz, and yield its folder, which is removed at the end of the context.
 
-    The archive may contain only plain files below one folder. Raises OSError, and ValueError that names
-    anything else in the archive.
+    The archive may contain only plain files below one folder. Raises ValueError if it contains anything else,
+    is damaged, or needs more space than there is. Raises OSError if `file` is missing.
     """
     with tempfile.TemporaryDirectory(prefix="psfleet-run-") as place:
         try:
@@ -33,7 +33,11 @@ def unpacked_run(file: Path) -> Iterator[Path]:
 
 
 def _extract(file: Path, place: Path) -> set[str]:
-    """Write the archive's files below `place`, and return the names of the archive's top folders."""
+    """Write the archive's files below `place`, and return the names of the archive's top folders.
+
+    Folders without files are left out. Raises ValueError for an entry that is no plain file of a run, for too
+    many files, and for too little space.
+    """
     made: set[Path] = {place}
     allowed_bytes = _MOST_OF_THE_FREE * shutil.disk_usage(place).free
     with file.open("rb") as stream:
@@ -60,7 +64,8 @@ def _extract(file: Path, place: Path) -> set[str]:
 def _plain_parts(entry: tarfile.TarInfo) -> tuple[str, ...]:
     """Return the parts of the path of a plain file that lies in a folder.
 
-    Raises ValueError for anything else.
+    Raises ValueError for any other entry: a link, a file without a folder, or a path with "..".
+    Example: ("run1", "events", "worker0.jsonl")
     """
     parts = PurePosixPath(entry.name).parts
     plain = entry.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and "\0" not in entry.name

@@ -18,8 +18,8 @@ from trainer.contract.run_tasks import RunTask
 class PartPlan:
     """The plan of a part of a run, and what follows from it.
 
-    `expected` are the tasks and `rules` the rules of replication by that plan; `endings` is {task: how it
-    ended}, {} if unknown.
+    A part is the time in which the run had the same tasks. `expected` are the tasks and `rules` the rules of
+    replication by that plan; `endings` is {task: how it ended}, {} if unknown.
     """
 
     plan: ClusterPlan
@@ -65,21 +65,28 @@ def in_parts(run: Run, earlier: Sequence[PartPlan]) -> tuple[Run, ...]:
 
 
 def _named_part(process: Process, plans: Sequence[str]) -> int:
-    """Return the index of the last part with the plan that a process names, or of the last part of all."""
+    """Return the index of the last plan that the process names; the last index if it names none of them.
+
+    `plans` are the hashes of the parts' plans, in order.
+    """
     of = process.records[0].plan_hash
     return next((place for place in reversed(range(len(plans))) if plans[place] == of), len(plans) - 1)
 
 
 def _begun_parts(chief: TaskRecords, plans: Sequence[str]) -> dict[int | None, int]:
-    """Return {nonce: index of the part} for each process of the chief."""
+    """Return {nonce: index of the part} for each process of the chief.
+
+    `plans` are the hashes of the parts' plans, in order.
+    """
     places = _places(chief.processes, plans)
     return {process.nonce: place for process, place in zip(chief.processes, places, strict=True)}
 
 
 def _places(processes: Iterable[Process], plans: Sequence[str]) -> Iterator[int]:
-    """Yield the index of the part of each process, by its plan.
+    """Yield for each process, in order, the index of its part: the next part with the process's plan.
 
-    A process with an unknown plan belongs to the part of the previous process.
+    `plans` are the hashes of the parts' plans, in order. A process with an unknown plan, or with the plan of
+    an earlier part only, belongs to the part of the previous process.
     """
     place = 0
     for process in processes:
@@ -91,7 +98,11 @@ def _places(processes: Iterable[Process], plans: Sequence[str]) -> Iterator[int]
 def _split(
     task: TaskRecords, plans: Sequence[str], begun: dict[int | None, int]
 ) -> list[tuple[Process, int]]:
-    """Return (process, index of its part) for each process of a task."""
+    """Return (process, index of its part) for each process of a task.
+
+    This is the part of the first known process of the chief that it met, if both have the same plan; else the
+    part by its plan (`_places`). `begun` is the result of `_begun_parts`.
+    """
     split = []
     for process, by_plan in zip(task.processes, _places(task.processes, plans), strict=True):
         met = (record.integers("worker_nonces").get("worker0") for record in process.records)
@@ -107,9 +118,9 @@ def _only(task: TaskRecords, split: Sequence[tuple[Process, int]], part: int) ->
 
 
 def _with_edges(parts: Sequence[Run]) -> Iterator[Run]:
-    """Yield each part with the global step and the counts at its beginning.
+    """Yield each part with the global step and the contributions at its beginning.
 
-    Except for the last, each part also gets its end, and its lost workers are excused.
+    Except for the last, each part also gets its end (`until`), and its lost workers are excused.
     """
     start = None
     for place, part in enumerate(parts):
@@ -131,7 +142,8 @@ def _counts(restored: Record) -> dict[str, int] | None:
 def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
     """Return {task: its records} of a part that ended with the restore `end`.
 
-    If the restore undid the last steps of the part, it is added to the chief's records.
+    If the restore undid the last steps of the part, the restore is added to the chief's records. Without such
+    steps or with `end` None, the records are returned unchanged.
     """
     tasks = dict(part.tasks)
     beyond = max((window.after for window in part.windows), default=0)
@@ -145,8 +157,8 @@ def _undone(part: Run, end: Record | None) -> dict[str, TaskRecords]:
 def judged_in_parts(question: Callable[[Run], Answer], run: Run) -> Answer:
     """Ask `question`, a check, about each part of a run, and return one answer for all parts.
 
-    It is false if it is false for one part, else unknown if it is unknown for one part; its detail names
-    these parts.
+    It is False if it is False for one part, else None if it is None for one part, else True; its detail names
+    the parts with this answer. For a run without parts, return the answer about the run.
     """
     if not run.parts:
         return question(run)

@@ -30,6 +30,7 @@ class Restore:
 def price_of(run: Run) -> dict[str, Any]:
     """Return the value of `faults` in the figures; a figure that the records do not show is None.
 
+    - `steps_lost`: the sum over all restores; it does not contain those of `ps_restores`.
     - `restores`: the restores that lost steps or passed over a damaged checkpoint.
     - `ps_restores`: the restores of one ps alone. Their `steps_lost` are missing on that ps, not on the
       others.
@@ -67,12 +68,15 @@ def price_of(run: Run) -> dict[str, Any]:
 
 
 def saving_seconds(run: Run) -> float:
-    """Return the seconds in which the chief took no steps because it saved."""
+    """Return the sum of the seconds in which the chief took no steps because it saved."""
     return sum(_stopped_seconds(record) for record in run.chief.of("checkpointed"))
 
 
 def restores_in(run: Run) -> list[Restore]:
-    """Return a Restore for every `restored` and `initialised` of the chief, in order."""
+    """Return a Restore for every `restored` and `initialised` of the chief, in order.
+
+    The first one is usually the start of the run.
+    """
     restores: list[Restore] = []
     damaged: list[str] = []
     reached = 0
@@ -94,9 +98,10 @@ def restores_in(run: Run) -> list[Restore]:
 
 
 def _returns(windows: Sequence[Window], restores: Sequence[Restore]) -> Iterator[tuple[int, int]]:
-    """Yield (index of a window, index of a restore) for each time that the global step went back.
+    """Yield (index of a window, index of a restore) for each time that a worker's global step went back.
 
-    The restore set the global step back before the window began.
+    The restore is the one, after those already used, that set the highest step which the window can follow. A
+    fall that no restore explains is left out.
     """
     following = 1  # the first one is the start of the run
     for place, (one, other) in enumerate(pairwise(windows), start=1):
@@ -110,7 +115,7 @@ def _returns(windows: Sequence[Window], restores: Sequence[Restore]) -> Iterator
 
 
 def _lost_seconds(worker: TaskRecords, restores: Sequence[Restore]) -> float:
-    """Return the seconds that a worker spent on steps that a restore discarded."""
+    """Return the seconds that a worker spent on steps that a restore discarded; 0.0 for none."""
     seconds, begin = 0.0, 0
     for place, which in _returns(worker.windows, restores):
         step = restores[which].global_step
@@ -123,7 +128,10 @@ def _lost_seconds(worker: TaskRecords, restores: Sequence[Restore]) -> float:
 
 
 def _seconds_of_training(worker: TaskRecords) -> float:
-    """Return the seconds from a worker's first step to its last by its own clock, without stops by people."""
+    """Return the seconds from the begin of a worker's first step to the end of its last, by its own clock.
+
+    Times in which people had stopped it do not count. 0.0 without steps.
+    """
     begin: float | None = None
     end = away = 0.0
     stopped_at: float | None = None

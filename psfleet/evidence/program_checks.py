@@ -35,7 +35,7 @@ TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
 @dataclass
 class ProgramAnswers:
-    """The answers of the checks that this run allows, and `open`: {clause that is not shown: reason}.
+    """The answers of the checks that a run of a program allows, and `open`: {clause not shown: reason}.
 
     `together` is True if the workers are shown to train one model, `learned` if the model is shown to learn.
     `observed` is True if psfleet itself saw where the parameters were, and which tasks changed them.
@@ -49,17 +49,21 @@ class ProgramAnswers:
 
     @property
     def not_shown(self) -> tuple[str, ...]:
-        """What the run does not show, in sentences."""
+        """What the run does not show, in sentences: one for each entry of `open`."""
         return sentences(self.open)
 
 
 def sentences(not_shown: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each entry of `not_shown`, {clause: reason}."""
+    """Return a sentence for each entry of `not_shown`, {clause: reason}; () for {}.
+
+    Example: sentences({"the loss fell": "no loss was recorded"}) -> ("It is not shown that the loss fell: no
+    loss was recorded.",)
+    """
     return tuple(f"It is not shown that {what}: {why}." for what, why in not_shown.items())
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
-    """Return the answers of all checks that the run allows, and what the run leaves open."""
+    """Return the answers of all checks that the run of a program allows, and what the run leaves open."""
     answers = ProgramAnswers([tasks_ended_well(run)])
     if any(task.records for task in run.tasks.values()):
         answers.checks += [records_complete(run), same_plan_and_release(run)]
@@ -92,7 +96,8 @@ def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
 def tasks_ended_well(findings: Findings, run: Run) -> Good:
     """Check that the lead ended by itself with exit code 0, and that the others did so or were ended later.
 
-    tasks.json has what systemd knows of each ending. A task without a log was never started.
+    tasks.json has what systemd knows of each ending. A task without a log was never started. Figures:
+    `tasks`, {task: how it ended, in words}.
     """
     findings.lacking += run.unusable_endings
     lead = run.chief.name
@@ -139,10 +144,10 @@ def tasks_ended_well(findings: Findings, run: Run) -> Good:
     )
 )
 def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]], minimum: float) -> Good:
-    """Check that every task received and sent at least `minimum` bytes.
+    """Check that every task in `exchanged` received at least `minimum` bytes, and sent as many.
 
-    A task that is in no run exchanges fewer. `exchanged` is {task: (bytes received, bytes sent)}, of the
-    tasks whose bytes were counted.
+    `exchanged` is {task: (bytes received, bytes sent)} of the tasks whose bytes were counted. A task that
+    trains alone exchanges fewer. Figures: {task: {`bytes_received`, `bytes_sent`}}.
     """
     findings.wrong += [
         f"{name} received {received} bytes and sent {sent}, expected at least {minimum:g} each way"
@@ -154,9 +159,10 @@ def tasks_exchanged(findings: Findings, exchanged: Mapping[str, tuple[int, int]]
 
 
 def _check_idle_workers(run: Run, answers: ProgramAnswers) -> None:
-    """Add the check `workers_trained` if psfleet saw some workers train and others not.
+    """Add the check `workers_trained` if psfleet saw a worker train, and another worker recorded no step.
 
-    psfleet does not see the training of every program.
+    Nothing is added for one worker, or with a coordinator. psfleet does not see the training of every
+    program.
     """
     silent = [worker for worker in run.workers if not worker.windows]
     if run.rules.shared and silent and not run.coordinated and has_seen_training(run):
@@ -198,7 +204,7 @@ def _check_sharing(run: Run, settings: EvidenceSettings, answers: ProgramAnswers
 
 
 def _trained_instead(run: Run) -> str:
-    """Return why nothing is known of the workers' steps: only ps took steps, or no task recorded any."""
+    """Return why no steps of workers are known: only ps took steps, or no task recorded any."""
     others = [f"{task.name} made {counted(task.local_steps, 'step')}" for task in run.ps if task.windows]
     if others:
         return f"no worker is seen to train; {listed(others)}"
@@ -217,7 +223,10 @@ def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, s
 
 
 def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
-    """Check the contributions that the coordinator recorded for the workers, which run its functions."""
+    """Add the check `fair_shares` if the coordinator recorded steps that the workers made for it.
+
+    If it recorded none, leave open that the workers trained one model together.
+    """
     if sum(run.contributions.values()):
         answers.checks.append(sharing.fair_shares(run, settings))
         answers.together = answers.observed = True
@@ -229,7 +238,8 @@ def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAns
 def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
     """Leave open that the model contains all steps of a worker whose global step fell.
 
-    The global step falls, for example, if the program starts again from zero.
+    `falls` is the result of `_falls`; with a fall, `together` becomes False. The global step falls, for
+    example, if the program starts again from zero.
     """
     for name, (one, other) in falls.items():
         answers.together = False
@@ -238,7 +248,10 @@ def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
 
 
 def _falls(run: Run) -> _Falls:
-    """Return {worker: (step before, step after)} for the first fall of the global step in its windows."""
+    """Return {worker: (step before, step after)} for the first fall of the global step in its windows.
+
+    Workers without a fall are left out.
+    """
     steps = {
         worker.name: [step for window in worker.windows for step in (window.before, window.after)]
         for worker in run.workers
@@ -295,7 +308,11 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
 
 
 def _name_ends(run: Run, answers: ProgramAnswers) -> None:
-    """Leave open what endings make doubtful: that a task had done its work, or went on where it had been."""
+    """Leave open what endings make doubtful: that a task had done its work, or went on where it had been.
+
+    The first is doubtful for a worker or chief that neither ended by itself nor worked for a coordinator, the
+    second for a restarted task. Tasks that failed or whose ending is unknown are left to `tasks_ended_well`.
+    """
     for task in run.expected:
         ending = run.endings.get(task.name)
         if ending is None or not ending.well:

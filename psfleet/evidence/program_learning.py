@@ -29,7 +29,10 @@ _FEWEST = 8  # windows of a worker; the loss of fewer is meaningless
     )
 )
 def goals_reached(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
-    """Check that the last evaluation that any task recorded reaches every goal of the user."""
+    """Check that the last evaluation that any task recorded reaches every goal of the user.
+
+    Figures: `metrics`, {name: value}; {} without an evaluation.
+    """
     evaluated = convergence.last_evaluation(run)
     if evaluated is None:
         findings.lacking.append("no task recorded an evaluation")
@@ -44,9 +47,9 @@ def level_losses(run: Run) -> dict[str, str]:
     """Return {clause: reason} for each worker whose own loss stays level while the loss of the others fell.
 
     A clause, such as "worker1 trained the model that learned", follows "it is not shown that". Such a worker
-    may train another model than the others, or compute with old parameters. A worker that starts late may
-    find a loss that fell before it came: then its own loss is nearer to the end of the others' loss than to
-    the start, and the worker is left out.
+    may train another model than the others, or compute with old parameters. Left out is a worker whose last
+    loss is nearer to the others' last loss than to their first: it may have started late, after the fall.
+    Return {} for one worker, and for too few or infinite losses.
     """
     unknown = {}
     for worker in run.workers if len(run.workers) > 1 else ():

@@ -51,6 +51,7 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
     A task identifies a variable by its name: two workers that ask one process for one name get one variable
     (tf.compat.v1.train.replica_device_setter). Other checks show that the processes are the same. Variables
     that only some workers train are no contradiction, but they are not shown to be shared.
+    Figures: the number of `variables` that all workers train, and their `bytes`.
     """
     chief = run.chief
     for worker in run.workers:
@@ -71,9 +72,10 @@ def parameters_shared(findings: Findings, run: Run) -> Good:
 
 
 def unproven_sharing(run: Run) -> dict[str, str]:
-    """Return {clause: reason} for each doubt about how the observed workers share a model.
+    """Return {clause: reason} for each doubt about how the observed workers share a model; {} for none.
 
-    A clause, such as "all that worker1 trains is shared", follows "it is not shown that".
+    A clause, such as "all that worker1 trains is shared", follows "it is not shown that". If two reasons have
+    one clause, the later one in the code counts.
     """
     unknown = unshared_variables(run)
     counters = _shared([_recorded_integers(worker, "counters") for worker in run.workers])
@@ -117,7 +119,8 @@ def workers_trained(findings: Findings, run: Run) -> Good:
     """Check that each worker took a step, trained a variable of another worker, or computed in others' steps.
 
     A worker without records may have waited all the time, or its records were lost. If the other workers
-    recorded all steps, it has taken none.
+    recorded all steps, it has taken none, and that is a contradiction; else it is missing evidence. Figures:
+    `idle`, the names of the workers that did none of the three.
     """
     idle = [worker.name for worker in run.workers if not _took_part(run, worker)]
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
@@ -147,10 +150,11 @@ def _took_part(run: Run, worker: TaskRecords) -> bool:
 
 
 def unshared_variables(run: Run) -> dict[str, str]:
-    """Return {clause: reason} for workers that trained variables which the other workers never trained.
+    """Return {clause: reason} for each worker that trained variables which not all workers trained.
 
-    Return {} if a worker recorded no variables at all. psfleet records what any session of a worker trains,
-    also in a program that records its steps itself.
+    A clause, such as "all that worker1 trains is shared", follows "it is not shown that". Return {} if a
+    worker recorded no variables at all. psfleet records what any session of a worker trains, also in a
+    program that records its steps itself.
     """
     trained = {worker.name: _variables(worker) for worker in run.workers}
     shared = _shared([*trained.values()])
@@ -163,9 +167,11 @@ def unshared_variables(run: Run) -> dict[str, str]:
 
 
 def _steps_without_training(worker: TaskRecords) -> str:
-    """Return a clause about a part of the run in which a worker's steps changed no model, or "".
+    """Return a clause about the first part of the run in which a worker's steps changed no model, or "".
 
-    A program can move the global step without training, or by more than it trains.
+    In such a part, fewer than 90 % of the steps (minus 8) changed a variable of the model. A program can move
+    the global step without training, or by more than it trains.
+    Example: "only 20 of its 50 steps from global step 0 to 100 are seen to change a variable of the model".
     """
     for windows in _parts(worker.windows):
         steps, trained = sum(of.steps for of in windows), sum(of.trained or 0 for of in windows)
@@ -176,9 +182,10 @@ def _steps_without_training(worker: TaskRecords) -> str:
 
 
 def _parts(windows: Sequence[Window]) -> Iterator[list[Window]]:
-    """Yield the windows of a worker in parts of about equally many steps.
+    """Yield lists of consecutive windows of a worker, at most ten, of about equally many steps.
 
-    Windows that do not say how many steps changed the model are left out.
+    Each has at least 50 steps, except for the last. Windows that do not say how many steps changed the model
+    are left out.
     """
     known = [window for window in windows if window.trained is not None]
     least = max(sum(window.steps for window in known) / _PARTS, _STEPS_OF_A_PART)
@@ -195,7 +202,8 @@ def _parts(windows: Sequence[Window]) -> Iterator[list[Window]]:
 def dropped_gradients(run: Run) -> dict[str, str]:
     """Return {clause: reason} for workers of a synchronous run whose gradients may all have come too late.
 
-    A step uses a fixed number of gradients and drops all others, whichever worker computed them.
+    A clause is, for example, "gradients of worker1 counted". A step uses a fixed number of gradients and
+    drops all others, whichever worker computed them. Return {} if that number is unknown.
     """
     replicas = _replicas(run)
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
@@ -211,7 +219,10 @@ def dropped_gradients(run: Run) -> dict[str, str]:
 
 
 def has_uncertain_counts(worker: TaskRecords) -> bool:
-    """Return whether some of the worker's recorded steps may not have been made, by its own records."""
+    """Return whether the worker recorded that a condition decides whether a call takes a step.
+
+    Then some of its recorded steps may not have been made.
+    """
     return "condition" in _doubts(worker)
 
 
@@ -222,7 +233,8 @@ def _doubts(worker: TaskRecords) -> set[str]:
 def with_backups(run: Run) -> Run:
     """Return a synchronous run with rules that know its backup workers: a step does not wait for them.
 
-    The run is returned unchanged if it did not record how many gradients make a step.
+    The run is returned unchanged if it did not record how many gradients make a step, or recorded more than
+    it has workers.
     """
     replicas = _replicas(run)
     if not 0 < replicas <= len(run.workers):
@@ -256,7 +268,10 @@ def _recorded_integers(worker: TaskRecords, field: str) -> dict[str, int]:
 
 
 def _variables(worker: TaskRecords) -> dict[str, int]:
-    """Return {"place name": bytes} of each variable that the worker trained, at any time."""
+    """Return {"task name": bytes} of each variable that the worker trained, at any time.
+
+    Each key has the task that holds the variable, a space, and the variable's name.
+    """
     found = _recorded_integers(worker, "variables")
     for record in worker.of("trained"):
         found |= record.integers("variables")
@@ -264,7 +279,10 @@ def _variables(worker: TaskRecords) -> dict[str, int]:
 
 
 def _shared(recorded: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
-    """Return {name: bytes} of the variables or counters that all workers recorded."""
+    """Return {name: bytes} of the variables or counters that all workers recorded; {} for no workers.
+
+    `recorded` has one mapping per worker; the bytes are those of the first.
+    """
     names = set.intersection(*map(set, recorded)) if recorded else set()
     return {name: count for name, count in recorded[0].items() if name in names} if recorded else {}
 

@@ -25,7 +25,7 @@ class PsRestore:
 
     @property
     def steps_lost(self) -> int:
-        """The number of global steps whose effect on this ps is not in the model."""
+        """The number of global steps whose effect on this ps is not in the model; never negative."""
         return max(self.global_step - self.checkpoint_step, 0)
 
     def as_dict(self) -> dict[str, object]:
@@ -40,15 +40,19 @@ def ps_restores(run: Run) -> list[PsRestore]:
 
 
 def steps_of_parts_lost(run: Run) -> float:
-    """Return the global steps that ps lost by restoring alone, divided by the number of ps.
+    """Return the sum of `steps_lost` over all restores of one ps alone, divided by the number of ps.
 
-    Each ps holds about that part of the model.
+    Each ps holds about that part of the model. Return 0.0 if no ps restored alone.
     """
     return sum(restore.steps_lost for restore in ps_restores(run)) / max(len(run.ps), 1)
 
 
 def ps_restores_in_words(run: Run) -> str:
-    """Return which ps restored alone, from which step and when; "" if none did."""
+    """Return which ps restored alone, from which step and when; "" if none did.
+
+    Example: "ps1 restored its part of global step 40 alone at 55". Of more than four, the first four and how
+    many more there are.
+    """
     return listed(
         f"{cut(restore.task, _LONGEST)} restored its part of global step {restore.checkpoint_step} alone "
         f"at {restore.global_step}"
@@ -59,7 +63,8 @@ def ps_restores_in_words(run: Run) -> str:
 def check_ps_restores(run: Run, findings: Findings) -> None:
     """Check that each ps that was started again has the saved parameters, and that the chief recorded it.
 
-    What a ps restored alone must be its part of a checkpoint that the chief had saved before.
+    A contradiction: a ps was started again and the chief restored nothing there; or what a ps restored alone
+    is not its part of a checkpoint that the chief had saved before.
     """
     saved: dict[tuple[str, int], set[str]] = {}
     met: Mapping[str, int] = {}
@@ -88,7 +93,10 @@ def check_ps_restores(run: Run, findings: Findings) -> None:
 def _compare(
     run: Run, restore: PsRestore, saved: Mapping[tuple[str, int], set[str]], findings: Findings
 ) -> None:
-    """Check that a ps of the run restored the part that it had saved, after it was started again."""
+    """Check one restore of a ps alone: its task is a ps that was started again, and restored what was saved.
+
+    `saved` is {(ps, global step): fingerprints}. A part that the chief did not record is missing evidence.
+    """
     name, step = cut(restore.task, _LONGEST), restore.checkpoint_step
     if restore.task not in {ps.name for part in (*run.parts, run) for ps in part.ps}:
         findings.wrong.append(f"{name} restored its part alone, and is no ps of the run")
@@ -116,7 +124,10 @@ def _restore_in(record: Record) -> PsRestore:
 
 
 def _fingerprints_in(record: Record) -> dict[str, str]:
-    """Return {ps: fingerprint of its part of a checkpoint} as far as the record has them."""
+    """Return {ps: fingerprint of its part of the checkpoint} from a record.
+
+    Return {} if the record has no `ps_fingerprints`; entries that are no text are left out.
+    """
     recorded = record.fields.get("ps_fingerprints")
     fingerprints = recorded if isinstance(recorded, Mapping) else {}
     return {str(ps): text for ps, text in fingerprints.items() if isinstance(text, str)}

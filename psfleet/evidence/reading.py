@@ -43,11 +43,12 @@ MOST_OF_A_TASK, MOST_OF_A_RUN = 64_000_000, 256_000_000
 
 
 def read_run(folder: Path, run_id: str | None = None) -> Run:
-    """Return the run in a folder, from plan.json, settings.json, tasks.json, and events/*.jsonl of all lives.
+    """Return the run in a folder, from plan.json, settings.json, tasks.json, and events/*.jsonl.
 
-    The records of `run_id` count. Without `run_id`, those with the folder's name count, or those with the
-    most common id if no record has that name, since people rename folders. If the folder, plan.json or
-    settings.json is missing or damaged, `problem` of the run says so.
+    Files of earlier collections (`earlier/`) count, too. Only the records of `run_id` count. Without
+    `run_id`, those with the folder's name count, or those with the most common id if no record has that name,
+    since people rename folders. If the folder, plan.json or settings.json is missing or damaged, `problem` of
+    the run says so.
     """
     if not folder.is_dir():
         return Run(folder, run_id or folder.name, problem=f"{folder} is not a folder")
@@ -108,9 +109,9 @@ def read_run(folder: Path, run_id: str | None = None) -> Run:
 
 
 def read_settings(folder: Path) -> EvidenceSettings:
-    """Return the thresholds in settings.json; a missing threshold has its default.
+    """Return the thresholds in settings.json; a missing threshold or a missing file has the defaults.
 
-    Raises ValueError naming the file and every invalid value.
+    Raises ValueError naming the file, and every invalid value or why the file cannot be read.
     """
     path = folder / "settings.json"
     content, problem = _json(path)
@@ -132,8 +133,8 @@ def read_settings(folder: Path) -> EvidenceSettings:
 def record_settings(folder: Path, settings: EvidenceSettings) -> None:
     """Record the thresholds of the first verdict in settings.json, for later judges without Ansible.
 
-    Nothing changes if thresholds are recorded already, or if the file cannot be read. The manifest is updated
-    if it matched the file before. Raises OSError.
+    Nothing changes if thresholds are recorded already, or if the file is missing or cannot be read.
+    manifest.json is updated if it matched the file before. Raises OSError if writing fails.
     """
     path = folder / "settings.json"
     content, problem = _json(path)
@@ -153,9 +154,12 @@ def record_settings(folder: Path, settings: EvidenceSettings) -> None:
 def _rules_and_tasks(
     plan: ClusterPlan, training: Mapping[str, object], chief: list[Record], *, program: bool
 ) -> tuple[ReplicationRules, tuple[RunTask, ...]]:
-    """Return (rules by which the workers trained, tasks of the run).
+    """Return (rules by which the workers trained, tasks of the run) from the plan and the settings.
 
-    Raises ValueError if they are unknown.
+    `training` are the model's settings; if they lack the replication, those in the last `started` of the
+    chief's records (`chief`) count. A program has no rules but its number of workers. Raises ValueError if
+    the settings are invalid, or if the plan has too few tasks: a model needs a worker and a ps, a program a
+    worker or a chief.
     """
     workers, leads = len(plan.tasks_of("worker")), len(plan.tasks_of("chief"))
     if program:
@@ -178,7 +182,10 @@ def _rules_and_tasks(
 
 
 def _earlier_parts(path: Path, training: Mapping[str, object], chief: list[Record]) -> Iterator[PartPlan]:
-    """Yield the plan of each part before the last, from plan.json. Raises ValueError."""
+    """Yield a PartPlan for each entry of `earlier` in plan.json (`path`); nothing without entries.
+
+    These are the parts before the last, the oldest first. Raises ValueError for an invalid entry.
+    """
     content, _ = _json(path)
     earlier = content.get("earlier", []) if isinstance(content, Mapping) else []
     if not isinstance(earlier, list):
@@ -219,9 +226,11 @@ def _object(content: object, name: str) -> Mapping[str, object]:
 
 
 def _read_all(names: Iterable[str], folder: Path) -> dict[str, _File]:
-    """Return {task: (records, problems)} from the files `names`, such as "worker0.jsonl", in all lives.
+    """Return {task: (records, problems)} from the files `names`, such as "worker0.jsonl".
 
-    A problem is a sentence about a file or a line that cannot be read.
+    The records come from events/ of the folder and of its earlier collections, the oldest first; a record
+    that an earlier file had is not added again. A problem is a sentence about a file or a line that cannot be
+    read; the other records still count. A missing file is a problem, too.
     """
     files: dict[str, _File] = {}
     left = MOST_OF_A_RUN

@@ -9,16 +9,19 @@ from trainer.host.wording import first_of, grouped
 
 
 def join_failures(failures: Iterable[tuple[str, str]]) -> list[str]:
-    """Return texts such as "worker0, worker1 failed: why" from (task, text) pairs.
+    """Return texts such as "worker0, worker1 failed: why" from (task, text) pairs; [] for none.
 
-    Tasks with equal texts are joined.
+    Tasks with equal texts are joined, in the order in which each text appears first.
     """
     by_words = grouped((words, name) for name, words in failures)
     return [f"{first_of(names)} {words}" for words, names in by_words.items()]
 
 
 def in_a_line(reason: str) -> str:
-    """Return the first line of a reason, which is the error itself, and its last line, joined by " ... "."""
+    """Return the first line of a reason, which is the error, and its last line, joined by " ... ".
+
+    A reason of one line is returned as it is; "" for an empty one.
+    """
     lines = in_short(reason).splitlines()
     return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else ""
 
@@ -31,11 +34,11 @@ def recorded_failure(task: TaskRecords) -> str:
 
 
 def reasons_without_a_step(run: Run) -> tuple[str, ...]:
-    """Return the reasons why tasks failed, a few lines each, if no task took a step; else ().
+    """Return why tasks failed, one text of a few lines per failure, if no task took a step; else ().
 
-    The cause that stopped all tasks matters more than what each check says about a run without steps. A
-    program may take steps that psfleet does not observe, so a worker that ended well by itself counts as one
-    that took steps.
+    Return () also if `run.problem` is set. Tasks with equal failures share a text. The cause that stopped all
+    tasks matters more than what each check says about a run without steps. A program may take steps that
+    psfleet does not observe, so a worker that ended well by itself counts as one that took steps.
     """
     done = any(run.endings[each.name].by_itself for each in run.workers if each.name in run.endings)
     if run.problem or done or run.windows or any(run.contributions.values()):

@@ -45,7 +45,10 @@ _JUDGED_APART = {*PER_HOST, *OF_REPLICATION, "model"}
     )
 )
 def records_complete(findings: Findings, run: Run) -> Good:
-    """Check that every task of the run left readable, complete records, each record once."""
+    """Check that every task of the run left readable, complete records, each record once.
+
+    Figures: `records`, {task: number of its records}.
+    """
     for task in run.tasks.values():
         findings.wrong += [f"{task.name}: its file has {what}" for what in task.foreign]
         findings.lacking += [f"cannot read {what}" for what in task.unreadable]
@@ -79,7 +82,8 @@ def records_complete(findings: Findings, run: Run) -> Good:
 def same_plan_and_release(findings: Findings, run: Run) -> Good:
     """Check that every record names the plan of plan.json, and that all tasks ended with the same release.
 
-    A program's records must also name the program in settings.json.
+    A program's records must also name the program in settings.json. Figures: `plan_hash` of plan.json;
+    `releases`, {task: release of its last record}.
     """
     releases: dict[str, str] = {}
     expected = run.plan.hash if run.plan else ""
@@ -123,7 +127,10 @@ def same_plan_and_release(findings: Findings, run: Run) -> Good:
     )
 )
 def same_settings(findings: Findings, run: Run) -> Good:
-    """Check that every worker trained with the settings of the run."""
+    """Check that every worker trained with the settings of the run.
+
+    Figures: `model`, and the fields of the run's ReplicationRules.
+    """
     model = str(run.training.get("model") or run.model)
     planned = len(run.plan.tasks_of("worker")) if run.plan else 0
     for worker in run.recorded_workers:
@@ -153,9 +160,10 @@ def same_settings(findings: Findings, run: Run) -> Good:
 
 
 def _batches_beside_settings(name: str, process: Process) -> list[str]:
-    """Return a sentence about the first window whose number of batches contradicts `push_every`.
+    """Return a list with one sentence about the first window whose batches contradict `push_every`.
 
-    Return [] if no window does.
+    Return [] if no window does, or if the process did not record its settings. The window must have
+    `push_every` batches for each of its steps. `name` is the worker's name.
     """
     settings = process.records[0].fields.get("settings")
     wanted = settings.get("push_every", 1) if isinstance(settings, Mapping) else None
@@ -190,6 +198,7 @@ def ended_well(findings: Findings, run: Run) -> Good:
 
     Workers without which the run may end well (`training_run_success`) are named, but not judged. Tasks that
     only serve must record their end, too; without it, their records are incomplete.
+    Figures: `global_step` and `last_step` (reached and planned); `restarts`, {task: number}.
     """
     workers, failures, lost = {worker.name for worker in run.workers}, [], lost_workers(run)
     for task in (*run.workers, *run.ps, *run.servers):
@@ -251,7 +260,10 @@ def ended_well(findings: Findings, run: Run) -> Good:
     )
 )
 def no_restart_from_zero(findings: Findings, run: Run) -> Good:
-    """Check that training began once: no progress was discarded without a checkpoint to restore."""
+    """Check that training began once: no progress was discarded without a checkpoint to restore.
+
+    Figures: `initialised`, how often; `restored`, the global step of each restore.
+    """
     began = False
     for record in run.chief.records:
         if record.event == "initialised" and began:
@@ -275,7 +287,10 @@ def no_restart_from_zero(findings: Findings, run: Run) -> Good:
 
 
 def _follow_local_steps(name: str, process: Process, findings: Findings) -> None:
-    """Check that a process's local steps count up from 0 without a gap, to the number in its `finished`."""
+    """Check that a process's local steps count up from 0 without a gap, to the number in its `finished`.
+
+    A step that is counted twice is a contradiction, a gap is missing evidence.
+    """
     reached = 0
     for window in process.windows:
         first = window.local_step - window.steps

@@ -34,9 +34,10 @@ class Run:
       invalid.
     - `lost` are workers without which the run ends well by `success` (lost_workers.py); `expected` lacks
       them.
-    - `parts` are the parts of a run that went on with other tasks (parts.py), () for other runs. A part
-      begins at `first_step`, when the gradients of each worker in the model were `counted_before` (None:
-      unknown). Unless it `is_last`, it ends with `until`, the restore from which the next part goes on.
+    - `parts` are the parts of a run that went on with other tasks (parts.py), () for other runs. A part is a
+      Run, too. It begins at `first_step`, when the gradients of each worker in the model were
+      `counted_before` (None: unknown). Unless it `is_last`, it ends with `until`, the restore from which the
+      next part goes on.
     """
 
     folder: Path
@@ -63,22 +64,25 @@ class Run:
 
     @cached_property
     def workers(self) -> tuple[TaskRecords, ...]:
-        """The run's workers by index, a program's chief before them; those without records are included."""
+        """The records of the run's workers by index, a program's chief before them; without the lost workers.
+
+        A worker without records is included, with an empty TaskRecords.
+        """
         return (*self.of_job("chief"), *self.of_job("worker"))
 
     @cached_property
     def with_lost(self) -> tuple[TaskRecords, ...]:
-        """The run's workers, then the lost workers; those without records are included."""
+        """The records of `workers`, then of the lost workers; a worker without records is included."""
         return (*self.workers, *(self.task(task.name) for task in self.lost))
 
     @cached_property
     def recorded_lost(self) -> tuple[TaskRecords, ...]:
-        """The lost workers that left records. Their records are judged, too."""
+        """The records of the lost workers that left records; the checks judge these, too."""
         return tuple(worker for task in self.lost if (worker := self.task(task.name)).records)
 
     @property
     def recorded_workers(self) -> tuple[TaskRecords, ...]:
-        """The run's workers (also those without records), then the lost workers that left records."""
+        """The records of `workers` (also without records), then of the lost workers that left records."""
         return (*self.workers, *self.recorded_lost)
 
     def given_up(self, name: str) -> Ending | None:
@@ -98,14 +102,17 @@ class Run:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The windows of all workers, worker by worker."""
+        """The windows (`step` records) of all workers, also lost workers, worker by worker.
+
+        For a run with parts, part by part.
+        """
         if self.parts:
             return tuple(window for part in self.parts for window in part.windows)
         return tuple(window for worker in self.with_lost for window in worker.windows)
 
     @cached_property
     def whole(self) -> bool:
-        """Whether the records of every worker are complete."""
+        """Whether the records of every worker are complete (`TaskRecords.whole`), apart from lost workers."""
         return all(worker.whole for worker in self.workers)
 
     @cached_property
@@ -123,7 +130,7 @@ class Run:
 
     @property
     def clients(self) -> tuple[TaskRecords, ...]:
-        """The workers that have sessions of their own."""
+        """The workers that have sessions of their own: all; in-graph and local, only worker 0."""
         return self.workers[:1] if self.rules.one_client else self.workers
 
     @property
@@ -133,12 +140,15 @@ class Run:
 
     @property
     def chief(self) -> TaskRecords:
-        """Worker 0; for a program, the lead."""
+        """The records of worker 0; of a program, those of its lead."""
         return next(iter(self.of_job("chief")), self.task(CHIEF))
 
     @property
     def all_tasks(self) -> tuple[TaskRecords, ...]:
-        """Every task that the run has; those without records are included."""
+        """The records of every expected task, in the plan's order; those without records are included.
+
+        Neither lost workers nor the evaluator are among them.
+        """
         return tuple(self.task(task.name) for task in self.expected)
 
     @cached_property
@@ -153,9 +163,10 @@ class Run:
 
     @cached_property
     def global_steps(self) -> int:
-        """The final global step, from the chief's `finished`; without it, the highest in any window.
+        """The final global step, from the chief's `finished`; without it, the highest in any window, or 0.
 
-        For a part that is not the last, it is the step of the restore that ends the part.
+        Of a program, always the highest in any window. For a part that is not the last, it is the step of the
+        restore that ends the part.
         """
         if self.until is not None:
             return self.until.integer("global_step")
@@ -165,10 +176,11 @@ class Run:
 
     @cached_property
     def evaluation(self) -> Process | None:
-        """The last process of the evaluator that evaluated the last checkpoint, or else its last process.
+        """The evaluator's process that counts: the last one that evaluated the last checkpoint.
 
-        A process that recorded its end is preferred: everyone who watches a run starts the evaluator at its
-        end, and the records may be collected in the meantime.
+        Among these, a process that recorded its end is preferred: everyone who watches a run starts the
+        evaluator at its end, and the records may be collected in the meantime. If no process evaluated the
+        last checkpoint, it is the evaluator's last process; None without any.
         """
         saved = [record.integer("global_step") for record in self.chief.of("checkpointed")][-1:]
         lives = self.evaluator.processes
@@ -186,7 +198,7 @@ class Run:
     def steps_requested(self) -> int | None:
         """The global step at which the settings ask the run to end; None if that is not known.
 
-        With `epochs`, it depends on the number of examples in the chief's `finished`.
+        It is `steps`. With `epochs`, it depends on the number of examples in the chief's `finished`.
         """
         if not self.training.get("epochs"):
             steps = self.training.get("steps")
@@ -204,7 +216,7 @@ class Run:
     def contributions(self) -> Mapping[str, int]:
         """{worker: number of its gradients in the model}, as the ps or the coordinator counted them.
 
-        In a part of a run, only the gradients of this part count. {} if unknown.
+        In a part of a run, only the gradients of this part count. {} if unknown. Lost workers are included.
         """
         counts = self.until or self.final
         if counts is None or self.counted_before is None:
@@ -214,20 +226,24 @@ class Run:
 
     @cached_property
     def coordinated(self) -> bool:
-        """Whether a coordinator of a program recorded the steps that the workers made for it."""
+        """Whether a program's coordinator recorded contributions, and no worker but the chief recorded steps.
+
+        Always False for a built-in model.
+        """
         alone = not any(worker.windows for worker in self.workers if worker.name != self.chief.name)
         return self.program is not None and bool(self.contributions) and alone
 
     @property
     def contributions_counted(self) -> bool:
-        """Whether each worker's steps were counted by others: the ps, or a program's coordinator."""
+        """Whether `contributions` are known, and counted by the ps or by a program's coordinator."""
         return self.coordinated or (self.program is None and bool(self.contributions))
 
     @cached_property
     def applied(self) -> Mapping[str, int]:
-        """{worker: number of its steps in the model}.
+        """{worker: number of its steps in the model}, 0 for a worker that is not among the counts.
 
-        If nobody counted them, it is the number of steps that each worker took.
+        If nobody counted them, it is the number of steps that each worker recorded. With a coordinator, the
+        chief is left out; lost workers always are.
         """
         if self.contributions_counted:
             workers = self.of_job("worker") if self.coordinated else self.workers
@@ -236,7 +252,7 @@ class Run:
 
     @cached_property
     def model(self) -> str:
-        """The model's name from the chief's `started`, else from settings.json; "" for a program."""
+        """The model's name from the chief's last `started`, else from settings.json; "" for a program."""
         if self.program is not None:
             return ""
         of_chief = (str(own["model"]) for own in reversed(self.chief.settings) if "model" in own)
@@ -244,9 +260,9 @@ class Run:
 
     @cached_property
     def card(self) -> Card | None:
-        """The card of the run's model; None if it is not known, and for a user's program.
+        """The card of the run's model: the user's own in settings.json, else the built-in model's.
 
-        A card in settings.json is of the user's own model.
+        None if neither is known, and for a user's program.
         """
         if self.own_card is not None:
             return self.own_card
@@ -255,7 +271,10 @@ class Run:
         )
 
     def of_job(self, job: str) -> tuple[TaskRecords, ...]:
-        """Return the run's tasks of a job, such as "ps", by index; those without records are included."""
+        """Return the records of the expected tasks of a job, such as "ps", in the plan's order.
+
+        A task without records is included, a lost worker is not; () if no task has this job.
+        """
         return tuple(self.task(task.name) for task in self.expected if task.job == job)
 
     def task(self, name: str) -> TaskRecords:

@@ -17,8 +17,9 @@ SETTINGS = ("replication", "replicas_to_aggregate", "existing_servers")
 class ReplicationRules:
     """How the workers of a run train, and so what their records must show.
 
-    `workers` compute gradients; `gradients_per_step` gradients make one global step. With `existing_servers`,
-    each client connects to a server of its own, which leaves records, too.
+    `replication` is "async", "sync", "in_graph" or "local". `workers` compute gradients; `gradients_per_step`
+    gradients make one global step. With `existing_servers`, each client connects to a server of its own,
+    which leaves records, too.
     """
 
     replication: str = "async"
@@ -27,14 +28,17 @@ class ReplicationRules:
     existing_servers: bool = False
 
     def __str__(self) -> str:
-        """Return the replication in words, such as "sync, 3 of 4 gradients to a step"."""
+        """Return the replication in words, such as "async" or "sync, 3 of 4 gradients to a step".
+
+        With existing servers, ", on existing servers" follows.
+        """
         step = f", {self.gradients_per_step} of {self.workers} gradients to a step"
         servers = ", on existing servers" if self.existing_servers else ""
         return f"{self.replication}{step if self.replication == 'sync' else ''}{servers}"
 
     @property
     def once_per_step(self) -> bool:
-        """Whether a global step takes at most one gradient of each worker."""
+        """Whether a global step takes at most one gradient of each worker: True for "sync" and "in_graph"."""
         return self.replication in {"sync", "in_graph"}
 
     @property
@@ -44,9 +48,10 @@ class ReplicationRules:
 
     @property
     def backups(self) -> int:
-        """The number of workers that may contribute little: a global step does not wait for all workers.
+        """The number of workers that may contribute little: the workers minus the gradients of a step.
 
-        At least two workers must always contribute, because one worker alone shares with no other.
+        It is 0 unless the replication is "sync". At least two workers must always contribute, because one
+        worker alone shares with no other: so with one gradient a step, it is the number of workers minus 2.
         """
         return max(self.workers - max(self.gradients_per_step, 2), 0) if self.replication == "sync" else 0
 
@@ -62,13 +67,16 @@ class ReplicationRules:
 
     @property
     def alone(self) -> str:
-        """The reason, in words, why nothing is shared in a run for which `shared` is false."""
+        """Why nothing is shared, in words; use it only if `shared` is False."""
         if self.replication == "local":
             return "the run is local: one process holds the model, so nothing is shared"
         return "there is one worker, so nothing is shared"
 
     def together(self, ps: str) -> str:
-        """Return in words what a proven run with these rules did; `ps` is a text such as "2 ps"."""
+        """Return in words what a proven run with these rules did; `ps` is a text such as "2 ps".
+
+        Example: "3 workers trained one model together through 2 ps".
+        """
         if self.replication == "local":
             return "one process trained the model by itself, without ps"
         if not self.shared:

@@ -43,12 +43,18 @@ class Manifest(JsonObject):
 
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
-        """Return the manifest of all files in the folder that a verdict rests on. Raises OSError."""
+        """Return the manifest of all files in the folder that a verdict rests on, with their present hashes.
+
+        The folder's name counts as the run's id. Raises OSError.
+        """
         return cls(folder.resolve().name, {name: _entry(folder / name) for name in covered_files(folder)})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Return the manifest in manifest.json. Raises OSError, and ValueError with the problem."""
+        """Return the manifest in the folder's manifest.json.
+
+        Raises OSError if the file is missing or cannot be read, and ValueError if its content is invalid.
+        """
         content = read_json(folder / FILE_NAME)
         if not isinstance(content, dict) or content.get("version") != VERSION:
             raise ValueError(f"it is not an object of version {VERSION}")
@@ -64,7 +70,10 @@ class Manifest(JsonObject):
         return Manifest(self.run_id, {**self.files, name: _entry(folder / name)})
 
     def holds(self, folder: Path, name: str) -> bool:
-        """Return whether the file exists and is as the manifest says. Raises OSError."""
+        """Return whether the file `name` exists and has the size and hash of the manifest.
+
+        False also for a file that is not in the manifest. Raises OSError if the file cannot be read.
+        """
         if name not in self.files or not (folder / name).is_file():
             return False
         of_size = (folder / name).stat().st_size == self.files[name]["bytes"]
@@ -72,9 +81,9 @@ class Manifest(JsonObject):
 
 
 def covered_files(folder: Path) -> Iterator[str]:
-    """Yield the names of the files that a verdict rests on, relative to the folder.
+    """Yield the names of the files that a verdict rests on, relative to the folder; manifest.json is none.
 
-    Links and hidden files are left out.
+    Files of earlier collections (`earlier/`) are included; links and hidden files are left out.
     """
     for name in _FILES:
         if is_plain(folder / name):
@@ -102,7 +111,11 @@ def covered_files(folder: Path) -> Iterator[str]:
     )
 )
 def files_unchanged(findings: Findings, folder: Path, run_id: str) -> Good:
-    """Check that every file that the verdict rests on is as it was collected, and that none was added."""
+    """Check that every file that the verdict rests on is as it was collected, and that none was added.
+
+    A missing file is missing evidence. Figures: the number of `files` in the manifest, and their `bytes`; {}
+    if the manifest cannot be read.
+    """
     try:
         manifest = Manifest.read(folder)
     except (OSError, ValueError) as error:
@@ -139,9 +152,10 @@ def is_plain(path: Path) -> bool:
 def pack(folder: Path, target: Path) -> list[str]:
     """Pack the files that a verdict on the folder rests on into the .tar.gz `target`; return their names.
 
-    In the archive, they lie in a folder of the same name as `folder`. The same files give the same bytes:
-    names are sorted, and times, owners and modes are fixed. Raises FileExistsError if the target exists, and
-    OSError; a partial target is removed.
+    manifest.json, verdict.json, report.html and loss.png are packed, too, if they exist. The names are
+    relative to `folder` and sorted; in the archive, they lie in a folder of the same name as `folder`. The
+    same files give the same bytes: times, owners and modes are fixed. Raises FileExistsError if the target
+    exists, and OSError; a partial target is removed.
     """
     names = sorted([*covered_files(folder), *(name for name in _ALSO_PACKED if is_plain(folder / name))])
     with target.open("xb") as file:

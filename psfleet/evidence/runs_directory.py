@@ -17,7 +17,8 @@ class NoSuchRunError(ValueError):
 def find_run(runs_directory: Path, run_id: str | None) -> Path:
     """Return the folder of the run `run_id`, or of the newest run if `run_id` is None.
 
-    Raises NoSuchRun if the name is invalid, if there is no such run, or if it is still going on.
+    Raises NoSuchRunError if the name is invalid, if there is no such run, or if the run is still going on:
+    its state is "running", and no manifest was collected. The newest run has the newest plan.json.
     """
     if run_id is not None and not RUN_ID.fullmatch(run_id):
         raise NoSuchRunError(

@@ -47,10 +47,10 @@ _LOADED_BY = {
 
 @dataclass(frozen=True)
 class CollectedModel:
-    """A model of a `kind` in `_LOADED_BY`; `path` is relative to the run's folder.
+    """A model that was collected with a run; `path` is relative to the run's folder.
 
-    `bytes` is the size of its files together. `missing` says in words which of its files are missing; "" if
-    none is.
+    `kind` is "SavedModel", "Keras model", "Keras weights" or "checkpoint". `bytes` is the size of its files
+    together. `missing` says in words which of its files are missing; "" if none is.
     """
 
     path: str
@@ -62,6 +62,7 @@ class CollectedModel:
         """Return in words the model's kind and size, and the Python code that loads it from `folder`.
 
         If files are missing, return which files are missing instead.
+        Example: "Keras model, 12.5 kB: tf.keras.models.load_model('runs/r1/output/m.keras')"
         """
         path = repr(f"{folder}/{self.path}")
         if self.missing:
@@ -71,8 +72,8 @@ class CollectedModel:
     def behind(self, folder: Path, steps: int) -> tuple[str, bool]:
         """Return (how far the model is behind the `steps` of its run, whether it was trained at all).
 
-        The first is a text, "" if the model is not behind or if its global step is unknown; the second is
-        True then. `folder` is the run's folder.
+        `folder` is the run's folder. The text is "", and the second is True, if the model is not behind or if
+        its global step is unknown. The second is False only for a model of step 0.
         """
         variables = _VARIABLES if self.kind == "SavedModel" else ()
         step = global_step_in(folder.joinpath(self.path, *variables))
@@ -83,17 +84,22 @@ class CollectedModel:
 
 
 def find_models(folder: Path) -> list[CollectedModel]:
-    """Return the models in a run's folder; of numbered checkpoints, only the last. No link is followed."""
+    """Return the models in a run's folder, by kind in the order of CollectedModel; [] if there is none.
+
+    Models of other_hosts/ are the last. Of numbered checkpoints, only the last is returned. No link is
+    followed.
+    """
     kinds = list(_LOADED_BY)
     found = [model for name in _FOLDERS for model in _below(folder, name)]
     return sorted(found, key=lambda model: (model.path.startswith("other_hosts/"), kinds.index(model.kind)))
 
 
 def model_lines(folder: Path, shown_folder: str, steps: int = 0) -> Iterator[tuple[str, bool]]:
-    """Yield (line, whether the line is good news) for each model that was collected; without any, say why.
+    """Yield (line, whether the line is good news) for each collected model; if there is none, say why.
 
     `folder` is the run's folder, and `shown_folder` the same folder as people see it. A model that was saved
-    before the last of the run's `steps` has a second line that says so.
+    before the last of the run's `steps` has a second line that says so. Of more than four models, the first
+    four are shown, and one line names the others.
     """
     models = find_models(folder)
     for model in models[:_MOST_SHOWN]:
@@ -168,9 +174,10 @@ def _below(folder: Path, name: str) -> Iterator[CollectedModel]:
 
 
 def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
-    """Return {name: bytes} of each complete checkpoint in a folder; of a numbered series, only the last.
+    """Return {name: bytes} of each complete checkpoint in a folder.
 
-    `sizes` is {file name: bytes}.
+    `sizes` is {file name: bytes} of the folder. Of a numbered series, such as model-10 and model-20, only the
+    last complete one is returned. Files with rows of its tables count in the bytes.
     """
     parts: dict[str, list[str]] = {}
     for name in sizes:
@@ -191,7 +198,11 @@ def _checkpoints(sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _missing_rows(checkpoint: Path, names: Collection[str]) -> str:
-    """Return, in words, which files with rows of a checkpoint its folder (`names`) lacks; "" for none."""
+    """Return, in words, which files with table rows of a checkpoint are missing; "" if none is.
+
+    `names` are the names of the files in the checkpoint's folder. A checkpoint without tables has no such
+    files.
+    """
     manifest = f"{checkpoint.name}.{_MANIFEST}"
     there = sum(name.endswith(_ROWS) and _is_of_tables(name, checkpoint.name) for name in names)
     if manifest not in names:

@@ -23,28 +23,31 @@ from trainer.contract.rules import (
 
 @dataclass(frozen=True)
 class Range:
-    """The range of acceptable numbers; a bound of None is no bound."""
+    """A range of acceptable numbers, bounds included; a bound of None is no bound."""
 
     minimum: float | None = None
     maximum: float | None = None
 
     @property
     def bounded(self) -> bool:
-        """Whether the range has a bound."""
+        """Whether the range has a minimum or a maximum."""
         return self != Range()
 
     @property
     def empty(self) -> bool:
-        """Whether no number lies in the range."""
+        """Whether no number lies in the range: both bounds are set, and the minimum is above the maximum."""
         return self.minimum is not None and self.maximum is not None and self.minimum > self.maximum
 
     def __contains__(self, value: float) -> bool:
-        """Return whether a number lies in the range; nan does only if there is no bound."""
+        """Return whether a number lies in the range; a bound itself does, nan only if there is no bound."""
         above = self.minimum is None or self.minimum <= value
         return above and (self.maximum is None or value <= self.maximum)
 
     def __str__(self) -> str:
-        """Return the range in words, such as "at least 0.9" or "from 1 to 2"."""
+        """Return the range in words, such as "at least 0.9", "at most 3" or "from 1 to 2".
+
+        The range must have a bound.
+        """
         if self.maximum is None:
             return f"at least {self.minimum:g}"
         least = "at most" if self.minimum is None else f"from {self.minimum:g} to"
@@ -66,7 +69,11 @@ class Goal:
 
     @classmethod
     def of_card(cls, metric: str, content: Mapping[str, Any], metrics: Mapping[str, float]) -> "Goal | None":
-        """Return a metric's goal on a model's card; None if the metrics lack the level of the goal."""
+        """Return the goal of a metric from a model's card; `content` is the card's entry for this metric.
+
+        The range is `target` plus and minus `tolerance`, or from `minimum` to `maximum`. With `level`, these
+        bounds are added to the metric of that name in `metrics`; return None if `metrics` lack it.
+        """
         of_each = content.get("of_each", "")
         if "target" in content:
             target, tolerance = content["target"], content["tolerance"]
@@ -81,7 +88,11 @@ class Goal:
         return cls(metric, wanted, f"{wanted}: so many examples let a model reach {level:.4f}", of_each)
 
     def missed_by(self, metrics: Mapping[str, float]) -> tuple[str, ...]:
-        """Return the names of the workers whose own metric is out of range, such as ("worker1",); else ()."""
+        """Return the names of the workers whose own metric is out of range, such as ("worker1",).
+
+        A worker's own metric is named `of_each` plus the worker's name. Return () if none is out of range, or
+        if `of_each` is "".
+        """
         return tuple(
             name.removeprefix(self.of_each)
             for name, value in metrics.items()
@@ -89,7 +100,7 @@ class Goal:
         )
 
     def __str__(self) -> str:
-        """Return the goal in words."""
+        """Return the goal in words: `words`, or if they are "", the words of the range."""
         return self.words or str(self.range)
 
 
@@ -193,7 +204,7 @@ class EvidenceSettings:
         return cls(**converted(values, rules, unknown, prefix))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return {name: value} of every setting, in the form in which people write it."""
+        """Return {name: value} of every setting, as people write it; `from_mapping` accepts the result."""
         return vars(self) | {
             "goals": {metric: asdict(goal.range) for metric, goal in self.goals.items()},
             "log_patterns": [
@@ -203,9 +214,10 @@ class EvidenceSettings:
         }
 
     def goals_of(self, card: Card | None, metrics: Mapping[str, float]) -> tuple[Goal, ...]:
-        """Return the goals on a model's card and the user's own; empty if there are none.
+        """Return the goals on a model's card, then the user's own; () if there are none.
 
-        The levels that goals of the card count from are among the metrics, if they are known.
+        The user's goal replaces the card's goal for the same metric. `metrics` are the model's, from which a
+        goal relative to another metric is computed; without that metric, the goal is left out.
         """
         content = card.goals if card else {}
         of_card = (
@@ -214,7 +226,10 @@ class EvidenceSettings:
         return (*filter(None, of_card), *self.goals.values())
 
     def target_loss_of(self, card: Card | None, metrics: Mapping[str, float]) -> float | None:
-        """Return the loss that a run must reach: the user's, or else that on the card; None if neither."""
+        """Return the loss that a run must reach: the user's target, else the card's; None if neither is set.
+
+        A card's target may be relative to a metric; None if `metrics` lack this metric.
+        """
         target = card.target_loss if card and self.target_loss is None else self.target_loss
         if not isinstance(target, Mapping):
             return target

@@ -34,7 +34,10 @@ _PS_NAMED = 8
     )
 )
 def same_parameter_servers(findings: Findings, run: Run) -> Good:
-    """Check that every worker with a session read, on each ps, a nonce that the chief read there, too."""
+    """Check that every worker with a session read, on each ps, a nonce that the chief read there, too.
+
+    Figures: {worker: {ps: the nonces that it read there, sorted}}.
+    """
     of_chief = _nonces(run.chief, "ps_nonces")
     read = {worker.name: _nonces(worker, "ps_nonces") for worker in run.recorded_clients}
     names = [ps.name for ps in run.ps]
@@ -69,7 +72,7 @@ def same_parameter_servers(findings: Findings, run: Run) -> Good:
 def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     """Check that the nonces which a worker read from each ps are nonces that the ps recorded.
 
-    Records of old runs have no such nonces; then nothing is compared.
+    Nothing is compared for a ps without records, and in old runs, whose workers did not record these nonces.
     """
     for name, drawn in _nonces(worker, "ps_own_nonces").items():
         ps = run.task(name)
@@ -90,9 +93,9 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
 def workers_met(findings: Findings, run: Run) -> Good:
     """Check that in each pair of workers, one read the other's nonce.
 
-    With one client, check that the client read the nonces of all workers.
-
-    Two workers that left or joined during the run (absences.py) need not have met each other.
+    With one client, check that the client read the nonces of all workers. Two workers that left or joined
+    during the run (absences.py) need not have met each other. Figures: `nonces`, {worker: the nonces that it
+    drew, sorted}.
     """
     own = {worker.name: _own_nonces(worker) for worker in run.recorded_workers}
     seen = {worker.name: _nonces(worker, "worker_nonces") for worker in run.recorded_workers}
@@ -129,7 +132,10 @@ def workers_met(findings: Findings, run: Run) -> Good:
     )
 )
 def servers_met(findings: Findings, run: Run) -> Good:
-    """Check that each client with a server of its own read from it the nonce that this server had drawn."""
+    """Check that each client with a server of its own read from it the nonce that this server had drawn.
+
+    Figures: `server_nonces`, {client: the nonces that it read, sorted}.
+    """
     found: dict[str, list[int]] = {}
     for server in run.servers:
         client = server.name.replace(SERVER, "worker")
@@ -164,6 +170,8 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
     contributed less, but each must have computed gradients all the time: a worker that stands still for most
     of the run was not there. A worker that was away for a part of the run (absences.py) owes a share of the
     rest only.
+    Figures: `shares`, {worker: 0 to 1}; `expected_at_least`, the least share of a worker that was always
+    there.
     """
     if run.program is None and not run.contributions_counted:
         findings.lacking.append("the chief did not record what each worker contributed")
@@ -198,7 +206,7 @@ def fair_shares(findings: Findings, run: Run, settings: EvidenceSettings) -> Goo
 
 
 def _longest_away(worker: TaskRecords) -> float:
-    """Return the most global steps that were made between two steps of a worker.
+    """Return the most global steps that were made between two steps of a worker; 0 without windows.
 
     Within a window, this is an estimate: all global steps of the window, if each step of the worker but one
     takes as many of them as is usual for this worker (the median).
@@ -225,6 +233,7 @@ def workers_overlap(findings: Findings, run: Run, settings: EvidenceSettings) ->
 
     A worker that was away for a part of the run (absences.py) must have trained during that share of the
     rest.
+    Figures: `spans`, {worker: [first, last global step]} without workers that were away; `overlap`, 0 to 1.
     """
     recorded, away = [worker for worker in run.workers if has_steps(worker, findings)], absences(run)
     for worker in (worker for worker in recorded if worker.name in away):
@@ -273,7 +282,10 @@ def _steps_during(worker: TaskRecords) -> int:
     )
 )
 def steps_interleave(findings: Findings, run: Run) -> Good:
-    """Check that while each worker trained, the global step also received gradients of other workers."""
+    """Check that while each worker trained, the global step also received gradients of other workers.
+
+    Figures: `steps_of_others`, {worker: number of others' gradients during its windows}.
+    """
     recorded = [worker for worker in run.workers if run.rules.shared and has_steps(worker, findings)]
     foreign = {worker.name: _steps_of_others(run, worker) for worker in recorded}
     of_lost = sum(run.contributions.get(task.name, 0) for task in run.lost)
@@ -290,7 +302,10 @@ def steps_interleave(findings: Findings, run: Run) -> Good:
 
 
 def has_steps(worker: TaskRecords, findings: Findings) -> bool:
-    """Return whether the worker recorded a step; add a finding if it did not."""
+    """Return whether the worker recorded a step. If it did not, add a finding.
+
+    The finding is a contradiction if the worker's records are complete, else missing evidence.
+    """
     if not worker.windows:
         findings.add(f"{worker.name} recorded no step", certain=worker.whole)
     return bool(worker.windows)
@@ -299,8 +314,9 @@ def has_steps(worker: TaskRecords, findings: Findings) -> bool:
 def steps_unrecorded(run: Run) -> str:
     """Return why the records of a user's program lack steps; "" if they may be complete.
 
-    An unrecorded step looks like a step of another worker: if workers trained alone and recorded every tenth
-    step, each would seem to have seen nine steps of others for each step of its own.
+    They lack steps if fewer than 90 % of the global steps are recorded, or if a worker's records come at an
+    even pace. An unrecorded step looks like a step of another worker: if workers trained alone and recorded
+    every tenth step, each would seem to have seen nine steps of others for each step of its own.
     """
     moved = run.global_steps - min((window.before for window in run.windows), default=0)
     recorded = sum(window.steps for window in run.windows)

@@ -31,7 +31,7 @@ def steps_numbered(findings: Findings, run: Run) -> Good:
 
     A step lies in the range (before, after] of its window, unless it is `unplaced`. Workers that each move a
     global step of their own record more steps in some range than the range has numbers, even if their counts
-    add up over the whole run.
+    add up over the whole run. Figures: steps `recorded`, and global steps `made`.
     """
     recorded = sum(window.steps for window in run.windows)
     moved = run.global_steps - min((min(w.before, w.after) for w in run.windows), default=0)
@@ -50,11 +50,12 @@ def steps_numbered(findings: Findings, run: Run) -> Good:
 
 
 def spans_of(windows: Sequence[Window]) -> Iterator[tuple[int, int, int]]:
-    """Yield (before, after, count): `count` of the process's steps lie in the range (before, after].
+    """Yield ranges (before, after, count): `count` of a process's steps lie in the range (before, after].
 
-    `windows` are in order. An `unplaced` step of a window lies within the previous window, the window itself,
-    or the next window. Unplaced steps of the last window have no known end, so they are left out. All
-    unplaced steps are left out if a window has more of them than steps.
+    `windows` are the process's, in order. Each yields its own range, without its `unplaced` steps. These
+    yield a second range: from the begin of the previous window (of the first window: from 0) to the end of
+    the next. Unplaced steps of the last window have no known end, so they are left out. All unplaced steps
+    are left out if a window has more of them than steps.
     """
     anywhere = any(window.unplaced > window.steps for window in windows)
     for number, window in enumerate(windows):
@@ -71,6 +72,7 @@ def first_overfull_end(spans: Iterable[tuple[int, int, int]]) -> int | None:
 
     A span is (before, after, count), as `spans_of` yields it. Numbers are assigned in order, each to the step
     whose window ends first. If that fails, every assignment fails (Jackson 1955, earliest due date first).
+    Example: first_overfull_end([(0, 2, 2), (0, 2, 1)]) -> 2
     """
     ranges = sorted(span for span in spans if span[2] > 0)
     open_windows: list[tuple[int, int]] = []

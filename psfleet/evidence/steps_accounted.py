@@ -40,35 +40,39 @@ class Tally:
         self._total, self._spans, self._anywhere = self._begun[-1], spans, anywhere
 
     def at_least(self, before: int, after: int) -> int:
-        """Return a lower bound of the steps in the range: those of windows inside it.
+        """Return a lower bound of the steps in the range (before, after]: those of windows inside it.
 
-        The bound is lower still if a window begins before the range and ends after it.
+        The bound is lower still, but at least 0, if a window begins before the range and ends after it.
         """
         begun_before = self._begun[bisect_left(self._begins, before)]
         ended_after = self._total - self._ended[bisect_right(self._ends, after)]
         return max(self._total - begun_before - ended_after, 0)
 
     def recorded(self, before: int, after: int) -> int:
-        """Return the number of steps of all windows that overlap the range."""
+        """Return the number of steps of all windows that overlap the range (before, after].
+
+        A window that overlaps it in part counts with all its steps.
+        """
         ended_before = self._ended[bisect_right(self._ends, before)]
         begun_after = self._total - self._begun[bisect_left(self._begins, after)]
         return self._total - ended_before - begun_after
 
     def unrecorded(self, before: int, after: int) -> int:
-        """Return the most steps without a record that may have been made in the range."""
+        """Return the most steps without a record that may have been made in the range (before, after]."""
         within = sum(max(min(end, after) - max(start, before), 0) for start, end in self._spans)
         return int(within) + self._anywhere
 
     def at_most(self, before: int, after: int) -> int:
-        """Return an upper bound of the steps in the range, recorded or not."""
+        """Return an upper bound of the steps in the range (before, after]: `recorded` plus `unrecorded`."""
         return self.recorded(before, after) + self.unrecorded(before, after)
 
 
 class _Range(NamedTuple):
-    """Consecutive windows of a worker in which the global step did not go back, and their range.
+    """Consecutive windows of one process of `worker`, and the global steps that they cover.
 
-    `own` is the number of the worker's steps in it. `is_stretch` says whether it is as long as possible: the
-    global step went back, or a session broke, at both ends.
+    Within them, the global step did not go back, and no session broke. They cover (before, after]; `own` is
+    the number of the worker's steps in it. `is_stretch` is False for a piece of a longer range that fits
+    this.
     """
 
     worker: str
@@ -84,10 +88,10 @@ class _Range(NamedTuple):
 
 
 class _Comparison(NamedTuple):
-    """The steps in `range` that `others` must have made, by the worker's records and by their own.
+    """The number of steps in `range` that `others` must have made, by the worker's records and by their own.
 
     The worker's records say `needed`; the others' records say `least` to `most`. `least` is None if they set
-    no lower bound.
+    no lower bound. `others` is a worker's name, or "others" for all others together.
     """
 
     range: _Range
@@ -125,6 +129,8 @@ def steps_accounted(findings: Findings, run: Run) -> Good:
     After the model was restored, numbers are used again and stand for two steps. So the lower bound, and
     in-graph also the upper bound, is checked only below all such numbers. No order of steps by different
     workers contradicts these inequalities, so neither clocks nor luck matter.
+
+    Figures: `workers`, {worker: {`steps_of_others`, `at_least`, `at_most`}}, summed over its stretches.
     """
     lost = [worker for worker in run.recorded_lost if worker.windows]
     recorded = [*(worker for worker in run.clients if has_steps(worker, findings)), *lost]
@@ -184,7 +190,11 @@ def _comparisons(run: Run, recorded: Sequence[TaskRecords]) -> Iterator[_Compari
 
 
 def _steps(part: _Range, own: Tally, others: Mapping[str, Tally], every: Tally, *, once: bool) -> _Comparison:
-    """Return the comparison of asynchronous steps, of all others together."""
+    """Return the comparison for asynchronous steps, of all others together.
+
+    `own` is the worker's tally, `every` the tally of all workers. There is a lower bound only with `once`:
+    each global step in the range was made once, not again after a restore.
+    """
     span = part.before, part.after
     least = max(every.at_least(*span) - own.recorded(*span), 0) if once else None
     # The sum of what the others may have recorded, without examining each.
@@ -194,14 +204,20 @@ def _steps(part: _Range, own: Tally, others: Mapping[str, Tally], every: Tally, 
 
 
 def _gradients(part: _Range, others: Mapping[str, Tally], per_step: int) -> _Comparison:
-    """Return the comparison of synchronous gradients of all others together: one of each per step at most."""
+    """Return the comparison for synchronous gradients, of all others together; it has no lower bound.
+
+    `per_step` gradients make one global step, at most one of each worker.
+    """
     needed = per_step * part.moved - min(part.own, part.moved)
     most = sum(min(tally.at_most(part.before, part.after), part.moved) for tally in others.values())
     return _Comparison(part, "others", needed, None, most)
 
 
 def _towers(part: _Range, others: Mapping[str, Tally]) -> Iterator[_Comparison]:
-    """Yield a comparison of each other worker's gradients with the steps of the client (in-graph)."""
+    """Yield one comparison for each other worker, whose gradients are compared with the client's steps.
+
+    This is for in-graph replication.
+    """
     span = part.before, part.after
     for name, tally in others.items():
         yield _Comparison(part, name, part.moved, tally.at_least(*span), tally.at_most(*span))
@@ -241,6 +257,9 @@ def _tally_of(run: Run, worker: TaskRecords, again: int) -> Tally:
 
 
 def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return (sorted keys, sums) of (key, value) pairs; `sums[n]` is the sum of the first n keys' values."""
+    """Return (sorted keys, sums) of (key, value) pairs; `sums[n]` is the sum of the first n keys' values.
+
+    Example: _sums([(5, 1), (2, 10)]) -> ([2, 5], [0, 10, 11])
+    """
     ordered = sorted(pairs)
     return [key for key, _ in ordered], [0, *accumulate(value for _, value in ordered)]

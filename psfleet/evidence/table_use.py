@@ -16,9 +16,9 @@ class TableUse:
 
     The table has `rows` rows of `width` numbers. The worker sampled `samples` batches with `examples`
     examples. These had `ids` ids, which named `distinct` of the rows. `hot` is {row: how often it was named}
-    of the most frequent rows. `of_ps` is {ps: rows that travel from it for such batches}; a row counts once
-    per batch. `colliding` is the part, 0 to 1, of the different ids that share a row with another id, None
-    unless ids are hashed.
+    of the at most five most frequent rows. `of_ps` is {ps: rows that travel from it for such batches}; a row
+    counts once per batch. `colliding` is the part, 0 to 1, of the different ids that share a row with another
+    id, None unless ids are hashed.
     """
 
     name: str
@@ -39,9 +39,9 @@ class TableUse:
 
 
 def table_uses(run: Run) -> dict[str, TableUse]:
-    """Return {table: its use by the worker that sampled the most examples}, of at most MOST_TABLES tables.
+    """Return {table: its use by the worker that sampled the most examples}, of at most 40 tables.
 
-    Records that contradict themselves are left out.
+    If two workers sampled as many, the first counts. Records that contradict themselves are left out.
     """
     found: dict[str, TableUse] = {}
     for worker in run.with_lost:
@@ -52,7 +52,7 @@ def table_uses(run: Run) -> dict[str, TableUse]:
 
 
 def _of_worker(worker: TaskRecords) -> Iterable[TableUse]:
-    """Yield the table uses in the worker's record with the most samples.
+    """Yield a TableUse for each table in the worker's `tables` record with the most samples.
 
     Each process and each session counts from 0, so records cannot be added.
     """
@@ -92,5 +92,5 @@ def _counts(value: object) -> dict[str, int]:
 
 
 def _count(value: object) -> int:
-    """Return a count that a host wrote; 0 if it is not a positive integer."""
+    """Return `value` if it is a positive integer, else 0; the value is what a host wrote."""
     return value if type(value) is int and value > 0 else 0

@@ -24,7 +24,8 @@ class Window:
     - `unplaced` of the steps may have been made before `before` or after `after`.
     - `batches` were computed in these steps; `trained` of the steps changed the model.
 
-    A value that the record lacks is None.
+    An optional value that the record lacks is None; `unplaced` and `own_steps_behind` are 0 then, and
+    `batches` is `steps`.
     """
 
     local_step: int
@@ -87,7 +88,11 @@ class Process:
 
     @cached_property
     def stretches(self) -> tuple[tuple[Window, ...], ...]:
-        """The windows in groups. Within a group, the global step did not go back and no session broke."""
+        """The windows in groups; in a group, the global step did not go back and no session broke.
+
+        Groups and windows are in the order of the records, and each group is as long as possible; () without
+        windows.
+        """
         stretches: list[list[Window]] = []
         joined = False
         for record in self.records:
@@ -103,9 +108,9 @@ class Process:
 
     @cached_property
     def reach(self) -> tuple[int, int] | None:
-        """The first and the last global step of its windows; None if it has neither windows nor peers.
+        """(first, last global step) of its windows; None if it has no windows and met no peers.
 
-        Without windows, both are the global step at which it last met its peers.
+        Without windows, both are the global step at which it last met its peers (`peers_ready`).
         """
         if self.windows:
             return self.windows[0].before, self.windows[-1].after
@@ -114,21 +119,24 @@ class Process:
 
     @cached_property
     def ending(self) -> Record | None:
-        """Its `finished` or `failed` record; None if it was killed, or if its records are cut."""
+        """Its last `finished` or `failed` record; None if it was killed, or if its records are cut."""
         return self.last("finished", "failed")
 
     @property
     def cut_off(self) -> bool:
-        """Whether the process may have taken steps that it did not record."""
+        """Whether the process may have taken steps without a record: it recorded no end, or `failed`."""
         return self.ending is None or self.ending.event == "failed"
 
     @cached_property
     def evaluated(self) -> Record | None:
-        """The process's last evaluation; None if there is none."""
+        """The process's last `evaluated` record; None if there is none."""
         return self.last("evaluated")
 
     def of(self, *events: str) -> tuple[Record, ...]:
-        """Return the process's records of these events, in order."""
+        """Return the process's records of any of these events, in their order; () if there is none.
+
+        Example: process.of("initialised", "restored")
+        """
         return tuple(record for record in self.records if record.event in events)
 
     def last(self, *events: str) -> Record | None:
@@ -137,7 +145,10 @@ class Process:
 
     @property
     def local_steps(self) -> int:
-        """The number of steps that this process took, as far as it recorded them."""
+        """The number of steps that this process took, by its windows and its `finished`; 0 without them.
+
+        If they differ, the highest number counts.
+        """
         counts = [window.local_step for window in self.windows]
         if self.ending is not None and self.ending.event == "finished" and "local_step" in self.ending.fields:
             counts.append(self.ending.integer("local_step"))
@@ -146,7 +157,7 @@ class Process:
 
 @dataclass(frozen=True)
 class TaskRecords:
-    """The records of one task.
+    """The records of one task, in the order of its file, without repetitions.
 
     `unreadable` and `foreign` describe, in sentences, what else is in its file: lines that cannot be read,
     and records of other tasks or runs. `repeated` is the number of records that appear again.
@@ -160,7 +171,10 @@ class TaskRecords:
 
     @cached_property
     def processes(self) -> tuple[Process, ...]:
-        """The processes of the task, in the order of its file."""
+        """The processes of the task, in the order of its file; () without records.
+
+        A new process begins at each `started`, and where the process id changes.
+        """
         lives: list[list[Record]] = []
         for record in self.records:
             if record.event == "started" or not lives or record.pid != lives[-1][-1].pid:
@@ -175,9 +189,10 @@ class TaskRecords:
 
     @property
     def ending(self) -> Record | None:
-        """The ending of the task's last process; None if it has none.
+        """The ending of the task's last process; None if that process recorded none, or without records.
 
-        Processes at the end that were stopped before they met their peers do not count.
+        Processes at the end that were stopped before they met their peers do not count, if an earlier one met
+        them.
         """
         lives = self.processes
         met = [life.last("peers_ready") is not None for life in lives]
@@ -187,10 +202,11 @@ class TaskRecords:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether the task recorded its end, and its lines are readable and have all counted steps.
+        """Whether the records are complete: an end, no unreadable line, and no gap in any process's steps.
 
-        What is missing from other records proves nothing. Also a task that is `whole` may lack the last steps
-        of a process that was killed before (`Process.cut_off`).
+        False also if a process lacks its `started`. If records are not complete, what is missing from them
+        proves nothing. A task that is `whole` may still lack the last steps of a process that was killed
+        before (`Process.cut_off`).
         """
         consistent = all(
             process.nonce is not None
@@ -201,22 +217,25 @@ class TaskRecords:
 
     @property
     def settings(self) -> tuple[Mapping[str, object], ...]:
-        """The settings of each of its processes, from their `started`."""
+        """The settings of each of its processes, from their `started`, in order.
+
+        A process that recorded no settings is left out.
+        """
         recorded = (record.fields.get("settings") for record in self.of("started"))
         return tuple(settings for settings in recorded if isinstance(settings, Mapping))
 
     @property
     def local_steps(self) -> int:
-        """The number of steps of all its processes."""
+        """The sum of the steps that its processes took, as far as they recorded them."""
         return sum(process.local_steps for process in self.processes)
 
     @property
     def restarts(self) -> int:
-        """The number of times that the task was started again, except when a stopped run was resumed."""
+        """The number of times that the task was started again, except to resume after a stop by people."""
         return sum(not stopped_by_hand(life.ending) for life in self.processes[:-1])
 
     def of(self, *events: str) -> tuple[Record, ...]:
-        """Return the task's records of these events, in the order of its file."""
+        """Return the task's records of any of these events, in the order of its file; () if there is none."""
         return tuple(record for record in self.records if record.event in events)
 
 

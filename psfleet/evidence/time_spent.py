@@ -33,7 +33,7 @@ _ERRORS = 2.0
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a time, from 0 to 1, that lies between two bounds."""
+    """Bounds of a part of a time: the part is at least `least` and at most `most`, both from 0 to 1."""
 
     least: float
     most: float
@@ -60,7 +60,10 @@ class Use:
     active_samples: int = 0
 
     def __add__(self, other: "Use") -> "Use":
-        """Return the sum of both; `cores` is the larger of the two."""
+        """Return the sum of both; `cores` is the larger of the two.
+
+        `core_wait_seconds` is None if one of both is.
+        """
         waits = (self.core_wait_seconds, other.core_wait_seconds)
         return Use(
             self.seconds + other.seconds,
@@ -74,8 +77,8 @@ class Use:
     def active_in(self, seconds: float) -> Span:
         """Return bounds of the part of `seconds` in which the task was active.
 
-        All that the task used must lie in these seconds. The moments are a sample of all the task's time; the
-        interval that they give counts as far as it lies between the other bounds.
+        All that the task used must lie in these seconds, which must be above 0. The bounds come from its CPU
+        time and its waits for a core. The moments narrow them as far as they lie between these bounds.
         """
         waits = self.core_wait_seconds
         most = 1.0 if waits is None else min((self.cpu_seconds + waits) / seconds, 1.0)
@@ -85,7 +88,10 @@ class Use:
 
     @property
     def _sampled(self) -> Span:
-        """Bounds of the active part of the time, by the moments alone (Wilson's score interval)."""
+        """Bounds of the active part of the recorded time, by the moments alone (Wilson's score interval).
+
+        Without moments, the bounds are 0 and 1.
+        """
         if not self.samples:
             return Span(0.0, 1.0)
         part, of_error = self.active_samples / self.samples, _ERRORS**2 / self.samples
@@ -95,18 +101,19 @@ class Use:
 
     @property
     def without_core(self) -> float:
-        """The part of the active time in which threads had no core; 0 if it is unknown."""
+        """The part of the active time in which threads had no core, 0 to 1; 0 if it is unknown."""
         waits = self.core_wait_seconds or 0.0
         return waits / (waits + self.cpu_seconds) if waits else 0.0
 
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """Parts of the time in which the workers trained. Together they are the whole time.
+    """Parts, 0 to 1, of the time in which the workers trained. Together they are the whole time.
 
-    `waiting_for_workers` is the time that workers waited in a synchronous step, minus what the worker that
-    waited least waited: the others waited for this worker. `elsewhere` is the rest: a worker had nothing to
-    do, because it waited for the network and the ps. `cpu_seconds` is the CPU time of one step of a worker.
+    In `computing` threads ran; in `without_core` they were ready and had no core. `waiting_for_workers` is
+    the time that workers waited in a synchronous step, minus what the worker that waited least waited: the
+    others waited for this worker. `elsewhere` is the rest: a worker had nothing to do, because it waited for
+    the network and the ps. `cpu_seconds` is no part, but the CPU time of one step of a worker.
     """
 
     computing: Span
@@ -128,12 +135,18 @@ class LeastParts(NamedTuple):
 
 
 def seconds_of(worker: TaskRecords) -> float:
-    """Return the seconds that a worker's windows of steps took, by its own clock."""
+    """Return the seconds that a worker's windows of steps took, by its own clock; 0 without windows.
+
+    Impossible values, not above 0 or above a century, are left out.
+    """
     return sum(window.seconds for window in worker.windows if 0 < window.seconds <= _MOST_SECONDS)
 
 
 def waiting_for_workers(run: Run) -> float:
-    """Return the part of the workers' time that they waited longer than the worker that waited least."""
+    """Return the part, 0 to 1, of the workers' time that they waited longer than the least waiting worker.
+
+    Each worker's waiting is compared as a part of its own time. Return 0.0 if no time is recorded.
+    """
     waited = [(seconds_of(worker), _waiting(worker)) for worker in run.with_lost]
     parts = [(seconds, min(waiting / seconds, 1.0)) for seconds, waiting in waited if seconds > 0]
     least = min((part for _, part in parts), default=0.0)
@@ -142,7 +155,11 @@ def waiting_for_workers(run: Run) -> float:
 
 
 def time_spent(run: Run) -> TimeSpent | None:
-    """Return where the time of all workers went; None if the records do not tell."""
+    """Return where the time of all workers went; None if that is unknown.
+
+    It is unknown if no step was recorded, or if the records of one worker that took steps do not cover its
+    time (`use_of_worker`).
+    """
     training = [worker for worker in run.with_lost if seconds_of(worker) > 0]
     used = [(seconds_of(worker), use_of_worker(run, worker)) for worker in training]
     known = [(seconds, use) for seconds, use in used if use is not None]
@@ -164,7 +181,10 @@ def time_spent(run: Run) -> TimeSpent | None:
 
 
 def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
-    """Return what a worker and its server used; None unless the records cover nearly all their time."""
+    """Return what a worker and its existing server, if it has one, used together.
+
+    Return None unless the worker's records cover at least 80 % of its time, and its server has records.
+    """
     own = _use_in(worker.of("resources"))
     if own is None or own.seconds < _COVERED * seconds_of(worker):
         return None
@@ -177,7 +197,7 @@ def use_of_worker(run: Run, worker: TaskRecords) -> Use | None:
 
 
 def least_parts(run: Run, worker: TaskRecords) -> LeastParts:
-    """Return lower bounds of the parts of a worker's time; 0 where they are unknown."""
+    """Return lower bounds of the parts of a worker's time; 0.0 where they are unknown."""
     use, seconds = use_of_worker(run, worker), seconds_of(worker)
     if use is None or seconds <= 0:
         return LeastParts(0.0, 0.0)
@@ -186,13 +206,13 @@ def least_parts(run: Run, worker: TaskRecords) -> LeastParts:
 
 
 def server_of(run: Run, worker: TaskRecords) -> TaskRecords | None:
-    """Return the existing server that computes for a worker; None if it computes itself."""
+    """Return the existing server that computes for a worker; None if the worker computes itself."""
     name = f"{SERVER}{worker.name.removeprefix('worker')}"
     return next((server for server in run.servers if server.name == name), None)
 
 
 def use_of_ps(ps: TaskRecords, seconds: float) -> Use | None:
-    """Return what a ps used; None unless the records cover nearly all the `seconds` of training."""
+    """Return what a ps used; None unless its records cover at least 80 % of the `seconds` of training."""
     own = _use_in(ps.of("resources"))
     return own if own is not None and own.seconds >= _COVERED * seconds else None
 

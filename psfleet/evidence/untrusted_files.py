@@ -12,13 +12,16 @@ MOST_OF_JSON = 16_000_000
 
 
 def refuse_special(path: Path) -> None:
-    """Raise OSError for a file that has no end or blocks its reader, such as a device or a FIFO."""
+    """Raise OSError if `path` is neither a file nor a folder, such as a device or a FIFO.
+
+    A reader would read these without end, or wait. A missing path raises nothing.
+    """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "neither a file nor a folder", str(path))
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Return the bytes of a JSON file. Raises OSError, also if the file would take too much memory.
+    """Return the bytes of a JSON file. Raises OSError, also if it is missing or would take too much memory.
 
     Too much are more than `most` bytes, or more values than usual for the file's size.
     """
@@ -36,7 +39,10 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_json(path: Path, most: int = MOST_OF_JSON) -> object:
-    """Return the parsed content of a JSON file. Raises OSError, and ValueError with the problem."""
+    """Return the parsed content of a JSON file of at most `most` bytes.
+
+    Raises OSError as `read_bytes`, and ValueError if the content is no JSON or nested too deeply.
+    """
     try:
         return json.loads(read_bytes(path, most))
     except RecursionError as error:

@@ -45,9 +45,9 @@ _Gravest = tuple[tuple[Set[str], str], ...]
 class Verdict:
     """The content of `verdict.json`; `settings` are the thresholds that were applied.
 
-    `verdict` is `proven` if every check is true, or `completed` if the checks that a program allows show too
-    little for that; `not proven` if one is false; else `cannot tell`. `not_shown` lists, in sentences, what
-    the run does not show. `reasons` say why tasks failed, if no task took a step.
+    `verdict` is `not proven` if a check is False; else `cannot tell` if one is None (unknown); else `proven`,
+    or `completed` if the checks that a program allows show too little for that. `not_shown` lists, in
+    sentences, what the run does not show. `reasons` say why tasks failed, if no task took a step.
     """
 
     run_id: str
@@ -61,20 +61,23 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the verdict: 0, 1 or 2."""
+        """The exit code of the verdict: 0 proven or completed, 1 not proven, 2 cannot tell."""
         return EXIT_CODES[self.verdict]
 
     @property
     def failing(self) -> tuple[Answer, ...]:
-        """The answers that keep the run from being proven: the false ones.
+        """The answers that keep the run from being proven: the False ones; without any, the unknown ones.
 
-        If there are none, the unknown ones.
+        () if all answers are True.
         """
         wrong = tuple(check for check in self.checks if check.ok is False)
         return wrong or tuple(check for check in self.checks if check.ok is None)
 
     def as_json(self) -> object:
-        """Return the content of verdict.json as docs/contracts.md describes it."""
+        """Return the content of verdict.json as docs/contracts.md describes it, as Python objects.
+
+        A number that is not finite is None.
+        """
         return finite(
             {
                 "verdict": self.verdict,
@@ -96,7 +99,10 @@ class Verdict:
 
 
 def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
-    """Return the verdict on a run. No content of its folder makes this raise."""
+    """Return the verdict on a run by these thresholds. No content of its folder makes this raise.
+
+    If `run.problem` is set, every check but `files_unchanged` is unknown, with the problem as its text.
+    """
     of_program = judge_program(run, settings) if run.program is not None and not run.problem else None
     answers = of_program.checks if of_program else _checks_of(run, settings)
     older = unrecorded_clauses(run, observed=bool(of_program and of_program.observed))
@@ -148,10 +154,10 @@ def judge_run(run: Run, settings: EvidenceSettings) -> Verdict:
 
 
 def _lost_with_hosts(run: Run) -> str:
-    """Return in words which tasks were lost with their hosts; "" if none was.
+    """Return in words which tasks were lost with their hosts; "" if none was, or without a usable tasks.json.
 
-    This comes first, because it explains all that is missing. Such a host did not answer when the run ended,
-    or went down and its task did not join again.
+    A task is lost if tasks.json lacks it, because its host did not answer when the run ended, or if it says
+    that the host went down. This comes first in the headline, because it explains all that is missing.
     """
     if not run.endings or run.unusable_endings:
         return ""
@@ -166,7 +172,10 @@ def _lost_with_hosts(run: Run) -> str:
 
 
 def _given_up(run: Run) -> str:
-    """Return, in words, which tasks systemd no longer starts that recorded no end; "" if there are none."""
+    """Return, in words, which tasks failed by systemd and recorded no end; "" if there are none.
+
+    Of more than ten, the first ten and how many more there are.
+    """
     return first_of(
         [
             f"{task.name} {ending.in_words} on {task.host}"
@@ -204,7 +213,10 @@ def _checks_of(run: Run, settings: EvidenceSettings) -> list[Answer]:
 
 
 def _numbers_of_parts(run: Run) -> str:
-    """Return the numbers of ps and workers in the parts of a run, in words; "" if all parts had the same."""
+    """Return the numbers of ps and workers in the parts of a run, in words; "" if all parts had the same.
+
+    Example: "; its workers were 2, then 3". The text also is "" for a run without parts.
+    """
     numbers = {
         "ps": [len(part.ps) for part in run.parts],
         "workers": [len(part.workers) for part in run.parts],

@@ -27,9 +27,9 @@ _MARKS: dict[bool | None, tuple[str, Kind]] = {
 def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple[str, Kind]]:
     """Yield (line, kind) of the report on a verdict; the kind says in which colour the line can be shown.
 
-    A line that is wider than `columns` (0: any width) continues in the next line, between words. If no task
-    of a run took a step, only the reasons are shown. Texts from the folder, such as names and reasons, are
-    escaped so that they cannot steer the terminal.
+    `folder` is the run's folder. A line that is wider than `columns` (0: any width) continues in the next
+    line, between words. If no task of a run took a step, only the headline and the reasons are shown. Texts
+    from the folder, such as names and reasons, are escaped so that they cannot steer the terminal.
     """
     width = max(len(check.check) for check in verdict.checks)
     hanging = " " * (width + 12 if columns >= 2 * (width + 12) else 4)
@@ -42,7 +42,8 @@ def as_lines(verdict: Verdict, folder: Path, columns: int = 0) -> Iterator[tuple
 def _folded(text: str, columns: int, hanging: str) -> list[str]:
     """Return the text in lines of at most `columns`, broken between words.
 
-    A longer word, such as a path, stays in one piece, so that people can copy it.
+    A longer word, such as a path, stays in one piece, so that people can copy it. If the text begins with a
+    space, the lines after the first begin with `hanging`.
     """
     return wrap(
         text,
@@ -83,7 +84,7 @@ def _lines(verdict: Verdict, folder: Path, width: int) -> Iterator[tuple[str, Ki
 def _own_thresholds(settings: EvidenceSettings) -> str:
     """Return the thresholds that differ from the defaults, in words; "" if none does.
 
-    The reader may not have chosen them.
+    The reader may not have chosen them. Example: "minimum_share 0.1 (usually 0.2), goals"
     """
     usual = EvidenceSettings().as_dict()
     return ", ".join(
@@ -135,7 +136,10 @@ def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the price of the faults; without faults, only the goodput."""
+    """Yield (name, text) for the price of the faults: the goodput if it is known, then each restore.
+
+    Of more than five restores, one line has only the sums. `faults` is the result of `price_of`.
+    """
     if faults["goodput"] is not None:
         still = f", {faults['still_seconds']:.1f} s without training" if faults["still_seconds"] else ""
         yield "goodput", f"{faults['goodput']:.1%} of the workers' time{still}"
@@ -158,7 +162,11 @@ def _fault_lines(faults: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield for each lost worker how and when it was lost, and how many of its steps are in the model."""
+    """Yield (name, text) for each lost worker: how and when it was lost, and how many of its steps count.
+
+    `lost` is the value of `lost` in the figures. The name is "not there" for a worker that left, joined too
+    late or was not there, else "lost".
+    """
     for worker in lost:
         step, at, count = worker["global_step"], worker["seconds"], worker["steps"]
         when = "" if step is None else f" after global step {step}"
@@ -171,7 +179,11 @@ def _lost_lines(lost: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
 def _worker_lines(
     workers: Mapping[str, Mapping[str, Any]], stragglers: list[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each worker's share and speed; of many workers, the ranges and the slowest workers."""
+    """Yield (worker, text) with each worker's share and speed.
+
+    For more than eight workers, yield instead the range of shares, the range of speeds, and the stragglers.
+    `workers` and `stragglers` are values of the figures.
+    """
     if len(workers) <= _WORKERS_SHOWN:
         for name, worker in workers.items():
             yield name, _worker_in_words(worker, straggles=name in stragglers)
