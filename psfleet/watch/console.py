@@ -60,14 +60,15 @@ class PlaybookConsole(Console):
         self._inventory = inventory
 
     def words(self, text: str, style: str = "plain") -> Text:
-        """Return the text without markup, and with characters that steer a terminal escaped.
+        """Return the text in this style (of `STYLES`), without interpreting markup in it.
 
-        Each `ansible-playbook` command in the text gets this console's inventory as an option.
+        Characters that steer a terminal are escaped. Each `ansible-playbook` command in the text gets this
+        console's inventory as an option.
         """
         return Text(printable(with_inventory(text, self._inventory)), style)
 
     def indented(self, text: str, style: str = "plain") -> Padding:
-        """Return the text with all of its rows indented."""
+        """Return `words(text, style)` with all of its rows indented by two columns, wrapped rows included."""
         return Padding(self.words(text, style), (0, 0, 0, INDENT), expand=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
@@ -76,7 +77,10 @@ class PlaybookConsole(Console):
             yield Segment(text if control else escaped(text), style, control)
 
     def lines(self, *what: RenderableType) -> list[str]:
-        """Return the lines that show these objects, without blanks at their ends."""
+        """Return the lines that show these objects, one below the other, without blanks at their ends.
+
+        On a console for ASCII, other characters are replaced.
+        """
         with self.capture() as capture:
             self.print(Group(*what))
         text = capture.get()
@@ -85,7 +89,10 @@ class PlaybookConsole(Console):
         return [_FILLING.sub("", line) for line in text.split("\n")[:-1]]
 
     def width_of(self, what: RenderableType) -> int:
-        """Return the number of columns that `what` needs if it is neither cut nor wrapped."""
+        """Return the number of columns that `what` needs if it is neither cut nor wrapped.
+
+        The width of this console does not matter.
+        """
         return Measurement.get(self, self.options.update(width=ANY_WIDTH), what).maximum
 
 
@@ -95,9 +102,10 @@ def empty_table() -> Table:
 
 
 def open_terminal() -> int | None:
-    """Return a file descriptor of the terminal to which the parent process writes; None without a terminal.
+    """Return a file descriptor of the terminal to which the parent process writes.
 
-    The caller closes it.
+    Return None if the parent writes to a file or a pipe, or may not be examined. The caller closes the
+    descriptor.
     """
     try:
         terminal = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY)
@@ -110,9 +118,10 @@ def open_terminal() -> int | None:
 
 
 def size_of(terminal: int) -> os.terminal_size:
-    """Return the usable columns and rows of a terminal.
+    """Return (usable columns, rows) of a terminal, given by its file descriptor.
 
-    In the last column lines would wrap, so it is left out.
+    In the last column lines would wrap, so it is left out. A terminal that reports no size counts as 80
+    columns and 24 rows; there are at least 19 usable columns.
     """
     try:
         size = os.get_terminal_size(terminal)
@@ -134,10 +143,11 @@ def columns_of_terminal() -> int:
 
 
 def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
-    """Return the encoding that a terminal can show, by its locale and kind: "utf-8" or "ascii".
+    """Return the encoding that a terminal can show: "utf-8" or "ascii".
 
-    Ansible runs only in UTF-8: for it, Python replaces the locale "C". So the variables that the user set
-    count.
+    It is "utf-8" only if both the locale in `environment` and the `stream` are UTF-8, and the terminal is not
+    Linux' own console (TERM=linux). Ansible runs only in UTF-8: for it, Python replaces the locale "C". So
+    the variables that the user set count.
     """
     names = ("LC_ALL", "LANG") if environment.get("LC_CTYPE") == "C.UTF-8" else ("LC_ALL", "LC_CTYPE", "LANG")
     locale = next((environment[name] for name in names if environment.get(name)), "")
@@ -147,7 +157,11 @@ def encoding_for(environment: Mapping[str, str], stream: TextIO | None) -> str:
 
 
 def console_for(terminal: int | None, inventory: Sequence[str]) -> PlaybookConsole:
-    """Return a console for a terminal; for None, a console that draws lines of any width."""
+    """Return a console with the size and the encoding of a terminal, given by its file descriptor.
+
+    For None, return a console that draws lines of any width in UTF-8. `inventory` is Ansible's variable
+    `ansible_inventory_sources`.
+    """
     if terminal is None:
         return PlaybookConsole(inventory=inventory)
     encoding = encoding_for(os.environ, sys.__stdout__)
@@ -155,7 +169,7 @@ def console_for(terminal: int | None, inventory: Sequence[str]) -> PlaybookConso
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines through the playbook; Ansible's log gets them without colours."""
+    """Print lines through the playbook's display; Ansible's log gets them without colours."""
     text = "\n".join(lines)
     display.display(text, screen_only=True)
     display.display(Text.from_ansi(text).plain, log_only=True)
@@ -167,8 +181,8 @@ def show(
     """Print what `draw` yields, and return the result of the action.
 
     `draw` is called with the console and `verbose`, which is True with -v. `failure` is the message with
-    which the action fails, or "" if it does not fail. `inventory` is Ansible's variable
-    `ansible_inventory_sources`.
+    which the action fails; with "", the result is not failed and not changed. `inventory` is Ansible's
+    variable `ansible_inventory_sources`.
     """
     terminal = open_terminal()
     console = console_for(terminal, inventory)

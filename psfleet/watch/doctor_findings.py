@@ -40,7 +40,7 @@ _WORST: tuple[State, ...] = ("failed", "warning", "ok", "skipped")
 
 @dataclass(frozen=True)
 class HostRow:
-    """A host of the table, with its checks in the order of the columns.
+    """A host of the table, with its checks sorted by the order of the columns.
 
     `problem` says why the host did not answer, or is "".
     """
@@ -53,17 +53,18 @@ class HostRow:
     def of(cls, host: str, answer: Mapping[str, Any], peers: Iterable[Check] = ()) -> "HostRow":
         """Return a host's row, with each text in one line and without characters that steer a terminal.
 
-        `answer` is the result of the action host_doctor, {} without an answer; `peers` are the host's checks
-        from `peer_checks`.
+        `answer` is the result of the action host_doctor; {} means that the host gave no answer, which becomes
+        the row's `problem`. `peers` are the host's checks from `peer_checks`.
         """
         problem = in_a_line(answer.get("problem", "") if answer else "gave no answer")
         checks = map(_check, (*answer.get("checks", ()), *(check.to_json() for check in peers)))
         return cls(host, tuple(sorted(checks, key=lambda check: _place(check.name))), problem)
 
     def state(self, *names: str) -> State | None:
-        """Return the worst state of the named checks over the host's tasks; None if it has no such check.
+        """Return the worst state of the named checks: "failed", "warning", "ok", then "skipped".
 
-        A host that did not answer is "failed".
+        A check may occur several times, once for each task of the host. Return None if the host has none of
+        them. A host that did not answer is "failed".
         """
         found = {"failed"} if self.problem else {check.state for check in self.checks if check.name in names}
         return next((state for state in _WORST if state in found), None)
@@ -90,7 +91,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Findings:
-    """What doctor.yml shows: the `rows` in inventory order, and `names`, the checks that have a column.
+    """What doctor.yml shows: the `rows` in the order of the answers, and `names`, the checks with a column.
 
     `troubles` are the failures, then the warnings. `notes` are sentences about hosts, and `summary` is one
     sentence about all checks.
@@ -104,7 +105,7 @@ class Findings:
 
     @property
     def failure(self) -> str:
-        """The summary if a check failed or a host did not answer; else ""."""
+        """The summary if a check failed or a host did not answer; else "", also if there are warnings."""
         return self.summary if any(row.state(*self.names) == "failed" for row in self.rows) else ""
 
     @classmethod
@@ -113,7 +114,7 @@ class Findings:
 
         `plan` is the plan of today's inventory (`plan.json` in docs/contracts.md). `answers` is {queried
         host: result of the action host_doctor}, with `problem` ("" if it answered), `checks`, `deployed`,
-        `alive`, `fence` and `peers`.
+        `alive`, `fence` and `peers`. Hosts of the plan that are not queried are named in the notes.
         """
         peers = peer_checks(plan, answers)
         rows = [HostRow.of(host, answer, peers.get(host, ())) for host, answer in answers.items()]
@@ -130,9 +131,9 @@ class Findings:
 
 
 def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str, Any]]) -> list[HostRow]:
-    """Return the rows with a failed check added on hosts that have an unexpected version of TensorFlow.
+    """Return the rows, with a failed check added on hosts with another TensorFlow than psfleet's version.
 
-    Nothing is added if all hosts have the same version.
+    Nothing is added if all deployed hosts have the same version, whichever it is.
     """
     deployed = {
         host: in_a_line(answer["deployed"]) for host, answer in answers.items() if answer.get("deployed")
@@ -152,9 +153,10 @@ def _with_one_version(rows: Sequence[HostRow], answers: Mapping[str, Mapping[str
 
 
 def _troubles(rows: Iterable[HostRow]) -> list[Trouble]:
-    """Return the failures, then the warnings.
+    """Return the failures, then the warnings, each in the order of the columns; [] if there are none.
 
-    Findings of the same check with the same remedy share a Trouble.
+    Findings of the same check with the same state and remedy share a Trouble. A host that did not answer
+    counts as a failed check `connection`; its other checks are left out.
     """
     wrong = [
         (check, f"{row.host} ({check.task})" if check.task else row.host)
@@ -172,7 +174,10 @@ def _silence(problem: str) -> Check:
 
 
 def _place(name: str) -> int:
-    """Return the position of a check's column; `connection` comes first, an unknown check last."""
+    """Return the position of a check in the order of the columns.
+
+    `connection` has position 0; an unknown check has the last position.
+    """
     return (CONNECTION, *CHECKS).index(name) if name in (CONNECTION, *CHECKS) else len(CHECKS) + 1
 
 

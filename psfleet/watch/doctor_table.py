@@ -34,7 +34,8 @@ def doctor_table(
     """Yield the tables of hosts and checks, then problems with their remedies, notes, and the summary.
 
     With `verbose`, the finding of every check follows the tables. A table that is wider than the console is
-    divided into several, one below the other. The summary is left out if `findings.failure` repeats it.
+    divided into several, one below the other. If `findings.failure` is set, the summary is left out, because
+    the caller shows it as the failure.
     """
     rows = _folded(findings.rows, findings.names)
     for names in _parts(rows, findings.names, console):
@@ -52,7 +53,10 @@ def doctor_table(
 
 
 def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
-    """Return (title, row) for each host, or for each group of adjacent hosts with the same states."""
+    """Return (title, row) for each host; with many hosts, for each group of adjacent hosts with equal states.
+
+    The row of a group is its first host's. A title of a group: "node1 .. node9 (9 hosts)".
+    """
     if len(rows) <= MOST_ROWS:
         return [(cut(row.host, HOST_CHARACTERS), row) for row in rows]
     folded = []
@@ -64,7 +68,10 @@ def _folded(rows: Sequence[HostRow], names: Sequence[str]) -> Rows:
 
 
 def _parts(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> list[list[str]]:
-    """Return the columns in parts that each fit the console, divided between two groups if possible."""
+    """Return the names of the columns in lists; each list is a table that fits the console.
+
+    The columns are divided between two groups of `GROUPS`, or within a group that is itself too wide.
+    """
 
     def fit(names: Sequence[str]) -> bool:
         return console.width_of(_table(rows, names, console)) <= console.width
@@ -90,7 +97,7 @@ def _table(rows: Rows, names: Sequence[str], console: PlaybookConsole) -> Table:
 
 
 def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]:
-    """Yield a line for every check of a host, with its finding."""
+    """Yield the host's name, then one line for each of its checks, with its finding."""
     yield console.words(row.host)
     for check in row.checks:
         of_task = f" of {check.task}" if check.task else ""
@@ -99,7 +106,10 @@ def _details(row: HostRow, console: PlaybookConsole) -> Iterator[RenderableType]
 
 
 def _trouble(trouble: Trouble, console: PlaybookConsole) -> Iterator[RenderableType]:
-    """Yield the findings of a problem with their hosts, then the remedy."""
+    """Yield lines about a problem: its state and name, its findings with their hosts, and the remedy.
+
+    An empty line follows.
+    """
     style = _STYLES[trouble.state]
     yield console.words(f"{_CELLS[trouble.state]}  {trouble.name}", style)
     found = list(trouble.found.items())

@@ -50,7 +50,9 @@ def export_description(run: Mapping[str, Any], model: str, inputs: str, outputs:
     `exporter` is the task whose host exports, and `flags` are the flags of the evaluator there. The card of
     the export must have the values in `expected`, {field: values}, and the names in `asked`, {"inputs" or
     "outputs": names}. For people, there are `name`, `checkpoint`, and `behind`, which says how far the
-    checkpoint is behind the end of its run, or is "". Raises RefusedError if the run cannot be exported so.
+    checkpoint is behind the end of its run, or is "".
+    Raises RefusedError if the run has no checkpoint that can be exported, if the user's choice does not fit
+    it, or if one of the three is given for a built-in model.
     """
     folder, program = Path(run["folder"]), run["settings"].get("program")
     if program is not None:
@@ -71,9 +73,10 @@ def export_description(run: Mapping[str, Any], model: str, inputs: str, outputs:
 
 
 def is_exported(run: Mapping[str, Any]) -> bool:
-    """Return whether the export that `run` describes exists; `run` has the fields of `export_description`.
+    """Return True if the run's folder has the export that `run` describes, False if it has no export.
 
-    Raises OSError, and RefusedError if another export is there: it is never overwritten.
+    `run` has the fields of `export_description`. Raises RefusedError if another export or a damaged one is
+    there: it is never overwritten. Raises OSError if it cannot be read.
     """
     place = Path(run["folder"]) / EXPORT
     if not (place.exists() or place.is_symlink()):
@@ -92,7 +95,7 @@ def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collec
     """Raise RefusedError unless the host with the run's checkpoint is in the play.
 
     `run` has the fields of `export_description`. `reached` are the hosts of the play, `known` the hosts of
-    the inventory.
+    the inventory; the message says whether --limit or the inventory lacks the host.
     """
     task = run["exporter"]
     if task["host"] in reached:
@@ -104,7 +107,11 @@ def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collec
 
 
 def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Raise RefusedError unless the host can export the run; `found` is the host's answer to `ask_hosts`."""
+    """Raise RefusedError unless the exporter's host answered, is free and has the run's files.
+
+    `found` is the host's answer to `ask_hosts`. A host is free if it is deployed, and no run is going on
+    there. `plan` is the plan of today's inventory.
+    """
     host = run["exporter"]["host"]
     if found["problem"]:
         raise RefusedError(f"{host}, which has the checkpoint: {found['problem']}; {_without_host(run)}")
@@ -118,8 +125,9 @@ def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], pla
 def accept_export(folder: Path, incoming: Path, run: Mapping[str, Any]) -> ModelExport:
     """Move the export in the folder `incoming` to its place in a run's `folder`, and return it.
 
-    `run` has the fields of `export_description`. Raises RefusedError or InvalidExportError if the export does
-    not match the run's records, and OSError if there is an export already.
+    `incoming` is removed then. `run` has the fields of `export_description`. Raises RefusedError if the
+    export does not match the run's records, InvalidExportError if it is damaged, and OSError if there is an
+    export already; then nothing is moved.
     """
     exported = ModelExport.read(incoming / EXPORT)
     if different := [*exported.differences(run["expected"]), *exported.other_names(run["asked"])]:
@@ -130,7 +138,10 @@ def accept_export(folder: Path, incoming: Path, run: Mapping[str, Any]) -> Model
 
 
 def verdict_on(folder: Path) -> str:
-    """Return the verdict on the run in `folder`; without a verdict, why there is none."""
+    """Return the verdict on the run in `folder`, such as "proven"; without a verdict, why there is none.
+
+    The verdict is read from verdict.json; the run is not judged again.
+    """
     verdict = read_object(folder / FILE_NAME).get("verdict")
     return str(verdict) if verdict else f"none: the run is {state_of(folder)}, and was not judged"
 
@@ -194,9 +205,10 @@ def _program_description(
 
 
 def _chosen_checkpoint(folder: Path, run_id: str, asked: str) -> CollectedModel:
-    """Return the checkpoint of a program, with its graph, that is to be exported. Raises RefusedError.
+    """Return the checkpoint of a program, with its graph (.meta), that is to be exported.
 
-    `asked` is the path that the user gave, "" for the only checkpoint that there is.
+    `asked` is its path relative to the run's folder, "" for the only checkpoint that there is. Raises
+    RefusedError if there is no such checkpoint, or if `asked` is "" and there are several.
     """
     found = [model for model in find_models(folder) if not model.path.startswith(f"{EXPORT}/")]
     found = [model for model in found if model.path != EXPORT]
@@ -221,7 +233,7 @@ def _chosen_checkpoint(folder: Path, run_id: str, asked: str) -> CollectedModel:
 
 
 def _without_host(run: Mapping[str, Any]) -> str:
-    """Return in words how the user can export a run from its collected files alone."""
+    """Return in words, with a command, how the user can export a run from its collected files alone."""
     # On a host a checkpoint in a task's /tmp has another path.
     of_program = [f"--model={run['checkpoint']}", *run["flags"].split()[2:]]
     words = " ".join(

@@ -21,9 +21,9 @@ _FIRST_SIGNAL = 128
 def resume_advice(run: Mapping[str, Any], global_step: object, endings: Iterable[Mapping[str, Any]]) -> str:
     """Return what to do about a failed run, with each command in a line of its own.
 
-    A run keeps its program, so a repaired program needs a new run. Any other run is resumed. `run` is the
-    result of decide_run, `global_step` the last known global step or None, `endings` the tasks as the module
-    trainer_tasks describes their ends.
+    If an exit code shows that the program failed, the advice is to begin a new run, because a run keeps its
+    program. Any other run is resumed. `run` is the result of decide_run, `global_step` the last known global
+    step or None, `endings` the tasks as the module trainer_tasks describes their ends.
     """
     program = run["settings"].get("program")
     failed, again = f"Run {run['id']} failed", f"  ansible-playbook train.yml -e run_id={run['id']}"
@@ -52,9 +52,10 @@ def _is_the_programs(exit_code: object) -> bool:
 
 
 def failures(tasks: Iterable[Mapping[str, Any]], what: str = "failed") -> list[str]:
-    """Return why tasks failed, in sentences: each reason once, with the names of its tasks.
+    """Return why tasks failed, in sentences: each reason once, with the names of its tasks; [] for no tasks.
 
     `tasks` are as the module trainer_tasks describes them; `what` is the verb of the sentences.
+    Example: ["worker0, worker1 failed, exit code 1: no such file"]
     """
     alike = grouped(((task["exit_code"], str(task["reason"])), str(task["name"])) for task in tasks)
     return [

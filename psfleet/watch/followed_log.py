@@ -15,11 +15,15 @@ MOST_BYTES = 256 * 1024
 class FollowedLog:
     """The log of a task, read piece by piece. The first piece shows its last `lines` lines.
 
-    `behind` is True if the host has more of the log than was read, `alive` if the task may still write to it.
+    `behind` is True if the host has more of the log than was read, `alive` if the task may still write to it;
+    both are True before the first `read`.
     """
 
     def __init__(self, path: str, unit: str, user: str, lines: int) -> None:
-        """Take the path and the unit on the host, and the group `user`, which may read the path."""
+        """Take the log's path and the task's unit on the host, and the group `user`, which may read the log.
+
+        `lines` is the number of old lines that the first piece shows.
+        """
         self._path, self._unit, self._user, self._lines = shlex.quote(path), unit, user, lines
         self._offset: int | None = None
         self._rest = b""
@@ -27,7 +31,11 @@ class FollowedLog:
 
     @property
     def command(self) -> str:
-        """The shell command to run on the host next; `read` takes its output."""
+        """The shell command to run on the host next; `read` takes its output.
+
+        The first command asks only for the size of the log, each later one for at most 256 KiB of new
+        content.
+        """
         reading = f"stat -Lc %s {self._path}"
         if self._offset is not None:
             # Reading a FIFO would wait for a writer.
@@ -37,9 +45,11 @@ class FollowedLog:
         return f"{state}; {as_daemon(self._user, 'sh', '-c', reading)}"
 
     def read(self, answer: str) -> list[str]:
-        """Return the new lines in the output of `command`, made safe to show; [] after the first command.
+        """Return the complete new lines in the output of `command`, made safe to show; [] if there are none.
 
-        Raises ValueError if the output is not that of the command.
+        An incomplete last line is kept for the next call, or returned if the task has ended. [] also for the
+        first output, and if the log has shrunk: then it is read anew. Raises ValueError if the output is not
+        that of the command.
         """
         shown, _, reading = answer.partition(SEPARATOR)
         self.alive = any(map(is_alive, parse_show(shown)))

@@ -47,8 +47,8 @@ MEND_CONNECTION = (
 def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[str]:
     """Return the remedies for hosts that did not answer, each once, in the order of `problems`.
 
-    `problems` are the reasons. `otherwise` is the remedy for a reason that is not listed; with "", such a
-    reason gets no remedy.
+    `problems` are the reasons, as ssh, sudo or Ansible give them. `otherwise` is the remedy for a reason that
+    is not listed in _REMEDIES; with "", such a reason gets no remedy.
     """
     found = (
         next((remedy for sign, remedy in _REMEDIES.items() if sign in problem), otherwise)
@@ -60,8 +60,9 @@ def remedies(problems: Iterable[str], otherwise: str = MEND_CONNECTION) -> list[
 def with_inventory(text: str, sources: Sequence[str]) -> str:
     """Return the text with "-i" and the inventory inserted after each `ansible-playbook`.
 
-    `sources` is Ansible's variable `ansible_inventory_sources`. A command that names an inventory stays
-    unchanged, and so does the whole text if the inventory is Ansible's default.
+    `sources` is Ansible's variable `ansible_inventory_sources`. A command that names an inventory by "-i"
+    stays unchanged, and so does the whole text if the inventory is Ansible's default.
+    Example: "run ansible-playbook deploy.yml" -> "run ansible-playbook -i inventory/lab deploy.yml"
     """
     if list(sources) == list(constants.DEFAULT_HOST_LIST):
         return text

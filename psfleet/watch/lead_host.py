@@ -26,17 +26,17 @@ class LeadHost:
     _told: bool = False
 
     def record_answer(self, at: float) -> Iterator[Notice]:
-        """Record that the host answered; yield a notice if it was reported as silent before."""
+        """Record that the host answered, at the time `at`; yield a notice if it was reported as silent."""
         self._answered_at = at
         if self._silent:
             yield Notice(f"the host of {self.lead}, {self.host}, answers again", good=True)
         self._silent = self._told = False
 
     def record_silence(self, at: float, problem: str) -> Iterator[Notice]:
-        """Record that the host did not answer; yield a notice, at most one of each kind.
+        """Record that the host did not answer by the time `at`; yield a notice if there is something new.
 
-        `problem` says why, "" if that is unknown. There is a notice as soon as there is a reason, and one
-        after SILENT_SECONDS even without a reason.
+        `problem` says why, "" if that is unknown. In one silence, there is one notice at the first reason,
+        and one after SILENT_SECONDS (20) even without a reason.
         """
         self._answered_at = at if self._answered_at is None else self._answered_at
         if problem and not self._silent:
@@ -51,7 +51,10 @@ class LeadHost:
             )
 
     def silent_for(self, at: float) -> float:
-        """Return the seconds since the host's last answer; 0 if it has not been asked yet."""
+        """Return the seconds from the host's last answer to the time `at`.
+
+        If it never answered, they count from the first recorded silence; 0 before that.
+        """
         return 0.0 if self._answered_at is None else at - self._answered_at
 
     def is_lost(self, at: float) -> bool:

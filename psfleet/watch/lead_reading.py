@@ -18,8 +18,8 @@ SEPARATOR = "--psfleet--"
 def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
     """Return the shell command to run on the lead's host; `Reading.of` takes its output.
 
-    `run` is the result of decide_run, `paths` the fact `cluster_paths`, `user` the tasks' user. The log is
-    read only if the run has a program.
+    `run` is the result of decide_run, `paths` the fact `cluster_paths`, `user` the tasks' user. The command
+    reads the log only if the run has a program.
     """
     lead = run["lead"]
     run_directory = f"{paths['state_directory']}/runs/{run['id']}"
@@ -46,7 +46,7 @@ def read_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) ->
 def bytes_of(path: str, program: str, most: int = 65536) -> str:
     """Return the shell command that prints the first or last bytes of a file, or nothing without a file.
 
-    `program` is `head` for the first, `tail` for the last `most` bytes.
+    `program` is `head` for the first, `tail` for the last `most` bytes. The command ends after 10 seconds.
     """
     # Reading a FIFO would wait for a writer.
     return f"timeout 10 {program} -c {most} {shlex.quote(path)} 2>/dev/null"
@@ -57,19 +57,20 @@ def _events(run: Mapping[str, Any], paths: Mapping[str, str]) -> str:
 
 
 def as_daemon(group: str, *command: str) -> str:
-    """Return the shell command that runs `command` as the user daemon in `group`.
+    """Return the shell command that runs `command`, a program and its arguments, as the user daemon.
 
-    So it can read what the group can read, and nothing else. It does not run as root, because the tasks can
-    create links in their folders, and not as the tasks' user, whose processes could interfere with it.
+    It runs in `group`, so it can read what the group can read, and nothing else. It does not run as root,
+    because the tasks can create links in their folders, and not as the tasks' user, whose processes could
+    interfere with it.
     """
     rights = ["--reuid=daemon", f"--regid={group}", "--clear-groups", "--no-new-privs"]
     return shlex.join(["setpriv", *rights, *command])
 
 
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
-    """Return the shell command that prints the lead's records of its starts, and the time; for `age_of`.
+    """Return the shell command that prints the lead's newest `started` records, then the host's time.
 
-    Arguments as for `read_command`.
+    `age_of` takes its output. Arguments as for `read_command`.
     """
     started = shlex.quote('"event":"started"')
     events = shlex.quote(_events(run, paths))
@@ -78,9 +79,10 @@ def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> 
 
 
 def log_places(run: Mapping[str, Any], paths: Mapping[str, str]) -> list[str]:
-    """Return a line for each host with the paths of its tasks' logs, such as "logs: node1:/var/log/...".
+    """Return a line for each host of the run with the paths of its tasks' logs.
 
     `run` is the result of decide_run, `paths` the fact `cluster_paths`.
+    Example: ["logs: node1:/var/log/psfleet/run1/<task>.out of ps0, worker0"]
     """
     hosts = grouped((task["host"], task["name"]) for task in run["tasks"])
     return [
@@ -108,7 +110,8 @@ class Reading:
     def of(cls, answer: str) -> "Reading":
         """Return the reading in the output of `read_command`.
 
-        Raises ValueError if systemd reported nothing.
+        A part of the output that is missing or damaged counts as unknown. Raises ValueError if systemd
+        reported nothing about the lead.
         """
         shown, uptime, room, text, noticed, log = [*answer.split(SEPARATOR, 5), "", "", "", "", ""][:6]
         unit = dict(line.split("=", 1) for line in shown.split() if "=" in line)
@@ -126,11 +129,11 @@ class Reading:
 
 
 def age_of(answer: str, reading: Reading) -> float:
-    """Return the seconds for which the run, or its present part, has been going on.
+    """Return the seconds for which the run, or its part since it was last resumed, has been going on.
 
-    `answer` is the output of `age_command`. If systemd started the lead n times, the n-th newest record of a
-    start is from its first process, and its age counts. If the records are missing, the age of the present
-    process counts.
+    `answer` is the output of `age_command`. If systemd restarted the lead n times, the record before the n
+    newest `started` records is of its first process, and its age counts. If there are fewer records, the
+    oldest counts; without any, the age of the present process, or 0.
     """
     *starts, now = answer.splitlines() or [""]
     records = map(object_in, starts[-(reading.restarts + 1) :])
@@ -151,7 +154,8 @@ def _count(text: str | None) -> int:
 def without_stale_progress(reading: Reading, stale: Progress) -> Reading:
     """Return the reading, with the phase "starting" if its progress is still that of an earlier part.
 
-    `stale` is the progress of the earlier part.
+    `stale` is the progress before the run was resumed. The reading is returned unchanged if its progress
+    differs from it, or if the lead's unit does not run.
     """
     if reading.alive and reading.progress.same_content(stale):
         return replace(reading, progress=Progress("starting", elapsed=reading.progress.elapsed))

@@ -53,7 +53,7 @@ class Snapshot:
 
     @property
     def urgent(self) -> tuple[str, tuple[str, ...]]:
-        """The phase, and the names of the awaited tasks. A log gets a line as soon as they change."""
+        """(the phase, sorted names of the awaited tasks). A log gets a line as soon as this changes."""
         return self.progress.phase, tuple(sorted(self.progress.awaited_tasks))
 
     @property
@@ -68,14 +68,21 @@ class Snapshot:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a step takes unusually long; False after the last step."""
+        """Whether the last step was long ago: over 5 s, and over three times the time of a usual step.
+
+        False after the run's last step.
+        """
         if 0 < self.progress.last_step <= self.progress.global_step:
             return False
         return self.still_seconds > max(STILL_WORTH_A_WORD, 3 * (self.pace.seconds_per_step or 0.0))
 
 
 def block_rows(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: bool = False) -> list[Text]:
-    """Return at most `rows` rows that fit the console; with `verbose`, each task has its own row."""
+    """Return at most `rows` rows that fit the console; with `verbose`, each task has its own row.
+
+    They are: the bar and the figures, the tasks, then sentences about problems. If there are too many rows,
+    the last ones are left out.
+    """
     bar = _bar(view, console.width) if view.progress.last_step else []
     head = [*bar, *flow(_figures(view, curve=not console.options.ascii_only), console.width)]
     troubles = [row for sentence in _sentences(view) for row in _wrapped(sentence, console)]
@@ -98,12 +105,15 @@ def log_line(view: Snapshot) -> str:
 
 
 def full_tasks(view: Snapshot) -> list[Text]:
-    """Return a line for each task, with everything that is known about the task."""
+    """Return a line for each task, with everything that is known about it: the workers, then the others."""
     return [task.full(view.unit) for task in (*view.workers, *view.serving)]
 
 
 def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
-    """Return the pieces side by side in as many rows as they need; a piece wider than `columns` is cut."""
+    """Return the pieces in rows of at most `columns`, as many pieces side by side as fit.
+
+    A piece that is wider than `columns` is cut.
+    """
     rows: list[Text] = []
     for piece in pieces:
         piece.truncate(columns, overflow="ellipsis")
@@ -170,7 +180,10 @@ def _rest(view: Snapshot) -> list[Text]:
 
 
 def _sentences(view: Snapshot) -> list[Text]:
-    """Return the sentences below the figures: what the run awaits, how it ended, what a program printed."""
+    """Return the sentences below the figures: what the run awaits, how it ended, what a program printed.
+
+    A full disk comes first, tasks that do not run come last; [] if there is nothing to say.
+    """
     now, waiting = view.progress, view.progress.waiting
     pieces: list[tuple[str, str]] = []
     if now.phase in {"starting", "waiting"}:
@@ -214,9 +227,10 @@ def _loss(loss: float) -> str:
 
 
 def _curve(values: Sequence[float]) -> str:
-    """Return the values as a curve of characters; "" if there are too few, or if one is not positive.
+    """Return the values as a curve of block characters, one for each value.
 
-    The scale is logarithmic, because a loss falls by factors.
+    Return "" if there are fewer than CURVE_POINTS (12), or if one is not positive. The scale is logarithmic,
+    because a loss falls by factors.
     """
     if len(values) < CURVE_POINTS or min(values) <= 0:
         return ""

@@ -51,7 +51,7 @@ NOTICED_EVENTS = (
 
 @dataclass(frozen=True)
 class Notice:
-    """A sentence that stays on the screen; `good` is True if it reports the end of a problem."""
+    """A sentence that stays on the screen; `good` is True for good news, such as the end of a problem."""
 
     text: str
     good: bool = False
@@ -64,7 +64,10 @@ class Reasons:
     _first: dict[str, str] = field(default_factory=dict)
 
     def of(self, task: str, why: str) -> str:
-        """Return `why` if no other task has had this reason, else "as" and the task that had it first."""
+        """Return `why` if no other task had this reason before, else "as" and the task that had it first.
+
+        Example: "as worker0". With `why` "", return "".
+        """
         first = self._first.setdefault(why, task) if why else task
         return why if first == task else f"as {first}"
 
@@ -83,7 +86,9 @@ class Stragglers:
     def update(self, pace: Pace, away: Set[int] = frozenset()) -> Iterator[Notice]:
         """Yield a notice for each worker that became slow, or quick again, by its rate in `pace`.
 
-        The workers `away` are not in the run, so they are not compared. Workers are given by their index.
+        A worker is slow below half of the others' median rate, and quick again above 70 % of it, in eight
+        consecutive polls. The workers `away`, given by their index, are not in the run, so they are not
+        compared. Nothing is yielded for fewer than two workers, or if `pace` is not comparable.
         """
         rates = {worker: rate for worker, rate in enumerate(pace.rates) if worker not in away}
         self.slow -= away
@@ -124,11 +129,16 @@ class Standstill:
     _reported: bool = False
 
     def seconds(self, at: float) -> float:
-        """Return the seconds for which the global step has stayed the same; 0 before the first step."""
+        """Return for how many seconds the global step has been the same, at the time `at`; 0 at step 0."""
         return at - self._since if self._step > 0 else 0.0
 
     def update(self, now: Progress, pace: Pace, at: float) -> Iterator[Notice]:
-        """Yield a notice if there was no step for long, and another notice when steps continue."""
+        """Yield a notice if there was no step for long, and another notice when steps continue.
+
+        Long is at least 30 s, and at least ten times as long as a usual step; at step 0, it is 120 s without
+        a step and without new lines of output. Before the first step, a run that waits for tasks is not
+        reported, nor is one after its last step.
+        """
         # Before the first step, the barrier reports the awaited tasks, and ends a run that waits too long.
         stands = now.phase == "training" or (now.phase == "waiting" and now.global_step > 0)
         # After the last step no other is expected.
@@ -157,7 +167,10 @@ class Standstill:
             yield Notice(f"no step for {clock(at - self._since)}{self._stands_at(now.global_step)}{waiting}")
 
     def _stands_at(self, step: int) -> str:
-        """Return where the run stands, in words that follow the duration in the notice."""
+        """Return where the run stands, in words that follow the duration in the notice.
+
+        Example: ", still at step 40". At step 0, the words are about what was printed last.
+        """
         if step:
             return f", still at step {step}"
         if not self._lines:
@@ -180,13 +193,19 @@ class Restarts:
     _reasons: Reasons = field(default_factory=Reasons)
 
     def update(self, now: Progress, lead_restarts: int) -> Iterator[Notice]:
-        """Yield a notice for each new restart; `lead_restarts` is systemd's number for the lead."""
+        """Yield a notice for each task that was restarted since the last call.
+
+        `now` has the workers' restarts; `lead_restarts` is systemd's number for the lead.
+        """
         counts = {f"worker{worker}": count for worker, count in enumerate(now.restarts)}
         for task, count in {**counts, self.lead: lead_restarts}.items():
             yield from self.count(task, count)
 
     def count(self, task: str, count: int, why: str = "") -> Iterator[Notice]:
-        """Yield a notice if the number of a task's restarts grew, with the reason `why` unless it is ""."""
+        """Yield a notice if `count`, the number of a task's restarts, is larger than in the last call.
+
+        `why` is the reason, "" if it is unknown. A smaller number means that the counting began anew.
+        """
         # A restarted chief counts the others from 0 again.
         new = max(count - self._last.get(task, 0), 0)
         self._last[task] = count
@@ -204,7 +223,10 @@ class DiskRoom:
     is_full: bool = False
 
     def update(self, free_bytes: float | None) -> Iterator[Notice]:
-        """Yield a notice when the free bytes become too few, or enough again; None is unknown."""
+        """Yield a notice when the free bytes become too few, or enough again; None is unknown: no notice.
+
+        Too few are less than LEAST_ROOM, enough again is twice as much.
+        """
         limit = 2 * LEAST_ROOM if self.is_full else LEAST_ROOM
         if free_bytes is None or self.is_full == (free_bytes < limit):
             return
@@ -234,7 +256,8 @@ class LeadRecords:
     def update(self, records: Sequence[Mapping[str, object]], global_step: int) -> Iterator[Notice]:
         """Yield notices about records that the last poll did not have; the first poll yields none.
 
-        `records` are the lead's newest, oldest first; `global_step` is the run's.
+        `records` are the lead's newest, oldest first; `global_step` is the run's. `saved_step` and
+        `copied_steps` are updated without a notice, also by the first poll.
         """
         first, seen = self._seen is None, self._seen or set()
         keys = [(str(record.get("pid")), str(record.get("monotonic"))) for record in records]

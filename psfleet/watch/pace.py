@@ -32,8 +32,8 @@ class Pace:
 
     `steps_per_second` is the rate of the global step, None if it is unknown. `rates` are the workers'
     contributions per second, by index. Both are over the last seconds. `comparable` is True if that time is
-    long enough to tell slow workers from fast workers. `seconds_left` and `seconds_per_step` are None if they
-    are unknown.
+    long enough to tell slow workers from fast workers. `seconds_left` and `seconds_per_step` are over a
+    longer time, None if they are unknown.
     """
 
     steps_per_second: float | None = None
@@ -44,7 +44,7 @@ class Pace:
 
 
 class RunHistory:
-    """The readings of a run that are still needed; the number is limited."""
+    """The newest readings of a run, at most 600, and its losses so far, thinned out to at most 480."""
 
     def __init__(self) -> None:
         self._readings: deque[Progress] = deque(maxlen=READINGS_KEPT)
@@ -54,7 +54,8 @@ class RunHistory:
     def add(self, now: Progress) -> bool:
         """Add a reading; return True if it was added.
 
-        Return False, and ignore the reading, if it is no newer than the last, or if the run does not train.
+        Return False, and ignore the reading, if it was written at the same time as the last one, or if the
+        run does not train. If the global step or the clock went back, earlier readings are dropped first.
         """
         before = self._readings[-1] if self._readings else None
         if now.phase != "training" or (before is not None and now.wall == before.wall):
@@ -68,7 +69,7 @@ class RunHistory:
         return True
 
     def pace(self) -> Pace:
-        """Return the present speed of the run; a Pace without figures before the second reading."""
+        """Return the present speed of the run; a Pace without figures after fewer than two readings."""
         if len(self._readings) < 2:
             return Pace()
         now = self._readings[-1]
@@ -88,14 +89,20 @@ class RunHistory:
         )
 
     def curve(self, points: int) -> tuple[float, ...]:
-        """Return the losses so far, oldest first: the medians of at most `points` parts of equal length."""
+        """Return the losses so far, oldest first: the medians of at most `points` parts of equal length.
+
+        Return () if no loss was read.
+        """
         losses = self._losses
         points = min(points, len(losses))
         edges = [part * len(losses) // points for part in range(points + 1)] if points else []
         return tuple(median(losses[start:end]) for start, end in pairwise(edges))
 
     def trend(self) -> Trend:
-        """Return the direction of the newest losses: "level" within their noise; "" if there are too few."""
+        """Return the direction of the newest 30 losses: "falling", "rising", or "level" within their noise.
+
+        Return "" if there are fewer than eight losses.
+        """
         newest = self._losses[-TREND_LOSSES:]
         if len(newest) < FEWEST_LOSSES:
             return ""
@@ -109,9 +116,10 @@ class RunHistory:
         return "rising" if change > 0 else "falling"
 
     def _stretch(self, seconds: float, steps: int) -> tuple[Progress, bool]:
-        """Return (first reading of the shortest time that has both `seconds` and `steps`, True).
+        """Return (the newest reading that is at least `seconds` and `steps` ago, True).
 
-        If no time is long enough, return (oldest reading, False).
+        `steps` are counted for the median worker, or by the global step if workers report none. If no reading
+        is so old, return (the oldest reading, False).
         """
         now = self._readings[-1]
         for earlier in reversed(self._readings):

@@ -58,6 +58,8 @@ class PeerAnswer(NamedTuple):
     - `names`: {name in the plan: the addresses to which the host resolves it}.
     - `probes`: (target host, port, what the probe found) for each port that the host tried to reach.
     - `fence`: whether the host should have a fence. `mesh`: the port of its WireGuard, 0 without it.
+    - `machine`: the name that the host gives itself, by which probes recognise it. `deployed`: whether it is
+      deployed.
     """
 
     machine: str
@@ -70,7 +72,7 @@ class PeerAnswer(NamedTuple):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "PeerAnswer":
-        """Return what a result of the action host_doctor says about peers."""
+        """Return what a result of the action host_doctor says about peers; the result must have `peers`."""
         listening, probed = (answer["peers"][state] for state in ("listening", "probed"))
         return cls(
             listening["machine"],
@@ -102,10 +104,11 @@ class Fault(NamedTuple):
 
 
 def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Check]]:
-    """Return {host: its checks} for each host that probed its peers; a check for each kind of fault.
+    """Return {host: its checks} for each host that probed its peers; a failed check for each kind of fault.
 
     `answers` is as for `Findings.of`. In it, `peers` is the answer of the module `host_doctor` about peers,
-    and `fence` the value of port_fence_enabled. A host without faults has one check, which says so.
+    and `fence` the value of port_fence_enabled. A host without faults has one check, "ok", or "skipped" if it
+    could try no other host. Only connections between two hosts that both answered count.
     """
     given = {host: PeerAnswer.of(answer) for host, answer in answers.items() if answer.get("peers")}
     addresses = {task["host"]: task["address"] for task in plan["tasks"]}
@@ -129,8 +132,9 @@ def peer_checks(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]
 def _wrong(reached: ProbeResult, there: PeerAnswer, port: int, address: str) -> tuple[str, str, bool] | None:
     """Return (what is wrong, remedy, whether the prober is the cause); None if all is well.
 
-    `there` is the target's answer, and `address` the prober's address in the plan. If the target has a fence,
-    it refuses connections from other addresses than those to which it resolves `address`.
+    `reached` is what the prober found at `port`, `there` is the target's answer, and `address` the prober's
+    address in the plan. If the target has a fence, it refuses connections from other addresses than those to
+    which it resolves `address`.
     """
     source, known = _ip(reached.source), {_ip(ip) for ip in there.names.get(address, [address])} - {""}
     strange = there.fence and bool(known) and source not in {"", *known}
@@ -155,7 +159,11 @@ def _ip(address: str) -> str:
 
 
 def _fault_checks(faults: Sequence[Fault], others: int) -> Iterator[tuple[str, Check]]:
-    """Yield (host, failed check) for the faults, each fault once; `others` is the number of other hosts."""
+    """Yield (host, failed check) for the faults; faults of one kind between the same hosts share a check.
+
+    `others` is the number of other hosts. If more than half of them fail to reach the target, the check is
+    the target's; else, or if the prober is the cause, it is the prober's.
+    """
     at_target, at_prober = [], []
     alike = grouped((fault._replace(prober=""), fault.prober) for fault in faults)
     for (_, target, port, what, remedy, own), probers in alike.items():

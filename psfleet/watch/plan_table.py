@@ -11,10 +11,10 @@ MOST_TASKS = 40
 
 
 def plan_table(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the table of a plan's tasks as text, with the first MOST_TASKS tasks.
+    """Return the table of a plan's tasks as text, with the first MOST_TASKS (40) tasks.
 
-    `plan` is the fact `cluster_plan`. With the `settings` of a run with tables, a column says how many bytes
-    of tables each task will hold.
+    `plan` is the fact `cluster_plan`, `settings` are a run's (`run_settings`). If its model has tables, a
+    column says how many bytes of tables each task will hold.
     """
     read = ClusterPlan.from_json(plan)
     tasks, held = read.tasks, table_bytes_of_tasks(read, settings)

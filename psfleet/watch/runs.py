@@ -45,16 +45,23 @@ class RunRow:
 
     @property
     def style(self) -> str:
-        """The style of the row (`STYLES` in psfleet/watch/console.py)."""
+        """The style of the row: a key of `STYLES` in psfleet/watch/console.py, by the verdict."""
         return _STYLES.get(self.verdict, "plain")
 
     @property
     def judged(self) -> str:
-        """The verdict, and the workers without which the run was judged; "" without a verdict."""
+        """The verdict, and the workers without which the run was judged; "" without a verdict.
+
+        Example: "proven without worker2".
+        """
         return self.verdict + (f" without {first_of(self.lost, 2)}" if self.verdict and self.lost else "")
 
     def with_host(self, host: str, answer: Mapping[str, Any]) -> "RunRow":
-        """Return the row, updated by a host's entry for the run as the module `host_runs` gives it."""
+        """Return the row, updated by a host's entry for the run as the module `host_runs` gives it.
+
+        The host's size is added. The highest step of any host counts, unless the run is judged; the latest
+        time of any host counts, unless the run has a folder here.
+        """
         steps, began = answer["global_step"], answer["changed"]
         return replace(
             self,
@@ -79,7 +86,7 @@ class RunList:
 
     @classmethod
     def of(cls, here: Iterable[RunRow], answers: Mapping[str, Mapping[str, Any]]) -> "RunList":
-        """Return the list of the runs that are `here` or in the answers.
+        """Return the list of the runs that are `here` or in the answers; a run in both has one row.
 
         `here` are the runs with a folder on the controller. `answers` is {host: result of the module
         `host_runs`}, with `problem` ("" if it answered) and `runs`.
@@ -109,7 +116,7 @@ def _summary(rows: Sequence[RunRow]) -> str:
 
 
 def runs_here(runs_directory: Path) -> list[RunRow]:
-    """Return the runs that have a folder on the controller, newest first.
+    """Return the runs that have a folder on the controller, newest first; [] if there are none.
 
     A damaged value in the folder counts as unknown.
     """
@@ -117,7 +124,10 @@ def runs_here(runs_directory: Path) -> list[RunRow]:
 
 
 def _lost_in(figures: object) -> tuple[str, ...]:
-    """Return the names of the workers without which a run was judged, from the figures of its verdict."""
+    """Return the names of the workers without which a run was judged, from the figures of its verdict.
+
+    Return () if there are none, or if the figures are missing or damaged.
+    """
     lost = figures.get("lost") if isinstance(figures, dict) else None
     entries = lost if isinstance(lost, list) else []
     return tuple(in_a_line(str(each.get("task")), 20) for each in entries if isinstance(each, dict))

@@ -26,7 +26,10 @@ _DISPENSABLE = ("HOSTS", "BEGAN", "TRAINS", "HERE", "STEPS", "COLLECTED")
 
 
 def _moment(seconds: float) -> str:
-    """Return a time in the local time zone; UNKNOWN if it is invalid, because a host may report anything."""
+    """Return a Unix time as text in the local time zone, such as "2026-01-31 12:00".
+
+    Return UNKNOWN ("-") if it is invalid, because a host may report anything.
+    """
     try:
         return f"{datetime.fromtimestamp(seconds, timezone.utc).astimezone():%Y-%m-%d %H:%M}"
     except (OverflowError, ValueError, OSError):
@@ -36,9 +39,10 @@ def _moment(seconds: float) -> str:
 def runs_table(
     found: RunList, console: PlaybookConsole, *, verbose: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield the table of runs, the notes and the summary.
+    """Yield the table of runs, the notes and the summary; without runs, no table.
 
-    With `verbose`, the size of each run on each host follows the table.
+    With `verbose`, the size of each run on each host follows the table. On a narrow console, columns of
+    _DISPENSABLE are left out.
     """
     columns = dict(_COLUMNS)
     for name in _DISPENSABLE:

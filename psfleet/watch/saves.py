@@ -13,12 +13,16 @@ _MOST_REPORTED = 5
 
 @dataclass
 class Saves:
-    """Remembers the places that were reported, of each task."""
+    """Remembers the places where tasks save that were reported before, of each task."""
 
     _reported: dict[str, set[str]] = field(default_factory=dict)
 
     def update(self, task: str, places: Sequence[SavedPlace]) -> Iterator[Notice]:
-        """Yield a notice for each new place where the task saves, except for usual places."""
+        """Yield a notice for each new place where the task saves, with the place in the run's folder, if any.
+
+        There is no notice for places that every run has or that psfleet does not collect from by design
+        (`is_elsewhere`), and none after the first five places of a task.
+        """
         for place in places:
             reported, brought = self._reported.setdefault(task, set()), place.path_on_controller(task)
             usual = place.is_elsewhere or brought.partition("/")[0] in COLLECTED

@@ -40,9 +40,10 @@ class Screen:
     """
 
     def __init__(self, plain_seconds: float, parting: Sequence[str], inventory: Sequence[str]) -> None:
-        """Find the terminal.
+        """Find the terminal; without one, print a line every `plain_seconds` if something has changed.
 
-        Without one, a line is printed every `plain_seconds` if something has changed.
+        `parting` are lines for the user, printed if the watch is interrupted on a terminal. `inventory` is
+        Ansible's variable `ansible_inventory_sources`.
         """
         self._plain_seconds, self._parting = plain_seconds, parting
         self._parent = os.getppid()
@@ -58,14 +59,14 @@ class Screen:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Screen":
-        """Make sure that the terminal is restored even if the watching is interrupted."""
+        """Return the screen; on a terminal, restore it and print the parting lines at SIGINT and SIGTERM."""
         if self._terminal is not None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._interrupted)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Leave the last snapshot on the screen."""
+        """Leave the last snapshot on the screen; without a terminal, print it if it is not printed yet."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         if self._terminal is not None:
@@ -77,7 +78,7 @@ class Screen:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether the screen draws a block on a terminal; else it writes lines."""
+        """Whether the screen draws a block on a terminal; False if it writes lines, and after the context."""
         return self._terminal is not None
 
     @property
@@ -86,7 +87,11 @@ class Screen:
         return os.getppid() == self._parent
 
     def show(self, view: Snapshot) -> None:
-        """Show a snapshot of the run: redraw the block, and write a line to the log if it is time for one."""
+        """Show a snapshot of the run: redraw the block, and write a line to the log if it is time for one.
+
+        It is time at once if `view.urgent` has changed, or if `view.shown_state` has changed and
+        `plain_seconds` have passed since the last line.
+        """
         self._view = view
         is_urgent = view.urgent != self._urgent
         self._urgent = view.urgent
@@ -106,7 +111,7 @@ class Screen:
         return self._logged is None or view.shown_state != self._logged.shown_state
 
     def note(self, notice: Notice, seconds: float) -> None:
-        """Print a notice, which stays on the screen; `seconds` is the age of the run."""
+        """Print a notice, which stays on the screen above the block; `seconds` is the age of the run."""
         mark, style = ("+", "good") if notice.good else ("!", "warning")
         row = Table.grid(padding=(0, INDENT, 0, 0))
         row.add_column(no_wrap=True)
@@ -114,7 +119,7 @@ class Screen:
         self._stay(row)
 
     def say(self, text: str) -> None:
-        """Print a text, which stays on the screen, in as many rows as it needs."""
+        """Print a text, which stays on the screen above the block, in as many rows as it needs."""
         self._stay(self._console.words(text))
 
     def _stay(self, what: RenderableType) -> None:
@@ -127,7 +132,10 @@ class Screen:
         self._draw(drawing(self._drawn))
 
     def _log(self, view: Snapshot) -> None:
-        """Write the snapshot as a line to Ansible's log, and, without a terminal, to standard output."""
+        """Write the snapshot as a line to Ansible's log, and, without a terminal, to standard output.
+
+        With -v and without a terminal, a line for each task follows.
+        """
         self._logged, self._logged_at = view, time.monotonic()
         on_terminal = self._terminal is not None
         display.display(log_line(view), log_only=on_terminal)

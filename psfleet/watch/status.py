@@ -79,6 +79,8 @@ class ClusterStatus:
           the module trainer_tasks describes them.
         - `uncollected` is {run that is not collected yet: its hosts that the plan lacks}.
         - `table_bytes` is {run: {task: bytes of tables that it holds}}; the run "" is the next run.
+
+        A task that is not in the plan has a row, too, if it is alive or belongs to a displayed run.
         """
         tasks_found = {
             (str(host), str(task["name"])): {
@@ -118,7 +120,11 @@ class ClusterStatus:
 
 
 def _runs(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
-    """Return the runs that are going on; if none is, the last run: the lead's, else the run of most tasks."""
+    """Return the ids of the runs that are going on, sorted; if none is, only the id of the last run.
+
+    The last run is the one that the lead took part in, else the one of most tasks. Return [] if no task names
+    a run. `found` is {(host, task): its entry}.
+    """
     alive = sorted({str(task["run_id"]) for task in found.values() if task["alive"] and task["run_id"]})
     if alive:
         return alive
@@ -207,7 +213,10 @@ def _message(task: Mapping[str, Any], state: str) -> str:
 
 
 def _why(task: Mapping[str, Any]) -> str:
-    """Return how a task failed, in words: its exit code or systemd's result, and its recorded reason."""
+    """Return how a task failed, in words: its exit code or systemd's result, and its recorded reason.
+
+    Example: "exit code 1: ValueError: no such column"
+    """
     how, reason = _ended_by(task), in_a_line(str(task["reason"]))
     if not task["exit_code"] and reason.startswith("its unit is "):
         return f"{reason}; deploy.yml writes it"
@@ -227,7 +236,11 @@ def _ended_by(task: Mapping[str, Any]) -> str:
 
 
 def _run(run_id: str, found: Mapping[tuple[str, str], Mapping[str, Any]], left_out: Sequence[str]) -> str:
-    """Return the state of a run in words, as its lead reports it."""
+    """Return the state of a run in one line of words, as its lead reports it.
+
+    If no answer has the lead, say so; `left_out` are the hosts that --limit leaves out. `found` is {(host,
+    task): its entry}.
+    """
     leads = [
         (name, host, task)
         for (host, name), task in sorted(found.items(), key=lambda entry: entry[0][1])
@@ -275,7 +288,10 @@ def _notes(
 
 
 def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str]:
-    """Yield a sentence about the connections of strangers that fences refused, if they refused any."""
+    """Yield one sentence about the connections that fences refused, with each task; nothing if none.
+
+    `found` is {(host, task): its entry}.
+    """
     refused = [
         f"{counted(task['refused'], 'connection')} to {name} on {host}"
         for (host, name), task in found.items()
@@ -286,7 +302,10 @@ def _refused(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> Iterable[str
 
 
 def silent_hosts(answers: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Yield sentences: which hosts did not answer and why, then the remedies; nothing if all answered."""
+    """Yield sentences: which hosts did not answer and why, then the remedies; nothing if all answered.
+
+    `answers` is {host: answer}; hosts with the same reason share a sentence.
+    """
     silent = grouped(
         (in_a_line(answer.get("problem") or "lost on the way"), host)
         for host, answer in answers.items()

@@ -50,7 +50,8 @@ def status_table(
 ) -> Iterator[RenderableType]:
     """Yield the table of tasks, the runs, the problems and the summary.
 
-    With `verbose`, the process and the log of each task follow the table.
+    With `verbose`, a second table has the process and the log of each task. On a narrow console, the last
+    columns are left out.
     """
     columns = dict(_COLUMNS)
     while (wide := console.width_of(table_of(status.rows, columns, console))) > console.width:
@@ -70,9 +71,10 @@ def status_table(
 
 
 def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, room: int = 0) -> Table:
-    """Return the table of the rows, without columns that are empty.
+    """Return the table of the rows, without columns whose cells are all UNKNOWN ("-").
 
-    `columns` is {heading: function that returns the cell of a row}. Messages are cut to `room` characters.
+    `columns` is {heading: function that returns the cell of a row}. Messages are cut to `room` characters,
+    and long names of hosts are cut, unless the console has any width. A row's `style` is its colour.
     """
     cells = {name: [value(row) for row in rows] for name, value in columns.items()}
     cells = {name: column for name, column in cells.items() if set(column) - {UNKNOWN}}
@@ -95,7 +97,11 @@ def table_of(rows: Sequence[Any], columns: Columns, console: PlaybookConsole, ro
 
 
 def _reasons(rows: Sequence[TaskRow], room: int) -> Iterator[str]:
-    """Yield the full reasons why tasks do not run, if the table has cut the reasons."""
+    """Yield in full the messages that the table has cut to `room` characters, of tasks in the style "bad".
+
+    These tasks failed, hang or restart. Tasks with the same state and message share a line. After ten lines,
+    one line says how many tasks remain.
+    """
     cut = [row for row in rows if row.style == "bad" and len(row.message) > room]
     alike = grouped(((row.state, row.message), f"{row.task} on {row.host}") for row in cut)
     for (state, message), names in [*alike.items()][:REASONS_SHOWN]:

@@ -39,13 +39,16 @@ class TaskState:
 
     @property
     def short(self) -> Text:
-        """The task's name, rate, share and trouble, as one text."""
+        """The task's name, rate, share and trouble, as one text; what is unknown is left out.
+
+        Example: "worker1 4.2/s 25% (slow, 1 restart)". A task with trouble is in the style of a warning.
+        """
         trouble = ", ".join(word for word in (self.trouble, self._restarts) if word)
         rate = "" if self.rate is None else rate_of(self.rate)
         return self._text((self.name, rate, self._share, f"({trouble})" if trouble else ""), " ")
 
     def full(self, unit: str) -> Text:
-        """Return all that is known about the task in a line.
+        """Return all that is known about the task in a line; what is unknown is left out.
 
         `unit` is the noun of its rate, such as "steps".
         """
@@ -75,7 +78,10 @@ class TaskState:
 
 
 def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
-    """Return texts about the workers: one for each if there are few, else a summary and the exceptions."""
+    """Return texts about the workers: one for each of at most eight, else a summary and the exceptions.
+
+    The exceptions are the workers that `differs` names, at most six by name. [] without workers.
+    """
     rates = [worker.rate for worker in workers if worker.rate is not None]
     if len(workers) <= WORKERS_BY_NAME:
         return [worker.short for worker in workers]
@@ -93,7 +99,10 @@ def worker_pieces(workers: Sequence[TaskState]) -> list[Text]:
 
 
 def differs(worker: TaskState, rates: Sequence[float]) -> bool:
-    """Return whether a worker has trouble, was restarted, or is far from the median of the `rates`."""
+    """Return whether a worker has trouble, was restarted, or is far from the median of the `rates`.
+
+    Far is less than half, or more than twice the median. A worker without a rate is not far.
+    """
     if worker.trouble or worker.restarts:
         return True
     usual = median(rates) if rates else 0.0
@@ -101,7 +110,10 @@ def differs(worker: TaskState, rates: Sequence[float]) -> bool:
 
 
 def serving_pieces(serving: Sequence[TaskState]) -> list[Text]:
-    """Return texts about the tasks that only serve: those with a problem, then those that run."""
+    """Return texts about the tasks that only serve: one for each with a problem, then one for all that run.
+
+    Of more than four that run, the text has only their numbers, such as "5 ps run". [] for no tasks.
+    """
     running = [task.name for task in serving if task.runs]
     pieces = [task.short for task in serving if task.trouble]
     if running:

@@ -22,7 +22,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_texts(value: Any) -> Any:  # noqa: ANN401 - the kind of the value is returned
-    """Return a JSON value in which all texts are escaped, names of fields included."""
+    """Return a copy of a JSON value in which all texts are escaped (`escaped`), names of fields included."""
     if isinstance(value, dict):
         return {escaped_texts(name): escaped_texts(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -38,12 +38,15 @@ class EscapingDisplay(Display):
     """
 
     def display(self, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
-        """Show a text. Ansible's display also shows errors, warnings and headings with this method."""
+        """Show a text, escaped; errors, warnings and headings of Ansible's display come here, too.
+
+        A text of the class Coloured, and one with `screen_only`, is shown unchanged: it was escaped before.
+        """
         safe = options.get("screen_only") or isinstance(msg, Coloured)
         super().display(msg if safe else escaped(msg), *others, **options)
 
     def warning(self, msg: str, *others: Any, **options: Any) -> None:  # noqa: ANN401
-        """Show a warning. The user's callback shows the warnings of actions, later."""
+        """Show a warning, escaped. The user's callback shows the warnings of actions, later."""
         super().warning(escaped(msg), *others, **options)
 
 

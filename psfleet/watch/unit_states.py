@@ -73,8 +73,9 @@ class UnitState:
 class Units:
     """What systemd reports about the tasks of `hosts`, {task: host}; the watcher polls each host.
 
-    Tasks in `may_leave` may end in order while the run goes on. Their places are `empty` until they join.
-    `troubles` is {task: word such as `FAILED`, or ""}, and `running` are the tasks that run without trouble.
+    Tasks in `may_leave` may end in order while the run goes on. `empty` has the workers that are not in the
+    run: they left it, or have not joined yet. `troubles` is {task: word such as `FAILED`, or ""}, and
+    `running` are the tasks that run without trouble.
     """
 
     hosts: Mapping[str, str]
@@ -99,22 +100,26 @@ class Units:
     _ran_at: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Mark the empty places before the first answer."""
+        """Set the trouble of the workers in `empty` to EMPTY, before the first answer."""
         self.troubles |= dict.fromkeys(self.empty, EMPTY)
 
     @property
     def silent_hosts(self) -> tuple[str, ...]:
-        """The hosts that have not answered for a while."""
+        """The hosts that were reported as silent and have not answered since, sorted."""
         return tuple(sorted(self._silent))
 
     def first_failure_of(self, tasks: Iterable[str]) -> str:
-        """Return the notice about the first of these tasks that systemd gave up; "" if it gave up none."""
+        """Return the notice about the first of these tasks that systemd gave up; "" if it gave up none.
+
+        The order of `tasks` counts. systemd has given up a task that failed and is not restarted.
+        """
         return next((self._failures[task] for task in tasks if task in self._failures), "")
 
     def away(self, at: float) -> tuple[str, ...]:
         """Return sentences about tasks that do not run because of their hosts, or for no known reason.
 
-        `at` is the present time.
+        Their host is silent or was rebooted, or systemd does not start them. `at` is the present time. Tasks
+        of one host with the same reason share a sentence; () if there are none.
         """
         why = {SILENT: "{} does not answer", REBOOTED: "{} went down, and was booted since", ABSENT: "on {}"}
         alike = grouped(
@@ -130,7 +135,7 @@ class Units:
 
     @property
     def first_failure(self) -> str:
-        """The notice about the first task that systemd gave up; "" if it gave up none."""
+        """The notice about the task that systemd gave up first, in time; "" if it gave up none."""
         return next(iter(self._failures.values()), "")
 
     def update(
@@ -143,8 +148,9 @@ class Units:
     ) -> Iterator[Notice]:
         """Record the states of a host's tasks; yield notices about lost, hung, given up and recovered tasks.
 
-        Tasks in `needed` run as long as the run goes on, so they are also reported if they do not run. `step`
-        is the run's global step.
+        Each change is reported once. Tasks in `needed` run as long as the run goes on, so they are also
+        reported if they do not run in two consecutive polls. `at` is the present time, `step` the run's
+        global step (0: unknown).
         """
         self._answered_at[host] = at
         yield from self._end_silence(host, states, at)
@@ -192,9 +198,9 @@ class Units:
             yield Notice(f"{where} does not run any more, and systemd does not start it again")
 
     def _end_silence(self, host: str, states: Container[str], at: float) -> Iterator[Notice]:
-        """Record that a host answers; yield a notice if it was silent.
+        """Record that a host answers; yield a notice if it was reported as silent.
 
-        `states` lacks the lead: another poll reports its state.
+        The trouble of its tasks that `states` lacks is cleared: another poll reports the lead's state.
         """
         for task, its in self.hosts.items():
             if its == host and task not in states:
@@ -212,15 +218,22 @@ class Units:
         (self.serving.add if state.only_serves else self.serving.discard)(task)
 
     def goes_on(self, task: str) -> bool:
-        """Return whether a task runs, hangs or will be restarted, by the last answer of its host."""
+        """Return whether a task runs, hangs or will be restarted, by the last answer of its host.
+
+        False if it failed or ended, or if its host is silent or has not answered yet.
+        """
         return task in self.running or self.troubles.get(task) in {RESTARTING, HUNG}
 
     def answering(self, at: float, seconds: float) -> set[str]:
-        """Return the hosts that answered within the last `seconds`."""
+        """Return the hosts that answered within the last `seconds` before the time `at`."""
         return {host for host, answered in self._answered_at.items() if at - answered <= seconds}
 
     def report_silent_hosts(self, at: float) -> Iterator[Notice]:
-        """Yield a notice for each host that has not answered for `silent_seconds`."""
+        """Yield a notice for each host that has not answered for `silent_seconds`, once in each silence.
+
+        The silence of a host that never answered begins with the first call. No notice if all tasks of the
+        host are in `empty`. Tasks of a silent host no longer count as running.
+        """
         for task, host in self.hosts.items():
             self._ran_at.setdefault(task, at)
             if at - self._answered_at.setdefault(host, at) < self.silent_seconds:
@@ -270,7 +283,7 @@ def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -
 def _last_step(events: str) -> str:
     """Return the shell command that prints the host's time and the newest `step` record of `events`.
 
-    `events` is the path of the task's event records.
+    `events` is the path of the task's event records. Without such a record, only the time is printed.
     """
     wanted = shlex.quote('"event":"step"')
     return f"date +%s; {bytes_of(events, 'tail')} | grep -aF {wanted} | tail -n 1"
@@ -279,7 +292,8 @@ def _last_step(events: str) -> str:
 def _rate(answer: str) -> float | None:
     """Return the steps per second of the record in the output of `_last_step`; None if it is unknown.
 
-    The rate falls while no new record is written.
+    The seconds are those of the record, or those since it was written if these are more. So the rate falls
+    while no new record is written.
     """
     time, _, line = answer.strip().partition("\n")
     now, record = count_in(time.strip()), object_in(line)
@@ -291,13 +305,16 @@ def _rate(answer: str) -> float | None:
 
 
 def _quiet_seconds(heard: str, now: str) -> int:
-    """Return the whole seconds since systemd's watchdog heard from a task; 0 if it never did."""
+    """Return the whole seconds since systemd's watchdog heard from a task; 0 if it never did.
+
+    Both are Unix times of the host as text; systemd writes `heard` with "@" before it.
+    """
     then, clock_of_host = count_in(heard.lstrip("@")), count_in(now)
     return max(clock_of_host - then, 0) if then and clock_of_host else 0
 
 
 def unit_states(tasks: Sequence[Mapping[str, Any]], answer: str) -> dict[str, UnitState]:
-    """Return {task: its state} from the output of the host's command.
+    """Return {task: its state} from the output of the host's command (`unit_commands`).
 
     `tasks` are those of the host, in the order of the run. Raises ValueError if systemd printed nothing about
     a task.

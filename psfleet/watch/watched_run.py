@@ -58,11 +58,15 @@ class WatchedRun:
         self.now = Snapshot(Progress("starting"), 0.0)
 
     def elapsed(self, at: float) -> float:
-        """Return the seconds for which the run has been going on; 0 before the first reading."""
+        """Return the seconds from the run's beginning to the time `at`; 0 before the first reading."""
         return at - self.began if self.began is not None else 0.0
 
     def add_units(self, host: str, answer: str, at: float) -> list[Notice]:
-        """Record a host's output of `unit_commands`, and return notices. Invalid output is ignored."""
+        """Record a host's output of `unit_commands` at the time `at`, and return notices.
+
+        Invalid output is ignored, and [] is returned. `now` is not updated before the next reading of the
+        lead.
+        """
         with suppress(ValueError):
             states = unit_states([task for task in self._tasks if task["host"] == host], answer)
             saves = [note for task, state in states.items() for note in self._saves.update(task, state.saves)]
@@ -94,7 +98,8 @@ class WatchedRun:
     def waits_in_vain_for(self) -> list[Mapping[str, Any]]:
         """The tasks for whose end a program's lead waits, if all of them only serve and so never end.
 
-        [] if one of them may end by itself.
+        [] if one of them may end by itself, if the lead does not wait for tasks at its end, and for a
+        built-in model.
         """
         now = self.now.progress
         awaited = [task for task in self._tasks if task["name"] in now.awaited_tasks]
@@ -102,19 +107,21 @@ class WatchedRun:
         return awaited if self._program and now.phase == "ending" and serve else []
 
     def restarts_of(self, task: str) -> int:
-        """Return how often systemd has restarted a task, as far as the watcher saw it."""
+        """Return how often systemd has restarted a task, as far as the watcher saw it; 0 if it never did."""
         return self._restarts.counts.get(task, 0)
 
     @property
     def parameters_lost(self) -> str:
-        """The notice that systemd gave up a ps of a built-in model: no task can go on. "" if it did not."""
+        """The notice that systemd gave up a ps of a built-in model, so that no task can go on; else ""."""
         ps = (str(task["name"]) for task in self._tasks if task["role"] == "ps" and not self._program)
         return self.units.first_failure_of(ps)
 
     def fate(self, at: float, ask_seconds: float) -> Fate:
-        """Return the fate of a run whose lead does not answer; `Fate` explains the words.
+        """Return the fate of a run whose lead does not answer, as `Fate` lists them.
 
-        `ask_seconds` is the time between two polls.
+        "unknown": its host may still come back. "goes on": a client on another host runs. "over": other hosts
+        answer, and no client runs there. "unwatched": no host answers. `ask_seconds` is the time between two
+        polls.
         """
         if not self._lead_host.is_lost(at):
             return "unknown"
@@ -125,7 +132,7 @@ class WatchedRun:
         return "over" if answering else "unwatched"
 
     def add_reading(self, reading: Reading, at: float) -> list[Notice]:
-        """Record a reading of the lead, update `now`, and return notices."""
+        """Record a reading of the lead at the time `at`, update `now`, and return the new notices, or []."""
         answers_again = list(self._lead_host.record_answer(at))
         progress = reading.progress
         if self.began is None:
