@@ -23,8 +23,10 @@ def host_addresses(
 ) -> tuple[dict[str, str], list[InventoryProblem]]:
     """Return ({host: its address for the other hosts}, problems with the addresses).
 
-    An address is a name, an IPv4 address, or an IPv6 address in brackets. `values` has each host's converted
-    variables, `variables` all of its variables. A host with an invalid address has no entry in the result.
+    An address is a name, an IPv4 address, or an IPv6 address in brackets: trainer_address, else ansible_host,
+    else the inventory name. `values` has each host's converted variables, `variables` all of its variables. A
+    host whose address is no valid text has no entry; one whose address is of no use to others has one, and a
+    problem.
     """
     addresses: dict[str, str] = {}
     problems = []
@@ -48,9 +50,9 @@ def host_addresses(
 def port_of_sshd(host: str, variables: Mapping[str, Any]) -> int:
     """Return the port at which other hosts reach the sshd of `host`, from the variables of `host`.
 
-    ssh_mesh_port decides. Without it, the port is ansible_port if the other hosts use the same address as the
-    controller. If trainer_address is another address, ansible_port may be a port that a router or a tunnel
-    forwards, so the port is 22.
+    ssh_mesh_port decides. Without it, the port is ansible_port (default: 22) if the other hosts use the same
+    address as the controller. If trainer_address is another address, ansible_port may be a port that a router
+    or a tunnel forwards, so the port is 22.
     """
     if variables.get("ssh_mesh_port"):
         return int(variables["ssh_mesh_port"])
@@ -61,7 +63,7 @@ def port_of_sshd(host: str, variables: Mapping[str, Any]) -> int:
 
 
 def _login_address(host: str, variables: Mapping[str, Any]) -> object:
-    """Return the address at which the controller logs in: ansible_host, or the inventory name."""
+    """Return the address at which the controller logs in: ansible_host, or else the inventory name."""
     return variables.get("ansible_host") or host
 
 
@@ -79,7 +81,10 @@ def _ip(address: str) -> IP | None:
 
 
 def _unreachable_problems(addresses: Mapping[str, str], values: ValuesByHost) -> Iterator[InventoryProblem]:
-    """Yield one problem for all hosts whose addresses no other host can reach for the same reason."""
+    """Yield one problem for all hosts whose addresses no other host can reach for the same reason.
+
+    An inventory of one host may use a loopback address.
+    """
     kinds = [(_kind_of_unreachable(address), host) for host, address in addresses.items()]
     for kind, hosts in grouped((kind, host) for kind, host in kinds if kind).items():
         if kind == _LOOPBACK and len(values) == 1:
@@ -96,7 +101,10 @@ _LOOPBACK = "which means itself on every host"
 
 
 def _kind_of_unreachable(address: str) -> str:
-    """Return why no other host reaches a host at this address; "" if other hosts may reach it."""
+    """Return why no other host can reach a host at this address, as a clause; "" if other hosts may reach it.
+
+    Example: _kind_of_unreachable("127.0.0.1") -> "which means itself on every host"
+    """
     ip = _ip(address)
     if ip is None:
         name = address.lower()
@@ -113,7 +121,7 @@ def _kind_of_unreachable(address: str) -> str:
 def _shared_problems(
     addresses: Mapping[str, str], values: ValuesByHost, variables: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Yield a problem for each address that several hosts have, unless no host can be reached there."""
+    """Yield a problem for each address that several hosts have; `_unreachable_problems` reports loopback."""
     hosts_at = grouped((_comparable(address), host) for host, address in addresses.items())
     for hosts in hosts_at.values():
         address = addresses[hosts[0]]
@@ -133,5 +141,8 @@ def _shared_problems(
 
 
 def _variable(hosts: Sequence[str], values: ValuesByHost) -> str:
-    """Return the name of the variable that sets the address of these hosts."""
+    """Return the variable that sets the address of these hosts: "trainer_address" if all have it set.
+
+    Otherwise, return "ansible_host".
+    """
     return "trainer_address" if all(values[host]["trainer_address"] for host in hosts) else "ansible_host"

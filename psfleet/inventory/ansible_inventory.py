@@ -89,7 +89,7 @@ def _require_hosts(variables: Mapping[str, Any]) -> None:
 
 
 def _require_passwords(variables: Mapping[str, Any]) -> None:
-    """Raise InventoryError if variables of a host that Ansible needs cannot be decrypted."""
+    """Raise InventoryError if variables `ansible_*` of a host of tf_cluster cannot be decrypted."""
     hosts = [host for host in variables["groups"].get(PARENT, ()) if _encrypted(variables["hostvars"], host)]
     if hosts:
         what = f"variables of {named(hosts)} are encrypted, and no password was given that opens them"
@@ -115,7 +115,11 @@ def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's ow
 
 
 def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
-    """Return {variable: value} of a host. A variable that no role knows has the value None."""
+    """Return {variable: value} of a host. A variable that no role knows has the value None.
+
+    If Ansible cannot evaluate a value, it is an Unreadable for variables of the trainer and ansible_host;
+    other variables are left out then.
+    """
     found: dict[str, object] = {}
     for name in values:
         if name not in known and name not in _OF_ANSIBLE:
@@ -131,9 +135,9 @@ def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dic
 
 
 def _whole(value: object) -> object:
-    """Return the value with text as the keys of all mappings, and with lists in place of tuples.
+    """Return a copy of the value with text as the keys of all mappings, and with lists in place of tuples.
 
-    In YAML, a key may be an integer.
+    In YAML, a key may be an integer. Example: _whole({1: (2, 3)}) -> {"1": [2, 3]}
     """
     if isinstance(value, Mapping):
         return {str(key): _whole(part) for key, part in value.items()}

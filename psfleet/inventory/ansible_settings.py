@@ -37,7 +37,7 @@ _PROJECT_SETTINGS = {"inventory", "collections_path"}
 def parse_configuration(text: str) -> ConfigParser:
     """Return the parsed configuration `text`, by the rules with which Ansible reads ansible.cfg.
 
-    Raises configparser.Error.
+    Raises configparser.Error if it is invalid.
     """
     parser = ConfigParser(interpolation=None, strict=False, inline_comment_prefixes=(";",))
     parser.read_string(text)
@@ -45,13 +45,14 @@ def parse_configuration(text: str) -> ConfigParser:
 
 
 def missing_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Collection[str]) -> list[str]:
-    """Return the lines of the configuration `ours` that the user's configuration `theirs` lacks.
+    """Return the lines of the configuration `ours` that the user's configuration `theirs` lacks; [] for none.
 
-    The lines are the settings in `unsafe`, and all others that the user has not set, such as "retries = 3";
-    the heading of their section, such as "[ssh_connection]", comes before them. A user has set a setting if a
-    line of `theirs` has its name, in any section and with any value, or if a variable in `environment`
-    contains all words of the name (ANSIBLE_SSH_RETRIES, ANSIBLE_PYTHON_INTERPRETER). Raises
-    configparser.Error.
+    Both are texts of an ansible.cfg. The lines are the settings in `unsafe`, and all others that the user has
+    not set, such as "retries = 3"; the heading of their section, such as "[ssh_connection]", comes before
+    them. A user has set a setting if a line of `theirs` has its name, in any section and with any value, or
+    if a variable in `environment` contains all words of the name (ANSIBLE_SSH_RETRIES,
+    ANSIBLE_PYTHON_INTERPRETER). Settings of DANGERS that are not in `unsafe`, the inventory and the path of
+    collections are never missing. Raises configparser.Error.
     """
     there = parse_configuration(theirs)
     decided = {name for section in there.sections() for name in there[section]}
@@ -74,12 +75,12 @@ def missing_lines(ours: str, theirs: str, environment: Iterable[str], unsafe: Co
 
 @dataclass(frozen=True)
 class UnsafeSetting:
-    """A setting of SAFE with a `value` that the playbooks do not accept, and where the value comes from.
+    """A setting of DANGERS with a `value` that the playbooks do not accept, and where the value comes from.
 
     `variables` are the environment variables that set it; they have precedence over any file. `lines` are the
-    lines of the user's configuration that set a wrong value, such as "strategy = free in [defaults]". `lacks`
-    is True if the value would be wrong without the environment, too, because of the configuration or
-    Ansible's default.
+    lines of the user's configuration that set a wrong value, such as "strategy = free in [defaults]".
+    `unsafe_without_environment` is True if the value would be wrong without the environment, too, because of
+    the configuration or Ansible's default.
     """
 
     name: str
@@ -107,7 +108,7 @@ class ConfigurationFile:
 
     @property
     def place(self) -> str:
-        """The path of the file for missing lines: `path`, or else a new ansible.cfg in `folder`."""
+        """The path of the file for missing lines: `path`, or if that is "", ansible.cfg in `folder`."""
         return self.path or f"{self.folder}/ansible.cfg"
 
 
@@ -156,7 +157,7 @@ def _remedies_of_file(lacking: Sequence[UnsafeSetting], file: ConfigurationFile)
 
 
 def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each variable that turns off host_key_checking.
+    """Yield a problem for each variable that turns off host_key_checking, with all hosts that have it so.
 
     `variables` is {host: its variables}.
     """
@@ -172,9 +173,9 @@ def host_key_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
 
 
 def ssh_argument_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each variable with arguments that make ssh check no keys.
+    """Yield a problem for each variable whose arguments make ssh accept any key of a host.
 
-    `variables` is {host: its variables}.
+    Hosts with the same options share a problem. `variables` is {host: its variables}.
     """
     for name in VARIABLES:
         found: dict[str, list[str]] = {}
@@ -198,9 +199,10 @@ def old_name_problems(variables: Mapping[str, Mapping[str, object]]) -> Iterator
 
 
 def ssh_setting_refusal(name: str, value: str, origin: str) -> str:
-    """Return the message that refuses a setting with arguments of ssh: why, and the remedy; "" if it is safe.
+    """Return the message that refuses a setting if its arguments make ssh accept any key; else "".
 
-    `origin` says where the value comes from, such as the path of an ansible.cfg.
+    `name` and `value` are the setting's; `origin` says where the value comes from, such as the path of an
+    ansible.cfg. The message says why, and what to do.
     """
     why = unsafe_options(value)
     if not why:

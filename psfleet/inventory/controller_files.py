@@ -76,11 +76,12 @@ def _requirements_fact(file: Path, variable: str) -> dict[str, Any]:
 def data_source(
     values: Mapping[str, Any], hosts: Sequence[str], card: Card | None = None
 ) -> tuple[str, list[InventoryProblem]]:
-    """Return (absolute path of the data that deploy.yml carries, or "", problems with the data).
+    """Return (absolute path of the data that deploy.yml carries, problems with the data).
 
-    `values` has the cluster's converted variables without the refused ones; `hosts` are the hosts that have
-    them. With a `card`, the first rows must be what the card's model reads; without one, any content is
-    accepted, because a program reads what it likes.
+    The path is "" if `trainer_data_source` is not set; it is returned also if there are problems. `values`
+    has the cluster's converted variables without the refused ones; `hosts` are the hosts that have them. With
+    a `card`, the first rows must be what the card's model reads; without one, any content is accepted,
+    because a program reads what it likes.
     """
     if not values.get("trainer_data_source"):
         return "", []
@@ -105,7 +106,11 @@ def _problems(
     hosts: Sequence[str],
     places: Mapping[str, str] | None = None,
 ) -> list[InventoryProblem]:
-    """Return a problem for each finding; `places` is {variable: where it is set}, if it is set elsewhere."""
+    """Return a problem for each finding (variable, what is wrong, what is expected).
+
+    `places` is {variable: where the user set it}, for variables that are set elsewhere, such as
+    trainer_programs.mnist.entry.
+    """
     found = []
     for name, what, expected in findings:
         place = (places or {}).get(name, name)
@@ -117,13 +122,19 @@ def _problems(
 
 
 def controller_path(text: str) -> Path:
-    """Return `text` as an absolute path, from the folder in which the user typed `ansible-playbook`."""
+    """Return `text` as an absolute path; a relative one is relative to the current directory.
+
+    This is the folder in which the user typed `ansible-playbook`. "~" is expanded, links are not followed.
+    """
     # resolve() would follow links, and Path.expanduser() would raise for an unknown user.
     return Path(os.path.abspath(os.path.expanduser(text)))  # noqa: PTH100, PTH111
 
 
 def _is_accessible(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bool:
-    """Return whether `path` exists and is of this kind; False if it is invalid or may not be accessed."""
+    """Return whether `path` exists and is of this kind; False if it is invalid or may not be accessed.
+
+    `kind` is a method of Path, such as Path.is_dir.
+    """
     try:
         return kind(path)
     except OSError:
@@ -131,9 +142,10 @@ def _is_accessible(path: Path, kind: Callable[[Path], bool] = Path.exists) -> bo
 
 
 def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Finding]:
-    """Yield the reasons why a program cannot be carried; `variable` is the place where the user set its path.
+    """Yield (variable, what is wrong, what is expected) for each reason why a program cannot be carried.
 
-    Raises ValueError or OSError if one of its files is invalid or cannot be read.
+    `entry` is the file to run, relative to the folder `source`; `variable` is the place where the user set
+    the path. Raises ValueError or OSError if one of its files is invalid or cannot be read.
     """
     if not source.exists():
         expected = "a Python file, or a folder with one, on this machine"
@@ -158,7 +170,7 @@ def _program_findings(source: Path, entry: str, variable: str) -> Iterator[_Find
 
 
 def _virtual_environment(source: Path) -> str:
-    """Return the path of the first virtual environment below the folder; "" if there is none.
+    """Return the path of the first virtual environment at or below the folder; "" if there is none.
 
     Hidden folders are not searched.
     """

@@ -31,7 +31,8 @@ class Definitions:
     def cure(self, problem: InventoryProblem) -> str:
         """Return the advice for a problem: which file to edit, and at which line.
 
-        Examples: "edit inventory/cluster/hosts.yml:12", "given with -e on the command line".
+        A `cure` of the problem itself has precedence. Without a known definition, the advice names the file
+        of the hosts. Examples: "edit inventory/cluster/hosts.yml:12", "given with -e on the command line".
         """
         if problem.cure:
             return problem.cure
@@ -46,7 +47,10 @@ class Definitions:
 
     @property
     def _hosts_file(self) -> Path:
-        """The file that probably lists the hosts; without such a file, the inventory itself."""
+        """The file that probably lists the hosts: named hosts, else the first file, else the first source.
+
+        Path("inventory") if there is none of these.
+        """
         sources = [Path(source) for source in self.sources if "," not in source]  # no list of hosts
         files = [file for source in sources for file in inventory_files(source)]
         named_hosts = [file for file in files if file.stem == "hosts"]
@@ -58,7 +62,7 @@ class Definitions:
         return next((f"{short_path(Path(at.path))}:{at.line_num}" for at in origins if at and at.path), "")
 
     def _layers(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the variables of a host from each of Ansible's sources, by descending precedence."""
+        """Yield the variables of the host `name` from each of Ansible's sources, by descending precedence."""
         host = self.inventory.get_host(name)
         groups = [*reversed(sort_groups(host.get_groups()))]
         for owners in ([host], groups):
@@ -69,9 +73,9 @@ class Definitions:
 
 
 def _names(content: object, wanted: str) -> Iterator[str]:
-    """Yield the keys that lead to the variable `wanted` or to a part of it, the innermost key first.
+    """Yield the keys of `content` that lead to the variable `wanted` or to a part of it, innermost first.
 
-    Example: for trainer_programs.mnist, the keys "mnist" and "trainer_programs".
+    Example: for trainer_programs.mnist, the keys "mnist" and "trainer_programs". Nothing if no key does.
     """
     parts = content if isinstance(content, Mapping) else {}
     for name in sorted(parts, key=lambda name: -len(str(name))):  # v1.2 before v1

@@ -12,9 +12,10 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def group_problems(groups: Groups, children: Sequence[str], *, program: bool) -> list[InventoryProblem]:
-    """Return the problems with the groups, {name: hosts}, and with the `children` of tf_cluster.
+    """Return the problems with the groups, {name: hosts}, and with the `children` of tf_cluster; [] for none.
 
-    `program` says whether the user has a program, which needs no ps and may have a chief.
+    `program` is True if the user has a program, which needs no ps and may have a chief. Without the group
+    tf_cluster, this is the only problem.
     """
     if PARENT not in groups:
         what = f"there is no group {PARENT}{_similar_group(PARENT, groups)}"
@@ -50,7 +51,7 @@ def _job_problems(job: Job, groups: Groups, children: Sequence[str], program: bo
 
 
 def _meant_job(group: str) -> str:
-    """Return the job that a misspelled group name probably means; "" if it resembles none."""
+    """Return the job, "ps", "worker" or "chief", that a group name resembles; "" if it resembles none."""
     return next(iter(get_close_matches(group, JOBS, n=1)), "")
 
 

@@ -16,14 +16,21 @@ _ENDINGS = (*_YAML, ".json")
 
 
 def inventory_files(source: Path) -> list[Path]:
-    """Return the files that list hosts: `source`, or the files that Ansible reads in the folder `source`."""
+    """Return the files that list hosts: [source], or the files that Ansible reads in the folder `source`.
+
+    These are sorted; hidden files and endings that Ansible ignores are left out. [] if `source` is missing.
+    """
     files = [source] if source.is_file() else sorted(source.glob("[!.]*"))
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     return [file for file in files if file.is_file() and not file.name.endswith(ignored)]
 
 
 def yaml_problems(sources: Sequence[str]) -> Iterator[InventoryProblem]:
-    """Yield a problem for each file of the inventory, or of its variables, that is not valid YAML."""
+    """Yield a problem for each file of the inventory, or of its variables, that is not valid YAML.
+
+    Only files with the endings .yml and .yaml are read. `sources` may contain lists of hosts ("a,b"), which
+    are ignored.
+    """
     for source in _paths(sources):
         files = [*inventory_files(source), *(file for _, _, file in _files_of_variables(source))]
         for file in dict.fromkeys(file for file in files if file.suffix in _YAML):
@@ -53,7 +60,8 @@ def unused_files(
 ) -> Iterator[str]:
     """Yield a sentence about each file in host_vars and group_vars that belongs to no host and no group.
 
-    Only files that set a variable in `ours`, the variables of psfleet, count. `groups` is {group: its hosts}.
+    Only files that set a variable in `ours`, the variables of psfleet, count. `groups` is {group: its hosts};
+    `sources` are the files, folders and host lists of the inventory.
     """
     names = {"host": {host for hosts in groups.values() for host in hosts}, "group": {*groups}}
     for source in _paths(sources):
@@ -76,9 +84,9 @@ def _paths(sources: Sequence[str]) -> Iterator[Path]:
 
 
 def _files_of_variables(source: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield ("host" or "group", entry named after it, file with its variables) for each file of variables.
+    """Yield ("host" or "group", entry, file) for each file in host_vars and group_vars beside `source`.
 
-    The entry is a file or a folder.
+    The entry is the file itself, or the folder around it, that is named after the host or group.
     """
     parent = source.parent if source.is_file() else source
     for folder, kind in _FOLDERS.items():

@@ -12,7 +12,8 @@ def mesh_address(cluster: str, host: str) -> str:
     """Return a host's IPv6 address in the mesh of a cluster, without brackets.
 
     It is a unique local address (RFC 4193): 40 bits of the hash of the cluster's name, and 64 bits of the
-    hash of the host's name. So it stays the same when other hosts are added or removed.
+    hash of the host's name. So it stays the same when other hosts are added or removed. Capitals do not
+    matter.
     """
     of_cluster, of_host = (hashlib.sha256(name.lower().encode()).digest() for name in (cluster, host))
     return str(IPv6Address(b"\xfd" + of_cluster[:5] + b"\0\0" + of_host[:8]))

@@ -73,7 +73,8 @@ class Programs:
 def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
     """Return the rule for `trainer_programs`; `rules` maps each variable of a program to its rule.
 
-    The rule converts a value to {name: {key: value}}, with only the keys that the user wrote, and `path`.
+    The rule converts a value to {name: {key: value}}, with only the keys that the user wrote; `path` is
+    required. It raises SettingsError with each invalid name, key and value.
     """
     of_keys = {key: rules[variable] for key, variable in PROGRAM_KEYS.items()}
     of_keys["path"] = checked("a Python file, or a folder with one", of_keys["path"].convert, bool)
@@ -106,7 +107,10 @@ def named_programs_rule(rules: Mapping[str, Rule]) -> Rule:
 
 
 def _no_text(rule: Rule) -> Rule:
-    """Return the rule without the texts that it accepts for lists from -e."""
+    """Return a rule that refuses every text and otherwise converts as `rule`.
+
+    A list may be a text only in -e, not within `trainer_programs`.
+    """
 
     def convert(value: object) -> object:
         if isinstance(value, str):
@@ -123,6 +127,8 @@ def programs_of(
 
     `values` has the converted variables without the refused ones; if a variable of PROGRAM_KEYS was refused,
     the result has no programs. `given` has the names of the variables that the inventory or -e sets.
+    `running` is the program that -e program=... names; 0 without it or for an unknown name. A program's own
+    value has precedence over the variable for all programs; for the running one, -e has precedence over both.
     """
     if not values.keys() >= {*PROGRAM_KEYS.values()}:
         return Programs()
@@ -154,9 +160,10 @@ def programs_of(
 def choice_problems(
     values: Mapping[str, Any], command_line: Mapping[str, object], unchosen: Sequence[str]
 ) -> Iterator[InventoryProblem]:
-    """Yield problems with -e program=..., and with other variables in -e that would need such a choice.
+    """Yield a problem if -e program=... is unknown or contradicts -e trainer_program=...
 
-    `unchosen` is that field of `Programs`.
+    Yield one, too, for each variable in -e that belongs to one program while none is chosen. `unchosen` is
+    that field of `Programs`, `values` are the converted variables.
     """
     chosen, names = _chosen(command_line), values.get(VARIABLE)
     if names is None:  # trainer_programs was refused

@@ -28,7 +28,10 @@ class OwnModel:
 
     @classmethod
     def read(cls, source: Path) -> "OwnModel":
-        """Return the model in a file without executing it; a model that cannot be used has `problems`."""
+        """Return the model in a file without executing it; a model that cannot be used has `problems`.
+
+        A missing file is such a problem. Nothing is raised.
+        """
         if not source.is_file():
             what = f"{VARIABLE} is {str(source)!r}, and there is no such file on this machine"
             return cls(source, problems=((f"{what}; expected the file of a model", ""),))
@@ -49,7 +52,10 @@ class OwnModel:
             return cls(source, problems=((f"{VARIABLE} is {str(source)!r}: {error}", ""),))
 
     def on_hosts(self, install_directory: str) -> str:
-        """Return the absolute path of the file on the hosts, to which deploy.yml carries it."""
+        """Return the absolute path to which deploy.yml carries the file on the hosts.
+
+        Example: "/opt/psfleet/programs/<release>/my_model.py"
+        """
         return f"{install_directory}/programs/{self.release}/{self.source.name}"
 
     def fact(self) -> dict[str, str]:

@@ -48,7 +48,10 @@ def value_in_words(value: object) -> str:
 
 
 def named(hosts: Sequence[str]) -> str:
-    """Return the names joined by ", "; of more than 5 hosts, as in "7 hosts (node1, node2, node3, ...)"."""
+    """Return the names joined by ", "; of more than 5, their number and the first three.
+
+    Example: "7 hosts (node1, node2, node3, ...)"
+    """
     if len(hosts) <= _NAMED_HOSTS:
         return ", ".join(hosts)
     return f"{len(hosts)} hosts ({', '.join(hosts[: _NAMED_HOSTS - 2])}, ...)"
@@ -60,7 +63,10 @@ def short_path(file: Path) -> str:
 
 
 def describe(problems: Sequence[InventoryProblem], cure: Callable[[InventoryProblem], str]) -> str:
-    """Return the message that lists every problem, each with the advice that `cure` returns for it."""
+    """Return the message that lists every problem, each with the advice that `cure` returns for it.
+
+    The problems are numbered from 1, in their order.
+    """
     count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
     lines = [f"The inventory has {count}. Nothing was touched."]
     for number, problem in enumerate(problems, start=1):

@@ -19,10 +19,11 @@ _FEWEST_ASYNCHRONOUS_STEPS = 2000
 
 
 def proof_settings(settings: TrainingSettings, replication: str, plan: ClusterPlan) -> TrainingSettings:
-    """Return a task's settings for a run of the proof: `settings`, except for those in RESET_BY_PROVE.
+    """Return a task's settings for a run of prove.yml: `settings`, except for those in RESET_BY_PROVE.
 
-    The proof chooses model, replication and steps; the others of RESET_BY_PROVE get their defaults. Batch
-    sizes, threads, deadlines and the like stay, because the proof is about the cluster as it is configured.
+    `replication` is "async" or "sync". The proof chooses model, replication and steps; the others of
+    RESET_BY_PROVE get their defaults. Batch sizes, threads, deadlines and the like stay, because the proof is
+    about the cluster as it is configured.
     """
     return replace(settings, **_chosen(replication, plan))
 
@@ -52,7 +53,11 @@ def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
 
 
 def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
-    """Return each setting that the proof chooses: the default, unless the proof has a value of its own."""
+    """Return {setting: value} for all of RESET_BY_PROVE.
+
+    The value is the default, except for model, replication and steps. The steps grow with the workers of an
+    asynchronous run.
+    """
     asynchronous = max(_FEWEST_ASYNCHRONOUS_STEPS, _STEPS_OF_A_WORKER * len(plan.tasks_of("worker")))
     steps = asynchronous if replication == "async" else _STEPS_OF_A_WORKER
     defaults = TrainingSettings().as_dict()

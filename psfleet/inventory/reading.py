@@ -78,19 +78,25 @@ class Inventory:
 
     @cached_property
     def own_model(self) -> OwnModel | None:
-        """The user's own model, read from its file; None if the inventory trains a built-in model."""
+        """The user's own model, read from its file; None if trainer_model does not end in ".py".
+
+        It may have `problems`, for example if the file is missing.
+        """
         model = str(next(iter(self.converted[0].values()), {}).get(MODEL, ""))
         return OwnModel.read(Path(model)) if model.endswith(".py") else None
 
     @property
     def card(self) -> Card | None:
-        """The card of the inventory's model; None if the model is unknown or its file has problems."""
+        """The card of the inventory's model, built-in or the user's own.
+
+        None if the model is unknown, or if its file has problems.
+        """
         model = next(iter(self.converted[0].values()), {}).get(MODEL)
         return self.own_model.card if self.own_model else built_in_card(str(model))
 
     @cached_property
     def programs(self) -> Programs:
-        """The user's own programs; none if one of their variables has a refused value."""
+        """The user's own programs (`programs_of`); none if one of their variables has a refused value."""
         values = dict(next(iter(self.converted[0].values()), {}))
         # A program beside a chief is TensorFlow 2's, which reads TF_CONFIG.
         if values.get(FLAGS, True) is None:
@@ -142,14 +148,20 @@ def _settings(values: Mapping[str, Any], own: Mapping[str, Any]) -> TrainingSett
 
 
 def _data_directory(values: Mapping[str, Any], own: Mapping[str, object]) -> str:
-    """Return a task's data directory: the configured one, or the one that deploy.yml carries data to."""
+    """Return a task's data directory: its own, else trainer_data_dir, else where deploy.yml carries data.
+
+    "" if there is none of these. `own` are the settings that the task has of its own.
+    """
     configured = own.get("data_dir") or values.get("trainer_data_dir") or ""
     carried = f"{values['trainer_install_directory']}/data" if values.get("trainer_data_source") else ""
     return str(configured or carried)
 
 
 def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]) -> dict[str, list[str]]:
-    """Return {host: data directories of its workers and chief}, each once; hosts without any are left out."""
+    """Return {host: data directories of its workers and chief}, each once, in the plan's order.
+
+    Hosts without any are left out. `settings` is {name of a task: its settings}.
+    """
     read = ((task.host, settings[task.name].data_dir) for task in plan.tasks if task.job != "ps")
     return grouped(dict.fromkeys((host, folder) for host, folder in read if folder))
 
@@ -195,7 +207,11 @@ def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[Inve
 def _data_problems(
     inventory: Inventory, placement: Placement, values: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Yield problems with data directories that tasks cannot see, or that differ among a host's tasks."""
+    """Yield a problem for each data directory that tasks cannot see because systemd hides it.
+
+    Yield one, too, for hosts whose existing servers would have to generate clicks, and for each host whose
+    tasks have different directories although trainer_data_source is carried there.
+    """
     settings = placement.settings
     # {(host, data directory): own settings of a task that reads there}
     own = {
@@ -230,7 +246,11 @@ def _data_problems(
 def _argument_problems(
     inventory: Inventory, placement: Placement, values: ValuesByHost
 ) -> Iterator[InventoryProblem]:
-    """Yield a problem for each argument that would not reach its program as the user means it."""
+    """Yield a problem for each argument that would not reach its program as the user means it.
+
+    These are arguments in one text instead of a list, except with -e, and placeholders that are misspelled or
+    have no value.
+    """
     variable, hosts = "trainer_program_arguments", tuple(values)
     given = next((of_host[variable] for of_host in inventory.variables.values() if variable in of_host), None)
     arguments: list[str] = next((chosen[variable] for chosen in values.values() if variable in chosen), [])
@@ -255,7 +275,10 @@ def _argument_problems(
 
 
 def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]:
-    """Yield words for each placeholder without a value; the tasks in `lacking` have no data directory."""
+    """Yield words for each placeholder in `arguments` that is misspelled, or that has no value.
+
+    `lacking` are the tasks without a data directory, for which {data_dir} has none.
+    """
     for name, meant in {n: m for argument in arguments for n, m in misspelled(argument).items()}.items():
         what = f"{{{name}}}, which is no placeholder; expected {{{meant}}}"
         yield f"{what}, or \\{{{name}}} to pass it on as it is"
@@ -265,7 +288,7 @@ def _unfilled(arguments: Sequence[str], lacking: Sequence[str]) -> Iterator[str]
 
 
 def _worker_count(inventory: Inventory, values: ValuesByHost) -> int | None:
-    """Return the number of workers; None if a host's number is invalid."""
+    """Return the number of workers; None if trainer_worker_tasks of a host is invalid."""
     tasks_of_hosts = [
         values.get(host, {}).get("trainer_worker_tasks") for host in inventory.groups.get("worker", ())
     ]

@@ -33,8 +33,8 @@ class RequestedTask:
 def tasks_rule(job: str, keys: Mapping[str, Rule]) -> Rule:
     """Return the rule for `trainer_<job>_tasks`: a list of a host's tasks, or their number.
 
-    `keys` is {key that a task may have: its rule}. The rule converts a value to a tuple of RequestedTask. The
-    SettingsError that it raises names each wrong part, such as [1].port.
+    `keys` is {key that a task may have: its rule}. The rule converts a value to a tuple of RequestedTask; an
+    empty list is invalid. The SettingsError that it raises names each wrong part, such as [1].port.
     """
 
     def expected_keys(key: str) -> str:

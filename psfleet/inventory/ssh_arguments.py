@@ -21,7 +21,8 @@ def unsafe_options(arguments: str) -> str:
     """Return the options in `arguments` with which ssh accepts any key of a host; "" if there are none.
 
     ssh itself reads the arguments, so each spelling counts, and so does a file after -F. Arguments that ssh
-    refuses give "". Example: "-o StrictHostKeyChecking=off" -> "StrictHostKeyChecking=no".
+    refuses give "", and so does a machine without ssh.
+    Example: unsafe_options("-o StrictHostKeyChecking=off") -> "StrictHostKeyChecking=no"
     """
     try:
         command = ["ssh", "-G", "-F", "none", *shlex.split(arguments), "host.invalid"]

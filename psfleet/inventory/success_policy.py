@@ -25,7 +25,7 @@ POLICY_RULE = Rule(
 def needed_workers(policy: SuccessPolicy, workers: int) -> int:
     """Return how many of a run's `workers` workers must have finished; one of them must be the chief.
 
-    Examples: ("all_workers", 3) -> 3, ("chief", 3) -> 1, (2, 3) -> 2.
+    Examples: ("all_workers", 3) -> 3, ("chief", 3) -> 1, (2, 3) -> 2, (5, 3) -> 3.
     """
     if isinstance(policy, int):
         return min(policy, workers)

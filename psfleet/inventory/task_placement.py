@@ -42,10 +42,11 @@ class _Place:
 def place_tasks(
     groups: Mapping[str, Sequence[str]], values: ValuesByHost, variables: ValuesByHost
 ) -> Placement:
-    """Return where the tasks run: index, port, address and GPUs of each.
+    """Return where the tasks run: index, port, address and GPUs of each, and the problems with them.
 
     `groups` is {group: its hosts}. `values` has each host's converted variables, `variables` all of its
-    variables. A host that lacks a converted variable in _NEEDED gets no task.
+    variables. A host that lacks a converted variable in _NEEDED gets no task; its problem is reported
+    elsewhere.
     """
     whole = {host: chosen for host, chosen in values.items() if chosen.keys() >= _NEEDED}
     addresses, problems = host_addresses(whole, variables)
@@ -69,7 +70,10 @@ def place_tasks(
 def _places(
     host: str, jobs: Sequence[Job], values: Mapping[str, Any], address: str
 ) -> tuple[list[_Place], list[InventoryProblem]]:
-    """Return (a host's tasks in the order of their ports, the problems with them)."""
+    """Return (the tasks of one host, by job and as requested; the problems with their GPUs).
+
+    `jobs` are the jobs that the host's groups give it, `address` its address. All indices are 0.
+    """
     requested: list[tuple[Job, RequestedTask]] = []
     gpus: list[tuple[int, ...]] = []
     problems: list[InventoryProblem] = []
@@ -92,10 +96,10 @@ def _places(
 def _ports(
     requested: Sequence[tuple[Job, RequestedTask]], values: Mapping[str, Any]
 ) -> list[tuple[int, str]]:
-    """Return (port, variable that sets it) for each task.
+    """Return (port, variable that sets it) for each task of a host, in the order of `requested`.
 
-    A task without a port of its own gets the first unused port, counted from the first port of its job or of
-    the host.
+    A task without a port of its own gets the first unused port, counted from trainer_<job>_port if it is set,
+    else from trainer_base_port.
     """
     first: dict[str, int] = {"trainer_base_port": values["trainer_base_port"]}
     variables = [_port_variable(job, task, values) for job, task in requested]
@@ -123,7 +127,11 @@ def _port_variable(job: Job, task: RequestedTask, values: Mapping[str, Any]) -> 
 
 
 def _gpus_of_tasks(tasks: Sequence[RequestedTask], gpus: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the GPUs of each of a host's tasks of one job: its own GPUs, or an even share of the host's."""
+    """Return the GPUs of each of a host's tasks of one job, in the order of `tasks`.
+
+    A task has the GPUs that it requests; the others share `gpus` evenly, in order. GPUs that cannot be shared
+    evenly are left unused. Example: two tasks without a request and [0, 1, 2] -> [(0,), (1,)]
+    """
     share = len(gpus) // max(sum(task.gpus is None for task in tasks), 1)
     shares = (tuple(gpus[start : start + share]) for start in itertools.count(step=share))
     return [next(shares) if task.gpus is None else task.gpus for task in tasks]
@@ -151,7 +159,10 @@ def _gpu_problems(
 
 
 def _with_indices(members: Sequence[_Place]) -> list[_Place]:
-    """Return the tasks of a job, sorted by index. A task that requests no index gets the next free one."""
+    """Return the tasks of a job, sorted by index. A task that requests no index gets the next free one.
+
+    So does a task whose index is too high, or was requested by a task before it.
+    """
     indexed: dict[int, _Place] = {}
     others = []
     for member in members:

@@ -38,9 +38,9 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Rule:
 
 
 def bracketed(address: str) -> str:
-    """Return a bare IPv6 address in brackets, so that a port can follow.
+    """Return a bare IPv6 address in brackets, so that a port can follow; any other text unchanged.
 
-    Any other text is returned unchanged.
+    Example: bracketed("fd00::1") -> "[fd00::1]"
     """
     try:
         return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
@@ -58,7 +58,10 @@ def _to_address(value: object) -> str:
 
 
 def is_host_name(name: str) -> bool:
-    """Return whether a host can have this inventory name: a name that can be resolved, or an address."""
+    """Return whether a host can have this inventory name: a name that can be resolved, or an address.
+
+    False for "". The name is not looked up.
+    """
     try:
         return bool(_to_address(bracketed(name)))
     except ValueError:
@@ -111,7 +114,10 @@ def _to_environment(value: object) -> dict[str, str]:
 
 
 def _to_model(value: object) -> object:
-    """Return a built-in model, or the absolute path of the file on the controller. Raises ValueError."""
+    """Return the name of a built-in model, or if it ends in ".py", the absolute path on the controller.
+
+    Raises ValueError for any other value. Whether the file exists is not checked.
+    """
     model = to_text(value).strip()
     return str(controller_path(model)) if model.endswith(".py") else RULES["model"].convert(model)
 
@@ -258,9 +264,9 @@ def unknown_name_advice(
 ) -> str | None:
     """Return advice about a variable that no role knows, such as "did you mean trainer_steps?".
 
-    Return None if the name has nothing to do with psfleet. A name concerns psfleet if it has a role's prefix
-    or resembles a known name. On the command line, a setting without its prefix does, too: `-e steps=400`
-    would change nothing.
+    Return None if the name is known, or has nothing to do with psfleet. A name concerns psfleet if it has one
+    of the roles' `prefixes`, resembles a `known` name, or is followed by ":". On the command line, a setting
+    without its prefix does, too: `-e steps=400` would change nothing.
     """
     known = (*known, *(ON_COMMAND_LINE if on_command_line else ()))
     if ":" in name:  # {ansible_host:10.0.0.1}
@@ -297,12 +303,18 @@ _SPECIFIED_TYPES: Mapping[str, Rule] = {
 
 
 def _as_written(choice: str) -> str:
-    """Return a choice as it must be written in YAML: 3.10 without quotes is a number, equal to 3.1."""
+    """Return a choice as it must be written in YAML: in quotes unless it begins with a letter.
+
+    3.10 without quotes is a number, equal to 3.1.
+    """
     return choice if re.match("[A-Za-z]", choice) else f'"{choice}"'
 
 
 def _specified_rule(specification: Mapping[str, object]) -> Rule:
-    """Return the rule that an entry of argument_specs describes with its type and choices."""
+    """Return the rule that an entry of argument_specs describes with its type and choices.
+
+    Null is allowed if the entry has no default.
+    """
     rule = _SPECIFIED_TYPES[str(specification["type"])]
     choices = specification.get("choices")
     if isinstance(choices, list):

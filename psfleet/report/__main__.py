@@ -13,7 +13,11 @@ CANNOT_WRITE, USAGE = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the report; return 0, 1 if it cannot be drawn or written, or 2 if there is no such run."""
+    """Judge the run's folder, write the report into it, print its path, and return the exit code.
+
+    Without `arguments`, those of the command line count. Return 0; 1 if the report cannot be drawn or
+    written; 2 if there is no such folder, or if its thresholds are invalid.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m psfleet.report",
         description="Draw a run into its folder: report.html, a file that needs nothing else, and loss.png.",

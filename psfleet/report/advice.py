@@ -14,8 +14,8 @@ _UNREADABLE = (
 def next_steps(failing: Iterable[Answer], problem: str, most: int = 6) -> tuple[tuple[str, str], ...]:
     """Return at most `most` pairs (names of checks, advice); checks with the same advice share a pair.
 
-    The names are joined by ", ". If a `problem` keeps the whole run from being judged, return one pair, with
-    the problem in place of the names.
+    The names are joined by ", ", and the pairs are in the order of `failing`. If a `problem` keeps the whole
+    run from being judged, return one pair, with the problem in place of the names; "" means no problem.
     """
     if problem:
         return ((problem, _UNREADABLE),)

@@ -45,8 +45,9 @@ def loss_chart(
 ) -> Figure:
     """Return the chart of the loss over the global step; its scale is logarithmic if the loss falls far.
 
-    `restored` are global steps of restored checkpoints, `not_finite` the global steps of losses that were not
-    finite. `target` is the loss to reach, None if there is none.
+    Far is to a twentieth or less, without losses of 0 or below. `restored` are global steps of restored
+    checkpoints, `not_finite` the global steps of losses that were not finite. `target` is the loss to reach,
+    None if there is none.
     """
     figure, axes = _curves_figure(curves, more=bool(target or restored or not_finite))
     values = curves.values
@@ -75,9 +76,10 @@ def loss_chart(
 def evaluation_chart(
     lines: Sequence[Line], goals: Mapping[str, Sequence[float]], ends: Mapping[str, float]
 ) -> Figure:
-    """Return the charts of metrics of evaluations over the global step, one below the other.
+    """Return one figure with a chart for each metric over the global step, one below the other.
 
-    `goals` is {metric: its bounds in the verdict}, `ends` is {metric: the bound that ends the run}.
+    `lines` has a line for each metric, `goals` is {metric: its bounds in the verdict}, `ends` is {metric: the
+    bound that ends the run}.
     """
     figure, every = new_figures(len(lines), _METRIC_HEIGHT)
     for axes, line in zip(every, lines, strict=True):
@@ -112,8 +114,8 @@ def rate_chart(curves: Curves, beginning: str) -> Figure:
 def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
     """Return the chart of each worker's share of all gradients, with the equal and the least fair share.
 
-    `shares` are (worker, share from 0 to 1), at least one. The least fair share is the part `least` of the
-    equal share.
+    `shares` are (worker, share from 0 to 1), at least one. The least fair share is the equal share times
+    `least`, from 0 to 1.
     """
     equal = 1 / len(shares)
     few = len(shares) <= MOST_BARS
@@ -142,7 +144,7 @@ def share_chart(shares: Sequence[tuple[str, float]], least: float) -> Figure:
 def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
     """Return the chart of the gradients' staleness: how many steps of others came before they were applied.
 
-    `buckets` are (staleness such as "2-3", number of gradients).
+    `buckets` are (staleness such as "2-3", number of gradients); the bars show shares of all gradients.
     """
     figure, axes = new_figure(_LINE_CHART_HEIGHT)
     total = sum(count for _, count in buckets) or 1
@@ -158,7 +160,10 @@ def staleness_chart(buckets: Sequence[tuple[str, int]]) -> Figure:
 
 
 def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Return the chart of the bytes of variables on each ps; `balance` is `ps` of the figures."""
+    """Return the chart of the bytes of variables on each ps, of at most 24 ps.
+
+    `balance` is `ps` of the figures.
+    """
     drawn = list(balance.items())[:MOST_BARS]
     words = [f"{size(held['bytes'])}, {number(held['variables'])} variables" for _, held in drawn]
     figure, axes = _bars([label(name) for name, _ in drawn], [held["bytes"] for _, held in drawn], words)
@@ -172,7 +177,7 @@ def balance_chart(balance: Mapping[str, Mapping[str, Any]]) -> Figure:
 def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
     """Return the chart of each task's processes, as bars, and events, as marks, over the task's own time.
 
-    `beginning` says in words where the seconds start.
+    `beginning` says in words where the seconds start. Only the events in _MARKS are drawn.
     """
     figure, axes = new_figure(1.3 + 0.26 * len(lanes))
     for place, lane in enumerate(lanes):
@@ -195,9 +200,9 @@ def timeline_chart(lanes: Sequence[Lane], beginning: str) -> Figure:
 
 
 def _curves_figure(curves: Curves, *, more: bool) -> tuple[Figure, Axes]:
-    """Return a chart with a line for each worker, or with the band of many workers.
+    """Return a chart with a line for each of `curves.lines`, and with the band if there is one.
 
-    `more` leaves room for more entries in the legend.
+    With `more`, the chart has room for more entries in the legend.
     """
     figure, axes = new_figure(_LINE_CHART_HEIGHT + 0.2 * math.ceil((len(curves.lines) + 2 * more) / 4))
     if band := curves.band:
@@ -224,7 +229,10 @@ def _bars(names: Sequence[str], values: Sequence[float], words: Sequence[str] = 
 
 
 def _plain(axes: Axes, which: Literal["x", "both"]) -> None:
-    """Make the axes show numbers in full: matplotlib's exponents above an axis are easily overlooked."""
+    """Make the axes show numbers in full: matplotlib's exponents above an axis are easily overlooked.
+
+    `which` is "x" for the x axis alone, or "both".
+    """
     for axis in (axes.xaxis, axes.yaxis)[: 1 if which == "x" else 2]:
         axis.set_major_formatter(_tick)
         axis.set_major_locator(MaxNLocator(6))

@@ -25,7 +25,8 @@ class TaskBox:
     """A task on the map.
 
     `kind` is "good", "bad" or "open" (unknown, or not over), and `state` describes the task in words.
-    `traffic` says what the task exchanged, "" if nobody counted it.
+    `traffic` says what the task exchanged, "" if nobody counted it. `port` is "" for a task that has none in
+    the plan.
     """
 
     name: str
@@ -41,8 +42,8 @@ class TaskBox:
 class HostBox:
     """A host on the map, or several hosts that are alike.
 
-    `hosts` are the names of all hosts in the box. Of several hosts, `name` and `address` go from the first to
-    the last.
+    `hosts` are the names of all hosts in the box. If there are several, `name` and `address` are texts such
+    as "host1 … host9 (9)", and so are the names of the tasks.
     """
 
     name: str
@@ -54,7 +55,9 @@ class HostBox:
 def host_boxes(run: Run) -> tuple[HostBox, ...]:
     """Return a box for each host of the plan, in the plan's order; () without a plan.
 
-    With more than MOST_HOSTS hosts, hosts that are alike share a box.
+    With more than MOST_HOSTS (24) hosts, hosts whose tasks are alike share a box; after MOST_BOXES (60)
+    boxes, one box without tasks has all other hosts. Planned tasks that take no part in the run are shown,
+    too.
     """
     if run.plan is None:
         return ()
@@ -85,9 +88,10 @@ def host_boxes(run: Run) -> tuple[HostBox, ...]:
 
 
 def box_state(run: Run, name: str) -> tuple[str, str]:
-    """Return (`kind`, `state`) of a task's box, by the task's records and its ending.
+    """Return (`kind`, `state`) of a task's box, as TaskBox describes them, by its records and its ending.
 
-    `state` says in words how the task ended, and how often it restarted.
+    A failure in the records or by systemd makes it "bad". `state` says how the task ended, and how often it
+    restarted.
     """
     ending, records = run.endings.get(name), run.task(name)
     kind, words = _by_records(records)

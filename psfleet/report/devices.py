@@ -38,7 +38,8 @@ class Report(JsonObject):
 def render(folder: Path) -> str:
     """Return a text about the device reports of a run's folder, `folder/devices/*.json`.
 
-    It has each device with its variables and operations, or says that no report can be read.
+    It has each device with its variables and operations, and a line about each report that cannot be read. If
+    none can be read, it says so.
     """
     reports, complaints = _read(folder / "devices")
     if not reports:
@@ -49,7 +50,10 @@ def render(folder: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the text about a run's folder; return 0."""
+    """Print the text about the run's folder that the arguments name; return 0, also without reports.
+
+    Without `arguments`, those of the command line count.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m psfleet.report.devices",
         description="Show on which device each variable and each kind of operation of a run was.",
@@ -60,7 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _variable_lines(reports: Sequence[Report]) -> list[str]:
-    """Return the lines with the variables of each device. Where tasks disagree, the lines name the tasks."""
+    """Return the lines with the variables of each device, with a heading.
+
+    If tasks disagree about a variable, it is listed on each device with the tasks that say so.
+    """
     seen: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for entry in reports:
         for name, device in entry.variables.items():
@@ -74,7 +81,10 @@ def _variable_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _with_slots(names: Sequence[str]) -> list[str]:
-    """Return the names sorted, with a variable's optimizer slots in brackets: "offset (+ Adam, Adam_1)"."""
+    """Return the names sorted, with a variable's optimizer slots in brackets after its name.
+
+    Example: _with_slots(["offset/Adam", "offset"]) -> ["offset (+ Adam)"]
+    """
     slots: dict[str, list[str]] = {}
     for name in sorted(names):
         variable, _, slot = name.rpartition("/")
@@ -86,9 +96,9 @@ def _with_slots(names: Sequence[str]) -> list[str]:
 
 
 def _operation_lines(reports: Sequence[Report]) -> list[str]:
-    """Return the lines with the operations of each device.
+    """Return the lines with the operations of each device, by the graph of each task.
 
-    Tasks that differ only in their index share lines.
+    Tasks whose operations differ only in the index of their own device share lines.
     """
     alike: dict[str, list[Report]] = defaultdict(list)
     for entry in reports:
@@ -106,7 +116,10 @@ def _operation_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _groups(groups: Mapping[str, int]) -> str:
-    """Return the operations on a device in words: the model's own by name, then known groups with counts."""
+    """Return the operations on a device in words: the model's own by name, then known groups with counts.
+
+    `groups` is {group or operation: count}. Names that are not in GROUPS are the model's own.
+    """
     own = {name: f" x {count}" if count > 1 else "" for name, count in groups.items() if name not in GROUPS}
     model = ", ".join(f"{name}{times}" for name, times in own.items())
     known = [f"{group} {groups[group]}" for group in GROUPS if group in groups]
@@ -139,7 +152,10 @@ def _names(tasks: Sequence[str]) -> str:
 
 
 def _read(folder: Path) -> tuple[list[Report], list[str]]:
-    """Return (reports in the order of their tasks, a complaint about each report that cannot be read)."""
+    """Return (reports sorted by task, a complaint about each report that cannot be read).
+
+    Both are [] for a folder that is missing or empty.
+    """
     reports, complaints, left = [], [], MOST_OF_A_RUN
     for path in sorted(folder.glob("*.json"), key=lambda path: split_name(path.stem)):
         try:

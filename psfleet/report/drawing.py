@@ -71,14 +71,17 @@ def new_figure(height: float) -> tuple[Figure, Axes]:
 
 
 def new_figures(number: int, height: float) -> tuple[Figure, Sequence[Axes]]:
-    """Return an empty figure, and `number` axes of `height` inches each, one below the other."""
+    """Return an empty figure, and `number` axes of `height` inches each, one below the other.
+
+    They have a common x axis.
+    """
     figure = Figure(figsize=(WIDTH, 0.4 + height * number), layout="constrained")
     every = figure.subplots(number, sharex=True, squeeze=False)
     return figure, [row[0] for row in every]
 
 
 def label(text: str) -> str:
-    """Return a name as one printable line of at most 28 characters."""
+    """Return a name as one printable line of at most 28 characters; a longer one ends with "…"."""
     return shorten(printable(text), 28)
 
 

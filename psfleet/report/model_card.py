@@ -73,7 +73,10 @@ def _lines(exported: ModelExport, verdict: str, model: str, checkpoint: str) -> 
 
 
 def _example(tensor: Mapping[str, Any]) -> str:
-    """Return the shape of a request with one example, as text."""
+    """Return the shape of a request with one example, as text; sizes that are free are 1.
+
+    Example: _example({"shape": [None, 4]}) -> "[1, 4]"
+    """
     return str([1 if size is None else size for size in tensor["shape"] or []])
 
 

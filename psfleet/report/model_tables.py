@@ -18,13 +18,16 @@ PS_COLUMNS = ("ps", "rows", "bytes of tables", "other bytes", "of the rows that 
 def tables_in_use(figures: Mapping[str, Any]) -> Rows:
     """Return a row of cells, as in COLUMNS, for each table: what sampled batches of one worker needed.
 
-    Return () for a model without tables.
+    `figures` is the result of `figures_of`. Return () for a model without tables, or if nothing was sampled.
     """
     return tuple(_row(name, of) for name, of in figures["tables"].items())
 
 
 def tables_by_ps(figures: Mapping[str, Any]) -> Rows:
-    """Return a row of cells, as in PS_COLUMNS, for each ps with rows of tables; () without tables."""
+    """Return a row of cells, as in PS_COLUMNS, for each ps with rows of tables; () without tables.
+
+    Of more than 24 ps, the first 24 count. `figures` is the result of `figures_of`.
+    """
     uses: Mapping[str, Mapping[str, Any]] = figures["tables"]
     travelled = {name: sum(of["of_ps"].get(name, 0) for of in uses.values()) for name in figures["ps"]}
     total = sum(travelled.values())

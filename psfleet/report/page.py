@@ -29,7 +29,8 @@ _KINDS = {
 def write_report(run: Run, verdict: Verdict) -> Path:
     """Write report.html, and loss.png if there are losses, into the run's folder; return the page's path.
 
-    The same run and verdict give the same bytes. Raises OSError if a file cannot be written.
+    Without losses, an existing loss.png is removed. The same run and verdict give the same bytes. Raises
+    OSError if a file cannot be written.
     """
     page = render(run, verdict)
     write_loss_picture(run, verdict)
@@ -39,7 +40,7 @@ def write_report(run: Run, verdict: Verdict) -> Path:
 
 
 def render(run: Run, verdict: Verdict) -> str:
-    """Return the page as HTML."""
+    """Return the page of the report as HTML; nothing is written."""
     symbol, kind = _KINDS[verdict.verdict]
     columns, workers = tables.worker_table(verdict.figures, notable_workers(run, verdict.figures))
     rows, left_out = first_and_last_rows(timeline.rows(run), timeline.MOST_ROWS)

@@ -38,7 +38,10 @@ class Picture:
 
 
 def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
-    """Return the pictures of the page, in order, except the timeline."""
+    """Return the pictures of the page, in order, except the timeline.
+
+    A picture that cannot be drawn is in it, too, with the reason.
+    """
     named = series.notable_workers(run, verdict.figures)
     return (
         _loss(run, verdict, series.loss_curves(run, named)),
@@ -51,7 +54,7 @@ def pictures(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
 
 
 def timeline_picture(run: Run, verdict: Verdict) -> Picture:
-    """Return the timeline: the chart of what each task did, and when."""
+    """Return the timeline: the chart of what each task did, and when; without records, why there is none."""
     lanes, others = timeline.lanes(run, series.notable_workers(run, verdict.figures))
     caption = (
         "A bar is a process, from its first record to its last; a thin line is a time in which a process was"
@@ -68,9 +71,9 @@ def timeline_picture(run: Run, verdict: Verdict) -> Picture:
 
 
 def write_loss_picture(run: Run, verdict: Verdict) -> None:
-    """Write loss.png into the run's folder; if there are no losses, remove an existing loss.png.
+    """Write loss.png into the run's folder; if there are no finite losses, remove an existing loss.png.
 
-    Raises OSError.
+    Raises OSError if the file cannot be written or removed.
     """
     curves = series.loss_curves(run, series.notable_workers(run, verdict.figures))
     path = run.folder / LOSS_PICTURE
@@ -104,7 +107,11 @@ def _loss_figure(run: Run, verdict: Verdict, curves: series.Curves) -> Figure:
 
 
 def _evaluations(run: Run, verdict: Verdict) -> tuple[Picture, ...]:
-    """Return the picture of the evaluations during a run, as a tuple; () for a run that was to have none."""
+    """Return (picture of the evaluations during a run,), or () for a run that was to have none.
+
+    A run that asked for evaluations and has none gets a picture with the reason. At most four metrics are
+    drawn: those that end the run, those with a goal, then by name.
+    """
     lines, condition = series.evaluations(run), condition_in(run.training)
     if not (lines or run.training.get("evaluate_every_steps")):
         return ()

@@ -14,7 +14,10 @@ _CHECKS_SHOWN = 5
 
 @dataclass(frozen=True)
 class ProofRun:
-    """One run of the proof: its replication, its folder, and `verdict.json` ({} if it was not judged)."""
+    """One run of prove.yml: its replication, its folder, and `verdict.json` ({} if it was not judged).
+
+    `replication` is "async" or "sync".
+    """
 
     replication: str
     folder: str
@@ -22,12 +25,16 @@ class ProofRun:
 
     @property
     def proven(self) -> bool:
-        """Whether every check of the run is true."""
+        """Whether the verdict on the run is "proven"; False if it was not judged."""
         return self.verdict.get("verdict") == "proven"
 
 
 def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, Kind]]:
-    """Yield (line, its kind) for each line of the summary: each run, then what the runs show together."""
+    """Yield (line, its kind) for each line of the summary: each run, then what the runs show together.
+
+    Lines of the kind "detail" explain. A run that is not proven is followed by its reasons. `runs` must not
+    be empty.
+    """
     workers, ps = len(plan.tasks_of("worker")), len(plan.tasks_of("ps"))
     done = [run for run in runs if run.proven]
     width = max(len(IN_WORDS[run.replication]) for run in runs)
@@ -56,7 +63,7 @@ def summary(plan: ClusterPlan, runs: Sequence[ProofRun]) -> Iterator[tuple[str, 
 def _reasons(run: ProofRun) -> Iterator[str]:
     """Yield why the run is not proven: the checks that are false; if there are none, the unknown checks.
 
-    The first _CHECKS_SHOWN come with their details, `model_converged` first; one line names the others. A
+    The first _CHECKS_SHOWN (5) come with their details, `model_converged` first; one line names the others. A
     last line says how many parts of the model were not found. Without a verdict, the only reason is that.
     """
     if not run.verdict:

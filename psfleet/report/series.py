@@ -38,7 +38,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """All workers together: for each x, the lowest, median and highest of the workers' mean values there."""
+    """All workers together: for each x, the lowest, median and highest of the workers' mean values there.
+
+    All four sequences have the same length.
+    """
 
     x: Sequence[float]
     low: Sequence[float]
@@ -50,7 +53,7 @@ class Band:
 class Curves:
     """A line for each worker; for many workers, their `band`, and lines only for a few notable workers.
 
-    `workers` is the number of workers that have points.
+    Up to 12 workers, `band` is None. `workers` is the number of workers that have points.
     """
 
     lines: Sequence[Line]
@@ -59,15 +62,16 @@ class Curves:
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Every finite y, of lines and band."""
+        """Every finite y of the lines, then the lowest and the highest y of the band."""
         lines = [y for line in self.lines for _, y in line.points if math.isfinite(y)]
         return (*lines, *((*self.band.low, *self.band.high) if self.band else ()))
 
 
 def notable_workers(run: Run, figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of a few workers that deserve own lines: stragglers, failed, restarted workers.
+    """Return the names of the workers that deserve own lines: stragglers, failed, restarted workers.
 
-    At most MOST_NAMED names are returned. `figures` is the result of `figures_of`.
+    They are in this order, each once, at most MOST_NAMED (5); () if there are none. `figures` is the result
+    of `figures_of`.
     """
     stragglers = [str(name) for name in figures.get("stragglers") or ()]
     failed = [worker.name for worker in run.with_lost if worker.ending and worker.ending.event == "failed"]
@@ -82,7 +86,7 @@ def loss_curves(run: Run, named: Sequence[str]) -> Curves:
     """Return the curves of the workers' mean loss per window, over the global step after the window.
 
     A line breaks where the global step went back or a session broke. Losses that are not finite are left out;
-    `losses_not_finite` returns them. Of many workers, those in `named` get a line.
+    `losses_not_finite` returns their steps. Of more than 12 workers, only those in `named` get a line.
     """
     return _curves([Line(worker.name, _loss_points(worker)) for worker in run.with_lost], named)
 
@@ -90,7 +94,8 @@ def loss_curves(run: Run, named: Sequence[str]) -> Curves:
 def evaluations(run: Run) -> dict[str, Line]:
     """Return {metric: line of its values over the global step}; {} if there was at most one evaluation.
 
-    A line breaks where the run went on from an earlier step. Metrics that never change are left out.
+    The evaluator's evaluations count. A line breaks where the run went on from an earlier step. Metrics that
+    never change are left out, and so are values that are not finite.
     """
     found = run.evaluator.of("evaluated")
     points: dict[str, list[Point]] = defaultdict(list)
@@ -107,15 +112,16 @@ def evaluations(run: Run) -> dict[str, Line]:
 
 
 def rate_curves(run: Run, named: Sequence[str]) -> Curves:
-    """Return the curves of the workers' steps per second, over each worker's own seconds, by windows.
+    """Return the curves of the workers' steps per second, over each worker's own seconds.
 
-    Of many workers, those in `named` get a line.
+    Each window is a level piece of the line; the line breaks where a process starts or a session broke. Of
+    more than 12 workers, only those in `named` get a line.
     """
     return _curves([Line(worker.name, _rate_points(worker)) for worker in run.with_lost], named)
 
 
 def losses_not_finite(run: Run) -> tuple[int, ...]:
-    """Return the sorted global steps of the windows whose loss was not finite."""
+    """Return the sorted global steps, each once, of the windows whose last or mean loss was not finite."""
     losses = [(window.after, loss) for window in run.windows for loss in (window.loss, window.loss_mean)]
     steps = {step for step, loss in losses if loss is not None and not math.isfinite(loss)}
     return tuple(sorted(step for step in steps if _drawable(step)))
@@ -128,13 +134,19 @@ def restored_steps(run: Run) -> list[int]:
 
 
 def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return (worker, its share of all contributions, 0 to 1) for each worker; [] if nobody contributed."""
+    """Return (worker, its share of all contributions, 0 to 1) for each worker; [] if nobody contributed.
+
+    `figures` is the result of `figures_of`; its order is kept, and lost workers are included.
+    """
     worker_shares = [(name, worker["share"]) for name, worker in figures["workers"].items()]
     return worker_shares if any(share for _, share in worker_shares) else []
 
 
 def staleness_buckets(figures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return (staleness such as "2-3", number of gradients); () if staleness is unknown."""
+    """Return (staleness such as "2-3", number of gradients) for each place of the histogram, from 0 on.
+
+    Return () if staleness is unknown. `figures` is the result of `figures_of`.
+    """
     histogram = (figures.get("staleness") or {}).get("histogram", ())
     return tuple(
         (f"{place}" if place < 2 else f"{2 ** (place - 1)}-{2**place - 1}", count)
@@ -181,7 +193,10 @@ def _curves(lines: Sequence[Line], named: Sequence[str]) -> Curves:
 
 
 def _smooth(line: Line) -> Line:
-    """Return the line with at most about _MOST_POINTS points; each is the mean of a group of points."""
+    """Return the line with at most about 600 points; each is the mean of a group of points.
+
+    A shorter line is returned unchanged. A break within a group comes after the group's mean.
+    """
     group = math.ceil(len(line.points) / _MOST_POINTS)
     if group == 1:
         return line
@@ -197,7 +212,10 @@ def _smooth(line: Line) -> Line:
 
 
 def _band(lines: Iterable[Line]) -> Band:
-    """Return the band of the lines: in each of equal parts of x, the range and median of the lines' means."""
+    """Return the band of the lines: in each of 120 equal parts of x, range and median of the lines' means.
+
+    Parts without any point are left out. At least one point must be finite.
+    """
     finite = [[point for point in line.points if math.isfinite(point[1])] for line in lines]
     every = [x for points in finite for x, _ in points]
     first, last = min(every), max(every)

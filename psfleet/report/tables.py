@@ -45,7 +45,10 @@ class LogEnd:
 
 
 def key_figures(verdict: Verdict) -> Pairs:
-    """Return (name, value in words) of the figures that the terminal shows; () for a run without steps."""
+    """Return (name, value in words) of the figures that the terminal shows; () for a run without steps.
+
+    The figures are those of `figure_lines`, at most 60.
+    """
     if not verdict.figures["global_steps"]:
         return ()
     lines = list(figure_lines(verdict.figures))[:_MOST_FIGURES]
@@ -53,7 +56,10 @@ def key_figures(verdict: Verdict) -> Pairs:
 
 
 def refused_connections(run: Run) -> Pairs:
-    """Return one (name, value) with the connections that the hosts' fences refused; () if there were none."""
+    """Return one (name, value) with the connections to each task that fences refused; () if none.
+
+    The list of tasks is cut after ten. Example: (("port fence refused", "3 connections to ps0"),)
+    """
     refused = [
         f"{counted(ending.refused, 'connection')} to {name}"
         for name, ending in run.endings.items()
@@ -67,7 +73,8 @@ def worker_table(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return (header, rows) of the workers' table: a row of cells for each worker, its name first.
 
-    A column without any value is left out. In a long table, the workers in `named` come first.
+    A column without any value is left out. With more than 24 workers, those in `named` come first; there are
+    at most 400 rows. `figures` is the result of `figures_of`.
     """
     workers: Mapping[str, Mapping[str, Any]] = figures["workers"]
     empty = {"restarts": (None, 0)}
@@ -87,7 +94,8 @@ def worker_table(
 def versions(run: Run) -> Pairs:
     """Return (name, value) of the plan, releases, versions of TensorFlow and Python, and times.
 
-    The times are by the clock of the chief's host.
+    A value on which tasks disagree names the tasks. The times are by the clock of the chief's host, in UTC;
+    they are left out if the chief has no records.
     """
     pairs = [("run", run.run_id)]
     if run.plan is not None:
@@ -109,7 +117,7 @@ def versions(run: Run) -> Pairs:
 
 
 def training_settings(run: Run) -> Pairs:
-    """Return (name, value in words) of the run's training settings.
+    """Return (name, value in words) of the run's training settings, in their order.
 
     For a program, these are the fields of program.json without `name`, `file` and `release`.
     """
@@ -119,7 +127,10 @@ def training_settings(run: Run) -> Pairs:
 
 
 def log_ends(run: Run) -> tuple[LogEnd, ...]:
-    """Return the ends of the most useful logs: the logs of failed tasks, then the log of the lead."""
+    """Return the ends of at most six logs: the logs of failed tasks, then the log of the lead.
+
+    A log that is missing, empty or unreadable is included, with the reason; () if the run has no tasks.
+    """
     failed = [task.name for task in run.expected if box_state(run, task.name)[0] == "bad"]
     lead = [run.chief.name] if run.expected else []
     names = list(dict.fromkeys([*failed, *lead]))[:_MOST_LOGS]
@@ -144,7 +155,7 @@ def _log_end(folder: Path, task: str) -> LogEnd:
 def _shared(values: Iterable[tuple[str, str]]) -> str:
     """Return the value that all tasks have; if they differ, each value with its tasks.
 
-    `values` are (task, value).
+    `values` are (task, value). Without tasks, the text says that it is unknown; "" is shown as "not told".
     """
     tasks_of = grouped((value or "not told", task) for task, value in values)
     if len(tasks_of) < 2:
@@ -153,7 +164,10 @@ def _shared(values: Iterable[tuple[str, str]]) -> str:
 
 
 def as_pairs(values: Mapping[str, object]) -> Pairs:
-    """Return (name, value) of each value, as texts of limited length."""
+    """Return (name, value as text) for each value; a value that is no text is written as JSON.
+
+    Names are cut to 80 characters, and values to 300.
+    """
     in_words = {
         name: value if isinstance(value, str) else json.dumps(value, default=str)
         for name, value in values.items()

@@ -81,7 +81,7 @@ class Row:
 
     @property
     def grave(self) -> bool:
-        """Whether the events of this row mean that something went wrong."""
+        """Whether something went wrong: the event is in GRAVE, such as "failed" or "checkpoint_failed"."""
         return self.event in GRAVE
 
 
@@ -100,7 +100,10 @@ class Lane:
 
 
 def tasks_with_records(run: Run) -> tuple[TaskRecords, ...]:
-    """Return the run's tasks with records, then other tasks in the folder, then the evaluator."""
+    """Return the run's tasks with records, then other tasks in the folder by name, then the evaluator.
+
+    Tasks without records are left out.
+    """
     expected = {task.name for task in run.all_tasks}
     others = [task for name, task in sorted(run.tasks.items()) if name not in expected]
     return tuple(task for task in (*run.all_tasks, *others, run.evaluator) if task.records)
@@ -110,6 +113,7 @@ def happenings(run: Run) -> tuple[Happening, ...]:
     """Return the events of all tasks in one order: by global step, and within a task as recorded.
 
     After a restored checkpoint, the global step is lower than before; the events after it still come later.
+    Steps and measurements (`step`, `resources`, `tables`) are no events.
     """
     timed = own_seconds(run.chief)
     # (seconds since the chief's start, global step that the chief had reached then)
@@ -136,11 +140,11 @@ def happenings(run: Run) -> tuple[Happening, ...]:
 def _placed(
     own: Sequence[Happening], restores: Sequence[tuple[int, float]], highest: float
 ) -> list[tuple[float, Happening]]:
-    """Return (global step that orders the event, event) for a task's events; the step is the highest so far.
+    """Return (global step that orders the event, event) for each of a task's events `own`, in order.
 
-    A task that passes the barrier at a lower step than before goes on from a checkpoint that the chief
-    restored. So this event is placed after that restore. `restores` are (global step, position) of the
-    chief's restores.
+    This step is the highest that the task had reached; it begins with `highest`. A task that passes the
+    barrier at a lower step than before goes on from a checkpoint that the chief restored. So this event is
+    placed after that restore. `restores` are (global step, position) of the chief's restores.
     """
     placed: list[tuple[float, Happening]] = []
     for happening in own:
@@ -153,9 +157,9 @@ def _placed(
 
 
 def _sort_key(placed: tuple[float, Happening]) -> tuple[float, int, bool]:
-    """Return the key that sorts placed events.
+    """Return the key that sorts placed events: by step, then by _ORDER, then exact steps first.
 
-    Exact steps come first, because a ps ends after the workers.
+    A ps ends after the workers, and its step is not exact.
     """
     highest, happening = placed
     order = _ORDER.index(happening.event) if happening.event in _ORDER else len(_ORDER)
@@ -163,7 +167,11 @@ def _sort_key(placed: tuple[float, Happening]) -> tuple[float, int, bool]:
 
 
 def rows(run: Run) -> tuple[Row, ...]:
-    """Return the rows of the timeline's table, with equal events of tasks, and many checkpoints, combined."""
+    """Return the rows of the timeline's table, one for each group of adjacent events that are alike.
+
+    Events are alike if they have the same name and text. Saves, copies and evaluations are alike if they are
+    of one task, all passes of the barrier are alike.
+    """
 
     def kind(happening: Happening) -> tuple[str, str]:
         alike = happening.task if happening.event in _COUNTED else happening.text
@@ -173,10 +181,10 @@ def rows(run: Run) -> tuple[Row, ...]:
 
 
 def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
-    """Return (lanes to draw, number of tasks without a lane). Of many tasks, only notable ones get a lane.
+    """Return (lanes to draw, number of tasks without a lane); at most 12 lanes.
 
-    These are the lead, the workers in `named`, and tasks that take no steps. The evaluator gets none, because
-    its time is unrelated to the time of the run.
+    Of more tasks, only these get one: the lead, the workers in `named`, and tasks that take no steps. The
+    evaluator gets none and is not counted, because its time is unrelated to the time of the run.
     """
     recorded = [task for task in tasks_with_records(run) if task is not run.evaluator]
     kept = [task.name for task in recorded]
@@ -222,7 +230,10 @@ def _task_happenings(
 
 
 def _with_price(happenings: Iterable[Happening], restores: Iterable[Restore]) -> Iterator[Happening]:
-    """Yield the chief's events, with the lost steps in the text of each event that sets the variables."""
+    """Yield the chief's events, with the lost steps in the text of each `restored` and `initialised`.
+
+    `restores` are the result of `restores_in`, in the same order.
+    """
     lost = (restore.steps_lost for restore in restores)
     for happening in happenings:
         steps = next(lost, 0) if happening.event in {"restored", "initialised"} else 0

@@ -16,7 +16,7 @@ _ROLE_OF_JOB = {"ps": "ps", "server": "server"}
 
 
 class RefusedError(ValueError):
-    """The user's request is refused; `problems` lists every reason."""
+    """The user's request is refused; `problems` lists every reason, and the message joins them by "; "."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -24,18 +24,18 @@ class RefusedError(ValueError):
 
 
 def checked_run_id(run_id: str) -> str:
-    """Return `run_id`, which the user gave. Raises RefusedError if it breaks RUN_ID_RULE."""
+    """Return `run_id`, unchanged. Raises RefusedError if it breaks RUN_ID_RULE, also for ""."""
     if not RUN_ID.fullmatch(run_id):
         raise RefusedError(f"run_id is {as_given(run_id)}; expected {RUN_ID_RULE}")
     return run_id
 
 
 def run_to_stop(hosts: Mapping[str, Mapping[str, Any]], requested_id: str = "") -> str:
-    """Return the id of the run that stop.yml stops; "" if none is going on.
+    """Return the id of the run that stop.yml stops: the only one that is going on; "" if none is.
 
     `hosts` is {host: its answer to the module `trainer_tasks`}. `requested_id` is the run that the user
-    named, or "". Raises RefusedError if it breaks RUN_ID_RULE, if another run or several runs are going on,
-    or if a host reports an invalid name.
+    named, or "". Raises RefusedError if it breaks RUN_ID_RULE, if only another run is going on, if several
+    runs are (also with a `requested_id`), or if a host reports an invalid name.
     """
     if requested_id:
         checked_run_id(requested_id)
@@ -58,11 +58,11 @@ def run_to_stop(hosts: Mapping[str, Mapping[str, Any]], requested_id: str = "") 
 def tasks_to_stop(
     run_id: str, tasks: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the tasks that stop.yml stops: the tasks of the run, and others that hosts still run for it.
+    """Return the tasks that stop.yml stops: the tasks of the run, then others that hosts still run for it.
 
     `tasks` are the run's as far as the controller knows (`tasks_of_run`); `hosts` is {host: its answer}. A
     host may run others, of an earlier inventory; these have the field `stray`, which is True, because what
-    they leave does not belong to the run.
+    they leave does not belong to the run. The run's own tasks lack that field.
     """
     known = {(task["name"], task["host"]) for task in tasks}
     strays = [
@@ -90,15 +90,19 @@ def unstopped_message(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]
 
 
 def tasks_elsewhere(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return the tasks that run on none of `hosts`, such as "ps0 on node1, worker0 on node2", or ""."""
+    """Return the tasks whose host is not in `hosts`, in words; "" if there are none.
+
+    Example: "ps0 on node1, worker0 on node2"
+    """
     return ", ".join(f"{task['name']} on {task['host']}" for task in tasks if task["host"] not in hosts)
 
 
 def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str = "") -> Iterator[str]:
     """Yield a sentence for each run but `run_id` that is going on, and what the user can do about it.
 
-    `run_id` is the user's own run, or "". `hosts` is {host: its answer}. `beside` is one more way out, which
-    the sentence names before stop.yml.
+    `run_id` is the user's own run; with "", every run gets a sentence. `hosts` is {host: its answer}.
+    `beside` is one more way out, which the sentence names before stop.yml. A run with an invalid name gets a
+    sentence without commands.
     """
     alive = [(task, host) for host, found in hosts.items() for task in found["tasks"] if task["alive"]]
     for other, tasks in grouped(
@@ -115,14 +119,15 @@ def other_runs(run_id: str, hosts: Mapping[str, Mapping[str, Any]], beside: str 
 
 
 def tasks_on(hosts: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the tasks in the answers of all hosts, in one list."""
+    """Return the tasks in the answers of all hosts, in one list, host by host."""
     return [task for found in hosts.values() for task in found["tasks"]]
 
 
 def begun_by(tasks: Iterable[Mapping[str, Any]], run_id: str) -> str:
-    """Return who began a run and when, as hosts report it; "" if no host reports it.
+    """Return who began a run and when, as hosts report it, beginning with ", "; "" if no host reports it.
 
-    Example: ", begun by ana@desk, 2026-01-31 12:00 UTC".
+    Example: ", begun by ana@desk, 2026-01-31 12:00 UTC". If hosts report several people, " or " joins at most
+    three.
     """
     people = sorted({str(task["begun"]) for task in tasks if task["run_id"] == run_id} - {""})
     return f", begun by {first_of(people, 3, ' or ')}" if people else ""

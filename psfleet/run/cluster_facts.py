@@ -19,11 +19,12 @@ PATHS = ("install_directory", "configuration_directory", "state_directory", "log
 
 
 def cluster_facts(inventory: Inventory, proof: str = "") -> dict[str, Any]:
-    """Return {name of a fact: value}, from `cluster_plan` to `cluster_data`, for the cluster.
+    """Return {name of a fact: value} for the cluster; docs/contracts.md describes each fact.
 
-    `proof` is the replication of a run of prove.yml, "async" or "sync", or "" for what the inventory trains.
-    Raises InventoryError with every problem of the inventory, and of the files on the controller that the
-    inventory names.
+    The facts are `cluster_plan`, `cluster_tasks`, `cluster_settings`, `cluster_mesh`, `cluster_paths`,
+    `cluster_programs` and `cluster_data`. `proof` is the replication of a run of prove.yml, "async" or
+    "sync", or "" for what the inventory trains. Raises InventoryError with every problem of the inventory,
+    and of the files on the controller that the inventory names.
     """
     values, hosts = next(iter(inventory.converted[0].values()), {}), tuple(inventory.variables)
     read = [program_fact(program, hosts) for program in inventory.programs.programs]

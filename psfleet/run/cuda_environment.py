@@ -19,8 +19,8 @@ def cuda_environment(
 
     `environment` is the name of the host's environment, and `lock` the text of the lock with CUDA's wheels.
     `toolkit` and `libraries` are directories of the host's own CUDA, which count if the environment uses it;
-    without `libraries`, those within the toolkit are used. Raises ValueError if the lock lacks the compilers,
-    or if `environment` is no name of an environment.
+    without `libraries`, those within the toolkit are used. Raises ValueError if the environment needs the
+    lock's wheels and the lock lacks the compilers, or if `environment` is no name of an environment.
     """
     host = HostEnvironment.parse(environment)
     if host.device == "gpu":

@@ -22,9 +22,10 @@ FolderState = Literal["", "running", "stopped", "failed", "ended"]
 
 
 def state_of(folder: Path) -> FolderState:
-    """Return the state in the state.json of a run's folder, as FolderState lists them.
+    """Return the state in the state.json of a run's folder: "running", "stopped", "failed" or "ended".
 
-    A folder without that file, or with another state there, counts as "ended".
+    A folder without that file, or with another state there, counts as "ended". Return "" if there is no
+    folder.
     """
     if not folder.exists():
         return ""
@@ -33,11 +34,11 @@ def state_of(folder: Path) -> FolderState:
 
 
 def uncollected_runs(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return {run id: its hosts that today's `plan` lacks} for runs that are neither collected nor stopped.
+    """Return {run id: its hosts that today's `plan` lacks} for the runs whose state is "running".
 
-    Only runs of this cluster that started from here are in it; the hosts are sorted, [] if the plan has all
-    of them. A run with hosts that the plan lacks was started with another inventory, and may still be going
-    on there.
+    Such a run is neither collected nor stopped. Only runs of this cluster that started from here are in it;
+    the hosts are sorted, [] if the plan has all of them. A run with hosts that the plan lacks was started
+    with another inventory, and may still be going on there.
     """
     folders = sorted(path.parent for path in runs_directory.glob("*/state.json"))
     plans = {folder: read_object(folder / "plan.json") for folder in folders if state_of(folder) == "running"}
@@ -50,13 +51,16 @@ def uncollected_runs(runs_directory: Path, plan: Mapping[str, Any]) -> dict[str,
 
 
 def has_files_on_hosts(folder: Path) -> bool | None:
-    """Return whether some files of a collected run stayed on hosts; None if state.json does not say so."""
+    """Return whether some files of a collected run stayed on hosts, by `left_out` of its state.json.
+
+    Return None if state.json is missing or does not say so.
+    """
     left_out = read_object(folder / "state.json").get("left_out")
     return bool(left_out) if isinstance(left_out, list) else None
 
 
 def lacks_files(folder: Path) -> bool:
-    """Return whether a run has ended and some of its files stayed on hosts."""
+    """Return whether a run has ended and some of its files stayed on hosts; False if that is unknown."""
     return state_of(folder) == "ended" and has_files_on_hosts(folder) is True
 
 
@@ -65,9 +69,9 @@ def left_out_entries(
 ) -> list[str]:
     """Return the new entries of `left_out` in state.json, after the hosts `collected` were collected again.
 
-    An entry begins with the name of a host or a task, as in "worker1: no answer". `left_out` has the entries
-    of these hosts now; the entries of all other hosts stay as they are in the run's folder. `tasks` are the
-    run's (`tasks_of_run`).
+    These are the old entries in the run's folder, except those of `collected`, then `left_out`, the entries
+    of these hosts now. An entry begins with the name of a host or a task, as in "worker1: no answer". `tasks`
+    are the run's (`tasks_of_run`).
     """
     hosts = {str(task["name"]): str(task["host"]) for task in tasks}
     before = [str(entry) for entry in read_object(folder / "state.json").get("left_out", [])]
@@ -78,15 +82,19 @@ def left_out_entries(
 
 
 def hosts_may_delete(folder: Path, cluster_name: str) -> bool:
-    """Return whether hosts may delete a run: it is of this cluster, has ended, and was collected in full."""
+    """Return whether hosts may delete a run: it is of this cluster, has ended, and was collected in full.
+
+    False if one of these is unknown.
+    """
     ended = state_of(folder) == "ended" and has_files_on_hosts(folder) is False
     return ended and read_object(folder / "plan.json").get("cluster_name") == cluster_name
 
 
 def saved_settings(folder: Path) -> dict[str, Any]:
-    """Return the settings in a run's folder, in the form of `run_settings`; {} for a new run.
+    """Return the settings in a run's folder, in the form of `run_settings`.
 
-    Raises ValueError if settings.json in the folder is damaged.
+    Return {} if there is no settings.json, as for a new run. Raises ValueError if it lacks fields or has
+    invalid ones.
     """
     content = read_object(folder / "settings.json")
     if not content:
@@ -106,8 +114,8 @@ def saved_settings(folder: Path) -> dict[str, Any]:
 def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tasks of a run on this plan, each as a dictionary of its `name` and the fields of a RunTask.
 
-    A setting that the run lacks, because it is of an older release, has its default. Raises ValueError if the
-    plan or the settings are damaged.
+    `settings` are in the form of `run_settings`. A setting that the run lacks, because it is of an older
+    release, has its default. Raises ValueError if the plan or the settings are damaged.
     """
     training = TrainingSettings.from_mapping(settings["cluster"])
     tasks = run_tasks(ClusterPlan.from_json(plan), training, settings.get("program") is not None)
@@ -126,11 +134,12 @@ def saved_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def run_for_playbooks(
     folder: Path, settings: Mapping[str, Any], tasks: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return a run in the form that playbooks use.
+    """Return a run in the form that playbooks use: `id`, `folder`, `settings`, `tasks` and `lead`.
 
     `id` is the name of the folder, `folder` its path as text, `settings` the content for settings.json,
-    `tasks` the tasks, and `lead` the task that leads. `settings` are in the form of `run_settings`, `tasks`
-    are from `tasks_of_run`.
+    `tasks` the tasks, and `lead` the task that leads. The arguments: `settings` are in the form of
+    `run_settings`, `tasks` are from `tasks_of_run`. From a settings.json in the folder, `begun` and
+    `evidence` stay.
     """
     there, _ = RunSettings.from_valid_fields(read_object(folder / "settings.json"))
     values = RunSettings(
@@ -165,8 +174,8 @@ def new_run_names(cluster_name: str, now: datetime) -> Iterator[str]:
 def make_folder(folder: Path, *, exist_ok: bool) -> None:
     """Create the folder of a run; if the folder of all runs is missing, create it for its owner alone.
 
-    Raises OSError. If several runs start with the same name at once, all but one get FileExistsError, unless
-    `exist_ok`.
+    Raises FileExistsError if the folder of the run exists, unless `exist_ok`: so if several runs start with
+    the same name at once, only one of them gets it. Raises OSError.
     """
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(exist_ok=exist_ok)
@@ -175,7 +184,8 @@ def make_folder(folder: Path, *, exist_ok: bool) -> None:
 def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """Create the folder of a run, and write plan.json and settings.json into it. Raises OSError.
 
-    `run` has the form of `run_for_playbooks`. Without an `action` of train.yml, files that are there stay.
+    `run` has the form of `run_for_playbooks`. If it has the field `action`, as with train.yml, existing files
+    are replaced; else they stay, because a run that is being stopped keeps the files with which it started.
     """
     folder = Path(run["folder"])
     make_folder(folder, exist_ok=True)
@@ -188,10 +198,10 @@ def write_beginning(run: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
 
 
 def _earlier_parts(folder: Path, plan: Mapping[str, Any]) -> list[Any]:
-    """Return the earlier parts of a run that goes on with this plan, oldest first.
+    """Return the earlier parts of a run that goes on with this plan, oldest first; [] if there are none.
 
-    A part is {"plan": its plan, "endings": the content of tasks.json, or None if that file is missing or
-    damaged}.
+    The plan in the folder is one of them if its hash is another. A part is {"plan": its plan, "endings": the
+    content of tasks.json, or None if that file is missing or damaged}.
     """
     was = read_object(folder / "plan.json")
     earlier = was.pop("earlier", [])
@@ -205,6 +215,6 @@ def _earlier_parts(folder: Path, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def lead_of(tasks: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the run's lead among `tasks`; the end of the lead is the end of the run."""
+    """Return the run's lead among `tasks`, whose end is the end of the run: chief0, else worker0."""
     by_name = {task["name"]: task for task in tasks}
     return by_name[task_names.lead_of(by_name)]

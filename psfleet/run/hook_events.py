@@ -10,10 +10,10 @@ _BEGINS = "running"
 
 
 def note_event(folder: Path, state: str) -> bool:
-    """Note in a run's folder that the hook is told of `state`; return True if this state is new.
+    """Note in a run's folder that the hook is told of `state`; return True if the hook must be called.
 
     Return False if a playbook noted the state before: then the hook is not called again. The state "running"
-    is always new, and clears the earlier states, because a resumed run begins anew. Raises OSError.
+    always returns True, and clears the earlier states, because a resumed run begins anew. Raises OSError.
     """
     with (folder / FILE_NAME).open("a+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -40,7 +40,7 @@ from trainer.host.task_units import UNIT_JOBS
 
 
 class UnusableError(ValueError):
-    """A host's answer is not one that the module can have given."""
+    """A host's answer is invalid: the module cannot have given it."""
 
 
 # The most characters of a name, a state, or the cause of an end in an answer.
@@ -219,11 +219,12 @@ ANSWERS: Mapping[str, Mapping[str, Rule]] = {
 
 
 def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {field: value} of a module's answer, without the fields that may not be used.
+    """Return {field: value} of a module's answer, with the known fields only, each checked.
 
     `module` is the name of a module of this collection, or an entry of ANSWERS for a fact of `host_facts`;
-    `arguments` are the arguments of its call. An invalid plan in an answer of `trainer_tasks` becomes {},
-    which means not deployed. Raises UnusableError, which names the invalid field.
+    `arguments` are the arguments of its call. If the answer has `failed`, only the fields of every answer are
+    kept. An invalid plan in an answer of `trainer_tasks` becomes {}, which means not deployed. Raises
+    UnusableError, which names the invalid field, also for an unknown module.
     """
     name = f"{module} {arguments.get('state')}"
     rules = ANSWERS.get(name if name in ANSWERS else module)
@@ -248,7 +249,10 @@ def checked(module: str, answer: Mapping[str, Any], arguments: Mapping[str, Any]
 
 
 def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {name of the fact: its checked value} for the parts that `host_facts` was asked for."""
+    """Return {"psfleet_<part>": checked value} for each part of `host_facts` that `arguments` ask for.
+
+    Raises UnusableError if a part is missing or invalid.
+    """
     kept = {}
     for part, kind in FACTS.items():
         if arguments.get(part) is None:
@@ -264,9 +268,10 @@ def _of_facts(facts: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[st
 
 
 def _of_tasks(kept: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the checked `tasks` of an answer of `trainer_tasks`, and its plan `deployed`, {} if invalid.
+    """Return the `tasks` of an answer of `trainer_tasks`, and its plan `deployed`, {} if that is invalid.
 
-    If the host only confirms the hash of the plan, the plan is left out.
+    If the host only confirms the hash of the plan, the result lacks `deployed`. Raises UnusableError for a
+    task that was not asked for.
     """
     requested = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
     tasks = [{**task, "reason": in_short(task["reason"])} for task in kept["tasks"]]
@@ -286,7 +291,10 @@ def _of_tasks(kept: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str
 
 
 def _valid_fields(answer: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """Return the fields of an answer that have rules. Raises UnusableError with the first problem."""
+    """Return the fields of an answer that have rules, converted by them; other fields are left out.
+
+    Raises UnusableError with the first problem, such as a missing field.
+    """
     kept, problems = convert_fields(answer, rules)
     if problems:
         raise UnusableError(problems[0])

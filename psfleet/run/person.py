@@ -12,7 +12,10 @@ from plugins.module_utils.people import BEGUN
 
 
 def person() -> str:
-    """Return the user and the machine as one text, such as "ana@desk"; after sudo, "ana as cluster@desk"."""
+    """Return the user and the machine as one text, such as "ana@desk"; after sudo, "ana as cluster@desk".
+
+    Characters other than ASCII letters, digits, "_", ".", "-" and blanks become "_".
+    """
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
@@ -25,9 +28,9 @@ def person() -> str:
 def beginning(settings: Mapping[str, Any], by: str, now: datetime) -> str:
     """Return the text by which hosts know who began a run and when: "ana@desk, 2026-01-31 12:00 UTC".
 
-    `by` is that person, as `person` returns it. If the same person resumes a run, the text `begun` in its
-    `settings` stays: then its file on the hosts does not change, and the traffic of its tasks is still
-    counted.
+    `by` is that person, as `person` returns it; `now` is the time in UTC. If the same person resumes a run,
+    the text `begun` in its `settings` (settings.json) is returned unchanged: then its file on the hosts does
+    not change, and the traffic of its tasks is still counted.
     """
     before = settings.get("begun")
     if isinstance(before, str) and BEGUN.fullmatch(before) and before.startswith(f"{by}, "):

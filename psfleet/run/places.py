@@ -24,14 +24,18 @@ Answers = Mapping[str, Mapping[str, Any]]
 
 
 def is_elastic(settings: Mapping[str, Any]) -> bool:
-    """Return whether workers may leave and join a run with these settings (`saved_settings`)."""
+    """Return whether workers may leave and join a run with these settings (`saved_settings`).
+
+    True for an asynchronous run of a model without existing servers, whose workers have no parts of their
+    own.
+    """
     training = settings["cluster"]
     shared = training.get("replication") == "async" and not training.get("existing_servers")
     return can_resize(settings) and shared
 
 
 def may_be_away(task: Task) -> bool:
-    """Return whether an elastic run can go on without this task: it is a worker and not the chief."""
+    """Return whether an elastic run can go on without this task: True for workers other than worker 0."""
     return bool(task["job"] == "worker" and task["name"] != CHIEF)
 
 
@@ -42,11 +46,12 @@ def leaving_workers(
     leave: Collection[str],
     hosts: Answers,
 ) -> list[dict[str, Any]]:
-    """Return the workers of a run that leave with the hosts `leave`, while the run goes on with the others.
+    """Return the workers of a run on the hosts `leave`, if the run can go on without them.
 
-    `hosts` has the answers of all hosts, or of those that answered. Raises RefusedError, which says what to
-    type instead, if no task is on these hosts, if the run cannot go on without one of them, or if too few
-    workers would be left for `training_run_success`.
+    `hosts` is {host that answered: its answer}; a worker on any other host counts as not alive. Raises
+    RefusedError, which says what to type instead, if no task is on the hosts `leave`, if the run cannot go on
+    without one of the tasks there, or if too few workers that are alive would be left for
+    `training_run_success`.
     """
     whole = f"To stop the whole run: ansible-playbook stop.yml -e run_id={run_id}"
     leaving = [dict(task) for task in tasks if task["host"] in leave]
@@ -78,7 +83,8 @@ def dispensable_tasks(
     """Return the names of the tasks on hosts that are not in `hosts`, if the run can end well without them.
 
     `hosts` has the answers of the hosts that take part, `others` the answers of further hosts. Return [] if
-    the run needs one of the tasks, or if one is alive on a host in `others`: a task that is alive takes part.
+    the run needs one of the tasks, if one is alive on a host in `others` (a task that is alive takes part),
+    or if all hosts are in `hosts`.
     """
     out = [task for task in tasks if task["host"] not in hosts]
     workers = [task for task in tasks if task["job"] == "worker"]
@@ -89,7 +95,7 @@ def dispensable_tasks(
 
 
 def absent_workers(run_id: str, tasks: Sequence[Task], hosts: Answers) -> list[Task]:
-    """Return the workers that neither run nor have finished, though their run is going on.
+    """Return the workers that neither run nor have finished, though their run is going on; [] for none.
 
     The workers are in the order of `tasks`. The chief is not among them, nor are workers on hosts without an
     answer.
@@ -115,6 +121,9 @@ def _has_finished(run_id: str, task: Task, hosts: Answers) -> bool:
 
 
 def _entry_of(run_id: str, task: Task, hosts: Answers) -> Mapping[str, Any]:
-    """Return the entry of a task in its host's answer; {} if the task takes no part in this run."""
+    """Return the entry of a task in its host's answer.
+
+    Return {} if the host did not answer, or if the task's newest run there is not `run_id`.
+    """
     every = hosts.get(task["host"], {}).get("tasks", ())
     return next((each for each in every if each["name"] == task["name"] and each["run_id"] == run_id), {})

@@ -80,7 +80,8 @@ def run_settings(
 def model_card(settings: Mapping[str, Any]) -> Card | None:
     """Return the card of the model that a run trains; None for a program, and for a model that is not known.
 
-    `settings` are those of the run, as `run_settings` returns them.
+    A card in the settings has precedence over the built-in one. `settings` are those of the run, as
+    `run_settings` returns them.
     """
     if settings.get("program"):
         return None
@@ -109,8 +110,9 @@ def resumed_settings(
     """Return the settings of a resumed run: those it began with, updated by those that -e sets.
 
     `begun` and `today` are objects as `run_settings` returns them: of the run's folder, and of the inventory.
-    `chosen` has the names of the settings that -e sets. Raises ValueError if such a setting must not change
-    during a run, SettingsError if the settings that the run began with are damaged.
+    `chosen` has the names of the settings that -e sets, without "trainer_"; their values are in `today`.
+    Raises ValueError if such a setting must not change during a run, or if an older release of psfleet or
+    other workers make resuming impossible; SettingsError if the settings that the run began with are damaged.
     """
     program = _resumed_program(begun.get("program"), today.get("program"), chosen)
     if any("flags" in settings for settings in begun["tasks"].values()):
@@ -139,7 +141,11 @@ def resumed_settings(
 
 
 def can_resize(settings: Mapping[str, Any]) -> bool:
-    """Return whether a run with these settings can go on with other numbers of ps and workers."""
+    """Return whether a run with these settings can go on with other numbers of ps and workers.
+
+    True for an asynchronous or synchronous model whose workers have no parts of their own; False for a
+    program.
+    """
     training = settings["cluster"]
     card = model_card(settings)
     is_shared = training.get("replication") in {"async", "sync"} and not (card and card.own_parts)
@@ -149,7 +155,11 @@ def can_resize(settings: Mapping[str, Any]) -> bool:
 def _resumed_program(
     begun: Mapping[str, Any] | None, today: Mapping[str, Any] | None, chosen: Collection[str]
 ) -> dict[str, Any] | None:
-    """Return the program of a resumed run, updated by what -e sets; None if the run trains a model."""
+    """Return the program of a resumed run, updated by what -e sets; None if the run trains a model.
+
+    `begun` and `today` are the programs of the run and of the inventory, None without one. Raises ValueError
+    if -e names another program.
+    """
     begun = RunProgram.from_json(begun).to_json() if begun else None
     was, now = begun or {}, today or {}
     if any(name in chosen and was.get(key) != now.get(key) for name, key in _FIXED_IN_PROGRAM):
@@ -175,7 +185,7 @@ def older_model_note(begun: Mapping[str, Any], today: Mapping[str, Any]) -> str:
     """Return which release of the user's model a resumed run trains, if the inventory has another; else "".
 
     `begun` and `today` are the settings that the run began with, and those of the inventory. "" also if one
-    of them has no model of the user's own, or if they have different models.
+    of them has no model of the user's own, or if their models have different names.
     """
     was, now = carried_model(begun), carried_model(today)
     if not was or not now or was["release"] == now["release"] or _name_of(was) != _name_of(now):

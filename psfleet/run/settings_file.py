@@ -55,6 +55,6 @@ class RunSettings(JsonObject):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Return {field: value}; of the fields that are None, it has only `program`."""
+        """Return {field: value}, without the fields that are None; `program` is in it even if it is None."""
         values = super().to_json()
         return {name: value for name, value in values.items() if name == "program" or value is not None}

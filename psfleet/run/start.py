@@ -24,10 +24,10 @@ _CHIEF = ("worker", 0)
 class Folder:
     """What the controller knows about the run from its folder.
 
-    `plan_hash` is the hash of its plan. `program` is the program in its settings, None for a model; `model`
-    is the user's own (`carried_model`), or None. `plan_tasks` are the tasks of its plan. `can_resize` is True
-    if the run may go on with other numbers of ps and workers. `dispensable` has the names of the tasks that
-    need not be there (places.py).
+    `state` is as `state_of` returns it. `plan_hash` is the hash of its plan. `program` is the program in its
+    settings, None for a model; `model` is the user's own (`carried_model`), or None. `plan_tasks` are the
+    tasks of its plan. `can_resize` is True if the run may go on with other numbers of ps and workers.
+    `dispensable` has the names of the tasks that need not be there (places.py).
     """
 
     state: FolderState = ""
@@ -46,8 +46,10 @@ def decide(
     hosts: Mapping[str, Mapping[str, Any]],
     folder: Folder,
 ) -> Literal["start", "attach", "collect"]:
-    """Return what train.yml does: start or resume a run, watch it, or collect a run that has ended.
+    """Return what train.yml does: "start" or resume a run, "attach" to it, or "collect" it.
 
+    "attach" if the run's lead is alive, "collect" if the lead has ended and the run was not collected, else
+    "start".
     `plan` is the plan of today's inventory (`/etc/psfleet/plan.json` in docs/contracts.md), and `tasks` are
     the run's (`tasks_of_run`). `hosts` is {host that answered: its answer to the module `trainer_tasks`},
     with these fields:
@@ -112,7 +114,7 @@ def hindrances(
 ) -> list[str]:
     """Return why tasks of a run that is going on cannot start on `host`; [] if they can.
 
-    Arguments as for `decide`.
+    `hosts` must have the answers of `host` and of the lead's host. Other arguments as for `decide`.
     """
     own, with_lead = {host: hosts[host]}, {name: hosts[name] for name in (lead_of(tasks)["host"], host)}
     reasons = [*_undeployed(plan, own), *_tensorflow_problems(plan, with_lead), *_unfenced(own)]
@@ -120,15 +122,19 @@ def hindrances(
 
 
 def use_problems(hosts: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any]) -> list[str]:
-    """Return why nothing else may run on these hosts: they are not deployed, or a run is going on there.
+    """Return why these hosts cannot be used for something else, in sentences; [] if they can.
 
-    Return [] if something may. `hosts` and `plan` are as for `decide`.
+    A host is not deployed, has another plan than `plan`, or a run is going on there. `hosts` and `plan` are
+    as for `decide`.
     """
     return [*_undeployed(plan, hosts), *other_runs("", hosts)]
 
 
 def _moved(folder: Folder, plan: Mapping[str, Any], *, ends: bool) -> str:
-    """Return why a run cannot go on with another plan; "" if it may go on with other ps and workers."""
+    """Return why a run cannot go on with another plan; "" if it may go on with other ps and workers.
+
+    `ends` is True if the run has no task that is alive or not collected; if not, it cannot go on.
+    """
     if not ends:
         return "it is still going on, or not collected, with the plan that it began on"
     was, now = (
@@ -153,8 +159,9 @@ def deploy_problems(
 ) -> list[str]:
     """Return what the hosts lack, and which runs deploy.yml would disturb there; [] if nothing is in its way.
 
-    `hosts` and `plan` are as for `decide`. `allowed` is True if the user permits a deployment beside a run. A
-    run on another plan is reported even then, because a deployment stops the tasks that leave the plan.
+    `hosts` and `plan` are as for `decide`. With `allowed`, a run that is going on is no problem: the user
+    permits a deployment beside it. A run on another plan is reported even then, because a deployment stops
+    the tasks that leave the plan.
     """
     beside = (
         "; -e trainer_deploy_during_run=true deploys nevertheless, and the run keeps what it was started with"
@@ -176,9 +183,10 @@ def deploy_problems(
 
 
 def deployed_by_others(hosts: Mapping[str, Mapping[str, Any]], person: str) -> list[str]:
-    """Return ["node1, node2: deployed last by ana@desk"]: a sentence for each person other than `person`.
+    """Return a sentence for each person other than `person` who deployed last on hosts; [] for none.
 
-    `hosts` is as for `decide`.
+    Example: ["node1, node2: deployed last by ana@desk"]. `hosts` is as for `decide`; hosts that name nobody
+    are left out.
     """
     others = grouped((str(found["deployed_by"]), host) for host, found in hosts.items())
     return [
@@ -211,10 +219,10 @@ def _undeployed(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]])
 
 
 def _tensorflow_problems(plan: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a problem if hosts have different versions of TensorFlow, or if it lacks CUDA where it is needed.
+    """Yield a problem if deployed hosts have different versions of TensorFlow.
 
-    The versions of Python and of other packages may differ: tasks exchange only graphs and tensors, in
-    TensorFlow's own formats.
+    Yield another if a host with GPUs in the plan has TensorFlow without CUDA. The versions of Python and of
+    other packages may differ: tasks exchange only graphs and tensors, in TensorFlow's own formats.
     """
     by_version = grouped(
         (found["tensorflow"] or "no complete one", host)
@@ -240,9 +248,9 @@ def _needs_model(task: Mapping[str, Any], host: str) -> bool:
 def _missing_release(
     what: str, carried: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield a problem if hosts lack the run's program or model; `what` is "program" or "model".
+    """Yield one problem if deployed hosts lack the run's program or model; `what` is "program" or "model".
 
-    `carried` is None if the run has none, else it has the `release` and the `file`.
+    `carried` has its `release` and `file`; with None, the run has none, and nothing is yielded.
     """
     deployed = {host: its["programs"] for host, its in hosts.items() if its["deployed"]}
     if carried and (lacking := [host for host in deployed if carried["release"] not in deployed[host]]):
@@ -263,7 +271,10 @@ def _missing_environment(
 
 
 def _unfenced(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a problem for hosts on which the tasks' ports would be open to everyone."""
+    """Yield a problem for deployed hosts whose fence is not in force, one for each reason.
+
+    There, the tasks' ports would be open to everyone.
+    """
     reasons = grouped((str(found["unfenced"]), host) for host, found in hosts.items() if found["deployed"])
     for reason, names in reasons.items():
         if reason:
@@ -278,7 +289,8 @@ def _unready(
 ) -> Iterator[str]:
     """Yield a problem for what the run's tasks need to start and hosts lack: a free port, data, memory.
 
-    A resumed run has the data and the model with which it began, which may differ from today's inventory.
+    With `goes_on`, a resumed run, data and memory are not checked: the run has the data and the model with
+    which it began, which may differ from today's inventory.
     """
     of_run = {"", *(str(task["name"]).replace("server", "worker") for task in tasks)}
     needed = {
@@ -293,14 +305,17 @@ def _unready(
 
 
 def _each_once(checks: Mapping[str, Sequence[Mapping[str, str]]]) -> Iterator[str]:
-    """Yield each failed check with its remedy, once for all hosts that have the same problem."""
+    """Yield each failed check with its remedy, once for all hosts that have the same problem.
+
+    `checks` is {host: its failed checks}. Example: "node1, node2: port 2222 is taken; stop what uses it"
+    """
     failed = ((f"{each['found']}; {each['remedy']}", host) for host in checks for each in checks[host])
     for what, names in grouped(failed).items():
         yield f"{', '.join(names)}: {cut(printable(what), 500)}"
 
 
 def _leftover_problems(run_id: str, hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a problem for hosts with files of a run that is new here: it would resume from those files."""
+    """Yield one problem if hosts have files of a run that is new here: it would resume from those files."""
     if names := [host for host, found in hosts.items() if found["holds_run"]]:
         yield (
             f"run_id {run_id} is new here, and {', '.join(names)} already has files of a run of that name"

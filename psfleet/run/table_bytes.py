@@ -21,8 +21,8 @@ VARIABLE = "trainer_table_rows"
 def table_bytes_of_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict[str, int]:
     """Return {task: bytes of tables that it will hold at most}, for the tasks that hold a part of the model.
 
-    `settings` are those of a run, as `run_settings` returns them. Return {} for programs, and for models
-    without tables.
+    These are the ps; for a local run, the chief. `settings` are those of a run, as `run_settings` returns
+    them. Return {} for programs, for models without tables, and for unknown models.
     """
     if settings.get("program") or settings.get("unchosen"):
         return {}
@@ -36,7 +36,7 @@ def table_bytes_of_tasks(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict
 
 
 def table_bytes_of_run(folder: Path) -> dict[str, int]:
-    """Return what `table_bytes_of_tasks` returns, for the run of `folder`.
+    """Return {task: bytes of tables} (`table_bytes_of_tasks`) for the run of `folder`.
 
     Return {} if its plan or settings are missing or damaged.
     """
@@ -80,7 +80,7 @@ def table_bytes_of_hosts(plan: ClusterPlan, settings: Mapping[str, Any]) -> dict
 def with_files_to_edit(
     tables: Mapping[str, Mapping[str, Any]], cure: Callable[[InventoryProblem], str]
 ) -> dict[str, dict[str, Any]]:
-    """Return `tables`, with the file that sets the rows in each remedy that names trainer_table_rows.
+    """Return a copy of `tables`; remedies that name trainer_table_rows also name the file that sets it.
 
     `tables` is what `table_bytes_of_hosts` returned; `cure` returns the advice for a problem
     (`Definitions.cure`).

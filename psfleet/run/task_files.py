@@ -28,9 +28,9 @@ def task_environments(
 ) -> list[dict[str, str]]:
     """Return [{"dest": path, "content": text}]: the environment file of each task that describes its cluster.
 
-    `tasks` are some of the plan's, `directory` is where the files lie, `plan` is the fact `cluster_plan`,
-    `release` is the hash of the trainer's release, and `cuda` the result of `cuda_environment`. Raises
-    ValueError if a task has GPUs and its host has no environment for them.
+    The list is in the plan's order. `tasks` are some of the plan's, `directory` is where the files lie,
+    `plan` is the fact `cluster_plan`, `release` is the hash of the trainer's release, and `cuda` the result
+    of `cuda_environment`. Raises ValueError if a task has GPUs and its host has no environment for them.
     """
     names = {(task["job"], task["index"]) for task in tasks}
     cluster = ClusterPlan.from_json(plan)
@@ -50,7 +50,7 @@ def _cluster_variables(
 ) -> dict[str, str]:
     """Return {name: value}: a task's environment variables about its cluster, release and GPUs.
 
-    The task sees its own GPUs, or none of the host's. Raises ValueError if it has GPUs and `cuda` is empty.
+    A task without GPUs sees none of the host's. Raises ValueError if it has GPUs and `cuda` is empty.
     """
     if task.gpus and not cuda:
         raise ValueError(f"{task.name} has GPUs, and the environment of {task.host} is not made for them")
@@ -69,8 +69,9 @@ def _cluster_variables(
 def known_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the tasks whose files and units stay on a host: its own `tasks`, servers, and the evaluator.
 
-    A run may have a server for each worker: it is a copy of the worker's entry with another `job`. The
-    evaluator is on the host of worker 0, with the checkpoints.
+    A run may have a server for each worker: it is a copy of the worker's entry with the job "server". The
+    evaluator is a copy of the entry of worker 0 with the job "evaluator", so it is only on that host, with
+    the checkpoints.
     """
     workers = [task for task in tasks if task["job"] == "worker"]
     servers = [{**task, "job": SERVER} for task in workers]
@@ -81,10 +82,10 @@ def known_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def gpu_drop_ins(
     tasks: Sequence[Mapping[str, Any]], directory: str, content: str, devices: str
 ) -> list[dict[str, str]]:
-    """Return the unit psfleet-gpu-devices, and a drop-in for each unit whose task has GPUs; [] without GPUs.
+    """Return the unit psfleet-gpu-devices, then a drop-in for each unit whose task has GPUs; [] without GPUs.
 
-    Each is {"dest": path, "content": text}. A task's doctor has a drop-in, too. `content` is the text of the
-    drop-ins, `devices` the text of the unit, and `directory` is systemd's.
+    Each is {"dest": path, "content": text}. A task's doctor has a drop-in, too, the evaluator has none.
+    `content` is the text of the drop-ins, `devices` the text of the unit, and `directory` is systemd's.
     """
     with_gpus = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
     units = [f"psfleet-{task['job']}@{task['index']}" for task in with_gpus]
@@ -141,8 +142,9 @@ def evaluator_files(
 ) -> list[dict[str, str]]:
     """Return [{"dest": path, "content": text}]: the environment file that tells the evaluator its run.
 
-    `flags` are the flags of the evaluator. If the `run` has the hashes `deployed`, as for `run_files`, these
-    versions evaluate it, because another run may have followed on the host.
+    `paths` is the fact `cluster_paths`, `flags` are the flags of the evaluator. If the `run` has the hashes
+    `deployed`, as for `run_files`, these versions evaluate it, because another run may have followed on the
+    host.
     """
     # The unit first reads the file of worker 0, which may name GPUs.
     environment = _run_variables(run, paths["state_directory"]) | {
@@ -187,7 +189,8 @@ def _version_variables(deployed: Mapping[str, str], install: str) -> dict[str, s
 def environment_text(values: Mapping[str, str]) -> str:
     """Return the text of an environment file for systemd: a line NAME="value" for each variable.
 
-    Raises ValueError if a value cannot be written there.
+    A value with double quotes is put in single quotes. Raises ValueError for a value with quotes of both
+    kinds, a backslash or a line end.
     """
     return "".join(f"{name}={_quoted(name, value)}\n" for name, value in values.items())
 

@@ -18,8 +18,8 @@ OTHER_HOSTS = "other_hosts"
 def run_folders(runs_directory: Path, run_id: str, cluster_name: str) -> list[Path]:
     """Return the folders of the runs that `run_id` names, each once, in that order; commas separate names.
 
-    If `run_id` is "", return the folders of all runs whose plan is of the cluster, sorted. Raises ValueError
-    if a name breaks RUN_ID_RULE, or has no folder.
+    If `run_id` is "", return the folders of all runs whose plan is of the cluster, sorted by name; [] if
+    there is none. Raises ValueError if a name breaks RUN_ID_RULE, or has no folder.
     """
     if run_id:
         names = [name.strip() for name in run_id.split(",") if name.strip()] or [run_id]
@@ -34,7 +34,8 @@ def run_folders(runs_directory: Path, run_id: str, cluster_name: str) -> list[Pa
 def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
     """Return those of `runs` that are not collected yet, each in the form of `run_for_playbooks`.
 
-    `runs` are folders. Raises ValueError if a run's folder is damaged.
+    `runs` are folders; a run counts if the state in its state.json is "running". Raises ValueError if the
+    folder of such a run is damaged.
     """
     found = []
     for folder in runs:
@@ -50,7 +51,9 @@ def runs_going_on(runs: Sequence[Path]) -> list[dict[str, Any]]:
 def summary_folders(runs: Sequence[Path]) -> dict[str, str]:
     """Return {name that TensorBoard shows: path of a folder with files for TensorBoard}.
 
-    The name is that of the run, followed by "/host" and "/folder" where files of other hosts or folders are.
+    `runs` are folders of runs. The name is the run's for its folder `summaries`, and "run1/folder" for
+    another folder; files of another host have "run1/host" or "run1/host/folder". Folders without such files
+    are left out.
     """
     found = {}
     for run in runs:

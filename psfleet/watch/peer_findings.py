@@ -54,12 +54,11 @@ _WORDS = {
 class PeerAnswer(NamedTuple):
     """A host's answer about its peers.
 
+    - `machine`: an identifier, by which a probe knows that it reached this host and no other.
     - `ports`: {port: whether the host itself listened there}; False if a task held the port.
     - `names`: {name in the plan: the addresses to which the host resolves it}.
     - `probes`: (target host, port, what the probe found) for each port that the host tried to reach.
     - `fence`: whether the host should have a fence. `mesh`: the port of its WireGuard, 0 without it.
-    - `machine`: the name that the host gives itself, by which probes recognise it. `deployed`: whether it is
-      deployed.
     """
 
     machine: str

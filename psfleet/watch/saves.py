@@ -18,10 +18,10 @@ class Saves:
     _reported: dict[str, set[str]] = field(default_factory=dict)
 
     def update(self, task: str, places: Sequence[SavedPlace]) -> Iterator[Notice]:
-        """Yield a notice for each new place where the task saves, with the place in the run's folder, if any.
+        """Yield a notice for each new place where the task saves, and say whether it will be collected.
 
-        There is no notice for places that every run has or that psfleet does not collect from by design
-        (`is_elsewhere`), and none after the first five places of a task.
+        There is no notice for places elsewhere, such as an object store, for the folders that every run has
+        (COLLECTED), and after the first five places of a task.
         """
         for place in places:
             reported, brought = self._reported.setdefault(task, set()), place.path_on_controller(task)
