@@ -191,7 +191,8 @@ def lanes(run: Run, named: Sequence[str]) -> tuple[tuple[Lane, ...], int]:
     if len(recorded) > MOST_LANES:
         others = [task.name for task in recorded if not task.windows]
         kept = list(dict.fromkeys([run.chief.name, *named, *others]))[:MOST_LANES]
-    return tuple(_lane(task) for task in recorded if task.name in kept), len(recorded) - len(kept)
+    drawn = tuple(_lane(task) for task in recorded if task.name in kept)
+    return drawn, len(recorded) - len(drawn)
 
 
 def _lane(task: TaskRecords) -> Lane:

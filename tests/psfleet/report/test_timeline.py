@@ -132,6 +132,13 @@ def test_only_notable_tasks_of_many_have_lanes(tmp_path: Path) -> None:
     assert (len(every), others) == (MOST_LANES, 0)
 
 
+def test_a_lead_without_records_is_not_counted_as_drawn(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "made", make_plan(workers=40), windows=2)
+    (folder / "events/worker0.jsonl").unlink()
+    drawn, others = lanes(read_run(folder), ["worker33"])
+    assert ([lane.name for lane in drawn], others) == (["ps0", "worker33"], 38)
+
+
 def test_the_evaluator_comes_last(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "made", PLAN, windows=2)
     whose = {"job": "evaluator", "index": 0}
