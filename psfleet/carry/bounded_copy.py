@@ -25,9 +25,10 @@ LEAST_BYTES, PATIENCE_SECONDS = 1_000_000, 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command, kill it if it has not ended, and return its exit status; 0 if it was stopped.
+    """Run COMMAND, copy its output to FILE, and return its exit status; 0 if the copy was stopped.
 
-    `arguments` are FILE, LIMIT (in bytes), MARKER and COMMAND. The reason of a stop is printed.
+    `arguments` are FILE, LIMIT (in bytes), MARKER and COMMAND. If the copy was stopped, print the reason and
+    kill the command; otherwise print nothing.
     """
     target, limit, marker, *command = arguments
     with (
@@ -62,9 +63,9 @@ def copy_bounded(
 ) -> str:
     """Copy at most `limit` bytes that come from `source` after `begin` to the file; return why it stopped.
 
-    Return "" if the source ended with these bytes, or at most MOST_AFTER bytes later. Otherwise the reason
-    is: no `begin` within MOST_BEFORE bytes, more bytes, or fewer than LEAST_BYTES within `patience_seconds`.
-    Raises OSError if the file cannot be written.
+    Return "" if `source` ended by itself; at most MOST_AFTER bytes beyond the limit are ignored. Otherwise,
+    the reason is: no `begin` within MOST_BEFORE bytes or before the end, still more bytes, or fewer than
+    LEAST_BYTES within `patience_seconds`. Raises OSError if the file cannot be written.
     """
     received = goal = 0
     before = None if begin == b"" else b""

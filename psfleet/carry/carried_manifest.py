@@ -14,7 +14,7 @@ from trainer.host.whole_files import file_sha256
 
 
 class CarriedFile(NamedTuple):
-    """A file here, as it was when its SHA-256 was computed.
+    """A file on the controller, as it was when its SHA-256 was computed.
 
     `path` is its path, `size` its bytes, `mtime_ns` the time of its last change in nanoseconds, and `sha256`
     its hash in hex digits.
@@ -27,11 +27,14 @@ class CarriedFile(NamedTuple):
 
 
 def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
-    """Return {name of a file on the hosts: its path here}, sorted by name.
+    """Return {name of a file on the hosts: its path on the controller}, sorted by name.
 
     `sources` is {path below which a source goes on the hosts, or "": source}; a source is a folder or a file.
-    Only files with `only` in their names are returned. Raises ValueError for files that cannot be carried,
-    and FileNotFoundError if a source is missing.
+    If two sources have the same name, the later one counts. Only files whose own name contains `only` are
+    returned. Raises ValueError for a link to a folder and a name that is not UTF-8, and FileNotFoundError if
+    a source is missing.
+
+    Example: find_files({"data": Path("/a")}) -> {"data/b/c.txt": Path("/a/b/c.txt")}
     """
     found: dict[str, Path] = {}
     for below, source in sources.items():
@@ -46,7 +49,10 @@ def find_files(sources: Mapping[str, Path], only: str = "") -> dict[str, Path]:
 
 
 def manifest_path(sources: Mapping[str, Path], cache: Path) -> Path:
-    """Return the path of the manifest of `sources`, as for `find_files`, in the controller's `cache`."""
+    """Return the path of the manifest of `sources` in the controller's `cache`; the file need not exist.
+
+    `sources` are as for `find_files`; other sources have another path.
+    """
     key = json.dumps({below: str(source) for below, source in sources.items()})
     return cache / "carried" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
@@ -65,8 +71,9 @@ def write_manifest(
 ) -> dict[str, CarriedFile]:
     """Write the new manifest at `index`, and return its {name on the hosts: file}, sorted by name.
 
-    `sources` and `only` are as for `find_files`. SHA-256 are computed only of files that changed since the
-    last manifest. `say` gets lines about the progress. Raises ValueError and OSError.
+    `sources` and `only` are as for `find_files`. SHA-256 are computed only of files whose path, size or time
+    differs from the last manifest. `say` gets lines about the progress. Raises what `find_files` raises, and
+    OSError if a file cannot be read or the manifest cannot be written.
     """
     known, files, hashed = read_manifest(index), {}, 0
     with report_progress(say, lambda: f"{hashed // MEGABYTE} MB read", REPORT_SECONDS):
@@ -87,14 +94,14 @@ def write_manifest(
 
 
 def manifest_bytes(files: Mapping[str, CarriedFile]) -> bytes:
-    """Return the manifest in the format that hosts read: {name: [size, SHA-256]}."""
+    """Return the manifest as JSON, in the format that hosts read: {name: [size in bytes, SHA-256]}."""
     return json.dumps({name: [file.size, file.sha256] for name, file in files.items()}).encode()
 
 
 class Part(NamedTuple):
     """A part of a file: `size` bytes from `offset` on.
 
-    `place` is the position of the file in the manifest, and `path` is its path here.
+    `place` is the position of the file in the manifest, from 0, and `path` is its path on the controller.
     """
 
     place: int
@@ -104,9 +111,10 @@ class Part(NamedTuple):
 
 
 def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int) -> Iterator[list[Part]]:
-    """Yield the files at the positions `places` in the manifest as lists of parts, `limit` bytes each.
+    """Yield lists of parts of the files at the positions `places` in the manifest, in the order of `places`.
 
-    The last list may be smaller.
+    The parts of a list have `limit` bytes in total; the last list may have fewer. A large file is in several
+    lists; an empty file is a part of 0 bytes.
     """
     listed = list(files.values())
     batch: list[Part] = []
@@ -127,9 +135,9 @@ def batches(files: Mapping[str, CarriedFile], places: Iterable[int], limit: int)
 
 
 def pack(parts: Iterable[Part], archive: Path) -> None:
-    """Write parts of files into a tar archive, each under the name `place.offset`.
+    """Write parts of files into a new tar archive, each under the name "place.offset", such as "3.1000000".
 
-    Raises OSError if a file has become shorter.
+    An archive of this name is overwritten. Raises OSError if a file has become shorter or cannot be read.
     """
     with tarfile.open(archive, "w") as stream:
         for part in parts:

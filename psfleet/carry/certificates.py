@@ -52,8 +52,9 @@ class CertificateContent:
 def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str, ...]:
     """Return the IP addresses from which a host logs in.
 
-    If `name`, the host's address in the plan, is an IP address, return it alone; if it is a name, return the
-    addresses `reported` by the host. Raises ValueError if the host reported no address, or an invalid one.
+    `name` is the host's address in the plan: if it is an IP address, return it alone, without brackets; if it
+    is a name, return the first 8 addresses `reported` by the host. Raises ValueError if `name` is a name, and
+    the host reported no address or an invalid one.
     """
     with suppress(ValueError):
         return (str(ipaddress.ip_address(name.strip("[]"))),)
@@ -73,8 +74,8 @@ def source_addresses(host: str, name: str, reported: Sequence[str]) -> tuple[str
 def authority(directory: Path, kind: Kind, *, make: bool) -> Ed25519PrivateKey | None:
     """Return the key that signs certificates of a kind; None if it does not exist and `make` is False.
 
-    With `make`, a missing key is created in `directory`. Raises OSError, and ValueError if others can read
-    the file or if it contains no usable key.
+    With `make`, a missing key is created in `directory`. Raises OSError, and ValueError if the mode of the
+    key's file is not 0600 or the file contains no usable key.
     """
     file = directory / f"{kind}_ca"
     if not file.exists():
@@ -118,14 +119,17 @@ def fingerprint(public_key: str) -> str:
 def own_authorities_file(directory: Path) -> Path:
     """Return the path of the file with the fingerprints of all user authorities of this controller.
 
-    It lists earlier authorities, too, and lies beside the authorities' directory, because users remove that
-    directory to get new authorities.
+    It lists earlier authorities, too, and lies beside `directory`, the authorities' directory, because users
+    remove that directory to get new authorities. The file need not exist.
     """
     return directory.with_name(f"{directory.name}.own")
 
 
 def record_own_authority(directory: Path, key: Ed25519PrivateKey) -> None:
-    """Add the fingerprint of an authority to the file of `own_authorities_file`. Raises OSError."""
+    """Add the fingerprint of an authority to the file of `own_authorities_file`, if it is not there yet.
+
+    Raises OSError.
+    """
     file, own = own_authorities_file(directory), fingerprint(public_text(key))
     if not file.exists() or own not in file.read_text(encoding="utf-8").split():
         with file.open("a", encoding="utf-8") as stream:
@@ -133,10 +137,10 @@ def record_own_authority(directory: Path, key: Ed25519PrivateKey) -> None:
 
 
 def foreign_authority(directory: Path, public_key: str) -> str:
-    """Return the fingerprint of a host's user authority if it is not this controller's; else "".
+    """Return the fingerprint of a host's user authority if it is neither this controller's nor was; else "".
 
-    `public_key` is the key of the host's authority. "" also if it is invalid. Raises OSError, and ValueError
-    as `authority` does.
+    `public_key` is the key of the host's authority; if it is invalid, return "". Raises OSError, and
+    ValueError as `authority` does.
     """
     found, file = fingerprint(public_key), own_authorities_file(directory)
     key = authority(directory, "user", make=False)
@@ -146,11 +150,11 @@ def foreign_authority(directory: Path, public_key: str) -> str:
 
 
 def is_behind(directory: Path, host: str, reported: str) -> bool:
-    """Return whether a host has a newer login certificate than the one that is stored here.
+    """Return whether a host has a newer login certificate than the one that is stored in `directory`.
 
     If so, a copy of this directory has signed the newer one, and this directory does not know what the copy
     signed and revoked. `reported` is the host's certificate as text. Return False if one of the two is
-    missing or invalid.
+    missing or invalid, or if they are of different authorities or logins.
     """
     file = directory / "signed" / host / "user-cert.pub"
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
@@ -165,7 +169,10 @@ def is_behind(directory: Path, host: str, reported: str) -> bool:
 
 
 def certificate_builder(public_key: str) -> ssh.SSHCertificateBuilder:
-    """Return a builder for a certificate of this key. Raises ValueError if the key cannot be certified."""
+    """Return a builder for a certificate of this key, in OpenSSH's format. The key is not signed yet.
+
+    Raises ValueError if the key cannot be certified.
+    """
     try:
         public = serialization.load_ssh_public_key(public_key.encode())
         return ssh.SSHCertificateBuilder().public_key(public)  # type: ignore[arg-type]
@@ -200,10 +207,10 @@ def sign_certificate(
 def stored_or_new(
     file: Path, key: Ed25519PrivateKey, kind: Kind, wanted: CertificateContent, now: float
 ) -> tuple[str, bool]:
-    """Return (certificate as text, whether it is new and must be stored in `file`).
+    """Return (certificate as text, True if it is new). The caller stores a new one in `file`.
 
-    The stored certificate stays if its content is the same and a third of its days are left. `now` is the
-    time in Unix seconds. Raises ValueError if the public key is invalid.
+    The stored certificate is returned if it is valid, its content is the same and at least a third of its
+    days are left. `now` is the time in Unix seconds. Raises ValueError if the public key is invalid.
     """
     fresh = sign_certificate(key, kind, wanted, now)
     with suppress(OSError, ValueError, InvalidSignature, UnsupportedAlgorithm):
@@ -216,11 +223,13 @@ def stored_or_new(
 
 
 def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
-    """Return (content of the revocation list for sshd and ssh, whether it is new).
+    """Return (content of the revocation list for sshd and ssh, whether the list changes).
 
-    It lists every certificate that was ever stored below `directory` for a host that is not in `hosts`. If
-    such a host comes back, certificates that are signed after that are valid. Without `make`, nothing is
-    written, and the content is that of the present list, b"" without one. Raises OSError.
+    The list names every certificate that was ever stored below `directory` for a host that is not in `hosts`.
+    If such a host comes back, certificates that are signed after that are valid. The list changes if hosts
+    departed since the last call with `make`, or if there is no list yet. With `make`, the changed list is
+    written and returned. Without `make`, nothing is written, and the content is the present list, b"" if
+    there is none. Raises OSError, and CalledProcessError if ssh-keygen fails.
     """
     signed, revoked, revocation_list = directory / "signed", directory / "revoked", directory / "revoked.krl"
     departed = [
@@ -240,7 +249,7 @@ def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> t
 
 
 def _content(certificate: ssh.SSHCertificate) -> tuple[object, ...]:
-    """Return the whole content of a certificate, except its validity."""
+    """Return the content of a certificate that is compared: all but the validity and the serial number."""
     return (
         certificate.type,
         certificate.public_key().public_bytes(*_OPENSSH),

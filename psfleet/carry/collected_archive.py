@@ -31,8 +31,9 @@ def most_archive_bytes(most_bytes: int) -> int:
 def unpack(archive: Path, places: Places, most_bytes: int) -> tuple[list[str], list[str]]:
     """Write the archive's files to their places; return (names of the files, reasons for refused files).
 
-    Members of at most `most_bytes` in total are read. If the archive is damaged, the files before the damage
-    count. Raises OSError if the run's folder cannot be written.
+    Members of at most `most_bytes` in total are read; the rest is refused, with one reason. If the archive is
+    damaged, the files before the damage are kept, and the last reason is the damage. Raises OSError if the
+    run's folder cannot be created.
     """
     names: list[str] = []
     refused: list[str] = []
@@ -80,8 +81,8 @@ def _unpack(archive: Path, places: Places, most_bytes: int, names: list[str], re
 def _refusal(member: tarfile.TarInfo, places: Places, earlier: Container[str]) -> str:
     """Return why a member of the archive is refused; "" if it is not.
 
-    A link may only lead to an `earlier` file of the archive, and the file is not copied instead of the link:
-    with copies, a host could fill the disk with few bytes.
+    `earlier` are the names of the files that have been unpacked. A link may only lead to one of them, and the
+    file is not copied instead of the link: with copies, a host could fill the disk with few bytes.
     """
     if not (member.isfile() or member.islnk()):
         return "it is no file"
@@ -96,6 +97,8 @@ def relative_state(state: bytes) -> bytes:
     """Return the content of a file `checkpoint` with relative paths; on the host, they may be absolute.
 
     With absolute paths, TensorFlow would find nothing on the controller, or somebody else's file.
+
+    Example: model_checkpoint_path: "/srv/run/model-5" -> model_checkpoint_path: "model-5"
     """
     return _PATH_OF_HOST.sub(rb"\1", state)
 

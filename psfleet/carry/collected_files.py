@@ -32,7 +32,8 @@ class AllowedNames:
     """The names of files that a host may send, as patterns of whole paths in the run's folder.
 
     `own` files are only this host's. `shared` names may be used by another host, too. Names in `beside`
-    belong to the lead, so such files go to a folder of this host. None allows none.
+    belong to the lead, so this host's files go to other_hosts/<host>/. With None, no names are shared, or go
+    beside.
     """
 
     own: re.Pattern[str]
@@ -41,11 +42,11 @@ class AllowedNames:
 
 
 def allowed_names(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> AllowedNames:
-    """Return the names of files that a host with these tasks may send.
+    """Return the names of files that a host with these tasks may send; without tasks, it may send none.
 
-    These are its tasks' logs, records and reports. The host of the `lead`, which saves the model, may also
-    send checkpoints and the evaluator's files. `program` is True for a user's program: it chooses the names
-    of its summaries, checkpoints and output, and each of its tasks may save.
+    They are its tasks' logs, records and reports. The host of the task `lead`, which saves the model, may
+    also send checkpoints and the evaluator's files. `program` is True for a user's program: it chooses the
+    names of its summaries, checkpoints and output, and each of its tasks may save.
     """
     names = [str(task["name"]) for task in tasks]
     own = "|".join(re.escape(name) for name in names) or "(?!)"
@@ -67,8 +68,9 @@ def allowed_names(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: boo
 def wanted_folders(tasks: Iterable[Mapping[str, Any]], lead: str, *, program: bool) -> list[str]:
     """Return the folders that a host with these tasks is asked for; [] means all folders.
 
-    A ps has the rows of tables that it saved in checkpoints, which may be gigabytes. The lead's host has the
-    rows of the last checkpoint, too, so no other host is asked for checkpoints.
+    It is [] for a program, and for the host of the task `lead`. Other hosts are not asked for checkpoints: a
+    ps has the rows of tables there, which may be gigabytes, and the lead's host has the rows of the last
+    checkpoint, too.
     """
     return [] if program or any(task["name"] == lead for task in tasks) else [*_FOLDERS_OF_OTHERS]
 
@@ -92,7 +94,11 @@ class Places:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the shared names in the folder during the block, because all hosts are collected at once."""
+        """Create the run's folder; read collected.json and lock it during the block, then write it.
+
+        Wait while the process of another host has the lock, because all hosts are collected at once. If this
+        host has no shared names, collected.json is neither locked nor read.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._allowed.shared is None:
             yield
@@ -119,8 +125,9 @@ class Places:
     def put(self, fresh: Path, name: str) -> Path:
         """Move the file `fresh` to its place, and return the path of the place. Raises OSError.
 
-        The host must be allowed to send the `name`. Files of hosts that come later in `hosts` are moved away;
-        no file is lost.
+        Call it in the block of `locked`, with a `name` that the host may send. Files of hosts that come later
+        in `hosts` are moved to other_hosts/; if an earlier host has the place, `fresh` goes there. No file is
+        lost.
         """
         shared, beside = (
             kind is not None and bool(kind.fullmatch(name))
@@ -134,9 +141,10 @@ class Places:
         return self.folder / name
 
     def _make_way(self, name: str) -> bool:
-        """Move files of later hosts away from the place of a shared file; return True if it is free.
+        """Move files of later hosts away from the place of a shared file; return True if it is free then.
 
-        It is not free if a file of an earlier host is there. A file of an unknown host counts as this host's.
+        If a file of an earlier host is there, move nothing and return False. A file of an unknown host counts
+        as this host's, and a file of this host does not keep the place from being free.
         """
         in_the_way = []
         for other_name in self._in_the_way(name):
@@ -151,7 +159,10 @@ class Places:
         return True
 
     def _in_the_way(self, name: str) -> Iterator[str]:
-        """Yield the names of the files that keep a file from its place: at it, above it, or below it."""
+        """Yield the names of the files at the place of `name`, above it, or below it.
+
+        A name is the path relative to the run's folder.
+        """
         place = self.folder / name
         for path in (place, *place.parents[: name.count("/")]):
             if path.is_file():

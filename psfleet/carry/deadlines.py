@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class TooLateError(BaseException):
-    """Something took too long; the text is the time that it had.
+    """Something took too long; the text is the time that it had, such as "5 s".
 
     It is not an Exception, because Ansible may catch those.
     """
@@ -15,7 +15,7 @@ class TooLateError(BaseException):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise TooLateError if the block takes longer than `seconds`.
+    """Raise TooLateError in the block as soon as the block has run for `seconds`.
 
     In threads other than the main thread there is no deadline. Each action of Ansible runs in a main thread.
     """

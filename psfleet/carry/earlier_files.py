@@ -19,9 +19,11 @@ _PIECE = 1 << 20
 
 
 def put(fresh: Path, folder: Path, name: str) -> None:
-    """Move the file `fresh` to its place in a run's folder. Raises OSError.
+    """Move the file `fresh` to `folder`/`name`, where `folder` is a run's. Raises OSError.
 
-    What lies there is kept as an earlier life, unless `fresh` continues it.
+    An old file there is replaced if `fresh` begins with its content; otherwise it is kept in `folder` as
+    earlier/<number>/<name>, the first free number. So is a folder with files at this place, and a file where
+    the place needs a folder.
     """
     place = folder / name
     for above in reversed(place.relative_to(folder).parents):
@@ -38,8 +40,8 @@ def put(fresh: Path, folder: Path, name: str) -> None:
 def lives(folder: Path, name: str) -> list[Path]:
     """Return the paths of everything that was collected under `name` in a run's folder, the oldest first.
 
-    The last path is the present one, and it need not exist. The folder may come from a stranger, so no link
-    to earlier files is followed.
+    They are earlier/1/<name>, earlier/2/<name> and so on, if they exist, and last `folder`/`name`, which need
+    not exist. The folder may come from a stranger, so no link to earlier files is followed.
     """
     above = folder / EARLIER
     entries = above.iterdir() if above.is_dir() and not above.is_symlink() else ()
@@ -65,7 +67,8 @@ def _keep(folder: Path, name: str) -> None:
 def _continues(fresh: Path, old: Path) -> bool:
     """Return whether the file `fresh` begins with the content of the file `old`.
 
-    Zeros at the end of the old file count as content that could not be read when it was collected.
+    Zeros at the end of the old file count as content that could not be read when it was collected. Return
+    True also if the old file is TensorFlow's file `checkpoint`, which names the newest checkpoint.
     """
     with fresh.open("rb") as new, old.open("rb") as before:
         is_state = old.name == CHECKPOINT_STATE and old.stat().st_size <= MOST_OF_A_STATE

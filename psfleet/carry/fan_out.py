@@ -23,9 +23,10 @@ POLL_SECONDS = 0.2
 
 
 class FanOut:
-    """The hosts that get one archive; `began` is when the first process began, by the monotonic clock.
+    """The hosts that get one `archive`, and the state of each. `began` is when the first process began.
 
-    Several processes share the hosts' states, which lie in `folder`.
+    `began` is in seconds of the monotonic clock. The processes of all hosts share the states, in files in
+    `folder`.
     """
 
     def __init__(self, folder: Path, archive: Path) -> None:
@@ -39,8 +40,9 @@ class FanOut:
     def turn_of(self, host: str, *, has_neighbours: bool = True) -> Iterator[list[str]]:
         """Wait until a host may have the archive; yield its neighbours, or [] if the controller sends it.
 
-        Neighbours are hosts that pass the archive on. The controller sends to one host at a time, and to each
-        host without a usable neighbour (`has_neighbours` is False).
+        Neighbours are hosts that pass the archive on: the two newest, then the oldest. The controller sends
+        to one host at a time; but if `has_neighbours` is False (none was usable), yield [] at once. At the
+        end of the block, the host counts as done.
         """
         try:
             if not has_neighbours:
@@ -72,7 +74,7 @@ class FanOut:
         self._set_state(host, IS_SENT)
 
     def mark_complete(self, host: str) -> None:
-        """Record that a host has the whole archive."""
+        """Record that a host has the whole archive, so that it passes the archive on."""
         self._set_state(host, HAS)
 
     def _set_state(self, host: str, what: str) -> None:
@@ -81,9 +83,9 @@ class FanOut:
             state["hosts"][host] = what
 
     def parts(self) -> Mapping[str, Any]:
-        """Return `size`, `part_bytes` and `digests` of the archive, as `parts_of` does.
+        """Return {"size", "part_bytes", "digests"} of the archive, as `parts_of` does.
 
-        Only the first call is slow.
+        Only the first call of all processes computes them; the others wait for it, and read its result.
         """
         with self._parts_file.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -95,10 +97,11 @@ class FanOut:
         return found
 
     def progress(self, host: str, sent_bytes: int, interval_seconds: float) -> str:
-        """Return a line about all hosts, or "" if it is not this process's turn to report.
+        """Return a line about all hosts, or "" if this process is not to report now.
 
-        Another process may report them, or the last line may be less than `interval_seconds` old.
-        `sent_bytes` is the number of bytes that the controller has sent to this host.
+        It is "" if another process reports (the process of a host to which the controller sends), or if the
+        last line is less than `interval_seconds` old. `sent_bytes` is the number of bytes sent to `host` by
+        the controller.
         """
         with self._locked_state() as state:
             doing = [*state["hosts"].values()]
@@ -123,9 +126,9 @@ class FanOut:
 
 
 def parts_of(archive: Path) -> dict[str, Any]:
-    """Return the archive's `size` and `part_bytes`, in bytes, and the SHA-256 of its parts as `digests`.
+    """Return {"size": bytes, "part_bytes": bytes of a part, "digests": SHA-256 of each part in hex digits}.
 
-    The last part may be smaller.
+    The last part may be smaller. The digests are in the order of the parts; an empty archive has none.
     """
     size = archive.stat().st_size
     part_bytes = max(SMALLEST_PART, -(-size // MOST_PARTS))

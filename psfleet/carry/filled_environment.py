@@ -23,7 +23,7 @@ from psfleet.carry.wheel_archive import BLOCK_OF_DISK_BYTES, SPARE_BYTES, with_f
 
 
 def can_fill(environment: HostEnvironment) -> bool:
-    """Return whether this machine has the environment's processor and its version of Python."""
+    """Return whether this machine has both the environment's processor and its version of Python."""
     return (
         environment.machine == platform.machine() and shutil.which(f"python{environment.python}") is not None
     )
@@ -32,8 +32,8 @@ def can_fill(environment: HostEnvironment) -> bool:
 def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> int:
     """Install an environment from an archive of wheels, pack it into `archive`, and return its size.
 
-    The size is the disk space that it needs on a host, in bytes. No code of the wheels is run. Raises
-    OSError, and ValueError with the output of a step that fails.
+    `wheels` is that archive. The size is the disk space that the environment needs on a host, in bytes. No
+    code of the wheels is run. Raises OSError, and ValueError with the output of a step that fails.
     """
     with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         work = Path(directory)
@@ -63,7 +63,8 @@ def _run(command: list[str], settings: dict[str, str]) -> None:
 def _pack(place: Path, left_out: set[Path], archive: Path) -> int:
     """Pack the files of an environment into `archive`; return the disk space that they need, in bytes.
 
-    They belong to root, and all users can read them. Their times are kept, because byte code needs them.
+    The files in `left_out` and links are left out. In the archive, the files belong to root, and all users
+    can read them. Their times are kept, because byte code needs them.
     """
     size = SPARE_BYTES
     compressor = zstandard.ZstdCompressor(threads=-1)

@@ -13,7 +13,10 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class PinnedPackage:
-    """A package of a lock; `hashes` are the SHA-256 of its permitted wheels, as hex digits."""
+    """A package of a lock. `hashes` are the SHA-256 of its permitted wheels, as hex digits.
+
+    `name` is written as in the lock, so it may not be normalized.
+    """
 
     name: str
     version: str
@@ -21,7 +24,10 @@ class PinnedPackage:
 
 
 def read_lock(text: str) -> dict[str, PinnedPackage]:
-    """Return {normalized name: package} of a lock."""
+    """Return {normalized name: package} of a lock; if it pins a package twice, the last line counts.
+
+    Lines that do not begin with "name==version" are ignored.
+    """
     pinned = [
         PinnedPackage(match["name"], match["version"], frozenset(HASH.findall(block)))
         for block in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
@@ -31,7 +37,10 @@ def read_lock(text: str) -> dict[str, PinnedPackage]:
 
 
 def without_comments(lock: Path) -> str:
-    """Return the text of a lock without comments, which do not change what is installed."""
+    """Return the text of a lock without its comment lines, which do not change what is installed.
+
+    Raises OSError if there is no such file.
+    """
     lines = lock.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("#"))
 
@@ -42,7 +51,10 @@ def read_locks(paths: Iterable[Path]) -> dict[str, PinnedPackage]:
 
 
 def lock_text(packages: Iterable[PinnedPackage]) -> str:
-    """Return the text of a lock of these packages, sorted by name, in the format of pip and uv."""
+    """Return the text of a lock of these packages, sorted by name, in the format of pip and uv.
+
+    Return "" without packages.
+    """
     lines = []
     for package in sorted(packages, key=lambda package: canonicalize_name(package.name)):
         hashes = [f"    --hash=sha256:{digest}" for digest in sorted(package.hashes)]

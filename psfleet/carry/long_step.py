@@ -18,10 +18,10 @@ def report_progress(
     interval_seconds: float = LONG_SECONDS,
     since: float | None = None,
 ) -> Iterator[None]:
-    """Call `say` every `interval_seconds` of the block, with what `what` returns and the elapsed time.
+    """Call `say` every `interval_seconds` of the block, with what `what` returns and the elapsed seconds.
 
     If `what` returns "", nothing is reported. `since` is when the step began, in seconds of the monotonic
-    clock, if that was before the block.
+    clock, if that was before the block. Example of a line: "  12 MB read, 10 s"
     """
     over, started = threading.Event(), time.monotonic() if since is None else since
 
@@ -40,7 +40,10 @@ def report_progress(
 
 
 def bytes_read(path: Path) -> int:
-    """Return how many bytes of a file the children of this process have read; 0 if none has the file open."""
+    """Return how many bytes of a file the children of this process have read; 0 if none has the file open.
+
+    If several have it open, the one that has read most counts.
+    """
     children = [
         Path("/proc", child)
         for listed in Path("/proc/self/task").glob("*/children")

@@ -21,5 +21,8 @@ def mark_output(command: str) -> tuple[str, str]:
 
 
 def output_between(marker: str, printed: str) -> str:
-    """Return what was printed between the two markers; "" if the markers are missing."""
+    """Return what was printed between the two markers, without the end of the first marker's line.
+
+    Return "" if there is no marker; if there is only one, return everything after it.
+    """
     return printed.partition(marker)[2].partition(marker)[0].removeprefix("\r").removeprefix("\n")

@@ -11,13 +11,16 @@ from trainer.host.wording import first_of, grouped
 
 
 def read_keys(file: Path, hosts: Collection[str]) -> dict[str, str]:
-    """Return {host: public key} of those `hosts` whose valid key is stored in `file`; {} without the file."""
+    """Return {host: public key} of those `hosts` whose valid key is stored in `file`.
+
+    Return {} if the file is missing or damaged.
+    """
     kept = {host: str(key) for host, key in read_object(file).items()}
     return {host: key for host, key in kept.items() if host in hosts and KEY.fullmatch(key)}
 
 
 def write_keys(file: Path, keys: Mapping[str, str]) -> None:
-    """Store {host: public key} in `file`. Raises OSError."""
+    """Store {host: public key} in `file`, in place of what it contained. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.new")
     fresh.write_text(json.dumps(keys, indent=4, sort_keys=True) + "\n", encoding="utf-8")
@@ -25,7 +28,10 @@ def write_keys(file: Path, keys: Mapping[str, str]) -> None:
 
 
 def require_distinct_keys(keys: Mapping[str, str], hosts: Collection[str]) -> None:
-    """Raise ValueError unless each of `hosts` has a valid key in `keys` that no other host has."""
+    """Raise ValueError if a key is invalid or belongs to two hosts, or if one of `hosts` has no key.
+
+    `keys` is {host: public key}; hosts in `keys` that are not in `hosts` are checked, too.
+    """
     for host, key in keys.items():
         if not KEY.fullmatch(key):
             raise ValueError(f"{host} reported {as_given(key)} as its WireGuard public key")

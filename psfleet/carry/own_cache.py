@@ -13,9 +13,9 @@ HOST_FOLDERS = ("wheels", "locks")
 
 
 def own_cache(directory: str) -> Path:
-    """Return the absolute path of a cache, with links resolved.
+    """Return the absolute path of a cache, with links resolved and "~" replaced; it need not exist.
 
-    Raises ValueError if another user can change the content of the cache.
+    Raises ValueError if another user than this user and root can change what hosts get from the cache.
     """
     cache = Path(directory).expanduser().resolve()
     for path, is_above in _levels(cache):
@@ -27,7 +27,10 @@ def own_cache(directory: str) -> Path:
 
 
 def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield (path to check, whether it lies above the cache, or above the target of a link in the cache)."""
+    """Yield (path to check, whether it lies above the cache, or above the target of a link in the cache).
+
+    The paths are the cache, HOST_FOLDERS in it, everything below these, and all folders above them.
+    """
     for place in (cache, *(cache / name for name in HOST_FOLDERS)):
         there = place.resolve()
         yield from ((parent, True) for parent in there.parents)
@@ -37,7 +40,10 @@ def _levels(cache: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the paths below a folder, even while it changes; paths in private folders are left out."""
+    """Yield the paths below a folder, even while it changes.
+
+    A private folder, which only its owner may enter, is yielded, but not what is below it.
+    """
     for parent, folders, files in os.walk(folder):
         yield from (Path(parent, name) for name in (*folders, *files))
         folders[:] = [name for name in folders if not _is_private(Path(parent, name))]
@@ -52,7 +58,9 @@ def _is_private(directory: Path) -> bool:
 def others_write(found: os.stat_result, *, is_above: bool) -> bool:
     """Return whether users other than this user and root can change a file, or the content of a directory.
 
-    A directory above the cache is safe if users can only remove their own files there, as in /tmp.
+    True also if the file belongs to another user. With `is_above`, it is a directory above the cache; it is
+    safe if users can only remove their own files there, as in /tmp. This user's private group counts as this
+    user.
     """
     if found.st_uid not in (0, os.geteuid()):
         return True
@@ -63,9 +71,9 @@ def others_write(found: os.stat_result, *, is_above: bool) -> bool:
 
 
 def _own_group() -> int | None:
-    """Return the id of this user's private group; None if there is none.
+    """Return the id of this user's private group: it has the user's name and no other member.
 
-    It has the user's name and no other member.
+    Return None if the user's main group is none of this kind.
     """
     with suppress(KeyError):
         user = pwd.getpwuid(os.geteuid())

@@ -37,9 +37,10 @@ _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 @dataclass(frozen=True)
 class UvSettings:
-    """How to run uv: its whole `environment`, `options` of its command line, and paths of `constraints`.
+    """How to run uv: its whole `environment`, `options` of its command line, and `constraints`.
 
-    Addresses of indexes may contain passwords, so they are in the environment, never in `options`.
+    `constraints` are paths or URLs of files with constraints. Addresses of indexes may contain passwords, so
+    they are in the environment, never in `options`.
     """
 
     environment: Mapping[str, str]
@@ -48,7 +49,10 @@ class UvSettings:
 
 
 def uv_settings() -> UvSettings:
-    """Return settings with which uv acts as this machine's pip does; uv's own variables have precedence."""
+    """Return settings with which uv acts as this machine's pip does.
+
+    Variables of uv that are set in this process's environment have precedence.
+    """
     pip = pip_settings()
     found = {variable: pip[name] for name, variable in _VARIABLES.items() if name in pip}
     if links := [*_places(pip.get("find-links", ""))]:
@@ -73,7 +77,10 @@ def uv_settings() -> UvSettings:
 
 
 def pip_environment() -> dict[str, str]:
-    """Return the environment in which `pip download` uses all pip settings, also those for `pip install`."""
+    """Return the environment in which `pip download` uses all pip settings, also those for `pip install`.
+
+    This is the environment of this process, and PIP_* variables for settings that it does not set.
+    """
     pip = pip_settings()
     given = {f"PIP_{name.upper().replace('-', '_')}": pip[name] for name in _OF_INDEXES if name in pip}
     return {**given, **os.environ}
@@ -82,7 +89,8 @@ def pip_environment() -> dict[str, str]:
 def pip_settings() -> dict[str, str]:
     """Return {long name such as "index-url": value} of pip's settings, from all files and the environment.
 
-    A setting without a value is left out.
+    If a setting is set in several sections, the last counts: global, install, download, environment. A
+    setting without a value is left out.
     """
     places: dict[str, list[str]] = {}
     for line in _pip("config", "list").splitlines():
@@ -99,7 +107,10 @@ def pip_settings() -> dict[str, str]:
 
 
 def without_passwords(text: str) -> str:
-    """Return the text with the users and passwords in its URLs replaced by "****"."""
+    """Return the text with the user and password in each URL replaced by "****".
+
+    Example: without_passwords("https://me:secret@host/simple") -> "https://****@host/simple"
+    """
     return re.sub(r"(?<=://)[^\s/@]+@", "****@", text)
 
 
@@ -118,12 +129,18 @@ def _absolute(place: str) -> str:
 
 
 def _places(links: str) -> Iterable[str]:
-    """Yield the places of find-links that exist: pip ignores a missing path, but uv fails."""
+    """Yield the places of find-links that exist, as absolute paths, and all URLs, unchanged.
+
+    `links` separates places by spaces. pip ignores a missing path, but uv fails.
+    """
     return (place for place in map(_absolute, links.split()) if "://" in place or Path(place).exists())
 
 
 def _certificates(pip: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's variables for the authorities that pip trusts: pip's `cert`, else the system's."""
+    """Return uv's variables for the authorities that pip trusts: pip's `cert`, else the system's.
+
+    Return {} if there is neither.
+    """
     if bundle := pip.get("cert"):
         return {"SSL_CERT_DIR" if Path(bundle).is_dir() else "SSL_CERT_FILE": bundle}
     system = ssl.get_default_verify_paths()

@@ -72,11 +72,17 @@ class ProgramLock:
 
     @property
     def path(self) -> Path:
-        """The path of the lock beside the user's file. Later deployments take the same versions from it."""
+        """The path of the lock beside the user's file; it need not exist.
+
+        Later deployments take the same versions from it.
+        """
         return self._places(self.environment)[0]
 
     def _places(self, environment: HostEnvironment) -> tuple[Path, Path]:
-        """Return (path of an environment's lock, path where a check writes it)."""
+        """Return (path of an environment's lock beside the user's file, path in `cache` for check mode).
+
+        Neither need exist.
+        """
         name = f"{environment.name}{LOCK_SUFFIX}"
         beside = self.file.with_name(f"{self.file.stem}.{name}")
         return beside, self.cache / "locks" / f"{self.requirements.key}.{name}"
@@ -87,7 +93,10 @@ class ProgramLock:
 
     @property
     def is_current(self) -> bool:
-        """Whether the lock beside the user's file is up to date. Raises ValueError if the lock is damaged."""
+        """Whether the lock beside the user's file is there and is made from today's `key`.
+
+        Raises ValueError if the lock is damaged or not psfleet's.
+        """
         return self._is_of_key(self.path)
 
     def _is_of_key(self, lock: Path) -> bool:
@@ -103,7 +112,7 @@ class ProgramLock:
         return head == self._head
 
     def resolve(self, say: Callable[[str], object], *, keep: bool) -> Path:
-        """Return the path of the lock. Unless a lock is up to date, resolve the requirements with uv.
+        """Return the path of a lock that is up to date; if there is none, resolve the requirements with uv.
 
         With `keep`, the lock is written beside the user's file, else into the cache. `say` gets lines about
         the progress. Raises ValueError if a lock is damaged or cannot be written, and, with uv's output, if
@@ -245,8 +254,8 @@ class ProgramLock:
     def _preferred(self) -> list[str]:
         """Return the versions that uv prefers: those in psfleet's locks, and in all earlier locks.
 
-        Locks of the same requirements come last, so they have precedence: a cluster's hosts get the same
-        versions.
+        Locks for other environments count, too. If locks differ, a lock of today's requirements has
+        precedence, so that a cluster's hosts get the same versions; then the lock of this environment.
         """
         others = [each for each in every_environment() if each != self.environment]
         places = [

@@ -37,7 +37,7 @@ class Content(Protocol):
 
 
 class _Unzipped(io.RawIOBase):
-    """The decompressed content of a .gz file that has one part."""
+    """The decompressed content of a .gz file; what follows its first part (gzip member) is ignored."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._zip = file, zlib.decompressobj(wbits=31)
@@ -46,7 +46,10 @@ class _Unzipped(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Decompress as many bytes as fit into the buffer; return their number, 0 at the end."""
+        """Decompress some bytes into the buffer, at most as many as fit; return their number, 0 at the end.
+
+        Raises ArchiveError if the file is no gzip file, is damaged or ends too early.
+        """
         while not self._zip.eof:
             packed = self._zip.unconsumed_tail or self._file.read(PIECE)
             try:
@@ -75,17 +78,18 @@ class _Piecewise:
         return block
 
     def skip(self, padding: int) -> None:
-        """Read the rest of the bytes, and the padding after them."""
+        """Read the remaining bytes, and `padding` bytes after them, and forget them."""
         self.left += padding
         while self.left:
             self.read(PIECE)
 
 
 def members(file: IO[bytes], most_members: int) -> Iterator[tuple[tarfile.TarInfo, Content]]:
-    """Yield (member, its content) of a .tar.gz. The content can be read until the next member is requested.
+    """Yield (member, its content) for each member of a .tar.gz, in its order.
 
-    The caller counts members and their sizes. Raises OSError, and ArchiveError for a damaged or sparse
-    archive, and for headers that are larger than the headers of `most_members` files.
+    The content can be read until the next member is requested. There may be more than `most_members`: the
+    caller counts members and their sizes. Raises OSError, and ArchiveError for a damaged or sparse archive,
+    and for headers that are larger than the headers of `most_members` files.
     """
     stream = io.BufferedReader(_Unzipped(file), PIECE)
     headers_left = most_members * BYTES_OF_HEADERS
@@ -102,7 +106,8 @@ def members(file: IO[bytes], most_members: int) -> Iterator[tuple[tarfile.TarInf
 def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
     """Return (next member, bytes of its headers); None at the end of the archive.
 
-    If several extended headers have the same field, the first one counts, as in `tarfile`.
+    If several extended headers have the same field, the first one counts, as in `tarfile`. Raises
+    ArchiveError for headers that are damaged, too large or too many.
     """
     fields: dict[bytes, bytes] = {}
     size = 0
@@ -127,7 +132,11 @@ def _next(stream: IO[bytes]) -> tuple[tarfile.TarInfo, int] | None:
 
 
 def _with_extended_fields(member: tarfile.TarInfo, fields: dict[bytes, bytes]) -> tarfile.TarInfo:
-    """Return the member with the fields of its extended headers, `fields`. Raises ArchiveError."""
+    """Set name, link target and size of the member from `fields`, if they are there; return the member.
+
+    `fields` are the fields of its extended headers. Links, folders and devices get the size 0. Raises
+    ArchiveError for an invalid size, and for a sparse or global member.
+    """
     if member.type in {tarfile.GNUTYPE_SPARSE, tarfile.XGLTYPE}:
         raise ArchiveError(f"it has a header of type {member.type.decode()!r}, which no archive of a run has")
     member.name = _text(fields.get(b"path")) or member.name
@@ -144,7 +153,11 @@ def _with_extended_fields(member: tarfile.TarInfo, fields: dict[bytes, bytes]) -
 
 
 def _records(header: bytes) -> dict[bytes, bytes]:
-    """Return {key: value} of the records in a PAX header. Raises ArchiveError."""
+    """Return {key: value} of the records in a PAX header; {} if it is empty.
+
+    If a key is there twice, the last one counts. Raises ArchiveError if a record is damaged or sparse, or if
+    there are more than MOST_RECORDS - 1.
+    """
     found: dict[bytes, bytes] = {}
     place = 0
     for _ in range(MOST_RECORDS):

@@ -18,8 +18,9 @@ BYTE_CODE_PER_SOURCE = 1.5
 def pack(wheels: Path, lock: str, archive: Path) -> str:
     """Write the wheels, the lock and the program `uv` into one tar archive; return its SHA-256 in hex digits.
 
-    `wheels` is the folder of the wheels, with uv's own; `lock` is the text of the lock. The archive is not
-    compressed, because wheels are compressed. Only a block of a wheel is in memory at a time.
+    `wheels` is the folder of the wheels, with a wheel of uv, from which the program is taken; `lock` is the
+    text of the lock. In the archive they are wheels/*.whl, requirements.txt and uv. Nothing is compressed,
+    because wheels are.
     """
     installer = next(wheels.glob("uv-*.whl"))
     with archive.open("wb") as writer:
@@ -46,7 +47,10 @@ def add_file(stream: tarfile.TarFile, name: str, content: bytes, mode: int) -> N
 
 
 def with_fixed_attributes(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Return the member with fixed times and owners, and with a mode that lets all users read it."""
+    """Set time 0 and the owner root, and let all users read the member; return the member.
+
+    If its owner may execute it, all users may.
+    """
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = "root"
     member.mode = 0o755 if member.mode & 0o100 else 0o644
@@ -56,7 +60,8 @@ def with_fixed_attributes(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def installed_bytes(wheels: Iterable[Path]) -> int:
     """Return the disk space that these wheels and their byte code need once they are installed, in bytes.
 
-    For the environments with and without CUDA, the result is 3% more than the most that they need on ext4.
+    It is an estimate from the lists of their files. For the environments with and without CUDA, it is 3% more
+    than the most that they need on ext4.
     """
     total = SPARE_BYTES
     for path in wheels:

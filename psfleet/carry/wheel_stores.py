@@ -74,7 +74,10 @@ class WheelStore:
     def of(
         cls, environment: HostEnvironment, locks: Path, cache: Path, *, tensorboard: bool = False
     ) -> "WheelStore":
-        """Return the store of an environment, or of its TensorBoard; `locks` is the folder of the locks."""
+        """Return the store of an environment, or, with `tensorboard`, of the environment's TensorBoard.
+
+        `locks` is the folder of the locks.
+        """
         names = (environment.tensorboard_lock,) if tensorboard else environment.locks
         return cls(
             environment=environment,
@@ -88,8 +91,8 @@ class WheelStore:
     def lock_hash(self) -> str:
         """12 hex digits of a SHA-256 of everything that determines the wheels, which name the environment.
 
-        Python version and processor are included, because different hosts use the same locks, but other
-        wheels.
+        It covers the text of all locks without comments, the Python version and the processor: different
+        hosts use the same locks, but other wheels.
         """
         content = "".join(without_comments(lock) for lock in (*self.locks, self.installer))
         content += f"python{self.environment.python} {self.environment.machine}"
@@ -125,7 +128,7 @@ class WheelStore:
 
     @property
     def packed_environment(self) -> Path:
-        """The path of the packed environment. It exists completely or not at all."""
+        """The path of the environment as `fill_environment` packs it. It exists completely or not at all."""
         return self.folder / f"environment-{self.lock_hash}.tar.zst"
 
     def program_lock(self, requirements: ProgramRequirements, environment: HostEnvironment) -> ProgramLock:
@@ -184,9 +187,10 @@ class WheelStore:
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Return what roles need to know of the store, with the fields in RETURN of the module `wheel_store`.
+        """Return {field: value} of the store, with the fields in RETURN of the module `wheel_store`.
 
-        Until the archive exists, `archive_sha256` is "", and the sizes are estimates.
+        `archive` is the packed environment if it exists, else the archive of wheels. Until that exists,
+        `archive_sha256` is "", and the sizes are estimates.
         """
         digest, (archive_bytes, environment_bytes) = "", self.usual_bytes
         archive = self.packed_environment if self.packed_environment.exists() else self.archive
@@ -207,9 +211,11 @@ class WheelStore:
         }
 
     def fill(self, say: Callable[[str], None]) -> None:
-        """Download, verify and pack the wheels. Files of an interrupted download are used again.
+        """Download, verify and pack the wheels; if the archive exists, do nothing.
 
-        Raises ValueError if a wheel is unavailable or does not match its lock, and OSError if the disk fails.
+        Files of an interrupted download are used again. Waits while another deployment works on this store.
+        Raises ValueError if a wheel is unavailable or does not match its lock, or if the disk has too little
+        space; OSError if the disk fails, and TimeoutError after LOCK_TIMEOUT_SECONDS.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         partial = self.folder.with_suffix(".partial")
@@ -227,8 +233,8 @@ class WheelStore:
     def fill_environment(self, say: Callable[[str], None]) -> None:
         """Install the environment here, and pack it for the hosts, which then need no wheels.
 
-        With too little disk space, tell `say` and do nothing. Raises ValueError if a step fails, and OSError
-        if the disk fails.
+        If it is packed already, do nothing. With too little disk space, tell `say` and do nothing. Waits, and
+        raises TimeoutError, as `fill` does. Raises ValueError if a step fails, and OSError if the disk fails.
         """
         with self._alone(say):
             if self.packed_environment.exists():
@@ -250,7 +256,10 @@ class WheelStore:
 
     @contextmanager
     def _alone(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Wait until no other deployment works on this store; keep others waiting during the block."""
+        """Wait until no other deployment works on this store; keep others waiting during the block.
+
+        Raises TimeoutError after LOCK_TIMEOUT_SECONDS.
+        """
         with ExitStack() as stack:
             with report_progress(say, lambda: f"wait for another deployment that makes {self.archive}"):
                 stack.enter_context(
@@ -259,7 +268,10 @@ class WheelStore:
             yield
 
     def _note(self, archive: Path, digest: str, environment_bytes: int) -> None:
-        """Write hash and size of an archive beside it, so that no deployment reads gigabytes for them."""
+        """Write `digest` (SHA-256 of an archive) and `environment_bytes` (its size once installed) beside it.
+
+        So no deployment reads gigabytes for them. The files end with .sha256 and .environment_bytes.
+        """
         archive.with_suffix(".sha256").write_text(f"{digest}\n", encoding="ascii")
         archive.with_suffix(".environment_bytes").write_text(f"{environment_bytes}\n", encoding="ascii")
 

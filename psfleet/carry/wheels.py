@@ -73,7 +73,10 @@ def pool_beside(folder: Path) -> Path:
 
 
 def platforms(machine: str) -> list[str]:
-    """Return the platform tags of wheels that run on hosts with this processor, the newest first."""
+    """Return the platform tags of wheels that run on hosts with this processor, the newest glibc first.
+
+    `machine` is "x86_64" or "aarch64". Raises KeyError for others.
+    """
     minors = range(NEWEST_GLIBC_MINOR, OLDEST_GLIBC_MINOR[machine] - 1, -1)
     return [f"manylinux_2_{minor}_{machine}" for minor in minors] + [
         f"{legacy}_{machine}" for legacy in LEGACY[machine]
@@ -94,10 +97,11 @@ def supported_tags(environment: HostEnvironment) -> dict[Tag, int]:
 def best_wheels(
     wheels: Iterable[Path], packages: Mapping[str, PinnedPackage], environment: HostEnvironment
 ) -> list[Path]:
-    """Return the best of `wheels` for each package, judged by the file names alone.
+    """Return the best of `wheels` for each package, judged by the file names alone; at most one each.
 
-    A package without a fitting wheel has none in the result. `packages` is {normalized name: package}. File
-    names decide, because a lock has the hashes of a package's wheels for every Python version and processor.
+    A package without a wheel of its version for the environment has none in the result. `packages` is
+    {normalized name: package}. File names decide, because a lock has the hashes of a package's wheels for
+    every Python version and processor.
     """
     ranks = supported_tags(environment)
     best: dict[str, tuple[int, Path]] = {}
@@ -115,7 +119,10 @@ def best_wheels(
 def download(
     packages: Sequence[PinnedPackage], environment: HostEnvironment, partial: Path, say: Callable[[str], None]
 ) -> None:
-    """Download the wheels of these packages below `partial` with pip. Raises ValueError with pip's output."""
+    """Download the wheels of these packages into `partial`/wheels with pip, which verifies their hashes.
+
+    Raises ValueError with pip's output if that fails, and ValueError if this Python has no pip.
+    """
     if importlib.util.find_spec("pip") is None:
         raise ValueError(
             f"{sys.executable} has no pip, which downloads the wheels. Install the controller's "
@@ -151,7 +158,10 @@ def download(
 
 
 def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> list[str]:
-    """Return pip's command line that downloads the wheels of an environment."""
+    """Return pip's command line that downloads the packages of the file `lock` into the folder `wheels`.
+
+    It takes wheels for the environment's Python version and processor.
+    """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--no-input", "--disable-pip-version-check"]
     # This cache keeps completed files if a download is interrupted.
@@ -163,7 +173,10 @@ def download_command(environment: HostEnvironment, lock: Path, wheels: Path) -> 
 
 
 def size_below(folder: Path) -> int:
-    """Return the number of bytes in the files below a folder, which another program may be filling."""
+    """Return the number of bytes in the files below a folder; 0 if there is no such folder.
+
+    Another program may be filling the folder.
+    """
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # the file may have been moved
@@ -172,12 +185,18 @@ def size_below(folder: Path) -> int:
 
 
 def package_of(wheel: Path) -> str:
-    """Return the normalized name of a wheel's package."""
+    """Return the normalized name of a wheel's package, from its file name.
+
+    Example: package_of(Path("typing_extensions-4.12.2-py3-none-any.whl")) -> "typing-extensions"
+    """
     return canonicalize_name(wheel.name.split("-")[0])
 
 
 def link_or_copy(wheel: Path, place: Path) -> None:
-    """Make `place` a hard link to `wheel`, or a copy if it lies on another file system."""
+    """Make `place` a hard link to `wheel`, or a copy if linking fails (another file system).
+
+    A file that is at `place` is replaced.
+    """
     fresh = place.with_suffix(f".{os.getpid()}")
     try:
         os.link(wheel, fresh)
