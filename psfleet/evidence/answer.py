@@ -35,7 +35,7 @@ class Findings:
     lacking: list[str] = field(default_factory=list)
 
     def add(self, finding: str, *, certain: bool) -> None:
-        """Add a finding as a contradiction if it is certain, else as missing evidence."""
+        """Add `finding` to `wrong` (a contradiction) if it is `certain`, else to `lacking`."""
         (self.wrong if certain else self.lacking).append(finding)
 
 

@@ -108,13 +108,15 @@ def loss_fell(findings: Findings, run: Run, settings: EvidenceSettings) -> Good:
 
 
 def _check_user_goals(
-    run: Run, settings: EvidenceSettings, went: tuple[float, float], findings: Findings
+    run: Run, settings: EvidenceSettings, first_and_last: tuple[float, float], findings: Findings
 ) -> None:
     """Check that the loss fell by `minimum_loss_reduction` or to `target_loss`, whichever the user set.
 
-    If both are set, one of them suffices; if none is, nothing is checked. `went` is (first loss, last loss).
+    If both are set, one of them suffices; if none is, nothing is checked. The finding is a contradiction if
+    the workers' records are complete, else missing evidence.
     """
-    (first, last), least, target = went, settings.minimum_loss_reduction, settings.target_loss
+    first, last = first_and_last
+    least, target = settings.minimum_loss_reduction, settings.target_loss
     to_target = target is not None and last <= target
     fell_enough = first - last >= least * abs(first)
     expected = [f"by {least:.0%}"] if least else []

@@ -29,7 +29,7 @@ class EarlyEnd:
         return f"{self.condition} was met by the evaluation of global step {self.global_step}: {value}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return `condition` as text, `global_step` and `value`, as in `early_end` of the figures."""
+        """Return {field: value} of `condition` (as text), `global_step` and `value`, as in the figures."""
         return {"condition": str(self.condition), "global_step": self.global_step, "value": self.value}
 
 

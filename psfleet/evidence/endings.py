@@ -48,7 +48,12 @@ class Ending(JsonObject):
 
     @property
     def in_words(self) -> str:
-        """How the task ended, in words that follow its name, such as "failed with exit code 1"."""
+        """How the task ended, in words that follow its name.
+
+        They are "was still running", "ended by itself", "was lost" (its host went down), "failed with exit
+        code 1", "was ended by SIGTERM, which no playbook sent" or "was ended by a playbook"; the first that
+        fits counts.
+        """
         if self.alive:
             return "was still running"
         if self.by_itself:

@@ -71,7 +71,7 @@ class InvalidExportError(ValueError):
 class ModelExport:
     """A complete export in `folder`.
 
-    `card` is the content of its card, in which every field has the right type.
+    `card` is the content of its card, export.json, in which every field has the right type.
     """
 
     folder: Path

@@ -256,19 +256,19 @@ def _compare_samples(run: Run, evaluated: Record, findings: Findings) -> None:
             findings.wrong.append(f"{what}, and it is {apart[first]:.6g} apart; {count} numbers differ")
 
 
-def _differing(outputs: Mapping[str, float], apart: Mapping[str, float]) -> list[str]:
-    """Return the places, such as "logits[3]", at which a client's `outputs` differ from `apart`.
+def _differing(outputs: Mapping[str, float], of_evaluator: Mapping[str, float]) -> list[str]:
+    """Return the places, such as "logits[3]", at which a client's `outputs` differ from the evaluator's.
 
-    Both are {place: number} with the same places; `apart` has the evaluator's outputs. Numbers differ if
-    their distance is more than 1 % of the largest number of this output; two nans are equal.
+    Both arguments are {place: number} with the same places. Numbers differ if their distance is more than 1 %
+    of the largest number of this output; two nans are equal.
     """
     largest: dict[str, float] = {}
-    for place, value in apart.items():
+    for place, value in of_evaluator.items():
         output = place.partition("[")[0]
         largest[output] = max(largest.get(output, 0.0), abs(value) if math.isfinite(value) else 0.0)
     return [
         place
         for place, value in outputs.items()
-        if not (math.isnan(value) and math.isnan(apart[place]))
-        and not abs(value - apart[place]) <= _OF_THE_LARGEST * largest[place.partition("[")[0]]
+        if not (math.isnan(value) and math.isnan(of_evaluator[place]))
+        and not abs(value - of_evaluator[place]) <= _OF_THE_LARGEST * largest[place.partition("[")[0]]
     ]

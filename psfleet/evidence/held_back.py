@@ -61,8 +61,8 @@ class Cause:
 class HeldBack:
     """What held a run back.
 
-    `causes` are the causes, the largest first, at most two. `unknown` says what the records do not tell, or
-    is "". `time` is where the workers' time went, None if that is unknown.
+    `causes` are the causes, the largest first, at most two; () if none is known. `unknown` says what the
+    records do not tell, or is "". `time` is where the workers' time went, None if that is unknown.
     """
 
     causes: tuple[Cause, ...]
@@ -228,7 +228,7 @@ def _core_cause(run: Run, time: TimeSpent) -> Cause:
     """
     finding = f"too few cores: ready threads had none in {_least(time.without_core)} of the workers' time"
     helps = "more hosts, or fewer tasks and other programs on these"
-    if lacking := _some(run, lambda worker: least_parts(run, worker).without_core):
+    if lacking := _workers_concerned(run, lambda worker: least_parts(run, worker).without_core):
         finding += f"; only {first_of([worker.name for worker in lacking], 3)} lacked them"
         hosts = sorted({_host_of(run, worker.name) for worker in lacking})
         helps = f"fewer tasks and other programs on {first_of(hosts, 3)}, or another host"
@@ -249,7 +249,8 @@ def _waiting_cause(run: Run, time: TimeSpent, seconds: float) -> Cause:
     It is `ps` if a ps had work in at least 80 % of the time; else `calls` if few bytes were moved; else
     `network` if all ps had work in less than half of the time; else `network_or_ps`.
     """
-    share, waiting = time.elsewhere.least, _some(run, lambda worker: least_parts(run, worker).elsewhere)
+    share = time.elsewhere.least
+    waiting = _workers_concerned(run, lambda worker: least_parts(run, worker).elsewhere)
     who = f"{first_of([worker.name for worker in waiting], 3)} alone" if waiting else "a worker"
     steps = sum(_steps_of(worker) for worker in waiting) or sum(window.steps for window in run.windows)
     step = sum(map(seconds_of, waiting or run.with_lost)) / steps
@@ -316,10 +317,10 @@ def bytes_of_a_step(run: Run, workers: Sequence[TaskRecords], steps: int) -> flo
     return sum(map(sum, exchanged)) / steps if len(exchanged) == len(endings) else None
 
 
-def _some(run: Run, part: Callable[[TaskRecords], float]) -> Sequence[TaskRecords]:
+def _workers_concerned(run: Run, part: Callable[[TaskRecords], float]) -> Sequence[TaskRecords]:
     """Return the workers for which `part` is at least WORTH_NAMING; () if that is true of all workers.
 
-    `part` maps a worker to a part of its time. Workers without steps are left out.
+    `part` maps a worker to a part of its time, 0 to 1. Workers without steps are left out.
     """
     found = [worker for worker in run.with_lost if _steps_of(worker) > 0 and part(worker) >= WORTH_NAMING]
     return found if len(found) < len(run.with_lost) else ()

@@ -40,7 +40,10 @@ class LostWorker:
 
     @property
     def in_words(self) -> str:
-        """Who was lost, how, and when: "worker2 was lost with host3 after global step 40"."""
+        """Who was lost, how, and when: "worker2 was lost with host3 after global step 40".
+
+        Without a known step, the last words are left out.
+        """
         when = "" if self.global_step is None else f" after global step {self.global_step}"
         return f"{self.task} {self.how}{when}"
 

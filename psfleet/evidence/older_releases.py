@@ -49,5 +49,5 @@ def unrecorded_clauses(run: Run, observed: bool) -> dict[str, str]:
 
 
 def release_of(run: Run) -> str:
-    """Return the release that recorded the run, from the chief's last record; "without a name" if unknown."""
+    """Return the release of the trainer in the chief's last record; "without a name" if it is unknown."""
     return (run.chief.records[-1].release if run.chief.records else "") or "without a name"

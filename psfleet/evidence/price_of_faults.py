@@ -18,8 +18,9 @@ from trainer.contract.records import Record
 class Restore:
     """One time that the chief set the variables: to a checkpoint, or to their first values (step 0).
 
-    `steps_lost` is how far beyond `global_step` a worker had recorded steps: these are not in the model.
-    `damaged` are the names of the checkpoints that were passed over because they could not be read.
+    `global_step` is the step of that checkpoint. `steps_lost` is how far beyond it a worker had recorded
+    steps: these are not in the model. `damaged` are the names of the newer checkpoints that were passed over
+    because they could not be read.
     """
 
     global_step: int

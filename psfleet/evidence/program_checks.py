@@ -35,8 +35,9 @@ TOGETHER, FALLEN = "the workers trained one model together", "the loss fell"
 
 @dataclass
 class ProgramAnswers:
-    """The answers of the checks that a run of a program allows, and `open`: {clause not shown: reason}.
+    """The answers of the checks that a run of a program allows, and what the run does not show.
 
+    `open` is {clause: reason} of the latter; a clause such as "the loss fell" follows "it is not shown that".
     `together` is True if the workers are shown to train one model, `learned` if the model is shown to learn.
     `observed` is True if psfleet itself saw where the parameters were, and which tasks changed them.
     """
@@ -63,7 +64,7 @@ def sentences(not_shown: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def judge_program(run: Run, settings: EvidenceSettings) -> ProgramAnswers:
-    """Return the answers of all checks that the run of a program allows, and what the run leaves open."""
+    """Return the answers of all checks that the run allows, and what the run does not show."""
     answers = ProgramAnswers([tasks_ended_well(run)])
     if any(task.records for task in run.tasks.values()):
         answers.checks += [records_complete(run), same_plan_and_release(run)]
@@ -223,9 +224,10 @@ def _name_what_is_not_shared(run: Run, answers: ProgramAnswers, *, seen: bool, s
 
 
 def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
-    """Add the check `fair_shares` if the coordinator recorded steps that the workers made for it.
+    """Add the check `fair_shares` to the answers if the coordinator recorded steps of the workers.
 
-    If it recorded none, leave open that the workers trained one model together.
+    If it recorded none, add to `answers.open` that it is not shown that the workers trained one model
+    together.
     """
     if sum(run.contributions.values()):
         answers.checks.append(sharing.fair_shares(run, settings))
@@ -236,10 +238,10 @@ def _check_coordinator(run: Run, settings: EvidenceSettings, answers: ProgramAns
 
 
 def _name_falls(falls: _Falls, answers: ProgramAnswers) -> None:
-    """Leave open that the model contains all steps of a worker whose global step fell.
+    """Add to `answers.open`, for each worker in `falls`, that the model may lack steps of the worker.
 
-    `falls` is the result of `_falls`; with a fall, `together` becomes False. The global step falls, for
-    example, if the program starts again from zero.
+    `falls` is the result of `_falls`; with a fall, `answers.together` becomes False. The global step falls,
+    for example, if the program starts again from zero.
     """
     for name, (one, other) in falls.items():
         answers.together = False
@@ -308,10 +310,11 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
 
 
 def _name_ends(run: Run, answers: ProgramAnswers) -> None:
-    """Leave open what endings make doubtful: that a task had done its work, or went on where it had been.
+    """Add to `answers.open` what endings make doubtful.
 
-    The first is doubtful for a worker or chief that neither ended by itself nor worked for a coordinator, the
-    second for a restarted task. Tasks that failed or whose ending is unknown are left to `tasks_ended_well`.
+    For a worker or chief that neither ended by itself nor worked for a coordinator, that it had done its
+    work; for a restarted task, that it went on where it had been. Tasks that failed or whose ending is
+    unknown are left to `tasks_ended_well`.
     """
     for task in run.expected:
         ending = run.endings.get(task.name)

@@ -53,7 +53,7 @@ def level_losses(run: Run) -> dict[str, str]:
     """
     unknown = {}
     for worker in run.workers if len(run.workers) > 1 else ():
-        alone, others = _of(run, worker, of=True), _of(run, worker, of=False)
+        alone, others = _restricted(run, worker, alone=True), _restricted(run, worker, alone=False)
         (begin, end), (first, last) = smoothed_loss(alone), smoothed_loss(others)
         enough = min(len(losses_of(alone)), len(losses_of(others))) >= _FEWEST and math.isfinite(
             begin + first
@@ -65,6 +65,6 @@ def level_losses(run: Run) -> dict[str, str]:
     return unknown
 
 
-def _of(run: Run, worker: TaskRecords, *, of: bool) -> Run:
-    """Return the run with only this worker (`of` is True) or without it (`of` is False)."""
-    return replace(run, expected=tuple(task for task in run.expected if (task.name == worker.name) is of))
+def _restricted(run: Run, worker: TaskRecords, *, alone: bool) -> Run:
+    """Return the run with this worker as its only task (`alone` is True), or without this worker."""
+    return replace(run, expected=tuple(task for task in run.expected if (task.name == worker.name) is alone))

@@ -22,7 +22,10 @@ _MINIMUM_TRAINED, _AT_THE_EDGES = 0.9, 8
 
 
 def was_observed(worker: TaskRecords) -> bool:
-    """Return whether psfleet observed this worker's sessions, and so knows where its parameters were."""
+    """Return whether psfleet observed this worker's sessions, and so knows where its parameters were.
+
+    True if a `peers_ready` of the worker has `global_step_on`.
+    """
     return any("global_step_on" in record.fields for record in worker.of("peers_ready"))
 
 
@@ -137,7 +140,10 @@ def workers_trained(findings: Findings, run: Run) -> Good:
 
 
 def has_seen_training(run: Run) -> bool:
-    """Return whether psfleet saw a worker train; always False for releases that did not record it."""
+    """Return whether a worker has a record `trained`: psfleet saw it train.
+
+    Always False for releases that did not write this record.
+    """
     return any(worker.of("trained") for worker in run.workers)
 
 

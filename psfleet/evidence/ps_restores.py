@@ -29,13 +29,16 @@ class PsRestore:
         return max(self.global_step - self.checkpoint_step, 0)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the fields `task`, `global_step`, `checkpoint_step` and `steps_lost`, as in the figures."""
+        """Return {field: value}, as in the figures: all but the fingerprint, and `steps_lost`."""
         steps = {"global_step": self.global_step, "checkpoint_step": self.checkpoint_step}
         return {"task": self.task, **steps, "steps_lost": self.steps_lost}
 
 
 def ps_restores(run: Run) -> list[PsRestore]:
-    """Return a PsRestore for every ps that restored alone, in the order of the chief's records."""
+    """Return a PsRestore for every time that a ps restored alone, in the order of the chief's records.
+
+    Return [] if none did.
+    """
     return [_restore_in(record) for record in run.chief.of("ps_restored")]
 
 

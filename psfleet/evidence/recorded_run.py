@@ -86,18 +86,21 @@ class Run:
         return (*self.workers, *self.recorded_lost)
 
     def given_up(self, name: str) -> Ending | None:
-        """Return the ending of a task that failed by systemd and recorded no end itself, else None."""
+        """Return the ending of a task that systemd calls failed and that recorded no end, else None."""
         by_systemd = self.endings.get(name)
         failed = by_systemd is not None and by_systemd.failed
         return by_systemd if failed and self.task(name).ending is None else None
 
     def is_lost(self, name: str) -> bool:
-        """Return whether the worker `name` is a lost worker."""
+        """Return whether `name` is the name of a lost worker of the run (`lost`)."""
         return any(task.name == name for task in self.lost)
 
     @property
     def steps_made(self) -> int:
-        """The number of global steps from the first step of the run, or part, to its last."""
+        """The number of global steps from the first step of the run, or part, to its last.
+
+        This is `global_steps` minus `first_step`.
+        """
         return self.global_steps - self.first_step
 
     @cached_property
@@ -117,14 +120,14 @@ class Run:
 
     @cached_property
     def ps(self) -> tuple[TaskRecords, ...]:
-        """The run's parameter servers by index; those without records are included."""
+        """The records of the run's ps by index; those without records are included."""
         return self.of_job("ps")
 
     @cached_property
     def servers(self) -> tuple[TaskRecords, ...]:
-        """The existing servers, by the index of the client that connects to each.
+        """The records of the existing servers, by the index of the client that connects to each.
 
-        Those without records are included.
+        Servers without records are included; () if the run has no existing servers.
         """
         return self.of_job(SERVER)
 
@@ -190,7 +193,10 @@ class Run:
 
     @property
     def last_step(self) -> int | None:
-        """The global step at which the run was to end, from the chief's `finished`; None if it is unknown."""
+        """The global step at which the run was to end, from the chief's `finished`.
+
+        None if the chief recorded no `finished`, or one without `last_step`.
+        """
         is_recorded = self.final is not None and "last_step" in self.final.fields
         return self.final.integer("last_step") if self.final and is_recorded else None
 
@@ -198,7 +204,8 @@ class Run:
     def steps_requested(self) -> int | None:
         """The global step at which the settings ask the run to end; None if that is not known.
 
-        It is `steps`. With `epochs`, it depends on the number of examples in the chief's `finished`.
+        It is `steps`; with `epochs`, it is computed from the number of examples in the chief's `finished`,
+        and None without one.
         """
         if not self.training.get("epochs"):
             steps = self.training.get("steps")

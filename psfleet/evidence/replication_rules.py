@@ -57,12 +57,12 @@ class ReplicationRules:
 
     @property
     def one_client(self) -> bool:
-        """Whether only worker 0 has sessions, to the ps and to the other workers."""
+        """Whether only worker 0 has sessions, to the ps and to the other workers: in-graph and local."""
         return has_one_client(self.replication)
 
     @property
     def shared(self) -> bool:
-        """Whether there are several workers, which share the model."""
+        """Whether several workers share the model: `workers` is more than 1."""
         return self.workers > 1
 
     @property

@@ -66,7 +66,10 @@ class Manifest(JsonObject):
         write_whole(folder / FILE_NAME, f"{json.dumps(content, indent=2)}\n".encode())
 
     def with_file(self, folder: Path, name: str) -> "Manifest":
-        """Return a copy of the manifest with the present hash and size of one file. Raises OSError."""
+        """Return a copy of the manifest with the present hash and size of the file `name`, new or changed.
+
+        Raises OSError if the file cannot be read. Nothing is written.
+        """
         return Manifest(self.run_id, {**self.files, name: _entry(folder / name)})
 
     def holds(self, folder: Path, name: str) -> bool:
@@ -145,7 +148,7 @@ def _entry(path: Path) -> Entry:
 
 
 def is_plain(path: Path) -> bool:
-    """Return whether `path` is a regular file that is neither a link nor hidden."""
+    """Return whether `path` is an existing regular file that is neither a link nor hidden."""
     return not path.name.startswith(".") and path.is_file() and not path.is_symlink()
 
 

@@ -40,7 +40,10 @@ def find_run(runs_directory: Path, run_id: str | None) -> Path:
 
 
 def newest_first(runs_directory: Path) -> list[Path]:
-    """Return the folders of all runs, the folder with the newest plan.json first; [] if there is none."""
+    """Return the folders of all runs, the folder with the newest plan.json first.
+
+    Folders without a plan.json are left out. Return [] if there is no run, or no such directory.
+    """
     if not runs_directory.is_dir():
         return []
     plans = [folder / "plan.json" for folder in runs_directory.iterdir() if (folder / "plan.json").is_file()]

@@ -106,9 +106,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class LogPattern:
-    """The log of each task that the glob `tasks` matches must have a line that matches `pattern`.
+    """A pattern that must occur in the log of each task that the glob `tasks` matches.
 
-    With a bound, the number in the pattern's first group must be in range in the last matching line.
+    If `range` has a bound, the number in the pattern's first group must be in range at the last match in the
+    log.
     """
 
     tasks: str

@@ -349,7 +349,8 @@ def _own_nonces(worker: TaskRecords) -> set[int]:
 def _nonces(worker: TaskRecords, field: str) -> dict[str, set[int]]:
     """Return {task: its nonces that this worker read on the ps}, from all of the worker's processes.
 
-    `field` is the field of `peers_ready` that has the nonces.
+    `field` is the field of `peers_ready` that has the nonces, such as "worker_nonces". {} if nothing was
+    read.
     """
     nonces: dict[str, set[int]] = {}
     for record in worker.of("peers_ready"):

@@ -26,9 +26,9 @@ _WINDOWS_OF_A_PIECE = 4
 class Tally:
     """Counts the steps of windows by global step, and how many more steps may lack a record.
 
-    Each global step in `spans` may be a step without a record, and so may `anywhere` steps in addition.
-    Ranges are (before, after], as in windows. Each count takes a few searches, however many windows there
-    are.
+    Each global step in the ranges `spans` may be a step without a record, and so may `anywhere` steps in
+    addition. Ranges are (before, after], as in windows. Each count takes a few searches, however many windows
+    there are.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class _Range(NamedTuple):
 
     @property
     def moved(self) -> int:
-        """The number of global steps in the range."""
+        """The number of global steps in the range: `after` minus `before`."""
         return self.after - self.before
 
 

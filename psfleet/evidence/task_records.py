@@ -71,7 +71,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a task, from its `started` on. A restarted task has several."""
+    """One process of a task, with its records from its `started` on. A restarted task has several.
+
+    `records` has at least one record.
+    """
 
     records: tuple[Record, ...]
 
@@ -240,7 +243,10 @@ class TaskRecords:
 
 
 def stopped_by_hand(ending: Record | None) -> bool:
-    """Return whether people stopped the process that has this ending; False for None."""
+    """Return whether people stopped the process that has this ending; False for None.
+
+    The reason in the ending says so; an end by an error or by a finished run is no stop.
+    """
     return ending is not None and ending.text("reason") == STOPPED_BY_HAND
 
 

@@ -223,7 +223,7 @@ def _use_in(records: Sequence[Record]) -> Use | None:
 
 
 def _use(record: Record) -> Use | None:
-    """Return the use in a `resources` record; None if its numbers are impossible."""
+    """Return what a `resources` record says was used; None if its numbers are impossible or missing."""
     seconds, cpu, cores = record.number("seconds"), record.number("cpu_seconds"), record.integer("cores")
     samples, active = record.integer("samples"), record.integer("active_samples")
     waits = record.number("core_wait_seconds") if "core_wait_seconds" in record.fields else None

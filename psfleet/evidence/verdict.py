@@ -93,7 +93,7 @@ class Verdict:
         )
 
     def write(self, folder: Path) -> None:
-        """Write verdict.json into the run's folder atomically. Raises OSError."""
+        """Write verdict.json into the run's folder atomically, over an existing one. Raises OSError."""
         text = json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n"
         write_whole(folder / FILE_NAME, text.encode())
 

@@ -95,9 +95,10 @@ def _own_thresholds(settings: EvidenceSettings) -> str:
 
 
 def figure_lines(figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value in words) for each known figure; nothing for a program that recorded no steps.
+    """Yield (name, value in words) for each known figure, in the order of the report.
 
-    `figures` is the result of `figures_of`. The number of lines does not grow with the tasks.
+    Yield nothing for a program that recorded no steps. `figures` is the result of `figures_of`. For many
+    tasks, ranges are yielded in place of a line for each.
     """
     steps, last_step = figures["global_steps"], figures["last_step"]
     if not steps and figures["replication"] is None:

@@ -73,7 +73,10 @@ def _comparable(address: str) -> str:
 
 
 def _ip(address: str) -> IP | None:
-    """Return the IP address that a text means; None for a name. "127.1" and "0x7f000001" mean addresses."""
+    """Return the IP address that a text means; None for a name.
+
+    Short forms are accepted, too: "127.1" and "0x7f000001" mean 127.0.0.1.
+    """
     try:
         return to_ip(address) or IPv4Address(socket.inet_aton(address))
     except OSError:

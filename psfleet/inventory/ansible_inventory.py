@@ -56,8 +56,8 @@ def plain_inventory(
 def role_variables() -> Mapping[str, Mapping[str, object]]:
     """Return {variable: its entry in argument_specs} for the variables of all roles.
 
-    The function does not use Ansible's DataLoader, which notes the place of every value and so takes ten
-    times as long.
+    If several roles have a variable, the last role by name counts. The function does not use Ansible's
+    DataLoader, which notes the place of every value and so takes ten times as long.
     """
     found: dict[str, Mapping[str, object]] = {}
     for file in _specification_files():
@@ -97,7 +97,10 @@ def _require_passwords(variables: Mapping[str, Any]) -> None:
 
 
 def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's own have no types
-    """Return whether a variable `ansible_*` of the host cannot be decrypted."""
+    """Return whether a variable `ansible_*` of the host is encrypted and cannot be decrypted.
+
+    Raises AnsibleError for any other error.
+    """
     try:
         values = hostvars.raw_get(host)
         for name in values:

@@ -14,7 +14,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "roles" / "host_look" / "files" /
 def described_systems(folder: Path = FOLDER) -> dict[str, Any]:
     """Return {file name: its parsed content} of the *.yml files in `folder`, sorted by name.
 
-    Raises InventoryError if a file is not valid YAML, or does not describe a system.
+    Hidden files are left out; {} for no files. Raises InventoryError if a file is not valid YAML, or does not
+    describe a system.
     """
     described: dict[str, Any] = {}
     for file in sorted(folder.glob("[!.]*.yml")):

@@ -39,7 +39,7 @@ def yaml_problems(sources: Sequence[str]) -> Iterator[InventoryProblem]:
 
 
 def _yaml_error(file: Path) -> InventoryProblem | None:
-    """Return the problem of a file that is not valid YAML; None if it is valid."""
+    """Return the problem of a file that is not valid YAML, with its line if known; None if it is valid."""
     try:
         yaml.compose(file.read_text(encoding="utf-8", errors="replace"), Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -84,9 +84,10 @@ def _paths(sources: Sequence[str]) -> Iterator[Path]:
 
 
 def _files_of_variables(source: Path) -> Iterator[tuple[str, Path, Path]]:
-    """Yield ("host" or "group", entry, file) for each file in host_vars and group_vars beside `source`.
+    """Yield (kind, entry, file) for each file in host_vars and group_vars.
 
-    The entry is the file itself, or the folder around it, that is named after the host or group.
+    These folders lie beside the file `source`, or in the folder `source`. The kind is "host" or "group". The
+    entry is the file itself, or the folder around it, that is named after the host or group.
     """
     parent = source.parent if source.is_file() else source
     for folder, kind in _FOLDERS.items():

@@ -29,9 +29,10 @@ def proof_settings(settings: TrainingSettings, replication: str, plan: ClusterPl
 
 
 def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
-    """Raise InventoryError if the cluster has no ps or one worker, or if -e sets what the proof chooses.
+    """Raise InventoryError if the cluster has no ps or fewer than two workers.
 
-    `command_line` has the names of the variables that -e sets.
+    Raise it, too, if -e sets what the proof chooses. It has all these problems. `command_line` has the names
+    of the variables that -e sets.
     """
     problems = []
     workers = plan.tasks_of("worker")

@@ -53,10 +53,10 @@ class Inventory:
 
     @cached_property
     def converted(self) -> tuple[dict[str, dict[str, Any]], list[InventoryProblem]]:
-        """({host: {variable: converted value}}, problems with the refused values).
+        """({host: {variable: converted value}}, problems with the refused values), by `rules`.
 
         The values include the defaults of the role `trainer`, and leave out the refused values and the
-        variables without a rule.
+        variables without a rule. Hosts with the same refused value share a problem.
         """
         converted, refused = {}, []
         for host, variables in self.variables.items():
@@ -167,7 +167,10 @@ def data_directories(plan: ClusterPlan, settings: Mapping[str, TrainingSettings]
 
 
 def _contradictions(inventory: Inventory, values: ValuesByHost) -> Iterator[InventoryProblem]:
-    """Yield a problem for each contradiction between variables of the whole cluster."""
+    """Yield a problem for each contradiction between variables of the whole cluster.
+
+    The values of the first host count, apart from port_fence_enabled. Nothing if there are no hosts.
+    """
     hosts = tuple(values)
     if not hosts:
         return

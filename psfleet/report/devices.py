@@ -28,7 +28,10 @@ MOST_OF_A_TASK, MOST_OF_A_RUN = 16_000_000, 64_000_000
 
 @dataclass(frozen=True)
 class Report(JsonObject):
-    """The device report of a task: {variable: device}, and {device: {group of operations: count}}."""
+    """The device report of a task.
+
+    `variables` is {variable: device}, `operations` is {device: {group of operations: count}}.
+    """
 
     task: str = setting(MISSING, TEXT)
     variables: Mapping[str, str] = setting(MISSING, mapping_of(TEXT))
@@ -167,9 +170,9 @@ def _read(folder: Path) -> tuple[list[Report], list[str]]:
 
 
 def _checked(content: object) -> Report:
-    """Return a report whose texts are printable.
+    """Return the report in `content`, parsed JSON, with all texts made printable.
 
-    Raises ValueError if it is invalid, because a host sent it.
+    Raises ValueError if it is invalid; a host sent it.
     """
     report = Report.from_json(content)
     return Report(

@@ -107,7 +107,7 @@ def as_svg(figure: Figure, name: str, title: str) -> Markup:
 
 
 def save_png(figure: Figure, path: Path, dots_per_inch: int) -> None:
-    """Write the figure as a PNG atomically. Raises OSError."""
+    """Write the figure as a PNG atomically, over an existing file. Raises OSError."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=dots_per_inch, metadata={"Software": None})
     write_whole(path, drawn.getvalue())

@@ -87,7 +87,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Lane:
-    """What the picture shows of a task, in the task's own seconds.
+    """What the picture shows of a task, in the task's own seconds (clocks.py).
 
     `lives` are the (begin, end) of its processes, `marks` are (event, time). `lost` are the (begin, end) of
     times between the last record of a process without an ending and the next process.

@@ -76,7 +76,7 @@ def tasks_to_stop(
 
 
 def unstopped_message(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return a message about the `tasks` on hosts that were not reached; "" if there are no such tasks.
+    """Return a message about the `tasks` whose host is not in `hosts`; "" if there are no such tasks.
 
     `hosts` are the hosts that were reached.
     """

@@ -93,8 +93,8 @@ def hosts_may_delete(folder: Path, cluster_name: str) -> bool:
 def saved_settings(folder: Path) -> dict[str, Any]:
     """Return the settings in a run's folder, in the form of `run_settings`.
 
-    Return {} if there is no settings.json, as for a new run. Raises ValueError if it lacks fields or has
-    invalid ones.
+    Return {} if settings.json is missing, as for a new run, or is no JSON object. Raises ValueError if it
+    lacks fields or has invalid ones.
     """
     content = read_object(folder / "settings.json")
     if not content:
@@ -125,7 +125,7 @@ def tasks_of_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
 def saved_run(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return (settings, tasks) of a run from its folder, as `saved_settings` and `tasks_of_run` return them.
 
-    Raises KeyError or ValueError if files in its folder are missing or damaged.
+    Raises KeyError or ValueError if settings.json or plan.json is missing or damaged.
     """
     settings = saved_settings(folder)
     return settings, tasks_of_run(read_object(folder / "plan.json"), settings)

@@ -37,7 +37,10 @@ _FILLING = re.compile(r"(?<! ) +(?=(?:\x1b\[0m)?$)")
 
 
 class PlaybookConsole(Console):
-    """Draws lines of at most `columns` columns (0: any width), with the characters of an encoding."""
+    """Draws lines of at most `columns` columns (0: any width), with the characters of an encoding.
+
+    It draws into memory: `lines` returns what to print.
+    """
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ def size_of(terminal: int) -> os.terminal_size:
 
 
 def columns_of_terminal() -> int:
-    """Return the usable columns of the terminal to which the parent process writes; 0 if there is none."""
+    """Return the usable columns of the terminal to which the parent process writes; 0 without a terminal."""
     terminal = open_terminal()
     if terminal is None:
         return 0
@@ -181,8 +184,8 @@ def show(
     """Print what `draw` yields, and return the result of the action.
 
     `draw` is called with the console and `verbose`, which is True with -v. `failure` is the message with
-    which the action fails; with "", the result is not failed and not changed. `inventory` is Ansible's
-    variable `ansible_inventory_sources`.
+    which the action fails; with "", it does not fail. `changed` of the result is always False. `inventory` is
+    Ansible's variable `ansible_inventory_sources`.
     """
     terminal = open_terminal()
     console = console_for(terminal, inventory)

@@ -31,7 +31,8 @@ _TEMPORARY, _OTHERS = "/var/tmp", "other_hosts"  # noqa: S108 - read alone
 def run_to_export(runs_directory: Path, run_id: str) -> Path:
     """Return the folder of the run `run_id`, or of the newest run for "".
 
-    Raises RefusedError if there is no such run, or if it is going on or not collected.
+    Raises RefusedError if the name is invalid, if there is no such run, or if its state is "running": it is
+    going on or not collected.
     """
     try:
         folder = find_run(runs_directory, run_id or None)
@@ -106,17 +107,19 @@ def require_host(run: Mapping[str, Any], reached: Collection[str], known: Collec
     raise RefusedError(f"the inventory has no host {where}; {_without_host(run)}")
 
 
-def require_exporting_host(run: Mapping[str, Any], found: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+def require_exporting_host(
+    run: Mapping[str, Any], answer: Mapping[str, Any], plan: Mapping[str, Any]
+) -> None:
     """Raise RefusedError unless the exporter's host answered, is free and has the run's files.
 
-    `found` is the host's answer to `ask_hosts`. A host is free if it is deployed, and no run is going on
-    there. `plan` is the plan of today's inventory.
+    `answer` is the host's answer to `ask_hosts`. A host is free if it is deployed with `plan`, the plan of
+    today's inventory, and no run is going on there.
     """
     host = run["exporter"]["host"]
-    if found["problem"]:
-        raise RefusedError(f"{host}, which has the checkpoint: {found['problem']}; {_without_host(run)}")
-    problems = use_problems({host: found}, plan)
-    if not found["holds_run"]:
+    if answer["problem"]:
+        raise RefusedError(f"{host}, which has the checkpoint: {answer['problem']}; {_without_host(run)}")
+    problems = use_problems({host: answer}, plan)
+    if not answer["holds_run"]:
         problems.append(f"{host} has no files of run {run['id']} any more; {_without_host(run)}")
     if problems:
         raise RefusedError(*problems)
@@ -147,9 +150,10 @@ def verdict_on(folder: Path) -> str:
 
 
 def export_lines(exported: ModelExport, run: Mapping[str, Any], place: str) -> list[str]:
-    """Return the lines that say what was exported and how to use it.
+    """Return the lines for people: what was exported and its size, and the Python code that calls it.
 
-    `run` is the result of decide_run, and `place` the path of the export as people see it.
+    A third line says how far the model is behind the end of its run, if it is. `run` is the result of
+    decide_run, and `place` the path of the export as people see it.
     """
     card = exported.card
     given = ", ".join(f"{name}=.." for name in card["inputs"])

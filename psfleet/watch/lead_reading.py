@@ -70,7 +70,8 @@ def as_daemon(group: str, *command: str) -> str:
 def age_command(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> str:
     """Return the shell command that prints the lead's newest `started` records, then the host's time.
 
-    `age_of` takes its output. Arguments as for `read_command`.
+    `age_of` takes its output. `run` is the result of decide_run, `paths` the fact `cluster_paths`, `user` the
+    tasks' user.
     """
     started = shlex.quote('"event":"started"')
     events = shlex.quote(_events(run, paths))

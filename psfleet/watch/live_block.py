@@ -97,7 +97,10 @@ def block_rows(view: Snapshot, console: PlaybookConsole, rows: int, *, verbose: 
 
 
 def log_line(view: Snapshot) -> str:
-    """Return the snapshot as one line of text, without colours."""
+    """Return the snapshot as one line of text, without colours: the age, the step, the figures, the tasks.
+
+    The sentences of the block follow.
+    """
     share = [_percent(view), _step(view)] if view.progress.last_step else [_step(view)]
     pieces = [*_figures(view, with_clock=False), *_workers(view), *_rest(view), *_sentences(view)]
     texts = [clock(view.elapsed), *share, *(piece.plain for piece in pieces)]
@@ -125,7 +128,10 @@ def flow(pieces: Iterable[Text], columns: int) -> list[Text]:
 
 
 def _wrapped(sentence: Text, console: PlaybookConsole) -> list[Text]:
-    """Return a sentence in at most SENTENCE_ROWS rows of the console's width; the rest of it is cut off."""
+    """Return a sentence in at most SENTENCE_ROWS (3) rows of the console's width.
+
+    If the sentence is longer, the last row ends with "…".
+    """
     rows = list(sentence.wrap(console, console.width))
     if len(rows) > SENTENCE_ROWS:
         rows[SENTENCE_ROWS - 1].append("…").truncate(console.width, overflow="ellipsis")
@@ -172,7 +178,10 @@ def _workers(view: Snapshot) -> list[Text]:
 
 
 def _rest(view: Snapshot) -> list[Text]:
-    """Return texts about the tasks that only serve, the saved checkpoint, its copies, the last evaluation."""
+    """Return texts about the tasks that only serve, the saved checkpoint, its copies, the last evaluation.
+
+    What is unknown has no text.
+    """
     saved = [] if view.saved_step is None else [Text(f"saved at step {view.saved_step}")]
     copied = [Text(f"copied to {task} at step {step}") for task, step in view.copied_steps.items()]
     evaluated = [Text(f"evaluated: {of}")] if (of := view.progress.evaluation) else []

@@ -36,9 +36,7 @@ def _moment(seconds: float) -> str:
         return UNKNOWN
 
 
-def runs_table(
-    found: RunList, console: PlaybookConsole, *, verbose: bool = False
-) -> Iterator[RenderableType]:
+def runs_table(runs: RunList, console: PlaybookConsole, *, verbose: bool = False) -> Iterator[RenderableType]:
     """Yield the table of runs, the notes and the summary; without runs, no table.
 
     With `verbose`, the size of each run on each host follows the table. On a narrow console, columns of
@@ -46,13 +44,13 @@ def runs_table(
     """
     columns = dict(_COLUMNS)
     for name in _DISPENSABLE:
-        if console.width_of(table_of(found.rows, columns, console)) > console.width:
+        if console.width_of(table_of(runs.rows, columns, console)) > console.width:
             columns.pop(name)
-    if found.rows:
-        yield table_of(found.rows, columns, console)
+    if runs.rows:
+        yield table_of(runs.rows, columns, console)
         yield ""
-    for row in found.rows if verbose else ():
+    for row in runs.rows if verbose else ():
         for host, size in row.hosts.items():
             yield console.words(f"{row.run_id} on {host}: {readable(size)}")
-    yield from (console.words(note, "warning") for note in found.notes)
-    yield console.words(found.summary)
+    yield from (console.words(note, "warning") for note in runs.notes)
+    yield console.words(runs.summary)

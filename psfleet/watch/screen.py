@@ -159,6 +159,9 @@ class Screen:
 
 
 def drawing(rows: Sequence[str]) -> str:
-    """Return the text that draws the rows below the cursor and puts the cursor back; "" for no rows."""
+    """Return the text that draws the rows below the cursor and puts the cursor back; "" for no rows.
+
+    Rows that are too wide are cut by the terminal.
+    """
     drawn = "".join(f"\n{row}{CLEAR_REST}" for row in rows)
     return f"{WRAP_OFF}{drawn}{WRAP_ON}\r\x1b[{len(rows)}A" if rows else ""

@@ -251,7 +251,7 @@ class Units:
 def unit_commands(run: Mapping[str, Any], paths: Mapping[str, str], user: str) -> dict[str, str]:
     """Return {host: shell command to run there}, for each host of the run; `unit_states` takes the output.
 
-    Arguments as for `read_command`.
+    `run` is the result of decide_run, `paths` the fact `cluster_paths`, `user` the tasks' user.
     """
     commands, configuration = {}, Path(paths["configuration_directory"])
     for host, tasks in grouped((task["host"], task) for task in run["tasks"]).items():

@@ -89,7 +89,10 @@ class WatchedRun:
         return []
 
     def add_silence(self, at: float, problem: str) -> list[Notice]:
-        """Record that the lead's host did not answer, and why ("" if unknown); return notices."""
+        """Record that the lead's host did not answer by the time `at`, and return notices.
+
+        `problem` says why, "" if unknown. The age and the absent tasks of `now` are updated.
+        """
         notes = [*self._lead_host.record_silence(at, problem), *self.units.report_silent_hosts(at)]
         self.now = replace(self.now, elapsed=self.elapsed(at), away=self.units.away(at))
         return notes
