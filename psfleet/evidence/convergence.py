@@ -258,7 +258,7 @@ def check_goals(
 
     `metrics` is {name: value}. `certain` is True if they are the metrics of the final model: then a missed
     goal is a contradiction, else missing evidence. A metric that was not evaluated is missing evidence
-    always.
+    always; in the text, its value is nan.
     Example: "accuracy 0.9612, expected at least 0.9"; the text has this form also for missed goals.
     """
     for goal in goals:

@@ -110,7 +110,7 @@ def held_back(
 def _hidden_work(run: Run) -> str:
     """Return why a worker that seems to wait for the ps and the network may wait for something else.
 
-    This is so with GPUs, in-graph, and without ps. Return "" otherwise.
+    There is a reason if the run has GPUs, is in-graph, or has no ps. Return "" otherwise.
     """
     if _has_gpus(run):
         return "while a GPU computes its worker looks as if it waited, and no record has the GPU's time"
@@ -246,8 +246,9 @@ def _compute_cause(run: Run, time: TimeSpent) -> Cause:
 def _waiting_cause(run: Run, time: TimeSpent, seconds: float) -> Cause:
     """Return the cause of the time in which workers waited for the ps and the network.
 
-    It is `ps` if a ps had work in at least 80 % of the time; else `calls` if few bytes were moved; else
-    `network` if all ps had work in less than half of the time; else `network_or_ps`.
+    It is `ps` if a ps had work in at least 80 % of the time; else `calls` if a step moved so few bytes that
+    no link is slow enough to explain the wait; else `network` if all ps had work in less than half of the
+    time; else `network_or_ps`.
     """
     share = time.elsewhere.least
     waiting = _workers_concerned(run, lambda worker: least_parts(run, worker).elsewhere)

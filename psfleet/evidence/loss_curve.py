@@ -189,7 +189,7 @@ def _deviation(count: int) -> float:
 
 
 def trend_of(losses: Sequence[Loss], target: float | None) -> Trend:
-    """Return how finite losses, sorted by global step, moved in their last third.
+    """Return how finite losses, sorted by global step, moved in their last third; at least one is needed.
 
     Losses below a tenth of `target` count as equal, as rounding errors of an exact fit do. `target` is None
     if no target is known: then losses below a millionth of the first loss count as equal.

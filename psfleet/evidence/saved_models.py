@@ -84,10 +84,10 @@ class CollectedModel:
 
 
 def find_models(folder: Path) -> list[CollectedModel]:
-    """Return the models in a run's folder, by kind in the order of CollectedModel; [] if there is none.
+    """Return the models in a run's folder, in the order SavedModel, Keras model, Keras weights, checkpoint.
 
-    Models of other_hosts/ are the last. Of numbered checkpoints, only the last is returned. No link is
-    followed.
+    Models of other_hosts/ come after all others. Of numbered checkpoints, only the last is returned. No link
+    is followed. Return [] if there is none.
     """
     kinds = list(_LOADED_BY)
     found = [model for name in _FOLDERS for model in _below(folder, name)]

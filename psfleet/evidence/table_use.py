@@ -54,7 +54,8 @@ def table_uses(run: Run) -> dict[str, TableUse]:
 def _of_worker(worker: TaskRecords) -> Iterable[TableUse]:
     """Yield a TableUse for each table in the worker's `tables` record with the most samples.
 
-    Each process and each session counts from 0, so records cannot be added.
+    Each process and each session counts from 0, so records cannot be added. Tables with impossible numbers
+    are left out. Yield nothing if no such record has samples.
     """
     records = [record for record in worker.of("tables") if record.integer("samples") > 0]
     if not records:

@@ -127,8 +127,10 @@ def programs_of(
 
     `values` has the converted variables without the refused ones; if a variable of PROGRAM_KEYS was refused,
     the result has no programs. `given` has the names of the variables that the inventory or -e sets.
-    `running` is the program that -e program=... names; 0 without it or for an unknown name. A program's own
-    value has precedence over the variable for all programs; for the running one, -e has precedence over both.
+    `running` of the result is the index of the program that -e program=... names; 0 without it or for an
+    unknown name. A program's own value has precedence over the variable for all programs; for the running
+    one, -e has precedence over both. Variables of _PER_PROGRAM that -e sets are "" for the other programs,
+    unless a program has its own value.
     """
     if not values.keys() >= {*PROGRAM_KEYS.values()}:
         return Programs()

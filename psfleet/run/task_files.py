@@ -84,8 +84,9 @@ def gpu_drop_ins(
 ) -> list[dict[str, str]]:
     """Return the unit psfleet-gpu-devices, then a drop-in for each unit whose task has GPUs; [] without GPUs.
 
-    Each is {"dest": path, "content": text}. A task's doctor has a drop-in, too, the evaluator has none.
-    `content` is the text of the drop-ins, `devices` the text of the unit, and `directory` is systemd's.
+    Each is {"dest": path, "content": text}; the unit also has `validate`, the command that checks it. A
+    task's doctor has a drop-in, too, the evaluator has none. `content` is the text of the drop-ins, `devices`
+    the text of the unit, and `directory` is systemd's.
     """
     with_gpus = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
     units = [f"psfleet-{task['job']}@{task['index']}" for task in with_gpus]
