@@ -24,10 +24,10 @@ ROOM_BYTES = 2 * BATCH_BYTES
 
 
 class ActionModule(HostAction):
-    """Returns the answer of the module; sends the manifest and files only if the host's record is outdated.
+    """Returns the answer of the module `carried_files`; sends files only if the host's record is outdated.
 
-    Takes the arguments of the module, with `index` (what the action `carried_manifest` returned) in place of
-    `digest`, `manifest`, `archive` and `archive_bytes`.
+    Takes the arguments of the module, but `index` (the path that the action `carried_manifest` returned) in
+    place of `digest`, `manifest`, `archive` and `archive_bytes`.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -59,10 +59,11 @@ class ActionModule(HostAction):
         archive: Path,
         remote: str,
     ) -> dict[str, Any]:
-        """Send archive after archive to the host; return {}, or the host's answer if it fails.
+        """Send archive after archive to the host; return {}, or the host's answer as soon as the host fails.
 
-        `places` are the positions in `files` of the files that the host lacks; `archive` is the path at which
-        each archive is written; `remote` is a temporary folder of the host.
+        `places` are the positions in `files` of the files that the host lacks; each archive is written to the
+        path `archive`; `remote` is a temporary folder of the host. Raises AnsibleActionFail if a file here
+        was changed or cannot be packed.
         """
         listed = list(files.values())
         total, done = sum(listed[place].size for place in places), 0

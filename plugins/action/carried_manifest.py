@@ -15,9 +15,9 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """Returns `index`, the path of the file with the hashes, for the action `carried_files`.
+    """Writes the manifest of `sources`, and returns `index`, its path, for the action `carried_files`.
 
-    A file whose size and time have not changed since the last index is not read again.
+    A file whose size and time have not changed since the last manifest is not read again.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -20,9 +20,10 @@ OTHERS = "Somebody else acts on the hosts. Nothing was changed: try again once t
 
 
 class ActionModule(HostAction):
-    """Takes the leases of `hosts`, and fails if it cannot take all of them; or gives them back; returns {}.
+    """Takes the leases of `hosts`, or gives them back with the state "released"; returns {}.
 
-    Leases are renewed until they are given back, or until ansible-playbook ends.
+    Fails, and holds no lease, if it cannot take all of them. Leases are renewed until they are given back, or
+    until ansible-playbook ends. In check mode, it only warns of leases that others hold.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

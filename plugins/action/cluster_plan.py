@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class ActionModule(ControllerAction):
-    """Returns the facts `cluster_*` that docs/contracts.md describes, or fails with every problem."""
+    """Returns the facts `cluster_*` of docs/contracts.md; fails with all problems of the inventory."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if problem := settings_problem():

@@ -38,10 +38,10 @@ display = escaping_display()
 
 
 class ActionModule(HostAction):
-    """Packs files on the host, fetches the archive as the connecting user, unpacks it, and removes it there.
+    """Packs files on the host, fetches the archive, unpacks it into the run's folder, and removes it there.
 
-    Returns `files` (the names of the collected files) and `left_out` ("host: file: reason"). A host that
-    cannot pack its files is no failure: `left_out` has the reason.
+    Returns `changed`, `files` (the names of the collected files) and `left_out` (texts "host: file: reason").
+    If the host cannot pack its files, the action does not fail: `left_out` has "host: everything: reason".
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +96,10 @@ class ActionModule(HostAction):
         return {"changed": bool(names), "files": names, "left_out": left_out}
 
     def _login(self) -> int:
-        """Return the uid of the user as whom the connection logs in, before it becomes another user."""
+        """Return the uid of the user as whom the connection logs in, before it becomes another user.
+
+        Raises AnswerError if the host's answer is not a number.
+        """
         printed, _ = self.run_command("id -u", sudoable=False)
         found = USER.fullmatch(printed.strip())
         if not found:
@@ -104,7 +107,7 @@ class ActionModule(HostAction):
         return int(found[0])
 
     def _pack_on_host(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer of the module `host_runs`; if it fails or is invalid, only `msg`, the reason."""
+        """Return the answer of the module `host_runs`; {"msg": reason} if it fails or is invalid."""
         try:
             owned = {**arguments, "state": "packed", "owner": self._login()}
             answer = self._run_module("host_runs", owned)
@@ -115,9 +118,11 @@ class ActionModule(HostAction):
     def _fetch_and_unpack(
         self, packed: dict[str, Any], places: Places, most_bytes: int
     ) -> tuple[list[str], list[str]]:
-        """Fetch and unpack the archive; return (names of the files, a text for each file that is missing).
+        """Fetch and unpack the archive; return (names of the unpacked files, a text for each missing file).
 
-        `packed` is the module's answer, `most_bytes` the limit for all files together.
+        `packed` is the module's answer, `most_bytes` the limit for all files together. A larger archive is
+        not fetched. Of an incomplete archive, the files that came are unpacked, and the first text says how
+        much came.
         """
         if not 0 <= packed["size"] <= most_archive_bytes(most_bytes):
             return [], [f"everything: its archive has {packed['size']} bytes, more than were requested"]
@@ -135,7 +140,7 @@ class ActionModule(HostAction):
             return names, refused
 
     def _fetch(self, path: str, size: int, target: Path) -> str:
-        """Fetch a file of `size` bytes from the host; return "", or why it did not come completely, in words.
+        """Write `size` bytes of the host's file `path` to `target`; return "", or in words why fewer came.
 
         `fetch_file` of Ansible's connections would write whatever a host sends, for as long as it sends.
         """

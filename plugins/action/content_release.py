@@ -15,10 +15,10 @@ from ..plugin_utils.carrying import CarryingAction
 
 
 class ActionModule(CarryingAction):
-    """Returns the answer of the module; sends the release only if the host lacks it.
+    """Returns the answer of the module `content_release`; sends the release only if the host lacks it.
 
-    Takes the arguments of the module, and for a release `source`: a file or folder on the controller. The
-    default of `release` is the hash of the source.
+    Takes the arguments of the module, and for the state "present" also `source`: the release's file or folder
+    on the controller. Without `release`, the release's name is the hash of the source.
     """
 
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,9 +45,10 @@ class ActionModule(CarryingAction):
 
 
 def pack(source: Path, archive: Path, package: str = "") -> None:
-    """Write a tar archive of the files in `content_files(source)`, in the folder `package` unless it is "".
+    """Write the tar file `archive` with the files of `content_files(source)`, below the folder `package`.
 
-    The files are owned by root, readable by all users, and without times. Links to files are followed.
+    If `package` is "", the files are at the archive's root. They are owned by root, readable by all users,
+    and without times. Links to files are followed.
     """
     with tarfile.open(archive, "w", dereference=True) as stream:
         for name, path in content_files(source).items():

@@ -63,19 +63,19 @@ class ActionModule(ControllerAction):
 
     With the state `started`, a `run_id` of "" means a new run:
 
-    - `action`: what `decide` returned, such as "start" or "attach"; "recollect" for a run that has ended and
-      left files on hosts, which is only collected again.
+    - `action`: what `decide` returned, "start", "attach" or "collect"; "recollect" for a run that has ended
+      and left files on hosts, which is only collected again.
     - `starting`: the tasks that start. If the run is going on, these are the workers that are absent and can
       join.
-    - `empty`: the names of the workers that are missing from the run.
+    - `empty`: the names of the tasks that do not take part now.
     - `told`: a text for people about both, "" if there is nothing to say.
-    - `collected`, beside `run`: the runs of this cluster that hosts may delete, the newest first.
+    - `collected`, beside `run`: the ids of the cluster's runs that hosts may delete, the newest first.
 
-    With `stopped`, a `run_id` of "" means any run that is going on; `run` is {"id": ""} if none is:
+    With `stopped`, a `run_id` of "" means the run that is going on; `run` is {"id": ""} if none is:
 
     - `tasks`: the tasks to stop. `told`: how to resume the run. `warning`: a text about tasks on hosts that
       cannot be reached, "" for none.
-    - `goes_on`: True with --limit. Then `tasks` are the workers that leave the run.
+    - `goes_on`: True with --limit, else False. If True, `tasks` are the workers that leave the run.
 
     With `exported`, a `run_id` of "" means the newest run; `model`, `inputs` and `outputs` are for a program.
     `found` is not needed, because this asks the host of the `exporter`:
@@ -106,9 +106,9 @@ class ActionModule(ControllerAction):
     def _run_to_stop(
         self, run_id: str, arguments: Mapping[str, Any], everywhere: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Return the run that ends, or that workers leave, with the fields that the class names.
+        """Return the run that ends, or that workers leave, with the class's fields for the state "stopped".
 
-        `everywhere` is {host: its answer} for the whole cluster; None without --limit. Raises RefusedError.
+        `everywhere` is {host: its answer} for the whole cluster with --limit, else None. Raises RefusedError.
         """
         hosts, again = arguments["found"], f"ansible-playbook train.yml -e run_id={run_id}"
         folder = Path(arguments["runs_directory"]).resolve() / run_id
@@ -270,10 +270,10 @@ class ActionModule(ControllerAction):
     def _tasks_to_start(
         self, run: Mapping[str, Any], begun: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Return `starting`, `empty` and `told`, as the class describes them.
+        """Return {`starting`: ..., `empty`: ..., `told`: ...}, as the class describes these fields.
 
-        `begun` are the settings that the run began with; {} if it did not begin on this controller. Workers
-        can join a run only from the controller where it has begun.
+        `begun` are the settings with which the run began; {} for a new run, or one that began on another
+        controller. Workers can join a run only from the controller where it began.
         """
         run_id, tasks = run["id"], run["tasks"]
         out = [task for task in tasks if task["host"] not in hosts]

@@ -10,7 +10,7 @@ from ..plugin_utils.actions import HostAction
 
 
 class ActionModule(HostAction):
-    """Returns the answer of the module; renders each `src` before, as Ansible's module `template` does."""
+    """Renders the template of each `src` on the controller, and returns the answer of the module `files`."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         files = [self._with_content(file) for file in arguments.get("files", [])]
@@ -19,7 +19,10 @@ class ActionModule(HostAction):
         return self._run_module("files", {**arguments, "files": files})
 
     def _with_content(self, file: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an element of `files` in which `content`, the rendered text, replaces `src` and `vars`."""
+        """Return an element of `files` with `content`, the rendered text, in place of `src` and `vars`.
+
+        An element without `src` stays as it is.
+        """
         rendered = dict(file)
         if "src" in rendered:
             rendered["content"] = self._rendered(rendered.pop("src"), rendered.pop("vars", {}))
@@ -28,7 +31,8 @@ class ActionModule(HostAction):
     def _rendered(self, source: str, further: Mapping[str, Any]) -> str:
         """Return the rendered text of the template `source`; `further` are more variables for it.
 
-        Ansible's lookup `template` would copy all variables each time.
+        A further variable replaces another one of its name. Ansible's lookup `template` would copy all
+        variables each time.
         """
         path = Path(self._find_needle("templates", source))
         places = [Path(place) for place in self.variables.get("ansible_search_path", [])]

@@ -11,10 +11,12 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Returns the runs that are going on, the summaries on the controller, and the runs that have some.
+    """Returns `going_on`, `sources` and `runs`, for TensorBoard.
 
-    These are `going_on` (runs for `collect_run`), `sources` ({name that TensorBoard shows: folder with its
-    files}, for `carried_manifest`) and `runs` (the folders of the runs with summaries).
+    - `going_on`: the runs that are going on, as `collect_run` takes them.
+    - `sources`: {name that TensorBoard shows: folder here with summaries}, as `carried_manifest` takes them.
+    - `runs`: the paths of the runs' folders that have summaries. With `required`, the action fails if none
+      has.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -30,9 +30,9 @@ class ActionModule(HostAction):
         return {**answer, "reached": not problem, "summary": summary}
 
     def _look(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the host's answer, or a failure if its keys cannot be signed.
+        """Return the host's answer; a failure if its keys cannot be signed.
 
-        Raises the same errors as `_run_module`.
+        Raises AnswerError for an invalid answer, NotRunError for none, and AnsibleConnectionFailure.
         """
         identity = arguments.get("identity") or {}
         authority = identity.get("authority")

@@ -7,7 +7,7 @@ from ..plugin_utils.running import COLLECTION
 
 
 class ActionModule(HostAction):
-    """Takes the arguments of the module, and returns the answer of the module."""
+    """Runs the module with the action's own name, with the same arguments; returns the module's answer."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._run_module(self._task.action.removeprefix(COLLECTION), arguments)

@@ -28,10 +28,10 @@ class ActionModule(CarryingAction):
         return {name: value for name, value in arguments.items() if name != "shared_by"}
 
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Get the archive to this host, from a neighbour or the controller; return the module's answer.
+        """Get the archive to this host, run the module again, and return the module's answer.
 
-        The controller sends it to the first host, and later hosts take it from each other. Without a login
-        account among the hosts, and if no neighbour gives it, the controller sends it.
+        The controller sends the archive to the first host. Later hosts wait until a neighbour can give it;
+        without `shared_by`, and if no neighbour gives it, the controller sends it to them, too.
         """
         archive, login = Path(arguments["wheels"]["archive"]), arguments.get("shared_by", "")
         host = self.variables["inventory_hostname"]

@@ -24,12 +24,15 @@ from ..plugin_utils.actions import ControllerAction
 
 
 class ActionModule(ControllerAction):
-    """Writes the run's `state`; with `endings`, also how its tasks ended and which files were not collected.
+    """Writes the run's `state` into its folder, and how its tasks ended.
 
-    - With `endings`, it returns `to_go_on`, a text for people. Files in `left_out` were not collected, nor
-      those of hosts without an answer. A run that is only collected again, from `hosts`, keeps its endings.
-    - With `event`, it only returns `first`: whether the hook has not been told of this state of the run.
-    - With the state `exported`, it accepts the collected export, and returns `told`, lines for people.
+    - Without `endings`, it writes how the run begins.
+    - With `endings`, it writes them, and the files that were not collected: `left_out`, and all files of
+      tasks without an ending. Returns `to_go_on`, how to resume the run, in words. A run that is only
+      collected again, from `hosts`, keeps its earlier endings.
+    - With `event`, it writes no state, and returns `first`: True if the hook was not called for this event
+      yet.
+    - With the state "exported", it accepts the collected export, and returns `told`, lines for people.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

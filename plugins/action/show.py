@@ -9,7 +9,7 @@ PAGES = ("doctor", "log", "proof", "runs", "status", "tensorboard", "verdict")
 
 
 class ActionModule(ControllerAction):
-    """Takes `page`, one of PAGES, and the arguments of the page's `show_page`; returns its result."""
+    """Calls `show_page` of the `page`, such as "status", with the other arguments; returns its result."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         page = arguments.pop("page")

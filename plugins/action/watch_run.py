@@ -43,7 +43,8 @@ RAW_VERBOSITY = 2
 class ActionModule(HostAction):
     """Returns how the run ended, with the fields in RETURN of the module `watch_run`.
 
-    If the lead's host goes away, this waits for it; the action fails only if no host answers for long.
+    While the lead's host is silent, this waits for it; the action fails only if no host has answered for
+    long.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class ActionModule(HostAction):
         return self._failure("the playbook that watched is gone; the run goes on")
 
     def _answer_for_silent_lead(self, screen: Screen) -> dict[str, Any]:
-        """Report that the lead's host is silent; return {}, or the action's answer if waiting is useless."""
+        """Show that the lead's host is silent; return {} to keep waiting, else the action's answer."""
         for note in self._view.add_silence(time.monotonic(), self._problem):
             self._note(screen, note)
         fate, progress = self._view.fate(time.monotonic(), self._unit_polls.seconds), self._view.now.progress
@@ -126,7 +127,11 @@ class ActionModule(HostAction):
         return {**self._outcome(progress), "phase": phase} if phase else {}
 
     def _phase_to_end_with(self, screen: Screen, progress: Progress) -> str:
-        """Return "failed" or "stopped", the phase with which the watcher ends the run; "" if it goes on."""
+        """Return the phase with which the watcher ends the run, "failed" or "stopped"; "" if the run goes on.
+
+        It ends the run on a program's failed task with `end_on_failure`, on lost parameters, and at the
+        deadline.
+        """
         if progress.phase == "training" and self._ends_on_failure and self._view.units.first_failure:
             return "failed"
         if progress.phase in {"training", "waiting"} and self._view.parameters_lost:
@@ -138,7 +143,10 @@ class ActionModule(HostAction):
         return ""
 
     def _read(self, screen: Screen, wait: float) -> Reading | None:
-        """Return the lead's newest progress and unit state; None if no answer came in 2 * `wait` seconds."""
+        """Return the lead's newest progress and the state of its unit.
+
+        Wait up to 2 * `wait` seconds for an answer of the lead's host; return None if no valid one came.
+        """
         reading = None
         for answer in self._lead_polls.answers(2 * wait):
             if display.verbosity == RAW_VERBOSITY:
@@ -157,7 +165,10 @@ class ActionModule(HostAction):
         return reading
 
     def _read_units(self, screen: Screen) -> None:
-        """Show notices from systemd's states of the tasks, because a failed task cannot report itself."""
+        """Show what systemd says about the tasks of all hosts, because a failed task cannot report itself.
+
+        Also stop the tasks that only serve a program whose lead has ended.
+        """
         for host, printed, _ in self._unit_polls.answers():
             for note in self._view.add_units(host, printed, time.monotonic()):
                 self._note(screen, note)
@@ -166,9 +177,9 @@ class ActionModule(HostAction):
                     self._stop_serving(screen, task)
 
     def _stop_serving(self, screen: Screen, task: Mapping[str, Any]) -> None:
-        """Stop a task that only serves.
+        """Stop a task that only serves, and show once that it is ended.
 
-        If its host does not answer, this is tried again after the next answer.
+        If its host does not answer, nothing happens; `_read_units` tries again after the host's next answer.
         """
         name, host = str(task["name"]), str(task["host"])
         with suppress(AnsibleError, TooLateError), within(ANSWER_SECONDS):

@@ -25,7 +25,8 @@ class ActionModule(ControllerAction):
 
     `programs` is {"key of a program's requirements/name of an environment": the same}.
 
-    In check mode, an archive that does not exist has no hash, and estimated sizes.
+    `program` is the same object for the additional wheels of the users' programs; {} if they need none. In
+    check mode nothing is downloaded, so a missing archive has the hash "" and estimated sizes.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

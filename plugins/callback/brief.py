@@ -63,9 +63,9 @@ WHOLE = "(whole cluster)"
 class TrueStats(AggregateStats):
     """The counts of a playbook by host, corrected.
 
-    A failure of all hosts together (`once`, {host that Ansible names: count}) counts for WHOLE, not for a
-    host. `unreached` hosts count as unreachable. `asked` is {host: how often a page of `show` asked it};
-    each time counts as ok.
+    - `once`: {host: its failures of Ansible tasks with run_once}; they count for "(whole cluster)" instead.
+    - `asked`: {host: how often the action `show` asked it}; each time counts as ok.
+    - `unreached`: hosts that did not answer although their Ansible task succeeded; they count as unreachable.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class TrueStats(AggregateStats):
 
 
 class TrueRecap(Default):
-    """Ansible's own callback, but texts of hosts are escaped, and the recap is fair.
+    """Ansible's default callback, but texts of hosts are escaped, and the recap is corrected (`TrueStats`).
 
-    The recap blames no host for a failure of another host, or of all hosts together.
+    So the recap blames no host for a failure of another host, or of all hosts together.
     """
 
     def __init__(self) -> None:
@@ -93,23 +93,29 @@ class TrueRecap(Default):
         self._unreached: set[str] = set()
 
     def v2_playbook_on_start(self, playbook: Playbook) -> None:
-        """Refuse --start-at-task: it skips the first tasks, so no task can refuse it."""
+        """Exit with 2 if --start-at-task is given, because it would skip the tasks that check everything."""
         if task := context.CLIARGS.get("start_at_task"):
             self._display.error(f"--start-at-task is {task!r}; {REFUSED}", wrap_text=False)
             raise SystemExit(2)
         super().v2_playbook_on_start(playbook)
 
     def _get_diff(self, difflist: Any) -> Coloured:  # noqa: ANN401 - as the base class has it
-        """Return the diff, whose lines were escaped before they got colours."""
+        """Return the coloured text of a diff; the hosts' own texts in it are escaped."""
         return Coloured(super()._get_diff(escaped_texts(difflist)))
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """Note a host that does not answer although its task reports success."""
+        """Print the result as Ansible does; note a host that does not answer although its task succeeded.
+
+        The recap counts such a host as unreachable.
+        """
         self._note_unreached(result)
         super().v2_runner_on_ok(result)
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """Note a failure of all hosts together, and hosts that do not answer."""
+        """Print the failure as Ansible does; note it for the recap if it is of all hosts together (run_once).
+
+        Ignored errors are not noted. Hosts that do not answer are noted, too.
+        """
         self._note_unreached(result)
         self._note_once(result, ignore_errors)
         super().v2_runner_on_failed(result, ignore_errors)
@@ -144,7 +150,7 @@ class CallbackModule(TrueRecap):
         self._timer = Timer(LONG_SECONDS, self._name_long_task)
 
     def get_option(self, option: str) -> Any:  # noqa: ANN401 - as the base class has it
-        """Return the option, but never show skipped tasks, or tasks that find everything in order."""
+        """Return the value of an option; False for `display_ok_hosts` and `display_skipped_hosts`."""
         return option not in {"display_ok_hosts", "display_skipped_hosts"} and super().get_option(option)
 
     def v2_playbook_on_play_start(self, play: Play) -> None:
@@ -170,7 +176,7 @@ class CallbackModule(TrueRecap):
         self._display.display(f"...      {self._task_title}", color=constants.COLOR_VERBOSE)
 
     def v2_runner_on_ok(self, result: CallbackTaskResult) -> None:
-        """Note the hosts that changed something, for the end of the task; print a message at once."""
+        """Note a host that changed something, for a line at the task's end; print messages of `debug` now."""
         self._note_unreached(result)
         self._handle_warnings_and_exception(result)
         if result.result.get("changed"):
@@ -180,13 +186,17 @@ class CallbackModule(TrueRecap):
             self.v2_runner_item_on_ok(result)
 
     def v2_runner_item_on_ok(self, result: CallbackTaskResult) -> None:
-        """Print a message of `debug`."""
+        """Print the message if the Ansible task is a `debug`; else nothing."""
         if result.task.action in SAYING:
             msg = result.result.get("msg", "")
             self._display.display("\n".join(map(str, msg)) if isinstance(msg, list) else str(msg))
 
     def v2_runner_on_failed(self, result: CallbackTaskResult, ignore_errors: bool = False) -> None:
-        """Print an error once, in its own words."""
+        """Print the failed task, its host, the message and the output.
+
+        For a loop print nothing, because its failed items were printed. If the Ansible task ignores errors,
+        print what Ansible's default callback prints.
+        """
         if ignore_errors:
             super().v2_runner_on_failed(result, ignore_errors)
             return
@@ -196,7 +206,10 @@ class CallbackModule(TrueRecap):
             self._say_failure(result)
 
     def v2_runner_item_on_failed(self, result: CallbackTaskResult) -> None:
-        """Print an error of an item once."""
+        """Print the failed item of a loop, with its host, message and output.
+
+        If the Ansible task ignores errors, print what Ansible's default callback prints.
+        """
         if result.task.ignore_errors:
             super().v2_runner_item_on_failed(result)
         else:
@@ -232,7 +245,7 @@ class CallbackModule(TrueRecap):
 
 
 def _freed(values: Mapping[str, Any]) -> str:
-    """Return the disk space that a task freed on a host, such as " (1.5 GB)"; "" if the answer has none."""
+    """Return the disk space that a task freed, such as " (1.5 GB)"; "" if `freed_bytes` is missing."""
     freed = values.get("freed_bytes")
     return f" ({readable(freed)})" if isinstance(freed, int) else ""
 

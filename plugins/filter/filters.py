@@ -26,8 +26,9 @@ from ..module_utils.tasks.boots import write_boot_command
 def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
     """Return the ssh command that forwards a port of this machine to a unix socket of a host.
 
-    User, address, port, key and options are the ones that Ansible uses for the host. If a variable has two
-    names, the name with `ssh` has precedence, as in Ansible's ssh plugin.
+    User, address, port, key and options are the ones that Ansible uses for the host: `variables` are the
+    host's. If both are set, such as `ansible_ssh_port` and `ansible_port`, the name with `ssh` counts, as for
+    Ansible.
     """
 
     def setting(name: str) -> str:
@@ -44,7 +45,7 @@ def tunnel_command(variables: Mapping[str, Any], port: int, socket: str) -> str:
 
 
 def exit_codes(kind: str) -> tuple[int, ...]:
-    """Return the exit codes of one kind, for the units of tasks: `no_restart`, `ended` or `stopped`."""
+    """Return the exit codes of a `kind` for the units of tasks: "no_restart", "ended" or "stopped"."""
     return UNIT_CODES[kind]
 
 
@@ -70,8 +71,8 @@ FILTERS = (
 
 
 class FilterModule:
-    """The class that Ansible loads."""
+    """The filters in FILTERS; Ansible loads the class with this name."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return {name: filter}."""
+        """Return {name of a filter: its function}."""
         return {function.__name__: function for function in FILTERS}

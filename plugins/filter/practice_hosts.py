@@ -28,13 +28,19 @@ Host = dict[str, Any]
 
 
 def practice_hosts_image(suite: str, recipe: str, packages: list[str]) -> str:
-    """Return the name of the base image; another suite, recipe or list of packages gives another name."""
+    """Return the name of the base image, with a hash of the suite, the recipe and the packages.
+
+    Example: "localhost/psfleet-practice:3f2a91c07de4"
+    """
     shape = recipe + suite + " ".join(packages)
     return f"localhost/psfleet-practice:{hashlib.sha256(shape.encode()).hexdigest()[:12]}"
 
 
 def practice_hosts_sudo_password_file(name: str, directory: str) -> str:
-    """Return the path of the file in which the inventory in `directory` keeps a host's sudo password."""
+    """Return the path of a host's file with its sudo password: `directory`/.ssh/`name`.sudo_password.
+
+    `directory` is the folder of the practice hosts' inventory.
+    """
     return f"{directory}/.ssh/{name}.sudo_password"
 
 
@@ -77,12 +83,13 @@ def _node_problems(node: dict[str, Any]) -> list[str]:
 
 
 def practice_hosts_plan(nodes: list[Host], prefix: str, subnet: str, suite: str) -> list[Host]:
-    """Return each node with all keys that a node may have, and with `container` and its addresses.
+    """Return the nodes, in the same order, with defaults for missing keys, and with three more keys.
 
-    The order stays. `address` is an IP address in the `subnet`, `mac_address` is the hardware address.
-    The hardware address follows from the IP address, so a host keeps it over a reboot, as a machine does.
-    Else the caches of its neighbours (ARP) would be wrong for half a minute. Raises AnsibleFilterError if the
-    subnet has too few addresses.
+    - `container`: its name, `prefix`-<name of the node>. `address`: its IP address in the network `subnet`.
+    - `mac_address`: its hardware address, which follows from the IP address. So a host keeps it over a
+      reboot, as a machine does; else the caches of its neighbours (ARP) would be wrong for half a minute.
+
+    `suite` is the default of the key `suite`. Raises AnsibleFilterError if the subnet has too few addresses.
     """
     network = ipaddress.ip_network(subnet)
     if network.num_addresses < FIRST_ADDRESS + len(nodes) + 1:
@@ -122,16 +129,20 @@ def practice_hosts_known_hosts(hosts: list[Host], host_keys: list[str]) -> str:
 
 
 def _ssh_name(name: str, host: Host) -> str:
-    """Return the name that ssh looks up in known_hosts: in lower case, with the port if it is not 22."""
+    """Return the name that ssh looks up in known_hosts for the name or address `name` of a host.
+
+    It is in lower case; if the host's port is not 22, it has the form "[node1]:2200".
+    """
     name = name.lower()
     return name if host["ssh_port"] == SSH_PORT else f"[{name}]:{host['ssh_port']}"
 
 
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
-    """Return the inventory of the practice hosts, as YAML has it.
+    """Return the inventory of the practice hosts, as the object for its YAML file.
 
     The group `tf_cluster` has the groups `ps` and `worker`, and `chief` if a host is in it; hosts in none of
-    them are only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`.
+    them are only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`; the login key is
+    in `directory`/.ssh.
 
     The control path contains a hash of the host's key. So a new host at an old address never gets the
     connection that is still open to the old host.
@@ -178,8 +189,8 @@ FILTERS = (
 
 
 class FilterModule:
-    """The class that Ansible loads."""
+    """The filters in FILTERS; Ansible loads the class with this name."""
 
     def filters(self) -> dict[str, Any]:
-        """Return {name: filter}."""
+        """Return {name of a filter: its function}."""
         return {function.__name__: function for function in FILTERS}

@@ -35,10 +35,13 @@ COLLECTION = Path(__file__).resolve().parents[2]
 
 
 class LookupModule(LookupBase):
-    """The class that Ansible loads."""
+    """The lookup `project_path`; Ansible loads the class with this name."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return the absolute path in the project for each of these terms, in their order."""
+        """Return the absolute path in the project for each of these terms, in their order.
+
+        With the option `of_inventory`, a folder for the inventory is added to each path.
+        """
         used = constants.CONFIG_FILE
         personal = {None, str(Path("~/.ansible.cfg").expanduser()), "/etc/ansible/ansible.cfg"}
         # In a clone, `collections` is a link to the clone itself; an installed collection has none
