@@ -23,16 +23,16 @@ SHOWN = ("msg", "warnings", "diff")
 
 
 class AnswerError(AnsibleActionFail):
-    """A host's answer is not one that the module can have given."""
+    """A host's answer to a module is invalid: the module itself cannot have given it."""
 
 
 class HostAction(ActionBase):
-    """An action of this collection. `variables` are the variables of the Ansible task."""
+    """The base class of this collection's actions. `variables` are the variables of the Ansible task."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the answer of `_act`, with `changed` False if it has no `changed`, for Ansible.
+        """Return the answer of `_act`, with `changed` False if the answer has no `changed`.
 
-        Texts of hosts in the answer and in errors are escaped.
+        In the answer's `msg`, `warnings` and `diff`, and in errors, texts are escaped for a terminal.
         """
         result: dict[str, Any] = super().run(tmp, task_vars)
         self.variables = task_vars or {}
@@ -51,10 +51,10 @@ class HostAction(ActionBase):
         """Perform the action with these arguments of the Ansible task, and return its result for Ansible."""
 
     def on(self, host: str, ssh_options: Mapping[str, object] = MappingProxyType({})) -> Self:
-        """Return the same action, connected to another host, with the variables of that host.
+        """Return the same action, connected to another `host`, with the variables of that host.
 
         `ssh_options`, {name of an option of Ansible's ssh plugin: value}, have precedence over the variables.
-        Raises AnsibleError if there is no way to connect to the host.
+        Raises AnsibleError if the host's variables permit no connection. It does not log in yet.
         """
         hostvars = self.variables["hostvars"]
         variables = {**hostvars.raw_get(host), "hostvars": hostvars}
@@ -76,17 +76,17 @@ class HostAction(ActionBase):
         return bool(self._task.check_mode)
 
     def run_command(self, command: str, *, sudoable: bool = True) -> tuple[str, str]:
-        """Run a shell command on the host; return (standard output, standard error).
+        """Run a shell command on the host; return (standard output, standard error), whatever its exit code.
 
-        It runs as the user of the Ansible task; if not `sudoable`, as the user who logs in. What the login
-        shell prints around it is removed. Raises AnsibleError if the host cannot be reached.
+        The user of the Ansible task runs it; if not `sudoable`, the user who logs in. What the login shell
+        prints around the standard output is removed. Raises AnsibleError if the host cannot be reached.
         """
         marker, whole = mark_output(command)
         answer = self._low_level_execute_command(whole, sudoable=sudoable)
         return output_between(marker, str(answer["stdout"])), str(answer["stderr"])
 
     def _parse_returned_data(self, res: dict[str, Any], *others: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Return what a module printed, parsed as Ansible does, but escaped.
+        """Return what a module printed, parsed as Ansible does, but with its texts escaped for a terminal.
 
         Ansible itself shows a module's warnings, and output that is not JSON.
         """
@@ -96,7 +96,10 @@ class HostAction(ActionBase):
         return read
 
     def _remote_expand_user(self, path: str, *arguments: Any, **keywords: Any) -> str:  # noqa: ANN401
-        """Expand ~ as Ansible does, but ignore what the login shell prints around it."""
+        """Return `path` with ~ replaced by the user's home on the host, as Ansible does.
+
+        What the login shell prints around it is ignored.
+        """
         execute = self._low_level_execute_command  # type: ignore[has-type]
 
         def marked_execute(cmd: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -114,8 +117,8 @@ class HostAction(ActionBase):
     def _run_module(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Run a module of this collection on the host; return its checked answer.
 
-        Every answer of a host passes through here. A module that fails returns an answer with `failed` and
-        `msg`. Raises AnswerError for an invalid answer, and NotRunError if there is none.
+        Every answer of a host passes through here. A module that fails is not an error: its answer has
+        `failed` and `msg`. Raises AnswerError for an invalid answer, and NotRunError if there is none.
         """
         name, sent = f"{COLLECTION}{module}", dict(arguments)
         try:
@@ -127,7 +130,7 @@ class HostAction(ActionBase):
         return answer | (self._failure(answer["msg"]) if answer.get("failed") else {})
 
     def _failure(self, message: str) -> dict[str, Any]:
-        """Return the answer of an action that fails; commands in the message get this inventory."""
+        """Return {"failed": True, "msg": message}; commands in the message get -i with this inventory."""
         sources = self.variables["ansible_inventory_sources"]
         return {"failed": True, "msg": with_inventory(message, sources)}
 

@@ -37,7 +37,7 @@ DEFINED: Mapping[str, tuple[str, Mapping[str, str]]] = {
 def settings_problem() -> str:
     """Return, in words, why Ansible's settings are unsafe for the playbooks; "" if they are safe.
 
-    Also print all lines that the user's configuration lacks.
+    Also print the lines of psfleet's ansible.cfg that the user's configuration lacks, if there are any.
     """
     file = _configuration_file()
     theirs = Path(file.path).read_text(encoding="utf-8", errors="replace") if file.path else ""
@@ -63,7 +63,7 @@ def _configuration_file() -> ConfigurationFile:
 
 
 def _unchecked_keys() -> Iterator[str]:
-    """Yield a text for each setting or option with arguments of ssh: why it is refused, or ""."""
+    """Yield a text for each setting with arguments of ssh: why its value is refused, "" if it is accepted."""
     for name in SSH_ARGUMENTS:
         plugin = {"plugin_type": "connection", "plugin_name": "ssh"}
         value, origin = constants.config.get_config_value_and_origin(name, **plugin)
@@ -97,7 +97,10 @@ def _unsafe(theirs: str) -> Iterator[UnsafeSetting]:
 
 
 def _lines(definition: Mapping[str, Any], theirs: str) -> dict[str, str]:
-    """Return {line: value} of the lines of a configuration that set this setting; the first line counts."""
+    """Return {line: its value} for the lines that set this setting; the first line is the one that counts.
+
+    `theirs` is the text of the configuration. Example of a line: "host_key_checking = False in [defaults]"
+    """
     there = parse_configuration(theirs)
     places = [(each["section"], each["key"]) for each in reversed(definition["ini"])]
     return {

@@ -29,9 +29,9 @@ def ask_hosts(
 ) -> dict[str, dict[str, Any]]:
     """Run a module on hosts; return {host: its answer, with `problem`}, in the order of `arguments`.
 
-    `problem` is "" if the host answered; else it is the reason in words, and the answer has no other field.
-    `arguments` is {host: arguments of the module}. As many hosts as Ansible has forks are asked at the same
-    time, by `ask_host`. A host has `seconds` to answer.
+    `arguments` is {host: arguments of the module}. `problem` is "" if the host answered; else it is the
+    reason in words, and there is no other field. A module that fails is a problem, too (`ask`). As many hosts
+    as Ansible has forks are asked at the same time, by `ask_host`; each has `seconds` to answer.
     """
 
     def answer(host: str) -> dict[str, Any]:
@@ -47,10 +47,10 @@ def ask_hosts(
 def results_in_time(
     call: Callable[[str], T], hosts: Iterable[str], at_once: int, seconds: float
 ) -> dict[str, T]:
-    """Return {host: what `call` returned for it}, without hosts for which it takes longer than `seconds`.
+    """Return {host: result of `call(host)`}, without the hosts whose call takes longer than `seconds`.
 
-    `call` runs for `at_once` hosts at the same time, and an error that it raises is raised here. A host that
-    hangs does not keep this process from ending.
+    Groups of `at_once` hosts are called one after the other, the hosts of a group at the same time. An error
+    in a call is raised here. A call that hangs does not keep this process from ending.
     """
     returned: dict[str, T] = {}
     remaining = list(hosts)
@@ -82,7 +82,7 @@ def _call_in_thread(call: Callable[[str], T], host: str) -> Future[T]:
 
 
 def _action_or_problem(action: HostAction, host: str) -> HostAction | str:
-    """Return the action for a host, or why its variables do not permit one, in words."""
+    """Return the action connected to a host; a text if the host's variables permit no connection."""
     try:
         return action.on(host, PATIENCE)
     except AnsibleError as error:

@@ -13,7 +13,10 @@ class CarryingAction(HostAction):
     """Runs the module with the action's name, and runs it again with an `archive` if the host needs one."""
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the module's answer; if the host needs an archive, carry it and run the module again."""
+        """Run the module; if its answer needs an archive, carry the archive, and run the module again.
+
+        Return the last answer. In check mode, and if the module failed, nothing is carried.
+        """
         sent = self._for_host(arguments)
         answer = self._run(sent)
         if answer.get("needs_archive") and not (answer.get("failed") or self._task.check_mode):
@@ -22,7 +25,7 @@ class CarryingAction(HostAction):
 
     @abstractmethod
     def _for_host(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments for the module, without those that only the action takes."""
+        """Return the arguments that the action sends to the module, from the `arguments` of the action."""
 
     @abstractmethod
     def _carry(self, sent: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +40,10 @@ class CarryingAction(HostAction):
     def _send_and_run(
         self, sent: Mapping[str, Any], archive: Path, arrived: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Copy the archive to the host, call `arrived`, and return the module's answer with the archive."""
+        """Copy the archive to the host, run the module with its path as `archive`, and return the answer.
+
+        `arrived` is called between the two. The copy is removed at the end.
+        """
         remote = self._make_tmp_path()
         try:
             path = self._send(archive, remote)

@@ -22,7 +22,10 @@ SECRETS = {
 
 
 def without_secrets(context: PlayContext, variables: Mapping[str, Any]) -> PlayContext:
-    """Return a copy of an Ansible task's context, without the secrets in the `variables` of its host."""
+    """Return a copy of an Ansible task's context, without the passwords in the `variables` of its host.
+
+    Passwords that a person typed (--ask-pass, --ask-become-pass) stay: they are for all hosts.
+    """
     copied = context.copy()
     for name in SECRETS.keys() & variables.keys():
         setattr(copied, SECRETS[name], None)
@@ -32,9 +35,10 @@ def without_secrets(context: PlayContext, variables: Mapping[str, Any]) -> PlayC
 def connection_to(
     variables: Mapping[str, Any], task: Task, context: PlayContext, ssh_options: Mapping[str, object]
 ) -> ConnectionBase:
-    """Return the connection that a host's `variables` and the Ansible task require, with typed secrets.
+    """Return the connection to a host that its `variables` and the Ansible task require; not opened yet.
 
-    `ssh_options` have precedence over the variables. Raises AnsibleError if there is no such connection.
+    It uses the passwords in `context`. `ssh_options` have precedence over the variables; other connections
+    than ssh ignore them. Raises AnsibleError if the connection plugin does not exist.
     """
     kind = variables.get("ansible_connection", task.connection)
     shell = get_shell_plugin(shell_type=context.shell, executable=context.executable)

@@ -16,7 +16,7 @@ HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
 
 def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    """Return, in words, why the keys of a host cannot be signed; "" if they can.
+    """Return, in words, the first reason why the keys of a host cannot be signed; "" if they can.
 
     `arguments` are those of the part `identity` of host_facts, and `answer` is the host's answer to it.
     `arguments["authority"]` has the `directory` of the signing authority, and the name of its `cluster`.
@@ -35,10 +35,10 @@ def identity_problem(host: str, arguments: Mapping[str, Any], answer: Mapping[st
 
 
 def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, cluster: str) -> None:
-    """Raise ValueError if a host of this cluster accepts certificates of another authority.
+    """Raise ValueError if the host belongs to `cluster` and accepts certificates of another authority.
 
-    Also raise it if the host has a newer certificate than the authority in `directory` knows. `answer` is the
-    host's answer about its identity.
+    Also raise it if the host has a newer certificate than the authority in `directory` has signed. `answer`
+    is the host's answer about its identity.
     """
     other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
     if other:
@@ -59,7 +59,7 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
 
 
 def require_signable(public_key: str, file: str, remedy: str) -> None:
-    """Raise ValueError, which names the key's `file` and the `remedy`, for an invalid public key."""
+    """Raise ValueError for an invalid public key; the message has its `file` and the command `remedy`."""
     try:
         certificate_builder(public_key)
     except ValueError as error:

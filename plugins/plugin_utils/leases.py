@@ -25,7 +25,7 @@ MOST_CHARACTERS = 300
 def close_descriptors(*kept: int) -> None:
     """Close all inherited file descriptors except `kept`, so that the readers of their pipes see the end.
 
-    Each number stays in use and leads to /dev/null, for code that still writes there.
+    Each closed number then leads to /dev/null, for code that still writes there.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
@@ -35,22 +35,24 @@ def close_descriptors(*kept: int) -> None:
 
 
 class Leases:
-    """The leases of `hosts` with one token. If several commands want them at the same time, one gets all."""
+    """The leases of `hosts` for one command. If several commands want them at the same time, one gets all."""
 
     def __init__(self, action: HostAction, hosts: list[str], arguments: Mapping[str, object]) -> None:
-        """Prepare the leases; `arguments` are those of the module `host_lease` that all hosts share."""
+        """Prepare the leases, without asking a host.
+
+        `arguments` are those that the module `host_lease` gets on each host.
+        """
         self._on = {host: action.on(host) for host in sorted(hosts)}
         self._arguments = dict(arguments)
 
     def take(self, looked: Mapping[str, float], patience: float) -> dict[str, str]:
         """Take the leases of all hosts, or none; return {host: problem in words}, {} if all were taken.
 
-        `looked` is {host: when its state was read, by its own clock}; a host that was changed since has a
+        `looked` is {host: when its state was read, by its own clock}; if a host was changed since, this is a
         problem. A host waits up to `patience` seconds for another command's lease.
 
-        If nobody else wants them, this takes a single round. Else each command may have got some: then all
-        commands give them back, and wait for one host after the other, in the same order. The command that
-        gets the first shared host goes on.
+        First try all hosts at once. If this fails, give back what was taken, and try one host after the
+        other, in sorted order: of several commands, the one that gets the first shared host goes on.
         """
         hosts = [*self._on]
         at_once = {host: {"looked": moment} for host, moment in looked.items()}
@@ -65,18 +67,21 @@ class Leases:
         return {}
 
     def hindrances(self) -> dict[str, str]:
-        """Return {host: a text that says who has its lease} for the hosts whose lease another command has.
+        """Return {host: who has its lease, in words} for the hosts whose lease another command has.
 
-        Hosts without an answer are in the result, too.
+        Hosts that do not answer are in the result, too, with the reason. It only asks, and takes nothing.
         """
         return self._run_on_each("queried", [*self._on])
 
     def give_back(self) -> None:
-        """Give back the leases that were taken."""
+        """Give back the leases that were taken; hosts that do not answer are ignored."""
         self._run_on_each("released", [*self._on])
 
     def keep(self) -> None:
-        """Fork a process that renews the leases while this playbook goes on, and then gives them back."""
+        """Fork a process that renews the leases until this playbook ends, and then gives them back.
+
+        Return at once, in the first process only.
+        """
         playbook = os.pidfd_open(os.getppid())
         if os.fork():
             os.close(playbook)
@@ -98,9 +103,9 @@ class Leases:
     def _run_on_each(
         self, state: str, hosts: list[str], own: Mapping[str, Mapping[str, object]] | None = None
     ) -> dict[str, str]:
-        """Run `host_lease` with this `state` on the hosts at once; return {host: problem in words}.
+        """Run `host_lease` with this `state` on all `hosts` at once; return {host: problem in words}.
 
-        Hosts without a problem are left out. `own` is {host: further arguments for it}.
+        Hosts without a problem are not in the result. `own` is {host: arguments only for this host}.
         """
 
         def done(host: str) -> str:

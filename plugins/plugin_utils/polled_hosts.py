@@ -18,7 +18,7 @@ PATIENCE = {"timeout": 10, "reconnection_retries": 0}
 
 
 class Answer(NamedTuple):
-    """The output of the command on a host, or the problem; one of them is ""."""
+    """What a host answered: `printed`, the command's standard output, or `problem`. The other one is ""."""
 
     host: str
     printed: str
@@ -26,14 +26,17 @@ class Answer(NamedTuple):
 
 
 class PolledHosts:
-    """Runs a command on each host, {host: command}, every `seconds`, or less often if there are many hosts.
+    """Runs a command on each host, {host: command}, every `seconds` seconds; less often for many hosts.
 
-    Each host has its own thread, so that a host that is down delays neither other hosts nor the end of the
-    process.
+    Ten hosts a second are polled at most. Each host has its own thread, so that a host that is down delays
+    neither other hosts nor the end of the process.
     """
 
     def __init__(self, action: HostAction, commands: Mapping[str, str], seconds: float) -> None:
-        """Start polling. Raises AnsibleError if the inventory lacks what a connection needs."""
+        """Start polling, and return at once.
+
+        Raises AnsibleError if a host's variables permit no connection.
+        """
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.seconds = max(seconds, len(commands) / HOSTS_A_SECOND)
         for place, (host, command) in enumerate(commands.items()):
@@ -42,7 +45,10 @@ class PolledHosts:
             threading.Thread(target=self._poll, args=(there, host, command, begin), daemon=True).start()
 
     def answers(self, wait: float = 0.0) -> Iterator[Answer]:
-        """Yield the answers since the last call; if there are none, wait up to `wait` seconds for one."""
+        """Yield the answers of all hosts since the last call, the oldest first.
+
+        If there is none, wait up to `wait` seconds for the first one; yield nothing if none comes.
+        """
         if wait and self._answers.empty():
             with suppress(queue.Empty):
                 yield self._answers.get(timeout=wait)

@@ -25,9 +25,9 @@ def ask(action: HostAction, module: str, arguments: Mapping[str, Any]) -> tuple[
 
 
 def answer_or_problem(call: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
-    """Return (what `call` returned, ""), or ({}, in words why the host did not answer).
+    """Return (what `call` returned, ""); if it raised an error of Ansible, ({}, the problem in words).
 
-    An answer with `failed` is an answer.
+    An answer with `failed` is returned as an answer, not as a problem.
     """
     try:
         answer = call()
@@ -63,17 +63,20 @@ def hindrance(answer: Mapping[str, Any]) -> str:
 
 
 def cause_in(answer: Mapping[str, Any]) -> str:
-    """Return the first text among `stderr`, `stdout` and `msg` that is not empty, at most 300 characters."""
+    """Return the first of `stderr`, `stdout` and `msg` that is not empty; "no answer" if all are empty.
+
+    A text of more than 300 characters is shortened.
+    """
     names = ("stderr", "stdout", "msg")
     outputs = (without_ssh(str(answer.get(name) or "")) for name in names)
     return next((shorten(output, 300) for output in outputs if output.strip()), "no answer")
 
 
 def without_ssh(output: str) -> str:
-    """Return a host's output without the last line that ssh adds."""
+    """Return a host's output without the lines "Shared connection to ... closed.", which ssh adds."""
     return "\n".join(line for line in output.splitlines() if "Shared connection to" not in line)
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not empty, because ssh prints the cause last; "no answer" without one."""
+    """Return the last line that is not blank, where ssh prints the cause; "no answer" if all are blank."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no answer")

@@ -16,9 +16,9 @@ COLLECTION = "psfleet.cluster."
 
 
 class NotRunError(AnsibleActionFail):
-    """A module did not run on a host, or did not answer.
+    """A module did not run on a host, or its output is no answer.
 
-    `output` is what came instead: `msg`, `stdout`, `stderr` and `rc`, as far as there are any.
+    `output` has what came instead: `msg`, `stdout`, `stderr` and `rc`; any of them may be missing.
     """
 
     def __init__(self, name: str, output: Mapping[str, Any]) -> None:
@@ -28,10 +28,10 @@ class NotRunError(AnsibleActionFail):
 
 
 def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
-    """Return a host's answer to the module that `run` runs, in which warnings and errors are texts.
+    """Call `run`, which runs the `module` on a host; return the host's answer, perhaps with `failed`.
 
-    The answer may have `failed`. Raises UnusableError for an invalid answer, and NotRunError if there is
-    none.
+    Ansible's objects for warnings and errors in it become texts. Raises NotRunError if there is no answer,
+    UnusableError if Ansible cannot read it, and AnsibleError as `run` does.
     """
     try:
         answer = run()
@@ -54,9 +54,10 @@ def answer_of(module: str, run: Callable[[], dict[str, Any]]) -> Mapping[str, An
 
 
 def with_escaped_warnings(printed: str) -> str:
-    """Return what a module printed, with the texts in its warnings and deprecations escaped.
+    """Return what a module printed, with the texts in `warnings` and `deprecations` escaped for a terminal.
 
-    The JSON object begins at the line at which it begins for Ansible; without one, the text is unchanged.
+    The JSON object begins at the first line that begins with "{", as for Ansible. Text without a valid object
+    is returned unchanged.
     """
     begin = re.search(r"^\s*\{", printed, re.MULTILINE)
     if begin is None:

@@ -20,9 +20,10 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def guarded(application: Application, prefix: str) -> Application:
-    """Return an application that serves requests to this machine below the secret `prefix`; others get 403.
+    """Return an application that passes a request on only if its path is below the secret `prefix`.
 
-    The name of another site may resolve to 127.0.0.1, but requests of its pages have its own name in Host.
+    The request must also name this machine in its Host header (127.0.0.1 or localhost): another site's name
+    may resolve to 127.0.0.1. All other requests get 403.
     """
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -40,7 +41,10 @@ def guarded(application: Application, prefix: str) -> Application:
 
 
 def main() -> None:
-    """Serve the event files of a folder until the process is ended."""
+    """Serve the event files in the folder of --logdir at --port of this machine, until the process is ended.
+
+    If the server cannot start, exit with the reason.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--logdir", required=True)

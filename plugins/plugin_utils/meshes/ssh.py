@@ -100,7 +100,8 @@ def wanted_certificates(
 ) -> Iterator[tuple[str, Kind, CertificateContent]]:
     """Yield (host, kind, wanted certificate) for each host's key, and for its user's key if it has one.
 
-    The arguments are as in `exchange_keys`; `plan` is the fact cluster_plan.
+    First all certificates of the kind "host", then all of the kind "user", in the order of KINDS. The
+    arguments are as in `exchange_keys`; `plan` is the fact cluster_plan.
     """
     cluster, addresses = plan["cluster_name"], {task["host"]: task["address"] for task in plan["tasks"]}
     for kind in KINDS:

@@ -11,11 +11,14 @@ from ..actions import HostAction
 
 
 def exchange_keys(action: HostAction, file: str, told: Mapping[str, object]) -> dict[str, Any]:
-    """Store the keys that hosts report; return `hosts`, as in the fact cluster_mesh, with their `public_key`.
+    """Store the public keys of the hosts in `file`; return `hosts`, `changed` and perhaps `warnings`.
 
-    The answer also has `changed`, and `warnings` if a new key does not get to all hosts. `file` is where keys
-    are stored, and `told` is {host: public key that it reports, "" without a key}. In check mode, `hosts` is
-    {} if a host has no key yet. Raises ValueError if the key of a host in the plan is unknown.
+    - `hosts`: the hosts of the fact cluster_mesh, each with its `public_key`, reported now or stored before.
+      In check mode {} if a host in `told` has no key yet.
+    - `warnings`: only if a key is new, and hosts that are not in `told` would miss it.
+
+    `told` is {host: public key that it reports, "" without a key}. Raises ValueError if the key of a host in
+    cluster_mesh is neither reported nor stored, or if two hosts have the same key.
     """
     path, hosts = Path(file), action.variables["cluster_mesh"]["hosts"]
     check = action.check_mode

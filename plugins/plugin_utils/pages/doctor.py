@@ -36,10 +36,10 @@ HOST_ARGUMENTS = {
 
 
 def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
-    """Check every host of the play and show the table; return what `show_table` returns.
+    """Check every host of the play, and show the table; return `problems` and, if a check failed, a failure.
 
-    A host without an answer gets a row, too. `cache_directory` is where `wheel_store` keeps the wheels. The
-    variables of the roles that deploy decide what is checked.
+    `problems` is {host: why it did not answer, "" if it did}; each host has a row. `cache_directory` is where
+    `wheel_store` keeps the wheels. The variables of the deploying roles decide what is checked.
     """
     hosts = list(action.variables["ansible_play_hosts_all"])
     # In check mode nothing is started, so nobody listens.
@@ -54,10 +54,10 @@ def show_page(action: HostAction, cache_directory: str) -> dict[str, Any]:
 
 
 def _ask_peers(action: HostAction, hosts: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Make the hosts listen, and then connect to each other; return {host: an object about it}.
+    """Make all hosts listen, then let each connect to all; return {host: {`problem`, `listening`, `probed`}}.
 
-    The object has `problem` (why the host did not answer, "" if it did), and `listening` and `probed`, the
-    host's answers to these states of `host_doctor`; `probed` is {} if it did not answer before.
+    `problem` is why the host did not answer one of the two questions, "" if it answered both. `listening` and
+    `probed` are its answers to these states of `host_doctor`; a host that did not listen has `probed` {}.
     """
     tasks = action.variables["cluster_plan"]["tasks"]
     rounds = 1 + len(hosts) // int(action.variables["ansible_forks"])
@@ -124,14 +124,20 @@ def _ask_checks(
 
 
 def _host_arguments(action: HostAction, host: str) -> dict[str, Any]:
-    """Return the arguments of the module `host_doctor` that differ by host, from the host's variables."""
+    """Return the arguments of `host_doctor` that come from the host's variables, and `sshd_port`.
+
+    An argument is left out if the host does not have its variable; then the module's default counts.
+    """
     variables = action.variables["hostvars"][host]
     of_host = {argument: variables[name] for name, argument in HOST_ARGUMENTS.items() if name in variables}
     return of_host | {"sshd_port": port_of_sshd(host, variables)}
 
 
 def ask_with_clock(action: HostAction, module: str, arguments: Mapping[str, Any]) -> AnswerOrProblem:
-    """Return as `ask` does, with the check `clock` added, which compares with the controller's clock."""
+    """Run a module on the action's host; return (its answer, ""), or ({}, the problem in words).
+
+    The answer's `checks` get one more check, `clock`: the host's clock compared with the controller's.
+    """
     started = time.time()
     answer, problem = ask(action, module, arguments)
     answered = time.time()
@@ -147,8 +153,9 @@ def with_peers(
 ) -> dict[str, Any]:
     """Return a host's answer to the module `host_doctor`, with `peers` and `mesh` added.
 
-    `peers` are the host's answers from `_ask_peers`; they become {} if a mesh is planned and not deployed
-    yet. `mesh` becomes the port of the mesh, 0 without one.
+    - `peers`: the argument, from `_ask_peers`; {} if the host did not answer, or if a mesh is planned and not
+      deployed yet. If the host's listener ended early, no port counts as `free` for it.
+    - `mesh`: the port of the mesh, 0 without a mesh.
     """
     # A mesh connects hosts only once it is deployed.
     if not peers or answer["problem"] or (mesh and not answer["deployed"]):
@@ -159,10 +166,7 @@ def with_peers(
 
 
 def environments_today(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
-    """Return {name: what `WheelStore.describe` returns} for each environment that a host may get.
-
-    It says what a deployment would install today.
-    """
+    """Return {name: result of `WheelStore.describe`} for every environment that a host may get."""
     return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
 
 

@@ -26,7 +26,7 @@ def show_page(  # noqa: PLR0913 - the arguments of the page
 ) -> dict[str, Any]:
     """Show the last `lines` lines of the log of a task such as "worker1"; return {}, or a failure.
 
-    The `run_id` "" means the last run. With `follow`, also show new lines until the task has ended.
+    The `run_id` "" means the task's last run. With `follow`, also show new lines until the task has ended.
     """
     tasks = tasks_with_logs(action.variables["cluster_plan"]["tasks"])
     if task not in tasks:
@@ -67,9 +67,10 @@ def show_page(  # noqa: PLR0913 - the arguments of the page
 
 
 def tasks_with_logs(plan: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return {name: task with its job, index and host} for the plan's tasks, for servers, and the evaluator.
+    """Return {name such as "worker0": task} for all tasks that may have a log.
 
-    A run may give each worker a server of its own; the evaluator runs on the host of worker 0.
+    These are the tasks in `plan`, a server for each worker (a run may have it), and the evaluator, which runs
+    on the host of worker 0. Each task has at least `job`, `index` and `host`.
     """
     workers = [task for task in plan if task["job"] == "worker"]
     beside = [{**task, "job": "server"} for task in workers]

@@ -19,9 +19,9 @@ COLORS = {"proven": "green", "not proven": "red", "detail": None}
 
 
 def show_page(action: HostAction, runs_directory: str, runs: Mapping[str, str]) -> dict[str, Any]:
-    """Show the result of each of the `runs`, {replication: run id}, or fail with the reasons.
+    """Return `proven`, {replication: whether its run is proven}, and show the results if all are proven.
 
-    Return `proven`, {replication: whether its run is proven}; fail unless all are.
+    Else the answer is also a failure, whose message has the results. `runs` is {replication: run id}.
     """
     plan = ClusterPlan.from_json(action.variables["cluster_plan"])
     directory = Path(runs_directory).resolve()

@@ -13,7 +13,10 @@ from .tables import show_table
 
 
 def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
-    """Ask all hosts of the play at once, and show all runs; return what `show_table` returns."""
+    """Ask all hosts of the play for their runs, and show the table of all runs, also those on the controller.
+
+    Return `problems`, {host: why it did not answer, "" if it did}; also a failure if the table has one.
+    """
     arguments = {"state": "listed", "paths": action.variables["cluster_paths"]}
     hosts = action.variables["ansible_play_hosts_all"]
     answers = ask_hosts(action, "host_runs", dict.fromkeys(hosts, arguments))

@@ -17,7 +17,10 @@ from .tables import show_table
 
 
 def show_page(action: HostAction, runs_directory: str) -> dict[str, Any]:
-    """Ask all hosts of the play at once, and show their tasks; return what `show_table` returns."""
+    """Ask all hosts of the play for the state of their tasks, and show the table.
+
+    Return `problems`, {host: why it did not answer, "" if it did}; also a failure if the table has one.
+    """
     plan, tasks = action.variables["cluster_plan"], action.variables["cluster_tasks"]
     of_all = {
         "plan_hash": plan["hash"],

@@ -14,10 +14,10 @@ def show_table(
     failure: str,
     answers: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Show the table that `draw` yields, and return the action's answer, a failure if `failure` is not "".
+    """Print the table that `draw` yields; return the action's answer, which fails unless `failure` is "".
 
-    The answer has `problems`, {host: why it gave no answer, "" if it did}; the recap counts these. `answers`
-    is {host: its answer, with `problem`}.
+    `failure` is the message. The answer has `problems`, {host: why it did not answer, "" if it did}, for the
+    recap. `answers` is {host: its answer, with the field `problem`}.
     """
     shown = show(draw, failure, action.variables["ansible_inventory_sources"])
     return {**shown, "problems": {host: str(answer["problem"]) for host, answer in answers.items()}}

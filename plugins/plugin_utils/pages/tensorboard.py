@@ -30,9 +30,10 @@ LINES_KEPT = 5
 
 
 def show_page(action: HostAction, runs: Sequence[str], port: int, cache_directory: str) -> dict[str, Any]:
-    """Serve the event files of the `runs`, folders on the controller, until Ctrl-C.
+    """Serve the event files of `runs`, folders on the controller, with TensorBoard, until Ctrl-C.
 
-    Return {} after Ctrl-C and in check mode; else a failure, also if TensorBoard is not installed.
+    Return {} after Ctrl-C, and at once in check mode. Return a failure if TensorBoard is not installed, or if
+    it ends by itself.
     """
     try:
         own = own_cache(cache_directory) / "tensorboard"
@@ -52,9 +53,10 @@ def show_page(action: HostAction, runs: Sequence[str], port: int, cache_director
 
 
 def link_events(runs: Sequence[Path], folder: Path) -> None:
-    """Make a link in `folder`/<run>/ to each event file of the runs that has none yet.
+    """Make a link in `folder`/<name of the run>/ to each event file of the runs that has no link yet.
 
-    A run may be gone. An event file that is itself a link is left out, because it could lead out of the run.
+    A run's folder that no longer exists is ignored. An event file that is itself a link is left out, because
+    it could lead out of the run.
     """
     for run in runs:
         for parent, _, names in os.walk(run):
@@ -68,7 +70,10 @@ def link_events(runs: Sequence[Path], folder: Path) -> None:
 def _serve(
     action: HostAction, command: Sequence[str], folder: Path, runs: Sequence[Path], port: int
 ) -> dict[str, Any]:
-    """Show TensorBoard's output until it ends, or until this playbook ends; return {}, or a failure."""
+    """Run TensorBoard (`command`) until it ends, or until this playbook ends, and show its address.
+
+    Return {} if the playbook ended, a failure if TensorBoard ended. New event files get links meanwhile.
+    """
     link_events(runs, folder)
     begun = ["setpriv", "--pdeathsig=TERM", *command, f"--port={port}", f"--logdir={folder}"]
     parent, last_lines, looked = os.getppid(), list[str](), time.monotonic()

@@ -33,11 +33,11 @@ def show_page(  # noqa: PLR0913 - the arguments of an Ansible task
     required: bool,
     brief: bool = False,
 ) -> dict[str, Any]:
-    """Judge a run and show its verdict; return `verdict`, `run_id` and `folder` (the run's), or a failure.
+    """Judge a run and show its verdict; return `verdict`, `run_id` and `folder` (the run's).
 
-    `settings` is {name of a threshold: value}. Without `run_id`, the newest run is judged. With
-    `required`, a run that is neither proven nor completed fails. With `brief`, only the headline of a
-    good verdict is shown.
+    `settings` is {name of a threshold: value}. A `run_id` of None means the newest run. With `required`, the
+    answer is also a failure unless the verdict is proven or completed; without, only wrong settings and a
+    missing run fail. With `brief`, only the headline of a good verdict is shown.
     """
     try:
         thresholds = EvidenceSettings.from_mapping(settings, PREFIX)
@@ -75,7 +75,7 @@ def _write_verdict(verdict: Verdict, folder: Path) -> None:
 
 
 def _draw(run: Run, verdict: Verdict) -> None:
-    """Write the report. A problem with the report is a warning, not a failure of the run."""
+    """Write the report and the picture of the loss; only warn if this is not possible."""
     page = run.folder / REPORT
     try:
         for name in (REPORT, LOSS_PICTURE):  # those of an earlier verdict
