@@ -13,9 +13,9 @@ COMMENTS = ("psfleet trainer", "psfleet login")
 
 
 def is_ours(comment: str) -> bool:
-    """Return whether psfleet made the account with this comment.
+    """Return whether psfleet made the account that has this comment in /etc/passwd.
 
-    What chfn adds to a comment follows a comma.
+    Only the text up to the first comma counts, because chfn adds its fields after a comma.
     """
     return comment.partition(",")[0] in COMMENTS
 
@@ -23,7 +23,8 @@ def is_ours(comment: str) -> bool:
 def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
     """Return {name: account} for the accounts that this host, or its directory service, knows.
 
-    `names` is {name of an account: variable that contains it}, as for `accounts_finding`.
+    `names` is {name of an account: variable that contains it}, as for `accounts_finding`. Unknown accounts
+    are not in the result.
     """
     accounts = {}
     for name in names:
@@ -33,9 +34,10 @@ def read_accounts(names: Mapping[str, str]) -> dict[str, pwd.struct_passwd]:
 
 
 def accounts_finding(names: Mapping[str, str], accounts: Mapping[str, pwd.struct_passwd]) -> Finding:
-    """Return the finding of the check `accounts`: failed if psfleet did not create an account, else ok.
+    """Return the finding of the check `accounts`: failed if an account is not psfleet's own, else ok.
 
-    `names` is {name of an account: variable that contains it}; `accounts` is the result of `read_accounts`.
+    `names` is {name of an account: variable that contains it}; `accounts` is the result of `read_accounts`,
+    so a name without an account is ok.
     """
     failures = [
         failed(

@@ -29,9 +29,9 @@ class RecordedFile(NamedTuple):
     carried: bool
 
     def is_unchanged(self, status: os.stat_result | None) -> bool:
-        """Return whether the file is still a regular file with the recorded size and time.
+        """Return whether the file is still a regular file with the recorded size and time; None gives False.
 
-        `status` is the file's present status, None if there is no file.
+        `status` is the file's present status, None if there is no file. The content is not read.
         """
         return (
             status is not None
@@ -43,9 +43,9 @@ class RecordedFile(NamedTuple):
 class CarriedRecord:
     """The record of the files that were carried into a `directory` of this host.
 
-    The record is a JSON file in the folder `records`; its name is a hash of the directory's path. `files` is
-    {path below the directory: file}. `fulfilled` is the SHA-256 of the manifest that the directory fulfilled
-    last, "" for none.
+    It is a JSON file in the folder `records`, named by a hash of the directory's path. `files` is {path below
+    the directory: file}, {} without a record. `fulfilled` is the SHA-256 of the manifest that the directory
+    fulfilled last, "" for none.
     """
 
     def __init__(self, directory: Path, records: Path) -> None:
@@ -58,9 +58,10 @@ class CarriedRecord:
         self.files = {name: RecordedFile(*known) for name, known in content["files"].items()}
 
     def remove_carried(self, names: Iterable[str]) -> list[str]:
-        """Remove those of the named files that were carried and are unchanged; return their names.
+        """Remove the files in `names` that psfleet carried and that are unchanged; return the removed names.
 
-        The record forgets all `names`, which must be in it; `CarriedFiles.finish` writes the record.
+        All `names` leave `files`, also those of files that stay; a name that is not in `files` raises
+        KeyError. The JSON file itself is written later, by `CarriedFiles.finish`.
         """
         removed = []
         with self._root() as root:

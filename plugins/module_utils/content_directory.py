@@ -30,9 +30,10 @@ def files_below(root: Path, *, hidden: bool = True) -> dict[str, Path]:
     """Return {path relative to `root`, with "/": path} of the regular files below `root`, sorted.
 
     If `root` is a file, the result has only this file, under its own name. A link to a file counts as the
-    file. Without `hidden`, byte code, psfleet's locks and names that begin with a dot are left out. Raises
-    ValueError for a link to a folder and for a name that is not UTF-8, because neither can be carried, and
-    OSError for a folder that cannot be read.
+    file. Without `hidden`, byte code, psfleet's locks and names that begin with a dot are left out.
+
+    Raises ValueError for a link to a folder and for a name that is not UTF-8, because neither can be carried,
+    and OSError if `root` is missing or a folder cannot be read.
     """
     if root.is_file():
         return {root.name: root}
@@ -66,15 +67,16 @@ def _utf8(name: str) -> str:
 
 
 def content_files(root: Path) -> dict[str, Path]:
-    """Return {path relative to `root`: path} of the files of a program's content, sorted, as `files_below`.
+    """Return {path relative to `root`: path} of the files of a program's content, sorted.
 
-    `root` is a file or a folder. Byte code, psfleet's locks and names that begin with a dot are left out.
+    Byte code, psfleet's locks and names that begin with a dot are left out. `root` is a file or a folder; the
+    errors are those of `files_below`.
     """
     return files_below(root, hidden=False)
 
 
 def content_hash(root: Path) -> str:
-    """Return 12 hex digits of the SHA-256 over the paths and bytes of `content_files(root)`.
+    """Return the first 12 hex digits of the SHA-256 over the paths and bytes of `content_files(root)`.
 
     A file has the same hash as a folder with only this file.
     """
@@ -86,9 +88,10 @@ def content_hash(root: Path) -> str:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files of a tar archive below `folder`. They belong to root, and all users can read them.
+    """Unpack the files of a tar archive below `folder`: owned by the caller, readable by all users.
 
-    Raises ValueError if the archive has anything but files below its own root.
+    Raises ValueError if the archive has anything but regular files below its own root; the files before it
+    are unpacked then.
     """
     # Debian 12 has Python 3.11.2, which has no extraction filters yet.
     with tarfile.open(archive) as stream:
@@ -105,12 +108,12 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def points_to(link: Path, target: str) -> bool:
-    """Return whether `link` is a symbolic link to exactly `target`."""
+    """Return whether `link` is a symbolic link with exactly the text `target`; False if it does not exist."""
     return link.is_symlink() and str(link.readlink()) == target
 
 
 def point(link: Path, target: str) -> None:
-    """Make `link` point to `target` atomically, so that the link exists at any time.
+    """Make or replace the symbolic link `link`, with the text `target`. A replaced link exists at any time.
 
     Raises ValueError if something other than a link is in its place.
     """
@@ -125,9 +128,10 @@ def point(link: Path, target: str) -> None:
 
 @contextmanager
 def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
-    """Hold the lock file `path` during the block. If the process is killed, the lock ends, too.
+    """Hold the lock file `path` during the block; make the file if it is missing.
 
-    Raises TimeoutError if another process holds the lock for longer than `timeout_seconds`.
+    Wait for another process that holds it; raise TimeoutError after `timeout_seconds`. If this process is
+    killed, the lock ends, too.
     """
     deadline = time.monotonic() + timeout_seconds
     with path.open("a", encoding="utf-8") as stream:

@@ -47,25 +47,25 @@ class TodaysHashes:
 
 
 def deployed_plan(file: Path, plan_hash: str) -> dict[str, Any]:
-    """Return the plan in `file` as its JSON object, or only {"hash": plan_hash} if the plan has this hash.
+    """Return the plan in `file`, as its JSON object; only {"hash": plan_hash} if the plan has this hash.
 
-    Return {} if `plan_hash` is "", or if the file has no plan.
+    Return {} if `plan_hash` is "", or if the file is missing or has no plan.
     """
     plan = read_object(file, most=MOST_BYTES_OF_PLAN) if plan_hash else {}
     return {"hash": plan_hash} if plan.get("hash") == plan_hash else plan
 
 
 def is_complete(environment: Path) -> bool:
-    """Return whether an environment was installed completely; `environment` is its directory.
+    """Return whether the environment in the directory `environment` was installed completely.
 
-    It is complete if it has a marker that root wrote. A package cannot write as root.
+    This is so if it has the marker file that root wrote last. A package cannot write as root.
     """
     marker = environment / MARKER
     return marker.is_file() and marker.lstat().st_uid == 0
 
 
 def is_installed(install_directory: Path, lock: str) -> bool:
-    """Return whether the environment of the lock with this hash is complete; False for the hash ""."""
+    """Return whether the environment of the lock with the hash `lock` is complete; False for the hash ""."""
     return bool(lock) and is_complete(install_directory / "environments" / lock)
 
 
@@ -88,25 +88,31 @@ def program_environments(install_directory: Path) -> dict[str, str]:
 
 
 def installed_tensorflow(install_directory: Path) -> str:
-    """Return the version of TensorFlow in the environment that tasks use, such as "2.21.0"; "" for none."""
+    """Return the version of TensorFlow in the environment that tasks use, such as "2.21.0".
+
+    Return "" if there is no environment, or if it is not complete.
+    """
     marker = bytes_of(_target(install_directory / "environment") / MARKER).decode("utf-8", "replace")
     words = marker.split()
     return words[1] if len(words) == 2 and words[0] == "tensorflow" else ""
 
 
 def lacks_cuda(install_directory: Path) -> bool:
-    """Return whether tasks use a TensorFlow that was built without CUDA; False without an environment."""
+    """Return whether the TensorFlow that tasks use was built without CUDA; False without an environment."""
     packages = _target(install_directory / "environment").glob("lib/python3*/site-packages/tensorflow_cpu-*")
     return any(packages)
 
 
 def linked_hash(install_directory: Path, link: str) -> str:
-    """Return the hash to which a link (`environment` or `current`) points; "" if there is no such link."""
+    """Return the hash to which `install_directory`/`link` points; "" if this is not a symbolic link.
+
+    `link` is "environment" or "current" (the trainer's release).
+    """
     return _target(install_directory / link).name
 
 
 def _target(link: Path) -> Path:
-    """Return the target of a link; an empty path if it is no link."""
+    """Return the path to which a symbolic link points; Path() if it is not a link."""
     try:
         return link.parent / os.readlink(link)  # noqa: PTH115 - Python 3.8 has no other
     except OSError:
@@ -116,9 +122,9 @@ def _target(link: Path) -> Path:
 def environment_finding(deployment: Deployment, today: TodaysHashes, *, installed: bool) -> Finding:
     """Return the finding of the check `environment`.
 
-    It is skipped if nothing is deployed, failed if the deployment is incomplete, a warning if deploy.yml
-    would deploy something else today, else ok. `installed` says whether the environment of today's lock is
-    complete on the host.
+    It is skipped if nothing is deployed; failed if the environment or the release is missing or incomplete; a
+    warning if deploy.yml would deploy something else today; else ok. `installed` says whether the environment
+    of today's lock is complete on the host.
     """
     if not deployment.plan:
         return skipped(NOT_DEPLOYED)

@@ -25,7 +25,7 @@ def existing_parent(path: Path) -> Path:
 
 
 def login_home() -> Path:
-    """Return the home of the user as which Ansible logged in, or its nearest existing parent.
+    """Return the home of the user as which Ansible logged in; its nearest existing parent if it is missing.
 
     Ansible copies files there first.
     """
@@ -35,8 +35,8 @@ def login_home() -> Path:
 def login_user() -> int:
     """Return the uid of the user who logged in, even if Ansible has become root since.
 
-    It is the owner of the nearest parent process that is not root's. sudo, su and doas leave different
-    variables in the environment, but all of them leave this process.
+    It is the owner of this process, or of its nearest parent process that is not root's; 0 if all are root's.
+    sudo, su and doas leave different variables in the environment, but all of them leave this process.
     """
     process, user = os.getpid(), os.getuid()
     while process > 1 and not user:
@@ -47,10 +47,10 @@ def login_user() -> int:
 
 
 def lacking_space(*needed: tuple[Path, int]) -> str:
-    """Return, in words, the paths with fewer free bytes than are needed there; "" if no path has.
+    """Return, in words, where fewer bytes are free than are needed; "" if there is enough everywhere.
 
-    `needed` are (path, bytes). The paths need not exist yet. Paths on the same file system share its free
-    space.
+    `needed` are (path, bytes); the paths need not exist yet. The bytes of paths on the same file system are
+    added up, and the text names the first of these paths.
 
     Example of a result: "/opt has 1.0 GB free, 2.0 GB are needed"
     """
@@ -67,9 +67,9 @@ def lacking_space(*needed: tuple[Path, int]) -> str:
 
 
 def freeable_bytes(*folders: Path) -> int:
-    """Return the bytes of disk space that removing all these folders together would free.
+    """Return the bytes of disk space that removing all these folders together would free; 0 for missing ones.
 
-    A file with a hard link elsewhere frees nothing; environments may share files.
+    A file with another hard link outside of the folders frees nothing; environments may share files.
     """
     names: Counter[tuple[int, int]] = Counter()
     statuses = {}

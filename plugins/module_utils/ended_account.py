@@ -25,7 +25,7 @@ SECONDS_TO_ANSWER = 10
 class Process(NamedTuple):
     """A process with an account's uid.
 
-    If it `is_contained` in a container, the uid belongs to another account there.
+    `is_contained` is True if it runs in a container, where the uid belongs to another account.
     """
 
     pid: int
@@ -36,8 +36,8 @@ class Process(NamedTuple):
 def end_all(name: str, user: int, root: Path = Path("/")) -> list[str]:
     """Kill all processes of an account, and remove the files that would start processes of it again.
 
-    Return what was ended, each once: the paths of removed files, and processes as `in_words` names them.
-    `user` is the account's uid. Raises ValueError if this is root's, or if a process does not end.
+    Return what was ended, each once: the paths of removed files, and texts such as "process 812 (python3)".
+    `user` is the account's uid. Raises ValueError if it is 0 (root), or if a process does not end.
     """
     if not user:
         raise ValueError(f"{name} has the user id of root, and processes of root are not ended")
@@ -64,10 +64,10 @@ def in_words(processes: Iterable[Process]) -> list[str]:
 
 
 def remove_schedules(name: str, user: int, root: Path) -> Iterator[str]:
-    """Remove an account's cron and `at` jobs, and its lingering; yield the path of each removed file.
+    """Remove the account's cron and `at` jobs, and its lingering; yield the path of each removed file.
 
-    These folders belong to root, or to the programs that use them, so no account can place a link in their
-    paths.
+    Missing files are no error. These folders belong to root, or to the programs that use them, so no account
+    can place a link in their paths.
     """
     files = [root / folder / name for folder in (*CRONTABS, LINGER)]
     for folder in JOBS:
@@ -80,13 +80,16 @@ def remove_schedules(name: str, user: int, root: Path) -> Iterator[str]:
 
 
 def forget_manager(user: int) -> None:
-    """Make systemd end the manager, the sessions and the runtime folder of an account without processes."""
+    """Make systemd end the manager, the sessions and the runtime folder of an account.
+
+    `user` is the uid of the account, which has no process any more. Failures are ignored.
+    """
     for verb in ("stop", "reset-failed"):
         run_program(["systemctl", verb, f"user@{user}.service", f"user-{user}.slice"], SECONDS_TO_ANSWER)
 
 
 def processes_of(user: int) -> Iterator[Process]:
-    """Yield the living processes that have an account's uid as any of the kernel's four user ids."""
+    """Yield each process that has the uid `user` as any of its four user ids, except dead ones (zombies)."""
     own_map = Path("/proc/self/uid_map").read_bytes()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -104,7 +107,10 @@ def processes_of(user: int) -> Iterator[Process]:
 
 
 def kill_all(processes: list[Process], user: int, *, at_once: bool) -> None:
-    """Kill the processes; with `at_once`, first all processes of the user by one call of the kernel."""
+    """Kill the `processes` (SIGKILL), without waiting for their end.
+
+    With `at_once`, first kill all processes of `user` by one call of the kernel, also those not in the list.
+    """
     if at_once:
         child = os.fork()  # fork starts no program, so it works at the user's limit of processes
         if not child:

@@ -61,7 +61,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {
 
 
 def is_our_unit(name: str) -> bool:
-    """Return whether the name of a unit is the name of one of psfleet's units."""
+    """Return whether `name` is the name of one of psfleet's systemd units."""
     return any(fnmatchcase(name, unit) for unit in UNITS)
 
 
@@ -69,7 +69,7 @@ def is_our_unit(name: str) -> bool:
 class Removal:
     """What to remove: first the `trees`, with their content; then the `empty_folders`, deepest first.
 
-    `foreign` paths stay: psfleet did not make them, or they are mounts or an administrator's links.
+    `foreign` are paths that stay: psfleet did not make them, or they are mounts or an administrator's links.
     """
 
     trees: list[Path] = field(default_factory=list)
@@ -84,12 +84,15 @@ class Removal:
 
     @property
     def outermost(self) -> list[Path]:
-        """The paths to remove, except those inside another path to remove."""
+        """The paths to remove, without those that lie inside another path to remove."""
         folders = {*self.empty_folders}
         return [path for path in (*self.trees, *self.empty_folders) if not folders.intersection(path.parents)]
 
     def remove(self) -> None:
-        """Remove the trees, and the folders that are empty then. Raises ValueError and OSError."""
+        """Remove the trees, and then the folders that are empty; a folder that is not empty stays.
+
+        Raises ValueError and OSError if a tree cannot be removed.
+        """
         for path in self.trees:
             remove_tree(path)
         for path in self.empty_folders:
@@ -98,13 +101,13 @@ class Removal:
 
 
 def removal_from(directory: Path, patterns: Collection[str], handled: Mapping[Path, bool]) -> Removal:
-    """Return what to remove from a directory: the paths that match a pattern.
+    """Return what to remove from a directory: the paths that match one of the `patterns`.
 
-    If nothing else is in the directory, it is removed, too; else the other paths in it are foreign. The
-    result is empty if there is no such directory. `patterns` are relative to the directory; they also
-    match temporary files (".name.x"). `handled` is {path that somebody else decides about: whether it
-    will be removed}; the result leaves these paths out. Raises OSError, and ValueError for a link that a
-    user other than root could have put there.
+    If nothing else is in the directory, it is removed, too; else the other paths in it are foreign. A missing
+    directory gives an empty Removal. `patterns` are relative to the directory, and also match temporary files
+    (".name.x"). `handled` is {path that the caller handles itself: whether it will be removed}; these paths
+    are not in the result. Raises OSError, and ValueError for a link that a user other than root could have
+    made.
     """
     removal = Removal()
     try:
@@ -141,19 +144,19 @@ def _is_named(name: str, pattern: str) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file, a link, or a folder with its content, however deep, if it exists.
+    """Remove a file, a link, or a folder with its content; do nothing if it does not exist.
 
-    No link is followed, except as `opened` does on the way to its folder, and no mount is entered. Raises
-    ValueError if something remains.
+    A link at `path` or in the folder is removed, not followed. No mount is entered. Raises ValueError if
+    something remains, and OSError if the folder of `path` cannot be opened.
     """
     with opened(path.parent) as folder:
         run_in(folder, "rm", "--recursive", "--force", "--one-file-system", "--", f"./{path.name}")
 
 
 def give_to_root(path: Path, user: int) -> None:
-    """Make root the owner of a folder, and of everything in it that `user` owns. Raises ValueError.
+    """Make root the owner of the folder `path`, and of everything in it that the uid `user` owns.
 
-    The kernel removes set-id bits and capabilities; other rights stay.
+    The kernel removes set-id bits and capabilities; other rights stay. Raises ValueError.
     """
     owner = f"--from={user}"
     with opened(path) as folder:
@@ -194,12 +197,15 @@ class HostPlaces:
     sshd_directories: Collection[str] = ()
 
     def path(self, name: str, *parts: str) -> Path:
-        """Return the path of `parts` below the directory `name` of cluster_paths."""
+        """Return the path of `parts` below the directory `name` of cluster_paths.
+
+        Example: path("state_directory", "runs") -> Path("/srv/state/runs")
+        """
         return Path(self.paths[name], *parts)
 
     @property
     def staying_runs(self) -> Path | None:
-        """The directory of the runs, if runs stay in it; else None."""
+        """The directory of the runs, if runs stay in it; None if `removes_runs`, or if it has no runs."""
         folder = self.path("state_directory", "runs")
         stays = (
             not self.removes_runs
@@ -210,14 +216,20 @@ class HostPlaces:
 
     @property
     def carried_records(self) -> list[CarriedRecord]:
-        """The records that have files: of the present data directory, and of the default one."""
+        """The records that have files: of the present data directory, and of the default one.
+
+        They are sorted by directory; a directory whose record is missing or has no files is left out.
+        """
         directories = {self.path("install_directory", "data"), self.data_directory}
         records = self.path("install_directory", "carried")
         found = [CarriedRecord(directory, records) for directory in sorted(directories)]
         return [record for record in found if record.files]
 
     def removal(self) -> Removal:
-        """Return what to remove, except carried data. Raises ValueError and OSError."""
+        """Return what to remove: everything of psfleet, but no carried data, and runs only if `removes_runs`.
+
+        It removes nothing yet. Raises ValueError and OSError.
+        """
         found = Removal()
         sshd_files = {directory.lstrip("/"): (SSHD_FILE,) for directory in self.sshd_directories}
         for name, patterns in {**sshd_files, **SHARED}.items():

@@ -29,9 +29,11 @@ def seconds_up() -> float:
 
 @dataclass(frozen=True)
 class Lease:
-    """The last lease of this host; `token` is "" after it was given back.
+    """The last lease of this host; the file of the lease has these fields as JSON.
 
-    Times are as `seconds_up` returns them. The file of the lease has these fields as JSON.
+    - `token`: the secret of the command that has it, "" after it was given back. `holder`: who it is, in
+      words.
+    - `began`, `ends`, `made`, `acted`: times as `seconds_up` returns them.
     """
 
     token: str = ""
@@ -42,9 +44,9 @@ class Lease:
     acted: float = 0.0  # when the last holder that may have changed the host lost the lease
 
     def hindrance(self, token: str, now: float) -> str:
-        """Return, in words, why whoever has `token` must not act at the time `now`; "" if it may.
+        """Return, in words, why the command with `token` must not act at the time `now`; "" if it may act.
 
-        It may act if the lease has this token, was given back, or has ended.
+        It may act if the lease has its token, was given back, or has ended.
         """
         if not self.token or self.token == token or now >= self.ends:
             return ""
@@ -56,8 +58,8 @@ class Lease:
     def change_since(self, token: str, seen_at: float, now: float) -> str:
         """Return, in words, who may have changed the host between `seen_at` and `now`; "" if nobody has.
 
-        Changes by the holder of `token` do not count. A `seen_at` below 0 means that the holder of `token`
-        did not look at the host, so there is no such change.
+        Times are as `seconds_up` returns them. Changes by the command with `token` do not count. A `seen_at`
+        below 0 means that this command did not read the host's state: then the result is "".
         """
         if seen_at < 0 or self.token == token:
             return ""
@@ -68,11 +70,11 @@ class Lease:
 
 
 def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> float:
-    """Return the present time, for a caller that now reads the host's state; 0 without a file of the lease.
+    """Return the time of `seconds_up`, for a caller that now reads the host's state; 0 without a lease file.
 
-    If there is a current lease, first wait for its end, up to `patience` seconds, because its holder may
-    still change the state. If anything is `deployed` on the host, make a missing file; if the file is gone
-    later, there was a reset or a reboot.
+    If another command has the lease, first wait up to `patience` seconds for its end, because it may still
+    change the state. If anything is `deployed` on the host, make a missing file; if the file is gone later,
+    there was a reset or a reboot.
     """
     end = seconds_up() + patience
     while read(file).hindrance("", seconds_up()) and seconds_up() < end:
@@ -85,7 +87,7 @@ def time_of_reading(file: Path, patience: float = 0.0, *, deployed: bool) -> flo
 
 
 def read(file: Path) -> Lease:
-    """Return the last lease of this host; Lease() if there is no valid file."""
+    """Return the last lease of this host, also one that has ended; Lease() if there is no valid file."""
     try:
         with _opened(file, os.O_RDONLY) as descriptor:
             return _lease_of(descriptor)
@@ -94,10 +96,11 @@ def read(file: Path) -> Lease:
 
 
 def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
-    """Take the lease and return ""; if it cannot be taken within `patience` seconds, return why, in words.
+    """Take the lease and return ""; if another command keeps it for `patience` seconds, return why, in words.
 
     `mine` has the token and the holder. `seen_at` is when the holder read the host's state, as
-    `time_of_reading` returned it, -1 for never; the lease is refused if the state may have changed since.
+    `time_of_reading` returned it, -1 for never. If the state may have changed since, the lease is not taken,
+    and the result says who may have changed it.
     """
     begin = seconds_up()
     while True:
@@ -119,17 +122,23 @@ def take(file: Path, mine: Lease, patience: float, seen_at: float = -1) -> str:
 
 
 def renew(file: Path, token: str) -> bool:
-    """Extend the lease by SECONDS from now if it still has this token; return whether it has."""
+    """Extend the lease to SECONDS from now; return False, and change nothing, if it has another token.
+
+    A lease that has ended, but that nobody has taken since, is extended, too. A missing file has no token.
+    """
     return _change(file, token, lambda last, now: replace(last, ends=now + SECONDS))
 
 
 def give_back(file: Path, token: str) -> None:
-    """End the lease if it has this token."""
+    """End the lease if it has this token; the host counts as changed until now.
+
+    So another command that read the host's state earlier cannot take the lease (`take`).
+    """
     _change(file, token, lambda last, now: replace(last, token="", ends=0.0, acted=now))
 
 
 def undo(file: Path, token: str) -> None:
-    """End the lease if it has this token, and forget it: nothing was changed under it."""
+    """End the lease if it has this token, as if it had never been taken: nothing was changed under it."""
     _change(file, token, lambda last, _: replace(last, token="", holder="", ends=0.0))
 
 

@@ -44,7 +44,7 @@ def proof_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def last_proof(file: Path) -> dict[str, Any]:
-    """Return the last result of `proof_of` that `ssh_login` wrote to `file`; {} if there is none."""
+    """Return the result of `proof_of` that `ssh_login` wrote to `file`; {} if it is missing or damaged."""
     with suppress(ValueError):
         proof = json.loads(bytes_of(file))
         return proof if isinstance(proof, dict) else {}
@@ -52,9 +52,9 @@ def last_proof(file: Path) -> dict[str, Any]:
 
 
 def proof_holds(file: Path) -> bool:
-    """Return whether the last proof, in `file`, still holds: nothing has changed since. Raises OSError.
+    """Return whether the last proof, in `file`, still holds: `proof_of` returns the same today.
 
-    Return False if there is no proof.
+    Return False if there is no proof. Raises OSError.
     """
     proof = last_proof(file)
     return "decides" in proof and proof_of(proof["decides"]) == proof

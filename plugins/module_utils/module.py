@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 def make_module(arguments: Mapping[str, Any]) -> AnsibleModule:
     """Return a module with these arguments (its `argument_spec`), which supports check mode.
 
-    On a host with a Python below OLDEST_PYTHON, the module fails here.
+    If the host's Python is older than OLDEST_PYTHON, the process ends here, and the module has failed.
     """
     return _on_new_python(AnsibleModule(dict(arguments), supports_check_mode=True))
 
@@ -30,7 +30,8 @@ def make_module_with_states(
 ) -> AnsibleModule:
     """Return a module whose argument `state` decides which other arguments it takes.
 
-    The module fails here if an argument is missing, or belongs to another state.
+    If an argument is missing, or belongs only to other states, the process ends here, and the module has
+    failed.
 
     Args:
         arguments: the `argument_spec`. Arguments that neither table below names belong to all states.

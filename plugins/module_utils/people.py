@@ -16,7 +16,7 @@ DEPLOYED_BY = "deployed_by"
 
 
 def deployed_by(configuration: Path) -> str:
-    """Return the person who deployed here last, such as "ada@laptop"; "" if unknown.
+    """Return the person who deployed here last, such as "ada@laptop"; "" if unknown, or if it is invalid.
 
     `configuration` is the configuration directory of the host.
     """
@@ -27,7 +27,7 @@ def deployed_by(configuration: Path) -> str:
 def begun_by(run_file: Path, run_id: str) -> str:
     """Return who began a run and when, such as "ada@laptop, 2026-03-01 12:00 UTC"; "" if unknown.
 
-    It stands in `run_file`, a task's environment file, which may belong to another run; then it is unknown.
+    `run_file` is a task's environment file, which says it for one run; for another `run_id` the result is "".
     """
     settings = run_settings(run_file)
     begun = settings.get("PSFLEET_RUN_BEGUN", "")

@@ -12,9 +12,9 @@ FILE_MODE, FOLDER_MODE = 0o640, 0o750
 
 
 def group_number(name: str, *, check_mode: bool) -> int:
-    """Return the gid of a group. Raises ValueError if there is no such group.
+    """Return the gid of the group `name`.
 
-    In check mode, return -1 instead, because a deployment would create the group.
+    If there is no such group, raise ValueError; in check mode return -1, as a deployment would create it.
     """
     try:
         return grp.getgrnam(name).gr_gid
@@ -25,23 +25,29 @@ def group_number(name: str, *, check_mode: bool) -> int:
 
 
 def is_private(status: os.stat_result, group: int) -> bool:
-    """Return whether only root and the group may read a file or folder, and only root may change it.
+    """Return whether a file or folder belongs to this user and the group, and others have no rights to it.
 
-    `status` is its status; `group` is a gid.
+    The group may only read it (and enter or execute it). `status` is the file's, `group` is a gid.
     """
     ours = (status.st_uid, status.st_gid) == (os.geteuid(), group)
     return ours and not status.st_mode & 0o7777 & ~FOLDER_MODE
 
 
 def make_private(descriptor: int, group: int) -> None:
-    """Make an open file or folder private (`is_private`). A file that was executable stays executable."""
+    """Make an open file or folder private to the group with the gid `group` (`is_private`).
+
+    A folder or an executable file gets the mode 0750, any other file 0640.
+    """
     mode = os.fstat(descriptor).st_mode
     os.fchown(descriptor, os.geteuid(), group)
     os.fchmod(descriptor, FOLDER_MODE if mode & 0o100 else FILE_MODE)
 
 
 def make_paths_private(paths: Iterable[Path], group: int) -> None:
-    """Make files and folders private (`is_private`), in this order; they lie in folders that root owns."""
+    """Make files and folders private (`is_private`), in this order. They lie in folders that root owns.
+
+    Links are not followed: a link raises OSError.
+    """
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
@@ -52,9 +58,9 @@ def make_paths_private(paths: Iterable[Path], group: int) -> None:
 
 @contextmanager
 def private_to(group: int) -> Iterator[None]:
-    """Return a context in which new files and folders belong to the group; nobody else may read them.
+    """During the block, new files and folders belong to the group with the gid `group`.
 
-    With the gid -1 they belong to the process's own group.
+    Others than the owner and the group have no rights to them. With -1 it is the process's own group.
     """
     mask, own = os.umask(0o027), os.getegid()
     try:

@@ -20,7 +20,7 @@ class Release:
 
     - `name`: the hash of the release's content. `package`: the folder inside the release that has the
       content, "" for the release itself.
-    - `link`: the link that points to the release in use; None if several are in use side by side.
+    - `link`: the link that points to the release in use; None for programs, of which several are in use.
     - `group`: the gid of the group that alone may read the release; None if everybody may.
     """
 
@@ -41,14 +41,15 @@ class Release:
         return f"{self.folder.name}/{self.name}"
 
     def is_present(self) -> bool:
-        """Return whether the release exists, with the content that its name stands for."""
+        """Return whether the release exists, and its content has the hash that is its name."""
         content = self.place / self.package
         return content.is_dir() and content_hash(content) == self.name
 
     def public_paths(self) -> list[Path]:
-        """Return the paths of the release, and its folder, that not only root and the group may read.
+        """Return the release's paths, and its folder, that are not private to the `group` (`is_private`).
 
-        Earlier versions of psfleet left them so. Return [] if everybody may read the release.
+        Earlier versions of psfleet left them so. Return [] if everybody may read the release (`group` is
+        None), or if it does not exist.
         """
         if self.group is None or not self.place.exists():
             return []
@@ -56,14 +57,14 @@ class Release:
         return [path for path in paths if not is_private(path.lstat(), self.group)]
 
     def is_current(self) -> bool:
-        """Return whether the link points to the release; True if there is no link."""
+        """Return whether `link` points to the release; True if `link` is None."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def unpack(self, archive: Path) -> None:
         """Unpack the archive beside the release's place, check its content, and rename it to its place.
 
-        It replaces a release whose content is damaged. Raises ValueError if the archive contains anything but
-        the release.
+        It replaces a release that is there, such as a damaged one. Raises ValueError if the content's hash is
+        not the release's name, and TimeoutError if another process unpacks for more than a minute.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._set_modes([self.folder])
@@ -91,6 +92,6 @@ class Release:
                 path.chmod(0o755)  # regardless of the host's umask
 
     def use(self) -> None:
-        """Make the link, if there is one, point to the release."""
+        """Make `link` point to the release; do nothing if `link` is None."""
         if self.link is not None and not self.is_current():
             point(self.link, self.target)

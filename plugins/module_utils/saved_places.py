@@ -39,14 +39,16 @@ class SavedPlace:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the path is not on the host but, for example, in an object store."""
+        """Whether the path is not on the host but, for example, in an object store: it contains "://"."""
         return "://" in self.path
 
     @property
     def parts_below_tmp(self) -> tuple[str, ...] | None:
         """The parts of the path below the task's /tmp or /var/tmp; None if the path is not below them.
 
-        () stands for that folder itself, if a SavedModel was saved directly into it.
+        For /tmp or /var/tmp itself: () if a SavedModel was saved there, else None.
+
+        Example: SavedPlace("/tmp/logs/a").parts_below_tmp -> ("logs", "a")
         """
         for folder in TEMPORARY:
             if self.path == f"/{folder}":
@@ -69,13 +71,17 @@ class SavedPlace:
     def _root(self) -> tuple[str, ...] | None:
         """The parts of a path that is /tmp or the run's directory itself: () for a SavedModel, else None.
 
-        Other files are there, too, and only the files of a SavedModel can be told by their names.
+        Such a folder also has other files, and only the files of a SavedModel have known names.
         """
         return () if self.kind == SAVED_MODEL else None
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The names in the folder that are collected; () means all."""
+        """The names in the folder that are collected; () means all.
+
+        These are the parts of a SavedModel if it was saved directly into /tmp or the run's directory, else
+        ().
+        """
         is_whole_folder = () in (self.parts_below_tmp, self.parts_below_run)
         return (*SAVED_MODEL_FILES, *SAVED_MODEL_FOLDERS) if is_whole_folder else ()
 
@@ -103,10 +109,9 @@ class SavedPlace:
 
 
 def noted_places(text: str | bytes) -> list[SavedPlace]:
-    """Return the places in a task's file of notes, `saves/<task>.jsonl`: each once, at most MOST_PLACES.
+    """Return the places in the text of `saves/<task>.jsonl`, in its order, each once, at most MOST_PLACES.
 
-    Invalid lines are ignored. The notes may be wrong: the program need not have saved there, and the place
-    may be empty.
+    Invalid lines are ignored. The notes may be wrong: perhaps the program did not save there after all.
     """
     found: dict[SavedPlace, None] = {}
     for line in text.splitlines():

@@ -25,10 +25,11 @@ LOCK_TIMEOUT_SECONDS = 900
 
 @dataclass(frozen=True)
 class StoredContent:
-    """A release, program or environment on a host; `name` is its hash, after PARTIAL if it is incomplete.
+    """A release, program or environment on a host; `name` is its hash, after ".partial-" if it is incomplete.
 
-    `last_wanted` is when a deployment last wanted it, in Unix seconds. `in_use` says whether a link, a task's
-    last run or a process uses it.
+    - `kind`: "releases", "programs" or "environments". `last_wanted`: when a deployment last wanted it, in
+      Unix seconds.
+    - `in_use`: whether a link, a task's last run or a process uses it.
     """
 
     kind: str
@@ -40,11 +41,11 @@ class StoredContent:
 def content_to_remove(
     stored: Sequence[StoredContent], wanted: Collection[str], keep: int
 ) -> list[StoredContent]:
-    """Return the content to remove, sorted within each kind.
+    """Return the content to remove, by kind, then by name.
 
-    It is what nothing uses and none of the newest `keep` deployments wanted; `wanted` are the names that the
-    present one wants. Content with the same time stays or goes together, because one deployment wanted it.
-    Remainders of interrupted deployments are always removed.
+    Content stays if it is in use, if the present deployment wants it (its name is in `wanted`), or if one of
+    the `keep` - 1 deployments before wanted it. Content with the same `last_wanted` stays or goes together,
+    as one deployment wanted it. Incomplete content is always removed.
 
     Example, with keep=2: content last wanted at 1, 2 and 2, and not by this deployment -> the content of 1.
     """
@@ -60,9 +61,9 @@ def content_to_remove(
 
 
 def settled_names(stored: Sequence[StoredContent], keep: int) -> list[str]:
-    """Return, sorted, the names that the last deployment wanted; empty if it left content to remove.
+    """Return, sorted, the names that the last deployment wanted; [] if it left content to remove.
 
-    A deployment that wants the same names has nothing to remove and no time to set.
+    A new deployment that wants exactly these names has nothing to remove, and no time to set.
     """
     newest = max((each.last_wanted for each in stored), default=0.0)
     names = sorted({each.name for each in stored if each.last_wanted == newest})
@@ -81,7 +82,10 @@ class ContentDirectories:
     processes: Path = Path("/proc")
 
     def stored(self) -> list[StoredContent]:
-        """Return all content, also incomplete content. Raises OSError and ValueError."""
+        """Return all releases, programs and environments, also incomplete ones.
+
+        Raises OSError, and ValueError if users other than root can change one of the folders.
+        """
         return [
             StoredContent(kind, name, moment, self._is_in_use(kind, name))
             for kind in KINDS
@@ -89,7 +93,10 @@ class ContentDirectories:
         ]
 
     def mark_wanted(self, wanted: Collection[str]) -> None:
-        """Set the modification time of the directories in `wanted` to now. Raises OSError and ValueError."""
+        """Set `last_wanted` of the content with these names to now: the modification time of its directory.
+
+        Names that do not exist are ignored. Raises OSError and ValueError.
+        """
         now = time.time_ns()
         for kind in KINDS:
             for name in {*self._own_directories(kind)} & {*wanted}:
@@ -97,10 +104,10 @@ class ContentDirectories:
                     os.utime(name, ns=(now, now), dir_fd=folder, follow_symlinks=False)
 
     def _own_directories(self, kind: str) -> dict[str, float]:
-        """Return {name: modification time in seconds} of our directories of a kind, incomplete ones too.
+        """Return {name: modification time in Unix seconds} of psfleet's directories of a kind.
 
-        Return {} if there is no folder of the kind. Raises OSError, and ValueError if other users can change
-        the folder.
+        Incomplete ones are in it, too. Return {} if there is no folder of the kind. Raises OSError, and
+        ValueError if users other than root can change the folder.
         """
         statuses = {}
         with suppress(FileNotFoundError), opened(self.install_directory / kind) as folder:
@@ -126,9 +133,9 @@ class ContentDirectories:
 
 
 def remove(path: Path) -> None:
-    """Rename a directory, then remove it with its content, so that no incomplete directory has its name.
+    """Rename a directory to .partial-<name>, then remove it with its content. Raises OSError and ValueError.
 
-    Raises OSError and ValueError.
+    So a directory without this prefix is never incomplete.
     """
     aside = path if path.name.startswith(PARTIAL) else path.with_name(f"{PARTIAL}{path.name}")
     if aside != path:

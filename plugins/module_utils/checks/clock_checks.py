@@ -12,11 +12,11 @@ REMEDY = "let the hosts and the controller take the time from NTP: sudo timedate
 
 
 def clock_offset(sent: float, began: float, ended: float, received: float) -> tuple[float, float]:
-    """Return (seconds by which a host's clock is ahead of the controller's, uncertainty in seconds).
+    """Return (seconds by which the host's clock is ahead, uncertainty of this in seconds).
 
-    All arguments are Unix times. The controller read its clock when it `sent` the request and when it
-    `received` the answer; the host read its own clock when the module `began` and `ended` there. The way
-    there and the way back may take different times, so the uncertainty is half of their sum.
+    The controller read its own clock when it `sent` the request and when it `received` the answer; the host
+    read its own when the module `began` and `ended`; all are Unix times. If the host's clock is behind, the
+    seconds are negative. The uncertainty is half of the time that the request and the answer were on the way.
     """
     on_the_way = max((received - sent) - (ended - began), 0.0)
     return ((began - sent) + (ended - received)) / 2, on_the_way / 2
@@ -25,7 +25,8 @@ def clock_offset(sent: float, began: float, ended: float, received: float) -> tu
 def clock_finding(ahead_seconds: float, uncertainty_seconds: float) -> Finding:
     """Return the finding of the check `clock`; the arguments are the result of `clock_offset`.
 
-    It is failed or a warning only if the offset exceeds ALLOWED_SECONDS or UNNOTICED_SECONDS for certain.
+    What counts is |offset| - uncertainty: failed above ALLOWED_SECONDS (an hour), a warning above
+    UNNOTICED_SECONDS (2 s), else ok.
     """
     least = abs(ahead_seconds) - uncertainty_seconds
     side = "ahead of" if ahead_seconds > 0 else "behind"

@@ -18,10 +18,11 @@ FEWEST_BYTES_OF_RUNS = BYTES_OF_RUNS // 10
 def disk_finding(
     install: Path, run_directories: Sequence[Path], archive_bytes: int, environment_bytes: int
 ) -> Finding:
-    """Return the finding of the check `disk`: failed or a warning if a file system has too little free space.
+    """Return the finding of the check `disk`: whether the file systems have enough free space.
 
-    `install` is the install directory. A deployment would carry `archive_bytes` to it and install
-    `environment_bytes` there, 0 for nothing. Runs write to `run_directories`.
+    A deployment would copy `archive_bytes` to the login user's home and to the folder `install`, and install
+    `environment_bytes` there; 0 if it carries nothing. It is failed if this does not fit, or if one of the
+    `run_directories` has less than 0.1 GB; a warning below 1 GB there; else ok.
     """
     lacking = lacking_space(
         (login_home(), archive_bytes),

@@ -31,14 +31,14 @@ from .ssh_checks import ssh_finding
 
 
 def check_host(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]:
-    """End the listener, check the host, and return the answer of the module `host_doctor`.
+    """End the host's listener, check the host, and return the answer of the module `host_doctor`.
 
     `values` are the module's arguments. The answer has:
 
     - `checks`: all checks of the host, as JSON objects.
     - `deployed`: the version of TensorFlow that tasks use, "" if nothing is deployed.
     - `alive`: the names of the tasks that run, such as "worker0".
-    - `listened`: whether the listener was still running.
+    - `listened`: whether the listener was still running; False if there was none.
     - `began`, `ended`: the host's clock before and after the checks, in Unix seconds.
     """
     began = time.time()
@@ -68,11 +68,10 @@ def check_host(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]
 
 
 def tasks_to_try(tasks: Sequence[Mapping[str, Any]], configuration: Path) -> list[str]:
-    """Return the tasks, such as "worker-0", for which TensorFlow is tried.
+    """Return the tasks, such as "worker-0", for which TensorFlow is tried, in the order of `tasks`.
 
-    These are all deployed tasks with GPUs; if none has GPUs, the first deployed task; [] if none is deployed.
-    Tasks that were added to the inventory since the deployment do not count. `configuration` is the
-    configuration directory.
+    These are all deployed tasks with GPUs; if none has GPUs, only the first deployed task; [] if none is
+    deployed. A task is deployed if it has a file in the configuration directory, `configuration`.
     """
     names = {f"{task['job']}-{task['index']}": bool(task["gpus"]) for task in tasks}
     deployed = [name for name in names if (configuration / "tasks" / f"{name}.env").is_file()]
@@ -130,7 +129,7 @@ def tensorflow_checks(
 ) -> list[Check]:
     """Try TensorFlow in the sandbox of the host's tasks; return the checks of `ask_tensorflow`.
 
-    If nothing is deployed completely, and in check mode, nothing is tried and the checks are skipped.
+    In check mode, and if nothing or only a part is deployed, nothing is tried, and all checks are skipped.
     """
     if not deployment.plan:
         return all_skipped(NOT_DEPLOYED)

@@ -29,20 +29,20 @@ KILLED = ("2", "3")  # CLD_KILLED, CLD_DUMPED
 
 
 def all_skipped(reason: str) -> list[Check]:
-    """Return the checks NAMES, all skipped for this reason."""
+    """Return the checks `tensorflow`, `libraries`, `devices` and `product`, all skipped for this reason."""
     return [Check(name, "skipped", reason) for name in NAMES]
 
 
 def first_failed(found: str, remedy: str) -> list[Check]:
-    """Return the checks NAMES: the first one failed, and the others, which need it, skipped."""
+    """Return the check `tensorflow`, failed, and `libraries`, `devices` and `product`, skipped."""
     return [Check(NAMES[0], "failed", found, remedy), *all_skipped(f"{NAMES[0]} failed")[1:]]
 
 
 def ask_tensorflow(tasks: Sequence[str], log_directory: Path) -> list[Check]:
     """Start the doctor's unit of each task, such as "worker-0", all at once; return the checks of all tasks.
 
-    Each check names its task, such as "worker0". If another command does the same at this moment, wait for
-    it. If the units cannot be started or do not end in time, the checks say so.
+    Each check has its `task`, such as "worker0". If another command does the same at this moment, wait for
+    it. If the units cannot be started or do not end in time, no error is raised: the checks have failed.
     """
     try:
         answers = _ask_together(tasks, log_directory)
@@ -72,7 +72,8 @@ def _ask_together(tasks: Sequence[str], log_directory: Path) -> dict[str, list[C
 def read_answer(output: Path, unit: Mapping[str, str]) -> list[Check]:
     """Return the checks that the process of a doctor's unit wrote to `output`.
 
-    If it wrote none, they say why. `unit` has the unit's PROPERTIES, as `systemctl show` prints them.
+    If it wrote none, return the same checks, skipped if the unit does not exist, else failed with the reason.
+    `unit` has the unit's PROPERTIES, as `systemctl show` prints them.
     """
     if unit.get("LoadState") != "loaded":
         return all_skipped(f"its unit is {unit.get('LoadState', 'not known')}: deployed by an older psfleet")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:  # Python 3.8 accepts this type only in annotations
 def gpu_checks(facts: GpuFacts, tasks: Sequence[Task], machine: str, system: System | None) -> list[Check]:
     """Return the checks `bus`, `driver`, `nvidia-smi`, `uvm` and `gpus`, in order; [] if no task has GPUs.
 
-    After a failed check, all others are skipped. `tasks` are the host's tasks in the plan (with job, index,
-    host, gpus), `machine` is the processor as `uname -m` prints it, and `system` has the names of the host's
-    packages, None if they are unknown.
+    After a failed check, all later ones are skipped. `tasks` are the host's tasks in the plan (with job,
+    index, host, gpus), `machine` is the processor as `uname -m` prints it, and `system` has the names of the
+    host's packages, None if they are unknown.
     """
     tasks = [task for task in tasks if task["gpus"]]
     if not tasks:
@@ -86,7 +86,10 @@ def _driver(facts: GpuFacts, host: str, system: System | None) -> Finding:
 
 
 def _not_loaded(facts: GpuFacts, others: Sequence[str], system: System | None) -> tuple[str, str]:
-    """Return (why an installed driver is not loaded, remedy)."""
+    """Return (why the installed driver is not loaded, the remedy), both in words.
+
+    `others` are the names of other drivers that hold the devices; `system` is None if it is unknown.
+    """
     if facts.kernel not in facts.module_kernels:
         known = system.driver if system else None
         headers = f"`{system.packages.install} {known.headers}{facts.kernel}`" if system and known else ""
@@ -172,7 +175,7 @@ def _gpus(facts: GpuFacts, tasks: Sequence[Task]) -> Finding:
 
 
 def _gpu_problems(facts: GpuFacts, tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Yield a finding for everything that keeps TensorFlow from using a GPU of a task."""
+    """Yield a failed or warning finding for each thing that may keep TensorFlow from a GPU of a task."""
     there = {gpu.index: gpu for gpu in facts.gpus}
     for task in tasks:
         for index in task["gpus"]:

@@ -60,12 +60,18 @@ class HostNeeds:
 
     @property
     def device(self) -> str:
-        """The device of the environment: "cpu", "gpu" or "gpu-system"."""
+        """The device of the host's environment: "cpu" without GPUs, else "gpu", or "gpu-system".
+
+        It is "gpu-system" if `cuda_source` is "system".
+        """
         return "cpu" if not self.gpus else "gpu-system" if self.cuda_source == "system" else "gpu"
 
 
 def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Check]:
-    """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host, in this order."""
+    """Return the checks `system`, `processor`, `libc`, `python` and `memory` of a host, in this order.
+
+    None depends on an earlier one, so all problems are found at once.
+    """
     return checks_of(
         {
             "system": _system(facts, needs, systems),
@@ -78,10 +84,10 @@ def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Ch
 
 
 def data_finding(directories: Sequence[str], *, carried: bool = False) -> Finding:
-    """Return the finding of the check `data`: failed if a folder does not exist or is empty, else ok.
+    """Return the finding of the check `data`: failed if one of the folders is missing or empty, else ok.
 
     `directories` are the folders that tasks read; without any, the check is skipped. `carried` says whether
-    deploy.yml brings the data to the host.
+    deploy.yml brings the data to the host; it only changes the words and the remedy of a failure.
     """
     if not directories:
         return skipped("its tasks read no data of their own, or deploy.yml brings them")
@@ -101,7 +107,7 @@ def data_finding(directories: Sequence[str], *, carried: bool = False) -> Findin
 
 
 def _is_empty(folder: Path) -> bool:
-    """Return whether a folder is empty; False if root may not read it, as over NFS."""
+    """Return whether a folder exists and is empty; False if it cannot be read, as by root over NFS."""
     try:
         return not any(folder.iterdir())
     except OSError:
@@ -111,7 +117,7 @@ def _is_empty(folder: Path) -> bool:
 def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironment, Interpreter]:
     """Return (environment that a host gets, Python of the host from which the environment is made).
 
-    Raises ValueError if the host is not supported; the checks `processor` and `python` say why.
+    Raises ValueError if no Python of the host fits, or if TensorFlow has no wheel for its processor.
     """
     python = choose_python(facts, needs.python_version)
     if python is None:
@@ -136,10 +142,11 @@ def program_environment(facts: HostFacts, needs: HostNeeds, program: Mapping[str
 
 
 def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
-    """Return the Python from which a host's environment is made; None if the host has no suitable Python.
+    """Return the Python from which a host's environment is made; None if no Python of the host fits.
 
-    It is the `wanted` version, such as "3.11", if that is not ""; else the host's python3, if TensorFlow has
-    a wheel for it; else the newest for which TensorFlow has a wheel.
+    - If `wanted` is not "", it must have this version, such as "3.11".
+    - Else it is the host's python3 if TensorFlow has a wheel for it, else the newest one on the host for
+      which TensorFlow has a wheel.
     """
     fitting = {
         python.version: python for python in facts.pythons if not problems("cpu", python.version, MACHINES[0])
@@ -152,7 +159,11 @@ def choose_python(facts: HostFacts, wanted: str) -> Interpreter | None:
 
 
 def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
-    """Return the finding whether distribution, systemd and programs are as roles and units need them."""
+    """Return the finding of the check `system`.
+
+    It is failed for an unsupported distribution, without systemd OLDEST_SYSTEMD or newer, or if programs are
+    missing; else it is the finding of `_distribution`.
+    """
     distribution = _distribution(facts, systems)
     failures = [distribution] if distribution.state == "failed" else []
     if facts.systemd is None or not facts.booted:
@@ -169,7 +180,11 @@ def _system(facts: HostFacts, needs: HostNeeds, systems: Systems) -> Finding:
 
 
 def _distribution(facts: HostFacts, systems: Systems) -> Finding:
-    """Return the finding about a distribution: tested, supported, like a supported one, or not supported."""
+    """Return the finding about a host's distribution.
+
+    It is failed for an unsupported one, a warning for one that is only like a supported one, else ok, with a
+    note if psfleet was not tested on it.
+    """
     distribution = facts.distribution
     system, name = systems.of(distribution), distribution.name
     if system is None:
@@ -192,7 +207,11 @@ def _how_to_install(facts: HostFacts, lacking: Sequence[str], systems: Systems) 
 
 
 def _processor(facts: HostFacts, device: str) -> Finding:
-    """Return the finding whether TensorFlow has machine code for the processor."""
+    """Return the finding of the check `processor`: whether TensorFlow has machine code for it.
+
+    It is failed without a wheel for the processor and `device`, or without AVX; a warning on aarch64, or if
+    AVX is unknown; else ok.
+    """
     found = facts.processor or facts.machine
     missing = problems(device, SUPPORTED_PYTHONS[0], facts.machine)
     if missing:
@@ -219,7 +238,7 @@ def _processor(facts: HostFacts, device: str) -> Finding:
 
 
 def _libc(facts: HostFacts, systems: Systems) -> Finding:
-    """Return the finding whether the C library fits the wheels."""
+    """Return the finding of the check `libc`: failed unless the host has glibc OLDEST_GLIBC or newer."""
     oldest = dotted(OLDEST_GLIBC)
     if facts.libc != "glibc":
         found = f"its C library is {facts.libc or 'not known'}"
@@ -231,9 +250,9 @@ def _libc(facts: HostFacts, systems: Systems) -> Finding:
 
 
 def _python(facts: HostFacts, wanted: str, systems: Systems) -> Finding:
-    """Return the finding about the Python from which the environment is made.
+    """Return the finding of the check `python`: ok with the version and path that `choose_python` returns.
 
-    If no Python of the host fits, it names those that the host has.
+    If it returns None, the finding is failed, and names all versions that the host has.
     """
     chosen = choose_python(facts, wanted)
     if chosen is not None:
@@ -285,10 +304,13 @@ def _python_of_program(facts: HostFacts, needs: HostNeeds, program: Mapping[str,
 def memory_finding(
     memory_bytes: int | None, limit_bytes: int | None, tasks: int, tables: Mapping[str, Any]
 ) -> Finding:
-    """Return the finding of the check `memory`: whether so many tasks fit into a host, with room to train.
+    """Return the finding of the check `memory`: whether `tasks` tasks fit into the host's memory.
 
-    `memory_bytes` and `limit_bytes` are as in HostFacts, `tables` is as in HostNeeds. It is failed if the
-    tasks cannot start, and a warning if they have little memory, or if the memory is unknown.
+    `memory_bytes` and `limit_bytes` are as in HostFacts, and the smaller one counts; `tables` is as in
+    HostNeeds.
+
+    - failed below 0.25 GiB for TensorFlow's code, and 0.25 GiB for each task, and the tables.
+    - a warning below 0.5 GiB for each task, and the tables; also if the memory is unknown.
     """
     known = [size for size in (memory_bytes, limit_bytes) if size is not None]
     table_bytes = tables.get("bytes", 0)

@@ -20,19 +20,28 @@ _SOURCES_OF_TASKS = ("files", "db", "dns", "myhostname")
 
 @dataclass(frozen=True)
 class Resolution:
-    """The IP addresses of a name on a host, sorted; without addresses, `problem` says why."""
+    """The IP addresses to which a name resolves on a host, sorted.
+
+    `problem` says why there are none; "" if there are any.
+    """
 
     addresses: tuple[str, ...]
     problem: str = ""
 
 
 def names_in(addresses: Mapping[str, str]) -> list[str]:
-    """Return the names among the plan's addresses, {host: address}, sorted, each once."""
+    """Return the host names among the plan's addresses, sorted, each once; IP addresses are left out.
+
+    `addresses` is {host: address in the plan}.
+    """
     return sorted({address for address in addresses.values() if not _is_ip(address)})
 
 
 def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
-    """Return {name: its resolution} on this host, by the sources that tasks can use (`sources_of_tasks`)."""
+    """Return {name: its resolution} on this host, from the sources that tasks can use (`sources_of_tasks`).
+
+    It waits for each name at most 10 s; 16 names are resolved at the same time.
+    """
     sources = " ".join(sources_of_tasks(text_of(Path("/etc/nsswitch.conf"))))
     with ThreadPoolExecutor(16) as pool:
         resolutions = {name: pool.submit(_resolve, name, sources) for name in names}
@@ -40,10 +49,11 @@ def resolve_names(names: Sequence[str]) -> dict[str, Resolution]:
 
 
 def sources_of_tasks(nsswitch: str) -> list[str]:
-    """Return the sources of host names that tasks can use, in the order of the text of /etc/nsswitch.conf.
+    """Return the sources of host names that tasks can use, in the order of /etc/nsswitch.conf.
 
-    Example: "hosts: files mdns4_minimal [NOTFOUND=return] dns" -> ["files", "dns"]. If the text names no such
-    source, the result is the same.
+    `nsswitch` is the file's text. If it names none that tasks can use, the result is ["files", "dns"].
+
+    Example: "hosts: files mdns4_minimal [NOTFOUND=return] dns" -> ["files", "dns"]
     """
     lines = (line.partition("#")[0].partition(":") for line in nsswitch.splitlines())
     words = [word for name, _, value in lines if name.strip() == "hosts" for word in value.split()]
@@ -57,12 +67,12 @@ def _resolve(name: str, sources: str) -> Resolution:
 
 
 def names_finding(host: str, addresses: Mapping[str, str], resolved: Mapping[str, Resolution]) -> Finding:
-    """Return the finding of the check `names`, which ran on `host`.
+    """Return the finding of the check `names` of `host`.
 
-    It is failed if a name does not resolve, or if another host's name resolves to loopback. `addresses` is
-    {host: address in the plan}, which may be a name; `resolved` is what `resolve_names` returned on this
-    host. Its own name may resolve to a loopback address, such as Debian's 127.0.1.1, because tasks listen on
-    every address; with other hosts in the plan, that is a warning.
+    It is failed if a name does not resolve on the host, or if the name of another host resolves to loopback
+    there. It is a warning if the host's own name resolves to loopback, such as Debian's 127.0.1.1, and the
+    plan has other hosts. `addresses` is {host: address in the plan}, which may be a name; `resolved` is what
+    `resolve_names` returned on the host.
     """
     names = names_in(addresses)
     if not names:

@@ -32,17 +32,21 @@ class TaskPort:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """The systemd units that may hold the port: a run may have a server listen in place of a worker."""
+        """The systemd units that may listen at the port: of a worker also its server, psfleet-server@<index>.
+
+        A run may have the server listen in place of the worker.
+        """
         jobs = ("worker", "server") if self.job == "worker" else (self.job,)
         return tuple(unit_name(job, self.index) for job in jobs)
 
 
 @dataclass(frozen=True)
 class PortFacts:
-    """The processes that hold some ports, and the range of ephemeral ports: its (first, last).
+    """What holds some TCP ports of a host, and which ports the kernel may give to any connection.
 
-    `reserved` is the text of ip_local_reserved_ports, such as "2222-2224,8080"; the kernel gives none of
-    these ports to a connection.
+    - `holders`: the processes that hold one of the ports. `ephemeral`: the (first, last) port that the kernel
+      may give to a connection.
+    - `reserved`: the text of ip_local_reserved_ports, such as "2222-2224,8080": exceptions from `ephemeral`.
     """
 
     holders: tuple[Holder, ...]
@@ -69,9 +73,9 @@ def parse_range(text: str) -> tuple[int, int]:
 def ports_finding(tasks: Sequence[TaskPort], facts: PortFacts, running: Mapping[str, int]) -> Finding:
     """Return the finding of the check `ports` for the tasks of a host.
 
-    It is failed if a process other than a task holds the task's port, and a warning if any connection may
-    take it. `running` is what `running_units` returned. If the process of a holder cannot be seen, the holder
-    counts as the task if both have the same uid.
+    It is failed if something other than a task holds the task's port, a warning if the kernel may give the
+    port to any connection, else ok. `running` is what `running_units` returned. If the process of a holder
+    cannot be seen, it counts as the task if it has the uid of the task's running unit.
     """
     conflicts, own = [], []
     for task in tasks:
@@ -106,12 +110,12 @@ def _is_own(holder: Holder, task: TaskPort, running: Mapping[str, int]) -> bool:
 
 
 def is_doctor(holder: Holder) -> bool:
-    """Return whether the holder is a listener of doctor.yml, which shares its ports and ends soon."""
+    """Return whether the holder of a port is a listener of doctor.yml; it shares the port, and ends soon."""
     return holder.program == LISTENER and holder.uid == 0
 
 
 def _holder_in_words(holder: Holder) -> str:
-    """Return words for a holder; with its user and command if its process can be seen."""
+    """Return the holder of a port in words, with its user and command if its process can be seen."""
     if not holder.pid:
         return in_words(holder)
     command = f": {holder.command}" if holder.command else ""
@@ -131,7 +135,10 @@ def task_ports(tasks: Sequence[Mapping[str, object]]) -> list[TaskPort]:
 
 
 def running_units(ports: Sequence[TaskPort]) -> dict[str, int]:
-    """Return {unit: uid of its main process} for the units of these tasks that run now."""
+    """Return {unit: uid of its main process} for the units of these tasks that run now.
+
+    Return {} if the host has no systemctl.
+    """
     units = [unit for port in ports for unit in port.units]
     try:
         printed = systemctl("show", "--property=Id,MainPID", *units)

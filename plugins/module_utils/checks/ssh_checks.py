@@ -11,9 +11,9 @@ _GREETING = b"SSH-"
 
 
 def ssh_finding(host: str, address: str, port: int) -> Finding:
-    """Return the finding of the check `ssh`: failed if no sshd answers at the host's own address in the plan.
+    """Return the finding of the check `ssh`: ok if an sshd answers at `address` and `port`, else failed.
 
-    The check connects to `address` and `port`, and does not log in.
+    `address` is the host's own address in the plan. The check runs on `host` itself, and does not log in.
     """
     place = f"{address} port {port}"
     try:
@@ -31,7 +31,7 @@ def ssh_finding(host: str, address: str, port: int) -> Finding:
 
 
 def sshd_remedy(host: str, port: int) -> str:
-    """Return the remedy if a host's sshd does not answer at its address in the plan and this port."""
+    """Return what to do, in words, if no sshd answers at a host's address in the plan and `port`."""
     return (
         f"set ssh_mesh_port, in host_vars/{host}.yml or beside ansible_host of {host}, to the port at which "
         f"sshd listens there ({port} is expected: ssh_mesh_port, or else ansible_port, or else 22), and "

@@ -15,10 +15,10 @@ from .port_checks import ports_finding, read_port_facts, running_units, task_por
 
 
 def failed_checks(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the failed checks among `metrics`, `ports`, `data` and `memory`, as JSON objects.
+    """Return those of the checks `metrics`, `ports`, `data` and `memory` that failed, as JSON objects.
 
-    `parameters` are the arguments of the module `trainer_tasks`. All but `metrics` are made only if its
-    `starting` has tasks, and `memory` only with `tables`.
+    `parameters` are the arguments of the module `trainer_tasks`. Without tasks in its `starting`, only
+    `metrics` is checked; without `tables`, `memory` is not checked.
     """
     checks = [*_metrics_checks(parameters["metrics_directory"])]
     if parameters["starting"]:

@@ -31,10 +31,10 @@ NOT_OURS = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID | stat.S_ISGID
 
 
 def run_step(command: Sequence[str], settings: Mapping[str, str], account: int) -> str:
-    """Run a command with only the rights of an account, and without a network; return its standard output.
+    """Run a command with only the rights of an account, without a network; return its standard output.
 
-    `settings` are its environment variables, `account` is a uid. No process of the command remains. Raises
-    ValueError with the end of the output if the command fails.
+    `settings` are all its environment variables, `account` is a uid. It ends with all processes that it
+    started. Raises ValueError with the end of its output if it fails.
     """
     done = subprocess.run(
         [*APART, "--clear-groups", f"--reuid={account}", f"--regid={account}", *command],
@@ -53,16 +53,19 @@ def run_step(command: Sequence[str], settings: Mapping[str, str], account: int) 
 
 
 def lend(tree: Path) -> None:
-    """Let the account BUILDER add files to the folders of a tree that root owns; its files stay root's."""
+    """Make the account BUILDER the owner of all folders of a tree, so that it can add files.
+
+    Files that are in the tree stay root's.
+    """
     for folder, _, _ in os.walk(tree):
         os.chown(folder, BUILDER, BUILDER)
 
 
 def take_over(tree: Path, kept: Iterable[Path]) -> None:
-    """Make root the owner of everything that the account left in a tree, so that nobody else can change it.
+    """Make root the owner of everything that BUILDER left in a tree, so that nobody else can change it.
 
     Raises ValueError for anything but files, folders, and links within the tree, and if a path in `kept` is
-    no longer as root made it.
+    missing or no longer belongs to root.
     """
     if lost := [path for path in kept if not os.path.lexists(path) or path.lstat().st_uid]:
         raise ValueError(f"a package has replaced {lost[0]}")
@@ -85,7 +88,7 @@ def take_over(tree: Path, kept: Iterable[Path]) -> None:
 
 
 def make_own(path: Path, mode: int) -> None:
-    """Give a file or folder to root with this mode; no access list stays.
+    """Make root the owner of a file or folder, with this mode and without access lists.
 
     A file that another process may still have open for writing is replaced by a copy.
     """
@@ -106,7 +109,10 @@ def make_own(path: Path, mode: int) -> None:
 
 
 def is_closed(descriptor: int) -> bool:
-    """Return whether no process has the file open for writing; only then the kernel grants a read lease."""
+    """Return whether no process has the file open for writing.
+
+    Only then does the kernel grant a read lease. An error of the kernel counts as False.
+    """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError:

@@ -37,7 +37,7 @@ NAME = re.compile(
 
 @dataclass(frozen=True)
 class HostEnvironment:
-    """An environment for which TensorFlow has a wheel; raises ValueError with all `problems` if it has none.
+    """An environment for which TensorFlow has a wheel; otherwise making it raises ValueError (`problems`).
 
     `device` is one of DEVICES, `python` is like "3.11", `machine` is as `uname -m` prints it, and
     `tensorflow` is the version of TensorFlow.
@@ -62,7 +62,10 @@ class HostEnvironment:
 
     @classmethod
     def parse(cls, name: str) -> HostEnvironment:
-        """Return the environment with this name, such as "gpu-python3.11-x86_64". Raises ValueError."""
+        """Return the environment with this name, such as "gpu-python3.11-x86_64".
+
+        Raises ValueError for another form, and if TensorFlow has no wheel for it.
+        """
         match = NAME.fullmatch(name)
         if match is None:
             raise ValueError(f"{name!r} is no environment; expected one such as cpu-python3.11-x86_64")

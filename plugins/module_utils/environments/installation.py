@@ -24,7 +24,10 @@ with ProcessPoolExecutor() as pool:
 
 
 def python_command(version: str) -> list[str]:
-    """Return the beginning of a command: this version of Python, which sees only its standard library."""
+    """Return the beginning of a command that runs this version of Python with its standard library alone.
+
+    Example: python_command("3.11") -> ["python3.11", "-I", "-S"]
+    """
     return [f"python{version}", "-I", "-S"]
 
 
@@ -90,9 +93,10 @@ def filling_settings(home: Path) -> dict[str, str]:
 
 
 def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
-    """Replace the path `base` with the environment's own path, in all scripts in bin/ and in pyvenv.cfg.
+    """Replace the path `base` in all of the environment's scripts in bin/, and in pyvenv.cfg.
 
-    `place` is where the environment is now; `own_place` is where it will be, b"" for the same place.
+    `place` is the folder where the environment is now. The new path is `own_place`, where it will be; b""
+    means `place`.
     """
     for path in [place / "pyvenv.cfg", *(place / "bin").iterdir()]:
         content = b"" if path.is_symlink() else path.read_bytes()
@@ -106,7 +110,7 @@ def make_commands_own(place: Path, base: bytes, own_place: bytes = b"") -> None:
 def unpack_filled(archive: Path, place: Path) -> None:
     """Unpack an environment that the controller filled into the folder `place`, an empty environment.
 
-    Then its scripts name this place. Raises ValueError if the archive is damaged, and OSError.
+    Its scripts then have this path. Raises ValueError if the archive is damaged, and OSError.
     """
     command = ["tar", "--extract", "--file=-", "--no-same-owner"]
     command += ["--blocking-factor=1024", f"--directory={place}"]  # half a megabyte at a time
@@ -136,9 +140,10 @@ class _Buffer(ctypes.Structure):
 
 
 def decompressed(stream: IO[bytes]) -> Iterator[memoryview]:
-    """Yield the decompressed blocks of a Zstandard stream (RFC 8878), with the library that dpkg needs, too.
+    """Yield the decompressed blocks of a Zstandard stream (RFC 8878), at most BLOCK_BYTES each, in order.
 
-    Each block is valid until the next one. Raises ValueError if the stream is damaged or ends too early.
+    A block is valid only until the next one. Raises ValueError if the stream is damaged or ends too early,
+    and OSError without the library libzstd, which dpkg needs, too.
     """
     library = ctypes.CDLL("libzstd.so.1")
     library.ZSTD_createDStream.restype = ctypes.c_void_p

@@ -22,7 +22,10 @@ MOST_SESSIONS = 16
 
 
 def main() -> str | None:
-    """Run the command; return None, or the reason for a refusal, which sys.exit prints."""
+    """Run the command in SSH_ORIGINAL_COMMAND; return None, or in words why it is refused.
+
+    sys.exit prints this reason.
+    """
     environments, *permitted = sys.argv[1:]
     command = os.environ.get("SSH_ORIGINAL_COMMAND", "")
     if command == NAME:
@@ -40,7 +43,7 @@ def main() -> str | None:
 
 
 def older_sessions() -> int:
-    """Return how many processes of this account run this program and started before this process."""
+    """Return the number of processes of this account that run this program and started before this one."""
     own = Path("/proc/self/cmdline").read_bytes()
     begins = dict[int, tuple[int, int]]()
     for process in Path("/proc").glob("[0-9]*"):
@@ -54,10 +57,10 @@ def older_sessions() -> int:
 
 
 def give(environments: Path, lock_hash: str, size: int, offset: int, silent: int) -> str | None:
-    """Print an environment's archive from the byte `offset` on, even while this host still receives it.
+    """Print an environment's archive, of `size` bytes, from the byte `offset` on; return None at its end.
 
-    The archive has `size` bytes. Return None after its end, and after `silent` seconds without new bytes;
-    return why, in words, if this host no longer has the archive.
+    If this host still receives the archive, wait for more; return None after `silent` seconds without new
+    bytes. Return a reason, in words, if this host no longer has the archive.
     """
     archive, installed = environments / f".archive-{lock_hash}", environments / lock_hash / ".complete"
     file, since = None, time.monotonic()

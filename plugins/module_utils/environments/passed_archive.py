@@ -27,11 +27,14 @@ GiveCommand = Callable[[str, int], list[str]]
 
 
 class NoNeighbourError(ValueError):
-    """No neighbour gave the archive; the message has the problem of each neighbour."""
+    """No neighbour gave the archive; the message has each neighbour's problem."""
 
 
 class Archive(NamedTuple):
-    """The bytes of an archive, and the SHA-256 of each part. All parts but the last have `part_bytes`."""
+    """The `size` of an archive in bytes, and `digests`, the SHA-256 of each of its parts, in order.
+
+    Each part has `part_bytes`; only the last one may be shorter.
+    """
 
     size: int
     part_bytes: int
@@ -44,10 +47,10 @@ class Archive(NamedTuple):
 
 
 def ssh_give_command(login: str, lock_hash: str, size: int) -> GiveCommand:
-    """Return the function that makes the commands with which root gets an archive over SSH.
+    """Return a function that makes the command with which root gets an archive from a neighbour by SSH.
 
-    A command acts as the account `login`, which can log in from any host to any other. There, sshd runs
-    login_commands. `lock_hash` is the name of the archive's environment, `size` the archive's bytes.
+    The command prints the archive from a byte offset on, after logging in to the neighbour as the account
+    `login`. `lock_hash` is the name of the archive's environment, `size` the archive's bytes.
     """
 
     def give_command(neighbour: str, offset: int) -> list[str]:
@@ -58,10 +61,10 @@ def ssh_give_command(login: str, lock_hash: str, size: int) -> GiveCommand:
 
 
 def take(archive: Archive, path: Path, neighbours: Sequence[str], give_command: GiveCommand) -> None:
-    """Write an archive to the new file `path`, from the first neighbour that gives it.
+    """Write an archive to the new file `path`: from the first neighbour, and the rest from the next ones.
 
-    If a neighbour fails, the next one gives the rest. The file only ever contains whole parts with the right
-    hashes. Raises NoNeighbourError if the file is still not complete after the last neighbour, and OSError.
+    The next neighbour is asked when one fails. The file only ever contains whole parts with the right hashes.
+    Raises NoNeighbourError if the file is not complete after the last neighbour, and OSError.
     """
     problems = []
     with path.open("xb") as file:
@@ -95,7 +98,7 @@ def _take_rest(archive: Archive, file: IO[bytes], command: Sequence[str]) -> str
 
 
 def _read(stream: IO[bytes], size: int) -> bytearray:
-    """Return exactly `size` bytes. Raises EOFError, and TimeoutError after SILENT_SECONDS."""
+    """Return exactly `size` bytes. Raises EOFError if the stream ends, TimeoutError after SILENT_SECONDS."""
     part, deadline = bytearray(), time.monotonic() + SILENT_SECONDS
     while len(part) < size:
         if not select.select([stream], [], [], max(0, deadline - time.monotonic()))[0]:
@@ -108,6 +111,6 @@ def _read(stream: IO[bytes], size: int) -> bytearray:
 
 
 def _error_text(stream: IO[bytes]) -> str:
-    """Return the error of a program that has closed its output; "" if it prints none soon."""
+    """Return what a program prints to `stream` within 5 s, stripped, at most 300 bytes; "" if nothing."""
     soon = select.select([stream], [], [], SECONDS_TO_SAY_WHY)[0]
     return os.read(stream.fileno(), MOST_BYTES_SAID).decode(errors="replace").strip() if soon else ""

@@ -17,10 +17,12 @@ TRAINER = "trainer"
 def look_at_content(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
     """Return what a host has already, for the part `content` of `host_facts`.
 
-    `values` are the arguments of this part. The answer has `releases` and `programs`, those of the requested
-    names whose files have the hash in the name (a program's files must also be readable by root and the group
-    alone), `environments`, the hashes of all complete environments, sorted, and `settled`, what
-    `settled_names` returns.
+    `values` are the arguments of this part. The answer has:
+
+    - `releases`, `programs`: the requested names that exist, with files that have the hash in the name; a
+      program's files must also be private to the group.
+    - `environments`: the hashes of all complete environments, sorted. `settled`: the result of
+      `settled_names`.
     """
     directory = Path(values["install_directory"])
     directories = ContentDirectories(directory, Path(values["run_directory"]))

@@ -21,10 +21,9 @@ UNKNOWN = Driver((), "", "add a source that has them", "")
 
 @dataclass(frozen=True)
 class DriverPackages:
-    """The `packages` to install, sentences for people that say what that does, and the `refusal`.
+    """The `packages` to install, and `says`, sentences for people about what installing them does.
 
-    The `refusal` is the reason, in words, why they cannot be installed or would not help; "" if there is
-    none.
+    `refusal` is the reason, in words, why they cannot be installed or would not help; "" if there is none.
     """
 
     packages: tuple[str, ...]
@@ -35,11 +34,11 @@ class DriverPackages:
 def plan_installation(
     facts: GpuFacts, distribution: Distribution, system: System, chosen: Sequence[str]
 ) -> DriverPackages:
-    """Return what installing the driver on this host would do.
+    """Return what installing the driver on this host would do; it installs nothing.
 
-    The packages are those that the user has `chosen`; without them, the system's own; none for a distribution
-    that is only like a known system. Packages may have {flavour} in their names, as for `name_packages`.
-    Raises OSError if the host has no program that knows its packages.
+    The packages are those that the user has `chosen`, else the system's own; for a distribution that is only
+    like a known system there are none, and a `refusal`. Packages may have {flavour} in their names, as for
+    `name_packages`. Raises OSError if the host has no program that knows its packages.
     """
     driver = system.driver or UNKNOWN
     own = driver.packages if system.is_release(distribution) else ()
@@ -54,7 +53,9 @@ def plan_installation(
 
 
 def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the packages, in which {flavour} is replaced by the kind of the kernel.
+    """Return the names of the packages, with {flavour} replaced by the kind of the kernel.
+
+    `kernel` is the release of the running kernel.
 
     Example: name_packages("6.1.0-56-cloud-amd64", ["driver-{flavour}"]) -> ("driver-cloud-amd64",)
     """
@@ -65,10 +66,10 @@ def name_packages(kernel: str, packages: Sequence[str]) -> tuple[str, ...]:
 def describe_installation(
     facts: GpuFacts, system: System, packages: Sequence[str], unknown: Sequence[str], *, chosen: bool
 ) -> DriverPackages:
-    """Return what installing the `packages` would do. `unknown` are those that no source of the host has.
+    """Return what installing the `packages` would do; `unknown` are those that no source of the host has.
 
-    `chosen` says whether the user named the packages; if so, Secure Boot is no reason to refuse them, because
-    the user answers for their signatures.
+    Unknown packages are a reason for a `refusal`. Secure Boot is one only if the user has not `chosen` the
+    packages: who names them answers for their signatures.
     """
     return DriverPackages(
         packages=tuple(packages),
@@ -102,7 +103,7 @@ def _sentences(facts: GpuFacts, system: System, packages: Sequence[str]) -> list
 
 
 def _why_useless(facts: GpuFacts) -> str:
-    """Return, in words, why no package can make the GPUs usable; "" if one may."""
+    """Return, in words, why no package can make the GPUs usable; "" if a package may."""
     if set(facts.bus_drivers) == {"vfio-pci"}:
         return (
             "vfio-pci passes the device on to a virtual machine: put that one into the inventory in place of "

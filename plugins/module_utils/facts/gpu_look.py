@@ -22,10 +22,10 @@ UNTOUCHED = "Nothing was changed there."
 
 
 def refusal(host: str, facts: GpuFacts, checks: Sequence[Check], installed: Sequence[str]) -> str:
-    """Return the message for people why a host's tasks cannot compute on their GPUs; "" if no check failed.
+    """Return the message for people why a host's tasks cannot compute on their GPUs; "" if they can.
 
-    `checks` are the checks of the GPUs; `installed` are the driver's packages that were just installed, () if
-    none were.
+    They cannot if one of the `checks` of the GPUs failed, or if the driver's packages in `installed` brought
+    no kernel module. `installed` are the packages that were just installed, () if none were.
     """
     if installed and not (facts.driver or facts.module_kernels):
         return (
@@ -54,8 +54,8 @@ def look_at_gpus(values: Mapping[str, Any], warn: Callable[[str], None]) -> dict
         failed checks that a working driver fixes) and `installation` (the fields of DriverPackages if the
         driver is to be installed, else {}). All are empty if no task has GPUs.
 
-    Raises ValueError with a message for people if the tasks cannot have their GPUs, except with the driver
-    `look`; and, with the driver `present`, only if installing the driver would not help.
+    Raises ValueError with a message for people if a check failed. With the driver `present`, a check in
+    `broken` is no error if the driver can be installed; with `look`, no check is an error.
 
     """
     host, driver = values["host"], values["driver"]

@@ -89,7 +89,8 @@ def read_host_facts(
 ) -> HostFacts:
     """Return the facts of this host, or of a copy of a host's files below `root`.
 
-    For a copy, `machine` must be given. `programs` are the names of the programs that must be there.
+    `machine` is the processor as `uname -m` prints it; "" means this machine's. `programs` are the names of
+    the programs that must exist; those that do not are in `missing_programs`.
     """
     cpuinfo = text_of(root / "proc/cpuinfo")
     machine = machine or os.uname().machine
@@ -117,14 +118,17 @@ def read_host_facts(
 
 
 def read_distribution(root: Path = Path("/")) -> Distribution:
-    """Return the distribution of this host, or of a copy of a host below `root`."""
+    """Return the distribution of this host, or of a copy of a host's files below `root`.
+
+    Without os-release, its identity is "linux".
+    """
     return parse_os_release(text_of(root / "etc/os-release") or text_of(root / "usr/lib/os-release"))
 
 
 def parse_os_release(text: str) -> Distribution:
-    """Return the distribution that the text of /etc/os-release describes.
+    """Return the distribution that the text of /etc/os-release describes; without ID, it is "linux".
 
-    Its values are quoted as in a shell.
+    Values may be quoted as in a shell.
     """
     values = {}
     for line in text.splitlines():
@@ -145,13 +149,16 @@ def _unquoted(value: str) -> str:
 
 
 def first_value(text: str, key: str) -> str:
-    """Return the value of the first line "key : value" with this key, in a text from /proc; "" for none."""
+    """Return the value of the first line "key : value" with this key, stripped; "" if there is none.
+
+    `text` is a file of /proc, such as /proc/cpuinfo.
+    """
     match = re.search(rf"^{key}[ \t]*:[ \t]*(.*?)[ \t]*$", text, re.MULTILINE)
     return match[1] if match else ""
 
 
 def parse_avx(cpuinfo: str) -> bool | None:
-    """Return whether the processor has AVX; None if /proc/cpuinfo lists no x86 flags."""
+    """Return whether the processor has AVX; None if the text of /proc/cpuinfo has no line "flags"."""
     flags = first_value(cpuinfo, "flags").split()
     return "avx" in flags if flags else None
 
@@ -182,7 +189,7 @@ def _version_of(interpreter: str | None) -> str:
 
 
 def _output_of(program: str | None, *arguments: str) -> str:
-    """Return a program's output; "" if it fails, or if `program` is None."""
+    """Return a program's standard output, stripped; "" if it fails, or if `program` is None."""
     status, printed, _ = (
         (1, "", "") if program is None else run_program([program, *arguments], SECONDS_TO_ANSWER)
     )
@@ -230,5 +237,5 @@ def _wireguard(root: Path) -> bool:
 
 
 def find_program(root: Path, name: str) -> str | None:
-    """Return the path of a program in the system's directories; None if there is none."""
+    """Return the path of a program in the system's directories below `root`; None if there is none."""
     return shutil.which(name, path=":".join(str(root / folder) for folder in SYSTEM_DIRECTORIES))

@@ -79,7 +79,7 @@ class GpuFacts:
 def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
     """Return the facts of this host, or of a copy of a host's files below `root`.
 
-    nvidia-smi runs first, because it loads an installed driver and makes its device nodes.
+    nvidia-smi runs first, because it loads the driver and makes its device nodes.
     """
     gpus, smi = _ask_smi(root)
     devices = [
@@ -104,7 +104,9 @@ def read_gpu_facts(root: Path = Path("/")) -> GpuFacts:
 def parse_smi(text: str, fields: Sequence[str] = FIELDS) -> tuple[Gpu, ...]:
     """Return the GPUs in the output of `nvidia-smi --query-gpu=FIELDS --format=csv,noheader,nounits`.
 
-    Raises ValueError with nvidia-smi's words if the output lists no GPU, or if a GPU does not answer.
+    They have the output's order. Lines that begin with "WARNING:" are ignored. Raises ValueError with
+    nvidia-smi's words if there is no GPU, or if the line of a GPU is not complete, because it does not
+    answer.
     """
     printed = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in printed if not line.startswith(WARNING)]
@@ -140,7 +142,7 @@ def parse_driver_version(text: str) -> str:
 
 
 def _ask_smi(root: Path) -> tuple[tuple[Gpu, ...], str]:
-    """Return (GPUs, ""), or ((), why nvidia-smi did not list them)."""
+    """Run nvidia-smi; return (the GPUs, ""), or ((), in words why it did not list them)."""
     program = find_program(root, "nvidia-smi")
     if program is None:
         return (), "nvidia-smi is not installed"

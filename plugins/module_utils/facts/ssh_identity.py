@@ -17,9 +17,10 @@ KEY = "id_ed25519"
 
 
 def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]]) -> bool:
-    """Return whether the accounts are as wanted, and only root and the user's group may read the key.
+    """Return whether the accounts are as wanted, and the mode, owner and group of the private key, too.
 
-    `key` is the file of the private key; `accounts` is {name: wanted `home` and `shell`}.
+    `key` is its file, which must belong to root and the group `user`, with mode 0640. `accounts` is {name:
+    wanted `home` and `shell`}. A missing account or file gives False.
     """
     try:
         entries = {name: pwd.getpwnam(name) for name in accounts}
@@ -33,9 +34,9 @@ def is_prepared(key: Path, user: str, accounts: Mapping[str, Mapping[str, str]])
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the IP addresses of a name, sorted; [] if it does not resolve.
+    """Return the IP addresses to which a name resolves on this host, sorted; [] if it does not resolve.
 
-    Loopback addresses, one of which Debian assigns to a host's own name, are left out.
+    Loopback addresses, such as the one that Debian gives to a host's own name, are left out.
     """
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(name.strip("[]"), None)}
@@ -45,7 +46,7 @@ def addresses_of(name: str) -> list[str]:
 
 
 def text_of(file: Path) -> str:
-    """Return the content of a file that root owns, stripped of white space; "" if there is no file."""
+    """Return the content of a file that root owns, stripped of white space; "" if it does not exist."""
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 

@@ -35,9 +35,10 @@ class Endpoint(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """A place outside the plan that tasks may reach.
+    """A place outside the plan that tasks may reach: a `network`, or a `name`.
 
-    It is a `network`, or else (None) a `name`; `ports` is like "443" or "9000-9010", "" for all ports.
+    Without a network, `network` is None; without a name, `name` is "". `ports` is like "443" or "9000-9010",
+    "" for all ports.
     """
 
     network: Network | None
@@ -46,7 +47,10 @@ class Reach(NamedTuple):
 
 
 def to_reach(text: str) -> Reach:
-    """Return the place that an entry of trainer_program_may_reach names. Raises ValueError."""
+    """Return the place that an entry of trainer_program_may_reach names. Raises ValueError if it is invalid.
+
+    Example: to_reach("storage.example.org:443") -> Reach(None, "storage.example.org", "443")
+    """
     match = _REACH.fullmatch(text)
     bounds = [int(port) for port in match.group("first", "last") if port] if match else []
     if match is None or bounds != sorted(bounds) or not all(0 < port <= LAST_PORT for port in bounds):
@@ -57,7 +61,7 @@ def to_reach(text: str) -> Reach:
 
 
 def to_ip(address: str) -> IP | None:
-    """Return the IP address in a text; None for a name.
+    """Return the IP address in a text; None if it is not one, such as a name.
 
     Brackets and an interface (fe80::1%eth0) are removed. An IPv4-mapped IPv6 address is returned as IPv4,
     because its packets are IPv4.
@@ -100,7 +104,7 @@ class Fence:
     def from_json(cls, content: Mapping[str, Any]) -> Fence:
         """Return the fence from an object that `to_json` returned.
 
-        Raises KeyError, TypeError and ValueError.
+        Raises KeyError, TypeError or ValueError for any other object.
         """
         return cls(
             host=str(content["host"]),
@@ -120,17 +124,20 @@ class Fence:
 
     @property
     def addresses(self) -> dict[str, str]:
-        """{host: its address in the plan}."""
+        """{host: its address in the plan, an IP or a name}."""
         return {task.host: task.address for task in self.tasks}
 
     @property
     def entries(self) -> list[Reach]:
-        """The entries of `may_reach`, in their order."""
+        """The places in `may_reach`, in the same order. Raises ValueError for an invalid entry."""
         return list(map(to_reach, self.may_reach))
 
     @property
     def reach(self) -> list[tuple[Network, str]]:
-        """The (network, ports) outside the plan that tasks may reach, sorted; ports as in Reach."""
+        """The pairs (network, ports) outside the plan that tasks may reach, sorted, each once.
+
+        A name in `may_reach` stands for each IP to which it resolves on this host. The ports are as in Reach.
+        """
         pairs = []
         for network, name, ports in self.entries:
             networks = [network] if network else [ipaddress.ip_network(ip) for ip in self.resolved(name)]
@@ -139,7 +146,10 @@ class Fence:
 
     @property
     def task_endpoints(self) -> set[tuple[IP, int]]:
-        """The (IP, port) of each task of the plan. A task has several if its host has several IPs."""
+        """The (IP, port) pairs at which the plan's tasks listen: one for each IP of a task's host.
+
+        For this host, the IPs are those in `own`.
+        """
         own = [ip for text in self.own if (ip := to_ip(text))]
         return {
             (ip, task.port)
@@ -148,7 +158,7 @@ class Fence:
         }
 
     def ips(self, address: str) -> list[IP]:
-        """Return the IPs of an address of the plan, as the host resolves it; [] if it does not.
+        """Return the IPs to which an address of the plan resolves on this host; [] if there is none.
 
         Loopback and link-local IPv6 addresses are left out: loopback is on every host, and link-local
         addresses mean nothing without an interface.
@@ -157,9 +167,9 @@ class Fence:
         return [ip for ip in found if not (ip.is_loopback or (ip.version == 6 and ip.is_link_local))]
 
     def resolved(self, address: str) -> list[IP]:
-        """Return all IPs of an address of the plan, or of a name in may_reach, as the host resolves it.
+        """Return all IPs to which an address of the plan, or a name in may_reach, resolves on this host.
 
-        Return [] for a name that is not in `names`.
+        An IP address gives itself. A name that is not in `names` gives [].
         """
         own = to_ip(address)
         return [own] if own else [ip for text in self.names.get(address, ()) if (ip := to_ip(text))]
@@ -255,7 +265,7 @@ $all_ports
 
 
 def ruleset(fence: Fence) -> str:
-    """Return the rules for `nft --file`, as text. They replace the earlier rules in one transaction."""
+    """Return the rules for `nft --file`, as text. Loading them replaces the earlier rules at one moment."""
     tasks = fence.task_endpoints
     hosts = {ip for ip, _ in tasks}
     resolvers = [(ipaddress.ip_network(ip), "53") for text in fence.resolvers if (ip := to_ip(text))]
@@ -299,10 +309,10 @@ def _lines(rules: Iterable[str]) -> str:
 
 
 def unit_drop_in(fence: Fence) -> str:
-    """Return the text of the drop-in for the unit of each task: without the fence, the task does not start.
+    """Return the text of the systemd drop-in for the unit of each task.
 
-    The drop-in also sets up a second fence: systemd's own IP filter, which knows no ports or users. If the
-    kernel supports it, it works even while the nftables rules are flushed.
+    With it, a task does not start without the fence, and has a second fence: systemd's own IP filter, which
+    knows no ports or users. If the kernel supports it, it works even while the nftables rules are flushed.
     """
     allowed = {str(ip) for ip, _ in fence.task_endpoints}
     allowed |= {str(network) for network, _ in fence.reach}

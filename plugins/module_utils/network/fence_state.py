@@ -36,10 +36,10 @@ class UnknownUserError(FenceError):
 
 
 def survey(fence: Fence, *, strict: bool = True) -> Fence:
-    """Return the fence with the fields that come from this host (see Fence), as they are now.
+    """Return the fence with the fields that this host adds (see Fence), as they are now.
 
-    Raises UnknownUserError if the host has no such user. If `strict`, raises FenceError if a name does not
-    resolve, or if no other host can reach this host.
+    Raises UnknownUserError if the host has no user `fence.user`. With `strict`, raises FenceError if a name
+    does not resolve, or if no other host can reach this host; without, the name has no addresses.
     """
     try:
         uid = pwd.getpwnam(fence.user).pw_uid
@@ -71,12 +71,12 @@ def survey(fence: Fence, *, strict: bool = True) -> Fence:
 
 
 def own_addresses(fence: Fence) -> tuple[str, ...]:
-    """Return the IP addresses to which other hosts send packets for this host, sorted; may be ().
+    """Return the IP addresses to which other hosts send packets for this host, sorted; () if unknown.
 
-    `fence` has the resolved names. Usually the result is the host's address in the plan. But for its own
-    name, a host may know only a loopback address, all its addresses (nss-myhostname), or none of them (if a
-    router translates the plan's address). Then the result has the addresses from which the host sends to the
-    other hosts, because they accept no other addresses.
+    Usually this is the host's address in the plan. But for its own name, a host may know only a loopback
+    address, all its addresses (nss-myhostname), or none of them (if a router translates the plan's address).
+    Then the result has the addresses from which the host sends to the other hosts, because they accept no
+    other addresses. `fence` has the resolved names.
     """
     address = fence.addresses.get(fence.host, "")
     planned = set(fence.ips(address))
@@ -93,7 +93,10 @@ def own_addresses(fence: Fence) -> tuple[str, ...]:
 
 
 def _source(ip: IP) -> IP | None:
-    """Return the address from which this host sends to `ip`; for an own address, the address itself."""
+    """Return the address from which this host would send to `ip`; None if it has no route there.
+
+    For one of its own addresses, this is the address itself.
+    """
     return to_ip(source_address(str(ip), 9))
 
 
@@ -106,7 +109,7 @@ def _plain(address: str) -> str:
 
 
 def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
-    """Return the IP addresses of the name servers in this host's /etc/resolv.conf, sorted.
+    """Return the IP addresses of the name servers in /etc/resolv.conf below `root`, sorted.
 
     Without any, return ("127.0.0.1",).
     """
@@ -116,7 +119,7 @@ def read_resolvers(root: Path = Path("/")) -> tuple[str, ...]:
 
 
 def table_in_file(rules: Path) -> str:
-    """Return nft's listing of the table that the file `rules` makes, without loading it on the host.
+    """Return nft's listing of the table that the file `rules` would make; this host's rules stay as they are.
 
     Raises FenceError with nft's words if nft rejects the file.
     """
@@ -127,15 +130,14 @@ def table_in_file(rules: Path) -> str:
 
 
 def live_table() -> str:
-    """Return nft's listing of the live table; "" if there is no table."""
+    """Return nft's listing of psfleet's table in the kernel; "" if there is no table."""
     return run_program(["nft", "--stateless", "list", *_TABLE], SECONDS_TO_ANSWER)[1]
 
 
 def refused_connections() -> dict[int, int]:
-    """Return {port of a task of this host: how many connections to it the live table refused}.
+    """Return {port of a task of this host: number of refused connections to it}; {} without psfleet's table.
 
-    They are counted since the last `reset_refused_counters`, or since the table was loaded. Return {} if
-    there is no table.
+    They are counted since the last `reset_refused_counters`, or since the table was loaded.
     """
     printed = run_program(["nft", "--json", "list", "counters", *_TABLE], SECONDS_TO_ANSWER)[1]
     listed_objects = object_in(printed).get("nftables", [])
@@ -148,12 +150,12 @@ def refused_connections() -> dict[int, int]:
 
 
 def reset_refused_counters() -> None:
-    """Set the counters of refused connections to 0."""
+    """Set the counters of refused connections to 0; do nothing without psfleet's table."""
     run_program(["nft", "reset", "counters", *_TABLE], SECONDS_TO_ANSWER)
 
 
 def remove_table() -> None:
-    """Remove the live table, if there is one."""
+    """Remove psfleet's table of rules from the kernel; do nothing if there is none."""
     if live_table():
         run_program(["nft", "delete", *_TABLE], SECONDS_TO_ANSWER)
 
@@ -161,7 +163,8 @@ def remove_table() -> None:
 def fence_problem(configuration: Path) -> str:
     """Return, in words, how this host's fence differs from what deploy.yml set up; "" if it does not.
 
-    `configuration` is the configuration directory. The rules, the host's addresses and the mesh count.
+    It compares the file of rules, the rules in the kernel, the host's addresses, name servers and user, and
+    the mesh. Without a fence, this is the problem. `configuration` is the configuration directory.
     """
     rules = configuration / RULES
     try:
@@ -181,7 +184,7 @@ def fence_problem(configuration: Path) -> str:
 
 
 def changes(then: Fence, now: Fence) -> str:
-    """Return, in words, which of the fields from the host have changed since the deployment; "" if none has.
+    """Return, in words, which fields that the host adds have changed since the deployment; "" if none has.
 
     `then` is the fence that deploy.yml wrote, `now` is what `survey` returns.
     """
@@ -208,7 +211,7 @@ def _shown(addresses: Sequence[str]) -> str:
 def difference(wanted: str, live: str) -> str:
     """Return, in words, what the live table lacks and what it has in addition; "" if it is as wanted.
 
-    `wanted` and `live` are nft's listings, such as `table_in_file` and `live_table` return; `live` is "" if
+    `wanted` and `live` are nft's listings, as `table_in_file` and `live_table` return them; `live` is "" if
     there is no table.
     """
     if not live:
@@ -227,8 +230,8 @@ def difference(wanted: str, live: str) -> str:
 def fence_finding(configuration: Path, *, wanted: bool, deployed: bool) -> Finding:
     """Return the finding of the check `fence`: failed if the fence is not as deployed, else ok.
 
-    It is skipped without a deployment, and if the fence is not wanted. `configuration` is the configuration
-    directory, `wanted` is port_fence_enabled, and `deployed` says whether the host has a plan.
+    It is skipped if nothing is `deployed` on the host, or if the fence is not `wanted` (port_fence_enabled).
+    `configuration` is the configuration directory.
     """
     if not deployed:
         return skipped(NOT_DEPLOYED)

@@ -15,7 +15,10 @@ KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw480]=")
 
 
 class Mesh(NamedTuple):
-    """A host's WireGuard interface: its public `key`, its UDP `port`, and `peers`, {public key: address}."""
+    """A host's WireGuard interface: its public `key`, its UDP `port`, and its `peers`.
+
+    `peers` is {public key of another host: its address in the mesh}. All are texts.
+    """
 
     key: str
     port: str
@@ -23,7 +26,7 @@ class Mesh(NamedTuple):
 
     @classmethod
     def from_configuration(cls, text: str) -> Mesh:
-        """Return the mesh in the text of a configuration that deploy.yml wrote; missing parts are empty."""
+        """Return the mesh in the text of a configuration that deploy.yml wrote; what it lacks is "" or {}."""
         values = dict(re.findall(r"^(# PublicKey|ListenPort) = (.+)$", text, re.MULTILINE))
         peers = re.findall(r"^PublicKey = (.+)\nAllowedIPs = (.+)$", text, re.MULTILINE)
         return cls(values.get("# PublicKey", ""), values.get("ListenPort", ""), dict(peers))
@@ -43,7 +46,8 @@ def read_dump() -> str:
 def mesh_problem(configuration: str, dump: str) -> str:
     """Return, in words, how the live mesh differs from the deployed one; "" if it does not.
 
-    `configuration` is the text that deploy.yml wrote; `dump` is what `read_dump` returned.
+    `configuration` is the text that deploy.yml wrote; `dump` is what `read_dump` returned, "" without
+    interface.
     """
     if not dump:
         return f"WireGuard's interface {INTERFACE} is not there"

@@ -57,14 +57,17 @@ class ProbeResult(NamedTuple):
 
 
 def this_machine() -> str:
-    """Return an identifier of this machine; of this container, if it has its own network."""
+    """Return 16 hex digits that identify this machine and its network; a container with its own has others.
+
+    They change at each boot.
+    """
     boot = text_of(Path("/proc/sys/kernel/random/boot_id"))
     network = os.stat("/proc/self/ns/net")  # noqa: PTH116 - it is no file
     return hashlib.sha256(f"{boot}{network.st_dev} {network.st_ino}".encode()).hexdigest()[:16]
 
 
 def listen_on(ports: Sequence[int]) -> dict[int, socket.socket]:
-    """Listen on the free ones of these ports, on every address; return {port: socket}.
+    """Listen on every address at the free ports among `ports`; return {port: socket} of these.
 
     Several runs of doctor.yml at the same time share the ports. Only root can join in.
     """
@@ -82,10 +85,10 @@ def listen_on(ports: Sequence[int]) -> dict[int, socket.socket]:
 def fork_listener(
     servers: Collection[socket.socket], name: str, seconds: int, is_over: Callable[[], bool]
 ) -> dict[str, Any]:
-    """Fork a process that greets each connection; return its `pid` and its start time, as `born`.
+    """Fork a process that greets each connection; return its `pid`, and `born`, its start time.
 
     The process calls `is_over` every second, and ends when this returns True, but after `seconds` at the
-    latest. `name` is the host's name, for the greeting. The caller's sockets are closed.
+    latest. `name` is the host's name, for the greeting. In the calling process, the sockets are closed.
     """
     machine = this_machine()
     if not (pid := os.fork()):
@@ -129,9 +132,9 @@ def _greet_all(
 
 
 def end_listener(pid: int, born: str) -> bool:
-    """End a listener and wait for its end, SECONDS_TO_END at most; return whether it was still running.
+    """End a listener, and wait for its end, at most 2 s; return True if it was still running.
 
-    `pid` and `born` are as `fork_listener` returned them.
+    `pid` and `born` are as `fork_listener` returned them. Another process with the same pid is not ended.
     """
     if not born or _born(pid) != born:
         return False
@@ -143,7 +146,7 @@ def end_listener(pid: int, born: str) -> bool:
 
 
 def _born(pid: int) -> str:
-    """Return the start time of a process; "" if it has ended.
+    """Return the start time of a process, in ticks; "" if it has ended.
 
     The time tells it from a later process with the same pid.
     """
@@ -152,7 +155,7 @@ def _born(pid: int) -> str:
 
 
 def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
-    """Connect to all peers; return an object for each host and different result on it.
+    """Connect to all peers; return one object for each host and each different result for its ports.
 
     An object has `host`, `ports` (all ports of the host with this result), and the fields of ProbeResult.
     """
@@ -163,7 +166,10 @@ def probe_all(peers: Sequence[Peer]) -> list[dict[str, object]]:
 
 
 def probe(peer: Peer) -> ProbeResult:
-    """Connect to a port, read the greeting, hang up, and return the result."""
+    """Connect to a port, read the greeting, hang up, and return the result; no error is raised.
+
+    It waits for the connection at most 5 s, for each part of the greeting at most 2 s.
+    """
     place = (peer.address.strip("[]"), peer.port)
     try:
         with socket.create_connection(place, SECONDS_TO_CONNECT) as connection:
@@ -193,7 +199,10 @@ def _read_greeting(connection: socket.socket) -> ProbeResult:
 
 
 def source_address(address: str, port: int) -> str:
-    """Return the IP address from which this host would send to another; "" if it cannot. Nothing is sent."""
+    """Return the IP address from which this host would send to another; "" without a route.
+
+    `address` may be a name; "" if it does not resolve. Nothing is sent.
+    """
     try:
         family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as sender:

@@ -14,10 +14,11 @@ from .peer_probes import Peer, fork_listener, listen_on, probe_all, this_machine
 def listen(values: Mapping[str, Any]) -> dict[str, Any]:
     """Listen at the free ports of this host's tasks; return the answer of `host_doctor`, `state: listening`.
 
-    `values` are the module's arguments. The answer has `machine` (this machine's identifier), `free` (the
-    ports where it listens now), `held` (the ports that other processes hold, sorted), and `listener` (the
-    arguments for `end_listener`; {} if no port is free). The port of a running task is left out, because the
-    task may be about to listen.
+    `values` are the module's arguments. The answer has:
+
+    - `machine`: this machine's identifier. `held`: the ports that other processes hold, sorted.
+    - `free`: the ports where it listens now; not the port of a running task, which may be about to listen.
+    - `listener`: the arguments for `end_listener`; {} if no port is free.
     """
     tasks = task_ports([task for task in values["tasks"] if task["host"] == values["host"]])
     running = running_units(tasks)

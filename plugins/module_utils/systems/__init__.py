@@ -24,12 +24,15 @@ _NEEDED = (*PROGRAMS, *MESH_PROGRAMS, "wireguard-go")
 
 @dataclass(frozen=True)
 class Systems:
-    """The systems that psfleet knows, by their `identity`."""
+    """The systems that psfleet knows: `known` is {identity such as "debian": system}."""
 
     known: Mapping[str, System]
 
     def of(self, distribution: Distribution) -> System | None:
-        """Return the system that a distribution is, or is made from; None if psfleet knows no such system."""
+        """Return the system that a distribution is, else the first one that it is made from (its `like`).
+
+        Return None if psfleet knows none of them.
+        """
         kin = (distribution.identity, *distribution.like)
         return next((self.known[identity] for identity in kin if identity in self.known), None)
 
@@ -76,7 +79,7 @@ def _system(content: object) -> System:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a key expects.
+    """What a key expects, in words (`expected`), and whether it must be there (`needed`).
 
     `convert` returns the converted value, or raises ValueError if it is not as expected.
     """
@@ -87,7 +90,10 @@ class _Kind:
 
 
 def _read(content: object, kinds: Mapping[str, _Kind], prefix: str) -> dict[str, Any]:
-    """Return {key: converted value}. Raises ValueError with the first problem."""
+    """Return {key: converted value} for all keys of `content`. Raises ValueError with the first problem.
+
+    `prefix` stands before each key in messages, such as "nvidia_driver.".
+    """
     if not isinstance(content, Mapping):
         raise _problem(prefix.rstrip(".") or "its content", content, "keys and values")
     for key in content:

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 
 def lacking(packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages that no source of this host has. Raises OSError if the host has no apt."""
+    """Return the packages that no source of this host has, in the given order.
+
+    Raises OSError if the host has no apt.
+    """
     environment = {**os.environ, "LC_ALL": "C"}
     command = ["apt-cache", "policy", *packages]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -13,10 +13,10 @@ from ..facts.host_facts import Distribution
 class Packages:
     """How a system gets its packages.
 
-    `manager` is Ansible's name for the package manager, such as "apt". `install` and `refresh` are commands
-    as a person types them, without sudo. `lacking` is a function that returns,
-    of the given packages, those that no source of this host has; it raises OSError if the host has no program
-    to find out.
+    - `manager`: Ansible's name for the package manager, such as "apt".
+    - `install`, `refresh`: commands as a person types them, without sudo.
+    - `lacking`: a function that returns, of the given packages, those that no source of this host has. It
+      raises OSError if the host has no program to find out.
     """
 
     manager: str
@@ -45,7 +45,10 @@ class Driver:
     compiling: tuple[str, ...] = ()
 
     def is_headers(self, package: str) -> bool:
-        """Return whether a package has the headers of a kernel."""
+        """Return whether the name of a package begins with `headers`, as packages with kernel headers do.
+
+        Return False if `headers` is "".
+        """
         return bool(self.headers) and package.startswith(self.headers)
 
 
@@ -77,7 +80,10 @@ class System:
         return f"{self.name} {' and '.join(releases.rsplit(', ', 1))}"
 
     def is_release(self, distribution: Distribution) -> bool:
-        """Return whether a distribution is a supported release of this system, and not only like it."""
+        """Return whether a distribution is a supported release of this system (`tested` or `untested`).
+
+        A distribution that is only made from the system, or another release, gives False.
+        """
         return self.is_tested(distribution) or self._is_one_of(distribution, self.untested)
 
     def is_tested(self, distribution: Distribution) -> bool:

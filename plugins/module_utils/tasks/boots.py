@@ -15,7 +15,7 @@ _COMMAND = 'echo $(cat /proc/sys/kernel/random/boot_id) $(sed "s/.*) //" /proc/1
 
 
 def unless_going_down(command: str, shutdown: Path = SHUTDOWN) -> str:
-    """Return a shell command that runs `command`, unless the host goes down: then it only says so and fails.
+    """Return a shell command that runs `command`; while the host goes down, it prints so and fails instead.
 
     While the host goes down, systemd reports ended tasks that will go on after the boot.
     """
@@ -23,7 +23,10 @@ def unless_going_down(command: str, shutdown: Path = SHUTDOWN) -> str:
 
 
 def boot_of(proc: Path = Path("/proc")) -> str:
-    """Return an identifier of the current boot: "<boot id> <start time of the first process, in ticks>"."""
+    """Return a text that identifies the current boot; a restarted container has another one, too.
+
+    It is "<boot id> <start time of the first process, in ticks>".
+    """
     process = (proc / "1/stat").read_text().rpartition(") ")[2].split()
     return f"{(proc / 'sys/kernel/random/boot_id').read_text().strip()} {process[19]}"
 
@@ -38,18 +41,24 @@ def boot_file(configuration: Path, job: str, index: int) -> Path:
 
 
 def write_boot_command(file: str) -> str:
-    """Return the shell command, without single quotes, that writes `boot_of()` into a file."""
+    """Return a shell command, without single quotes, that writes the text of `boot_of()` into a file."""
     return f"{_COMMAND} > {file}"
 
 
 def rebooted_since(file: Path) -> bool:
-    """Return whether the host was booted after the task of this boot file had started; False without it."""
+    """Return whether the host was booted after `file`, a task's boot file, was written.
+
+    Return False if the file is missing or empty.
+    """
     boot = bytes_of(file).decode("utf-8", "replace").strip()
     return bool(boot) and boot != boot_of()
 
 
 def rebooted_command(files: Iterable[Path]) -> str:
-    """Return the shell command that prints, one per line, those boot files that are of an earlier boot."""
+    """Return a shell command that prints the boot files written before the last boot, one in each line.
+
+    Missing and empty files are not printed.
+    """
     each = shlex.join(map(str, files))
     return (
         f'boot=$({_COMMAND}); for file in {each}; do test -s "$file" && test "$(cat "$file")" != "$boot" '

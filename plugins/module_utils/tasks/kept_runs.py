@@ -21,8 +21,9 @@ DISK_USAGE = ("/usr/bin/timeout", "300", "/usr/bin/du")
 class Runs:
     """The runs of which this host has files.
 
-    `directories` is {place: {run: when its directory there was last changed}}, and `changed` is {run: the
-    latest of these times}, in Unix seconds. A place is a directory with a folder for each run.
+    - `directories`: {place: {run: when its directory there was last changed}}; a place is a directory with a
+      folder for each run.
+    - `changed`: {run: the latest of these times}. All are in Unix seconds.
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
@@ -37,7 +38,7 @@ class Runs:
                 self.changed[name] = max(moment, self.changed.get(name, moment))
 
     def newest(self) -> list[dict[str, Any]]:
-        """Return an object for each of the newest runs, MOST_RUNS at most, the newest first.
+        """Return an object for each run, the last changed one first, at most MOST_RUNS.
 
         It has `run_id`, `size` in bytes, `changed` in Unix seconds, and `global_step` (None if the run
         reported none on this host).
@@ -55,14 +56,15 @@ class Runs:
         ]
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
-        """Return {run: disk space of its files on this host, in bytes}."""
+        """Return {run: disk space of its files on this host, in bytes}; 0 for a run without files."""
         every = [disk_usage(place, sorted({*found} & {*names})) for place, found in self.directories.items()]
         return {name: sum(sizes.get(name, 0) for sizes in every) for name in names}
 
     def unneeded(self, collected: Sequence[str], stay: int) -> list[str]:
-        """Return the runs that can be removed: of the `collected` ones here, all after the first `stay`.
+        """Return the runs to remove: of the `collected` runs on this host, all after the first `stay`.
 
-        `collected` has the newest run first, and so has the result. A run with a task that is alive stays.
+        `collected` has the newest run first, and so has the result. A run with a task that is alive is left
+        out.
         """
         present = [name for name in collected if name in self.changed]
         alive = self._alive()
@@ -74,7 +76,10 @@ class Runs:
         return {run_id_of(run_file(self.configuration, *task)) for unit in units if (task := task_of(unit))}
 
     def remove(self, name: str) -> str:
-        """Remove the files of a run from this host; return "", or why that failed, in words."""
+        """Remove the files of a run from this host; return "", or in words why that failed.
+
+        A run without files is no error.
+        """
         try:
             for place, found in self.directories.items():
                 if name in found:
@@ -85,7 +90,10 @@ class Runs:
 
 
 def runs_in(place: Path) -> dict[str, float]:
-    """Return {run: time of its last change, in Unix seconds} for the directories of runs in `place`."""
+    """Return {run: Unix time of its last change} for the directories of runs in `place`; {} without `place`.
+
+    Directories whose names are no run ids are left out.
+    """
     with suppress(FileNotFoundError), opened(place) as folder:
         statuses = directories_in(folder)
         return {name: status.st_mtime for name, status in statuses.items() if RUN_ID.fullmatch(name)}
@@ -93,7 +101,7 @@ def runs_in(place: Path) -> dict[str, float]:
 
 
 def disk_usage(place: Path, names: Sequence[str]) -> dict[str, int]:
-    """Return {name: disk space in bytes} for directories in `place`, however deep they are.
+    """Return {name: disk space in bytes} of directories in `place`; a directory that vanished is left out.
 
     The tasks' user owns them and may change them meanwhile, so no link is followed.
     """

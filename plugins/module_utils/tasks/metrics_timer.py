@@ -25,7 +25,10 @@ Systemctl = Callable[..., str]
 
 
 def directory_problem(directory: str) -> str:
-    """Return, in words, why metrics cannot be written into a directory; "" if they can, or for ""."""
+    """Return, in words, why metrics cannot be written into a directory; "" if they can, or for the path "".
+
+    They can if it is an existing directory that root owns.
+    """
     if not directory:
         return ""
     problem = f"{VARIABLE} is {directory!r}"
@@ -40,10 +43,10 @@ def directory_problem(directory: str) -> str:
 
 
 class MetricsTimer:
-    """The timer that writes metrics into a `directory`; "" means neither a timer nor metrics.
+    """The timer that writes metrics into a `directory`; "" means that there is to be no timer.
 
     `written_to` is the directory that was used last, from the file `record`; "" for none. `wanted` is the
-    link that enables the timer.
+    path of the link that enables the timer.
     """
 
     def __init__(self, directory: str, record: Path, systemctl: Systemctl, wanted: Path = WANTED) -> None:
@@ -52,19 +55,28 @@ class MetricsTimer:
         self.written_to = record.read_text(encoding="utf-8").strip() if record.is_file() else ""
 
     def problem(self) -> str:
-        """Return why metrics cannot be written into the directory, with the remedy; "" if they can."""
+        """Return why metrics cannot be written into the directory, with the remedy; "" if they can.
+
+        Also return "" if there is to be no timer.
+        """
         problem = directory_problem(self.directory)
         return f"{problem}: {MEND_DIRECTORY}" if problem else ""
 
     def is_fulfilled(self) -> bool:
-        """Return whether the timer runs for the directory; without a directory, whether there is no trace."""
+        """Return whether `apply` has nothing to do.
+
+        With a directory: the timer is enabled and runs for it. Without: there is no timer, and no record.
+        """
         if not self.directory:
             return not self.written_to and not self._wanted.is_symlink()
         running = self._state(TIMER) == "active"
         return self.written_to == self.directory and running and self._wanted.is_symlink()
 
     def apply(self) -> None:
-        """Start the timer for the directory, or remove the timer; remove files in an earlier directory."""
+        """Start the timer for the directory and write metrics once; without a directory, remove the timer.
+
+        The metrics in an earlier directory are removed.
+        """
         if self.written_to and self.written_to != self.directory:
             self._stop()
             with suppress(FileNotFoundError), opened(Path(self.written_to)) as folder:

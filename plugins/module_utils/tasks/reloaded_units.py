@@ -14,7 +14,10 @@ PATTERNS = ("psfleet-*@*.service", "psfleet.target", "psfleet-gpu-devices.servic
 
 
 def departed_units(loaded: Sequence[str], tasks: Sequence[tuple[str, int]]) -> list[str]:
-    """Return the `loaded` units of tasks that are not in `tasks`, {(job, index)}, in the given order."""
+    """Return the `loaded` units that belong to a task which is not in `tasks`, in the given order.
+
+    `tasks` has (job, index) pairs. Units that belong to no task are left out.
+    """
     return [unit for unit in loaded if task_of(unit) not in (None, *tasks)]
 
 
@@ -22,8 +25,8 @@ def reload_units(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, An
     """Make systemd follow the plan; return the answer of the module `trainer_tasks`, `state: reloaded`.
 
     `values` are the module's arguments. The answer has `changed`, and `departed`, the units of tasks that are
-    not in the plan, which are stopped. This examines what systemd has loaded, not what a deployment changed.
-    So it also finishes a deployment that was interrupted. Raises OSError and ValueError.
+    not in the plan, which are stopped; in check mode nothing is changed. This examines what systemd has
+    loaded, so it also finishes an interrupted deployment. Raises OSError and ValueError.
     """
     tasks = [(str(task["job"]), int(task["index"])) for task in values["tasks"]]
     loaded = parse_list(systemctl_strictly("list-units", "--all", "--plain", "--no-legend", *PATTERNS))
@@ -57,8 +60,8 @@ def reload_units(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, An
 
 
 def look_at_units(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
-    """Return `up_to_date`, whether `reload_units` has nothing to do, for the part `units` of `host_facts`.
+    """Return {"up_to_date": whether `reload_units` has nothing to do}, for the part `units` of `host_facts`.
 
-    `values` are the arguments of this part. Raises OSError and ValueError.
+    `values` are the arguments of this part; nothing is changed. Raises OSError and ValueError.
     """
     return {"up_to_date": not reload_units(values, check_mode=True)["changed"]}

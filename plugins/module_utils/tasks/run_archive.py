@@ -52,7 +52,7 @@ class PaddedFile:
     lacking: int = 0
 
     def read(self, size: int) -> bytes:
-        """Return exactly `size` bytes."""
+        """Return exactly `size` bytes; zeros replace unreadable bytes, which `lacking` counts."""
         block = b""
         with suppress(OSError):  # unreadable bytes count as lacking
             block = self.stream.read(size)
@@ -85,7 +85,7 @@ class Packer:
     def add_run(self, values: Mapping[str, Any]) -> None:
         """Add the files of a run, without incomplete saves; `values` are the arguments of `host_runs`.
 
-        If they name `folders`, only these are added.
+        Only the folders in its `folders` are added; if this is empty, all FOLDERS.
         """
         run_id, paths = values["run_id"], values["paths"]
         state = Path(paths["state_directory"])
@@ -101,9 +101,10 @@ class Packer:
 
     @contextmanager
     def _in(self, root: Path, parts: Sequence[str], name: str) -> Iterator[int | None]:
-        """Yield a descriptor of a directory below `root`, which belongs to root; None if it does not exist.
+        """Yield a descriptor of the directory `root`/`parts`; None if it does not exist. No link is followed.
 
-        If it cannot be opened, `left_out` gets the `name` and the error.
+        `root` belongs to root. If the directory cannot be opened, yield None, and add the `name` and the
+        error to `left_out`.
         """
         with ExitStack() as stack:
             folder = None
@@ -116,10 +117,11 @@ class Packer:
             yield folder
 
     def _add_saved(self, state: Path, run_id: str, names: Sequence[str], collect: Sequence[str]) -> None:
-        """Add what the tasks saved outside of the other folders, and the paths in `collect`, each once.
+        """Add what the tasks in `names` saved elsewhere, and the paths in `collect`, each once.
 
-        The tasks record where they save, but files are taken only from the run's directory and from the
-        tasks' /tmp.
+        Elsewhere means outside of checkpoints, summaries and output. The tasks record where they save, but
+        files are taken only from the run's directory and from the tasks' /tmp; other paths are in `left_out`,
+        except object stores.
         """
         added: set[tuple[str, ...]] = set()
         for task in names:
@@ -149,9 +151,9 @@ class Packer:
             self._add_entry(folder, entry, f"{name}/{entry}", DEPTH - 2)
 
     def _add_named(self, folder: int, name: str) -> None:
-        """Add the entry with this name in a directory.
+        """Add the last part of `name`, a file or folder in the directory `folder`, under the name `name`.
 
-        Without such an entry, add the checkpoint whose files begin with the name.
+        If it does not exist, add the checkpoint whose files begin with it; if there is none, add nothing.
         """
         above, _, entry = name.rpartition("/")
         found = os.listdir(folder)
@@ -216,16 +218,20 @@ class Packer:
 
 
 def _newest_first(entry: str) -> tuple[float, str]:
-    """Return a sort key: newer checkpoints come first, because the limit leaves out the last files."""
+    """Return a sort key by the number in "model.ckpt-1200.index", the largest number first, others last.
+
+    So the limit of bytes leaves out old checkpoints.
+    """
     numbered = re.search(r"-([0-9]{1,18})[.]", entry)
     return -int(numbered[1]) if numbered else -math.inf, entry
 
 
 def pack_run(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Pack the files of a run; return (answer of the module `host_runs`, a line for each full place).
+    """Pack the files of a run; return (answer of the module `host_runs`, texts).
 
-    `values` are the module's arguments. The answer has the archive's `path`, its `size` in bytes, the number
-    of its `files`, and what is `left_out` ("name: reason"). Raises ValueError if the archive fits nowhere.
+    The texts are one for each place that had no room for the archive; [] if the first place had. `values` are
+    the module's arguments. The answer has the archive's `path`, its `size` in bytes, the number of its
+    `files`, and what is `left_out` ("name: reason"). Raises ValueError if the archive fits nowhere.
     """
     full: list[str] = []
     tried = (pack_into(directory, most, values, full) for directory, most in PLACES.items())
@@ -242,9 +248,10 @@ def pack_run(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 def pack_into(
     directory: str, most: int, values: Mapping[str, Any], full: list[str]
 ) -> tuple[str, Packer] | None:
-    """Pack the files of a run into an archive in `directory`, `most` megabytes at most.
+    """Pack the files of a run into an archive in `directory`; return (its path, its packer).
 
-    Return (path of the archive, its packer). If packing fails, add the reason to `full` and return None.
+    The files have at most `most` megabytes, and at most the module's limit. If packing fails, add the reason
+    to `full`, leave no archive, and return None.
     """
     path = ""
     try:
@@ -266,6 +273,6 @@ def pack_into(
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """Return the first MOST_NAMED texts, made printable, and "and N more" if there are more."""
+    """Return the first MOST_NAMED texts, special characters escaped, and "and N more" if there are more."""
     shown = [repr(name)[1:-1] for name in names[:MOST_NAMED]]
     return shown if len(names) <= MOST_NAMED else [*shown, f"and {len(names) - MOST_NAMED} more"]

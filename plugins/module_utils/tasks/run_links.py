@@ -23,7 +23,10 @@ class RunLinks:
         self.state, self.logs = Path(paths["state_directory"]), Path(paths["log_directory"])
 
     def run_of(self, loaded: Sequence[str]) -> str:
-        """Return the run of the tasks among these units that are alive; "" unless it is exactly one run."""
+        """Return the run whose tasks are alive among these `loaded` units.
+
+        Return "" if no task or tasks of several runs are alive, or if the run has no directory.
+        """
         tasks = [unit for unit in loaded if task_of(unit)]
         shown = zip(tasks, show_units(tasks, ("ActiveState", "Job")) if tasks else [], strict=True)
         alive = [task for unit, values in shown if is_alive(values) and (task := task_of(unit))]
@@ -39,11 +42,14 @@ class RunLinks:
         return run_id if RUN_ID.fullmatch(run_id) and place.is_dir() and not place.is_symlink() else ""
 
     def all_point_to(self, run_id: str) -> bool:
-        """Return whether both links point to this run."""
+        """Return whether both links exist and point to this run."""
         return all(points_to(link, target) for link, target in self._links(run_id))
 
     def point_to(self, run_id: str) -> None:
-        """Make both links point to this run. Raises ValueError if something other than a link is there."""
+        """Make or change both links to point to this run, which need not exist.
+
+        Raises ValueError if something other than a link is in the place of a link.
+        """
         for link, target in self._links(run_id):
             if not points_to(link, target):
                 point(link, target)

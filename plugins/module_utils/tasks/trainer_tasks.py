@@ -163,21 +163,25 @@ class Tasks:
         return tasks
 
     def _refused_by_unit(self) -> dict[str, int]:
-        """Return {unit: how many connections to its port the fence refused}."""
+        """Return {unit: number of refused connections to its port}, for the units that the fence counts."""
         plan = read_object(self.configuration / "plan.json", most=MOST_BYTES_OF_PLAN)
         ports, counts = task_ports(plan.get("tasks", ())), refused_connections()
         return {unit_name(of.job, of.index): counts[of.port] for of in ports if of.port in counts}
 
     def _is_lost_by_reboot(self, unit: str, values: Mapping[str, str]) -> bool:
-        """Return whether systemd knows nothing of a task that was started before the last boot."""
+        """Return whether the task started before the last boot, and systemd knows nothing of it.
+
+        `values` are the properties of its unit. A task that is alive, or has ended since the boot, gives
+        False.
+        """
         known = is_alive(values) or int(values.get("ExecMainPID") or 0)
         return not known and rebooted_since(boot_file(self.configuration, *self.units[unit]))
 
     def _properties_after_end(self, unit: str, run_id: str, *, rebooted: bool = False) -> dict[str, str]:
-        """Return a task's properties after its end in a run, as systemd would print them.
+        """Return a task's properties after its end in a run, in the form that systemd prints.
 
-        They follow from the exit code that the task recorded. `rebooted` says whether its host was booted
-        since.
+        Its `Result` follows from the exit code that the task recorded: "success" or "exit-code"; but "reboot"
+        if the host has `rebooted`, and the code is unknown or that of SIGTERM.
         """
         job, index = self.units[unit]
         code = written_exit_code(self.runs / run_id, f"{job}{index}")
@@ -229,8 +233,8 @@ class Tasks:
     def start(self) -> None:
         """Start the tasks that are not alive, after clearing the failures of earlier runs, and wait for them.
 
-        After that, each task listens (READY=1), has failed or, if its unit is oneshot, has ended. Raises
-        SystemdError if the tasks do not belong to one run.
+        After that, each task listens (READY=1), has failed or, if its unit is oneshot, has ended; a failed
+        start raises nothing. Raises SystemdError, and starts nothing, if the tasks do not belong to one run.
         """
         idle = [unit for unit, values in self.read_properties().items() if not is_alive(values)]
         if idle:
@@ -244,7 +248,10 @@ class Tasks:
         systemctl("start", *self.units)
 
     def _run_to_start(self) -> str:
-        """Return the run of all tasks. Raises SystemdError if they belong to several runs, or to none."""
+        """Return the id of the run to which all tasks belong.
+
+        Raises SystemdError if they belong to several runs, or if a task belongs to none.
+        """
         runs_of_tasks = {
             f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
             for job, index in self.units.values()
@@ -258,9 +265,10 @@ class Tasks:
         return runs.pop()
 
     def stop(self) -> None:
-        """Stop every task, wait until its process is gone, and note it in `ended`.
+        """Stop every task, wait until its process is gone, and add the tasks that were alive to `ended`.
 
-        Raises SystemdError if a task remains alive.
+        A task that has failed and waits for its restart is not added, because it ended by itself. Raises
+        SystemdError if a task remains alive.
         """
         lost = set()
         for unit, values in self.read_properties().items():

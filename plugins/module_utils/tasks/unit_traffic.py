@@ -28,7 +28,8 @@ def unit_traffic(
     """Return {unit: (bytes received, bytes sent)} since the unit's run began, over all its processes.
 
     (None, None) stands for a unit whose bytes were not counted. `shown` is {unit: its properties, as
-    `systemctl show` prints them}, and `began` is {unit: Unix time at which its run began}.
+    `systemctl show` prints them}, and `began` is {unit: Unix time at which its run began}. The result has the
+    units of `shown`.
     """
     entries = list(entries_since(_journal(began), began))
     ended = traffic_of_ended(entries)
@@ -63,9 +64,9 @@ def traffic_of_running(properties: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Return {unit: (bytes received, bytes sent)}, sums over ended processes, from the journal's entries.
+    """Return {unit: (bytes received, bytes sent)}: sums over its ended processes.
 
-    A unit without such an entry is left out.
+    `entries` are of systemd's journal. A unit without an entry that has both numbers is left out.
     """
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
@@ -79,9 +80,9 @@ def traffic_of_ended(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[in
 
 
 def entries_since(texts: Iterable[str], began: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """Yield the journal's entries of each unit since its run began.
+    """Yield the journal's entries, as objects, of each unit in `began` since its run began, in their order.
 
-    `texts` are entries as JSON; `began` is {unit: Unix time}.
+    `texts` are entries as JSON; invalid ones are ignored. `began` is {unit: Unix time}.
     """
     for text in texts:
         try:
