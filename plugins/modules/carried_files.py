@@ -135,7 +135,10 @@ class CarriedFiles(CarriedRecord):
         self.digest, self.group = digest, group
 
     def is_fulfilled(self) -> bool:
-        """Return whether nothing is to be done, judged by the record and the files' sizes, times and rights."""
+        """Return whether nothing is to be done, judged by the record and the files' sizes, times and rights.
+
+        Files are not read. A missing directory, or another manifest in the record, gives False.
+        """
         if self.fulfilled != self.digest:
             return False
         try:
@@ -147,7 +150,7 @@ class CarriedFiles(CarriedRecord):
             return False
 
     def public_files(self) -> list[str]:
-        """Return the names of carried files that not only root and the group may read.
+        """Return the names of carried, unchanged files that are not private to the group (`is_private`).
 
         Earlier versions of psfleet left them so.
         """
@@ -160,7 +163,7 @@ class CarriedFiles(CarriedRecord):
             ]
 
     def make_files_private(self, names: Iterable[str]) -> None:
-        """Let only root and the group read these files, and enter the folders that contain nothing else."""
+        """Let only root and the group read these files, and enter folders that have only carried files."""
         with self._root() as root:
             if root is None:
                 return
@@ -178,9 +181,10 @@ class CarriedFiles(CarriedRecord):
                         hidden.add(str(folder))
 
     def compare(self, manifest: Mapping[str, Wanted]) -> list[str]:
-        """Return the names of the files that are lacking, in the manifest's order; record files that are right.
+        """Return the names of the files that the host lacks, in the manifest's order.
 
-        `manifest` is {name: wanted file}. Raises ValueError if a foreign file is in the way.
+        A file that exists with the wanted content is put into the record. `manifest` is {name: wanted file}.
+        Raises ValueError if a file that psfleet did not carry, with other content, is in the place of one.
         """
         lacking, foreign = [], []
         with self._root() as root:
@@ -204,9 +208,10 @@ class CarriedFiles(CarriedRecord):
         return lacking
 
     def receive(self, archive: Path, manifest: Mapping[str, Wanted]) -> None:
-        """Put the files of an archive in place, and record them.
+        """Put the files whose parts are in the archive in place, and note them in `files`.
 
-        Raises ValueError for a file that differs from the manifest.
+        A member's name is "<position in the manifest>.<offset in the file>". Raises ValueError for a file
+        that differs from the manifest; the files before it stay.
         """
         names = list(manifest)
         with opened(self.directory.parent, make=True):  # others may need the folders above
@@ -228,7 +233,7 @@ class CarriedFiles(CarriedRecord):
     def finish(self, manifest: Mapping[str, Wanted]) -> None:
         """Flush all files to the disk, then write the record atomically.
 
-        If the record has exactly the names of the manifest, it also says that the manifest is fulfilled.
+        If `files` has exactly the names of the manifest, the record says that the manifest is fulfilled.
         """
         os.sync()
         digest = self.digest if self.files.keys() == manifest.keys() else ""
@@ -244,7 +249,10 @@ class CarriedFiles(CarriedRecord):
             return sha256_of(here, file) == wanted.sha256
 
     def _is_carried(self, name: str, found: os.stat_result) -> bool:
-        """Return whether what is in the place of a file was carried: an older file, or a folder with files."""
+        """Return whether what is in the place of the file `name` was carried, and may be replaced.
+
+        It may be an older version of the file, or a folder with carried files; `found` is its status.
+        """
         if stat.S_ISDIR(found.st_mode):
             return any(known.startswith(f"{name}/") for known in self.files)
         known = self.files.get(name)
@@ -270,9 +278,10 @@ class CarriedFiles(CarriedRecord):
 
 
 def append(root: int, content: IO[bytes], offset: int) -> int:
-    """Append the part of a file that begins at `offset` to the partial file; return the partial file's new size.
+    """Append a part of a file to the partial file, `.psfleet-partial`; return the partial file's new size.
 
-    `root` is a descriptor of the directory. Raises ValueError if the partial file does not end at `offset`.
+    `root` is a descriptor of the directory. With `offset` 0 the partial file begins anew. Raises ValueError
+    if it does not end at `offset`.
     """
     if offset == 0:
         with suppress(FileNotFoundError):
@@ -289,9 +298,9 @@ def append(root: int, content: IO[bytes], offset: int) -> int:
 
 @contextmanager
 def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
-    """Yield a file in a directory (a descriptor), opened for reading.
+    """Yield the file with the name `file` in `folder`, a descriptor of a directory, opened for reading.
 
-    Raises ValueError if it is not a regular file.
+    Raises ValueError if it is not a regular file, OSError if it is missing or a link.
     """
     with os.fdopen(os.open(file, NO_LINK, dir_fd=folder), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -300,7 +309,10 @@ def open_file(folder: int, file: str) -> Iterator[IO[bytes]]:
 
 
 def sha256_of(folder: int, file: str) -> str:
-    """Return the SHA-256, in hexadecimal, of a file in a directory (a descriptor). Raises as `open_file`."""
+    """Return the SHA-256, in hexadecimal, of a file in `folder`, a descriptor of a directory.
+
+    Raises the same errors as `open_file`.
+    """
     digest = hashlib.sha256()
     with open_file(folder, file) as stream:
         while block := stream.read(BLOCK_BYTES):
@@ -309,7 +321,10 @@ def sha256_of(folder: int, file: str) -> str:
 
 
 def read_manifest(path: Path, digest: str) -> dict[str, Wanted]:
-    """Return {name: wanted file} of the manifest at `path`, in its order. Raises ValueError for another SHA-256."""
+    """Return {name: wanted file} of the manifest at `path`, in its order.
+
+    Raises ValueError unless the file's SHA-256 is `digest`.
+    """
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
@@ -326,7 +341,8 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
     """Compare the host's files with the manifest, remove files that left it, and return the module's answer.
 
     The answer has `changed`, `diff` and `lacking`, the positions in the manifest of the files that the host
-    lacks. In check mode nothing is removed. If the disk has too little space, the module fails here.
+    lacks. In check mode nothing is removed. If the disk has too little space, the module fails and the
+    process ends here.
     """
     lacking = carried.compare(manifest)
     leaving = [name for name in carried.files if name not in manifest]
@@ -357,7 +373,10 @@ def answer(module: AnsibleModule, carried: CarriedFiles, manifest: Mapping[str, 
 
 
 def run(module: AnsibleModule) -> None:
-    """Do what the arguments ask for, and exit with the answer."""
+    """Compare with the manifest, or put the files of the archive in place, and exit with the answer.
+
+    Without `manifest`, only say whether it is needed.
+    """
     values = module.params
     os.umask(0o022)
     directory, records = Path(values["directory"]), Path(values["records"])
@@ -382,7 +401,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

@@ -136,7 +136,10 @@ OPTIONAL = {"present": ("package", "link", "group", "archive")}
 
 
 def put(module: AnsibleModule) -> None:
-    """Put the release in place, if it is there already or there is an archive, and exit with the answer."""
+    """Put the release in place and point its link to it; exit with the answer.
+
+    If the release is neither there nor in an `archive`, change nothing: the answer says `needs_archive`.
+    """
     values = module.params
     try:
         group = group_number(values["group"], check_mode=module.check_mode) if values["group"] else None
@@ -179,7 +182,7 @@ def prune(module: AnsibleModule) -> None:
     """Remove releases, programs and environments that nothing needs any more, and exit with the answer.
 
     What is in use, what is in `wanted`, and what the newest `keep` deployments wanted stays. In check mode,
-    nothing is removed, and the answer has what would be.
+    nothing is removed, and the answer has what would be removed.
     """
     values = module.params
     paths = {name: Path(path) for name, path in values["paths"].items()}
@@ -207,7 +210,7 @@ def prune(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     module = make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
     (put if module.params["state"] == "present" else prune)(module)
 

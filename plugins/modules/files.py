@@ -186,7 +186,7 @@ MOST_SHOWN = 1_000_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A directory or file in its wanted state.
+    """A directory or file as it is wanted.
 
     - `mode`: its permissions. `owner`, `group`: names.
     - `content`: None for a directory.
@@ -202,7 +202,11 @@ class Entry:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Entry:
-        """Return the entry for an element of `directories` or `files`."""
+        """Return the entry for an element of `directories` or `files`.
+
+        Without `owner` it is this process's user. Without `group` it is the group with the name of `owner`;
+        without both, this process's group.
+        """
         owner, group = values.get("owner"), values.get("group") or values.get("owner")
         encoded = base64.b64decode if values.get("encoding") == "base64" else str.encode
         return cls(
@@ -225,9 +229,9 @@ class Entry:
             ) from None
 
     def is_fulfilled(self) -> bool:
-        """Return whether the host is already in this state.
+        """Return whether the directory or file exists with this mode, owner, group and content.
 
-        A link to such a file or directory does not count.
+        A link to it does not count.
         """
         kind = stat.S_ISDIR if self.content is None else stat.S_ISREG
         try:
@@ -239,14 +243,18 @@ class Entry:
         return self.content is None or bytes_of(self.path, most=len(self.content) + 1) == self.content
 
     def current_status(self) -> os.stat_result:
-        """Return the status of what is at the path now; no link is followed. Raises OSError and ValueError."""
+        """Return the status of what is at the path now; no link is followed.
+
+        Raises OSError if there is nothing, and ValueError if a user other than root made a link in the path.
+        """
         with opened(self.path.parent) as folder:
             return os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
 
     def difference(self) -> dict[str, str]:
-        """Return `before` and `after` with their headers, for `--diff`.
+        """Return `before`, `after`, `before_header` and `after_header`, for `--diff`.
 
-        They are the text of a file, or owner, group and mode of a directory, such as "0:0 0755".
+        `before` and `after` are the texts of a file, or owner, group and mode of a directory, such as "0:0
+        0755"; `before` is "" if there is nothing, or if the owner may not read it.
         """
         wanted, before = f"{self.owner}:{self.group} {self.mode:04o}", ""
         with suppress(OSError, ValueError):
@@ -264,9 +272,9 @@ class Entry:
         }
 
     def apply(self) -> None:
-        """Create the directory, or write the file beside its place and rename it to its place.
+        """Create or correct the directory; or write the file beside its place, and rename it to its place.
 
-        If the file is a drop-in, its directory is created, too.
+        The directory of a drop-in (its name ends with ".d") is created, too. Raises OSError and ValueError.
         """
         ids, parent = self.ids, self.path.parent
         if self.content is None:
@@ -290,13 +298,19 @@ class Entry:
 
 
 def text_of(path: Path) -> str:
-    """Return the content of a file for `--diff`, at most MOST_SHOWN bytes; "" without one. No link is followed."""
+    """Return the first MOST_SHOWN bytes of a file, as text, for `--diff`; "" if it does not exist.
+
+    No link is followed that a user other than root could have made.
+    """
     return bytes_of(path, most=MOST_SHOWN).decode(errors="replace")
 
 
 @contextmanager
 def acting_as(ids: tuple[int, int]) -> Iterator[None]:
-    """Use the rights of the user and group with these ids during the block, if root calls this."""
+    """During the block, act with the rights of the uid and gid in `ids`, if this process is root's.
+
+    With the uid 0, or for another user, nothing changes.
+    """
     if os.geteuid() != 0 or ids[0] == 0:
         yield
         return
@@ -313,7 +327,7 @@ def acting_as(ids: tuple[int, int]) -> Iterator[None]:
 
 
 def validate_files(entries: Sequence[Entry]) -> list[str]:
-    """Run the validators on staged copies of all files; return their objections, in words, [] for none.
+    """Run the validators on copies of all files; return a text for each file that is rejected, [] for none.
 
     The copies lie in the same tree under another root and refer to each other there, because one file may
     name another.
@@ -331,7 +345,7 @@ def validate_files(entries: Sequence[Entry]) -> list[str]:
 
 
 def objection(entry: Entry, root: str) -> str:
-    """Run the validator of one file on its copy below `root`; return its objection, in words, "" for none."""
+    """Run the validator of one file on its copy below `root`; return "", or why it rejects the file."""
     command = [part.replace("%s", f"{root}{entry.path}") for part in entry.validate]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     # It may also warn about a foreign unit, which is no reason to refuse ours.
@@ -345,13 +359,16 @@ def objection(entry: Entry, root: str) -> str:
 
 
 def extra_paths(entries: Sequence[Entry], patterns: Sequence[str], kept: Sequence[str]) -> list[Path]:
-    """Return the files that match a pattern, except those that an entry or `kept` names, sorted."""
+    """Return the existing files that match a pattern, sorted, without those of `entries` and `kept`."""
     named = {entry.path for entry in entries} | {Path(path) for path in kept}
     return sorted({path for pattern in patterns for path in matching(Path(pattern))} - named)
 
 
 def matching(pattern: Path) -> Iterator[Path]:
-    """Yield the files that match a pattern; folders that match a part of the pattern must not be links."""
+    """Yield the path of each file that matches an absolute pattern, in no order; folders are left out.
+
+    A folder that a part with "*", "?" or "[" matches must not be a link.
+    """
     plain = next(place for place in pattern.parents if not set("*?[") & set(str(place)))
     with suppress(FileNotFoundError), opened(plain) as folder:
         yield from _matching(folder, plain, pattern.relative_to(plain).parts)
@@ -367,14 +384,20 @@ def _matching(folder: int, path: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it exists; if it is a drop-in, also its directory if that is empty then."""
+    """Remove a file; do nothing if it does not exist.
+
+    If it is a drop-in, also remove its directory if that is empty then.
+    """
     root = path.parents[1 if path.parent.suffix == DROP_IN_SUFFIX else 0]
     with suppress(FileNotFoundError), opened(root) as folder:
         remove_below(folder, str(path.relative_to(root)))
 
 
 def run(module: AnsibleModule) -> None:
-    """Change the host as the arguments say, and exit with the answer."""
+    """Make the directories and files, remove the files that `only` finds, and exit with the answer.
+
+    Nothing is written if a validator rejects a file. In check mode, the answer has what would be changed.
+    """
     try:
         files = [Entry.of(values) for values in module.params["files"]]
         removed = extra_paths(files, module.params["only"], module.params["kept"])
@@ -406,7 +429,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

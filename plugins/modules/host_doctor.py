@@ -210,7 +210,7 @@ OPTIONAL = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Do what the state asks for, and exit with the answer."""
+    """Exit with the answer of the `state`: this host's checks, its listener, or its probes of other hosts."""
     values, state = module.params, module.params["state"]
     if state == "checked":
         answer = check_host(values, check_mode=module.check_mode)
@@ -220,7 +220,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
 
 

@@ -462,7 +462,10 @@ PARTS: Mapping[str, Look] = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Read the parts, and exit with their facts."""
+    """Exit with the facts of each part of the arguments, such as `psfleet_gpus`; change nothing.
+
+    The module fails if it does not run as root, or if a part raises ValueError or OSError.
+    """
     if user := os.geteuid():
         module.fail_json(msg=f"{NOT_ROOT} {user}; expected 0")
     found = {}
@@ -479,7 +482,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

@@ -86,7 +86,10 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Do what the state asks for, and exit with the answer."""
+    """Query, take, renew, give back or undo the lease; exit with `problem`, in words, "" if it succeeded.
+
+    In check mode only query it.
+    """
     state, token, file = module.params["state"], module.params["token"], Path(module.params["file"])
     problem = ""
     if state == "queried" or module.check_mode:
@@ -104,7 +107,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

@@ -115,10 +115,10 @@ class Account(NamedTuple):
 
 
 def read_accounts(passwd: Path) -> list[Account]:
-    """Return the accounts of this host that psfleet made, whatever their names are.
+    """Return the accounts in the file `passwd` (/etc/passwd) that psfleet made, whatever their names are.
 
     An account that shares its uid with another account is left out, because removing it would also end the
-    processes of the other account.
+    processes of the other account; so is one with the uid 0.
     """
     lines = [line.split(":") for line in passwd.read_text(encoding="utf-8", errors="replace").splitlines()]
     entries = [fields for fields in lines if len(fields) == 7]
@@ -134,6 +134,8 @@ def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> 
     """Return, in words, which tasks are alive, of which run, and who began it; "" if none is alive.
 
     `units` is {unit: its properties}; `configuration` is the configuration directory.
+
+    Example of a result: "ps0, worker0 of run r1, begun by ada@laptop, 2026-03-01 12:00 UTC"
     """
     tasks = [task for unit, values in units.items() if is_alive(values) and (task := task_of(unit))]
     runs = {file: run_id for task in tasks if (run_id := run_id_of(file := run_file(configuration, *task)))}
@@ -144,9 +146,10 @@ def alive_tasks(units: Mapping[str, Mapping[str, str]], configuration: Path) -> 
 
 
 class HostReset:
-    """What psfleet has left on a host when this object is created. Raises ValueError and OSError.
+    """What psfleet has left on a host when this object is created.
 
-    `owner` is the uid that owns runs that stay, 0 if none stays or root owns them.
+    `owner` is the uid that owns runs that stay, 0 if no run stays, or if root owns them. Making the object
+    changes nothing; it raises ValueError and OSError.
     """
 
     def __init__(self, places: HostPlaces, systems: Systems) -> None:
@@ -172,7 +175,7 @@ class HostReset:
 
     @property
     def running_or_failed(self) -> list[str]:
-        """The names of the units that run or have failed."""
+        """The names of psfleet's units that are alive or have failed."""
         return [
             unit
             for unit, values in self.units.items()
@@ -181,7 +184,7 @@ class HostReset:
 
     @property
     def removed(self) -> list[str]:
-        """What is to be removed, in words; [] if there is nothing to do."""
+        """What is to be removed from the host, in words; [] if there is nothing. `remove` removes it."""
         metrics = f"metrics in {self.metrics.written_to or 'no folder'}"
         return [
             *(f"user {account.name}" for account in self.accounts),
@@ -195,7 +198,7 @@ class HostReset:
 
     @property
     def stays(self) -> list[str]:
-        """What stays, each as "path (why)"; [] if nothing stays."""
+        """What `remove` leaves on the host, each as "path (why)"; [] if nothing stays."""
         runs = self.places.staying_runs
         staying = [f"{runs} (host_reset_runs: true removes them)"] if runs else []
         if not self.places.removes_data:
@@ -203,7 +206,10 @@ class HostReset:
         return [*staying, *(f"{path} (not psfleet's)" for path in self.removal.foreign)]
 
     def remove(self) -> None:
-        """Remove everything; steps that may be refused come first."""
+        """Remove everything that `removed` lists; steps that may be refused come first.
+
+        Raises ValueError and OSError.
+        """
         if self.system:  # without one nothing was deployed
             directory = self.places.root / self.system.sshd_directory.lstrip("/")
             remove_sshd_file(directory / SSHD_FILE, self.system.sshd_service)
@@ -238,7 +244,10 @@ class HostReset:
 
 
 def in_short(removed: Sequence[str]) -> list[str]:
-    """Return the texts in `removed`, with many paths of one folder shortened to the first PATHS_SHOWN."""
+    """Return the texts in `removed`, but only one text for a folder with more than PATHS_SHOWN paths.
+
+    Example: "/etc/psfleet: a, b, c and 2 more"
+    """
     places = grouped(line.rpartition("/")[::2] if line.startswith("/") else (line, "") for line in removed)
     return [
         text
@@ -252,12 +261,10 @@ def in_short(removed: Sequence[str]) -> list[str]:
 
 
 def remove_sshd_file(file: Path, service: str) -> None:
-    """Make sshd read its configuration without this file, and remove the file.
+    """Make sshd read its configuration without this file, and remove the file; do nothing if it is missing.
 
-    Raises ValueError if sshd refuses.
-
-    Until sshd has read it, the file exists under another name, so that an interrupted removal can be
-    repeated.
+    Raises ValueError if sshd rejects the configuration without it; then the file stays. Until sshd has read
+    it, the file exists under another name, so that an interrupted removal can be repeated.
     """
     aside = file.with_name(f".{file.name}.aside")
     with suppress(FileNotFoundError):
@@ -275,7 +282,10 @@ def remove_sshd_file(file: Path, service: str) -> None:
 
 
 def remove_account(account: Account) -> None:
-    """Remove an account, its processes, and its group even if it has other members. Raises ValueError."""
+    """Remove an account, its processes, and its group even if the group has other members.
+
+    Raises ValueError if a process does not end, or a command fails.
+    """
     with suppress(KeyError):  # userdel would leave a group that has other members
         group = grp.getgrgid(account.group)
         if group.gr_name == account.name and group.gr_mem:
@@ -285,14 +295,18 @@ def remove_account(account: Account) -> None:
 
 
 def call(*command: str) -> None:
-    """Run a command. Raises ValueError with its output if it fails."""
+    """Run a command. Raises ValueError with its standard error if it fails."""
     status, _, complaint = run_program(command, SECONDS_TO_ANSWER)
     if status:
         raise ValueError(f"{' '.join(command)}: {complaint.strip()}")
 
 
 def run(module: AnsibleModule) -> None:
-    """Remove psfleet from the host, and exit with the answer."""
+    """Remove psfleet from the host, and exit with the answer.
+
+    If a task is alive, the module fails, and nothing is removed. In check mode, the answer has what would be
+    removed.
+    """
     values = module.params
     places = HostPlaces(values["paths"], Path(values["data_directory"]), values["runs"], values["data"])
     try:
@@ -321,7 +335,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

@@ -149,7 +149,7 @@ OPTIONAL = {"packed": ("limit_of", "folders", "only", "names", "collect")}
 
 
 def pack(module: AnsibleModule) -> None:
-    """Pack the files of a run, and exit with the answer."""
+    """Pack the files of a run, and exit with the answer; in check mode, pack nothing."""
     if module.check_mode:
         module.exit_json(changed=False, path="", size=0, files=0, left_out=[])
     try:
@@ -163,7 +163,10 @@ def pack(module: AnsibleModule) -> None:
 
 
 def list_or_remove(module: AnsibleModule) -> None:
-    """List the runs, or remove collected runs, and exit with the answer."""
+    """List the runs, or remove collected runs, as `state` says, and exit with the answer.
+
+    In check mode nothing is removed, and the answer has what would be removed.
+    """
     values = module.params
     try:
         runs = Runs(values["paths"])
@@ -180,7 +183,7 @@ def list_or_remove(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     module = make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL)
     (pack if module.params["state"] == "packed" else list_or_remove)(module)
 

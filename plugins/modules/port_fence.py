@@ -133,7 +133,7 @@ OPEN = (
 
 
 class PortFence:
-    """The files of a fence: its rules in `configuration`, and its units and drop-ins in `units`."""
+    """The files of a fence: rules and record in `configuration`, units and drop-ins in `units`."""
 
     def __init__(self, configuration: Path, units: Path = Path("/etc/systemd/system")) -> None:
         self.rules, self.record, self.unit = configuration / RULES, configuration / RECORD, units / UNIT
@@ -154,8 +154,8 @@ class PortFence:
     def put_up(self, contents: Mapping[Path, str], *, check_mode: bool) -> list[Path] | None:
         """Make the files, the rules and the units as `contents` say; return None if everything was right.
 
-        Otherwise return the files that were written, or in check mode would be; may be []. Raises FenceError
-        if nft rejects the rules; then nothing has changed.
+        Otherwise return the files that were written, or in check mode would be; [] if only the rules or the
+        units were wrong. Raises FenceError if nft rejects the rules; then nothing has changed.
         """
         with tempfile.TemporaryDirectory() as folder:
             rules = Path(folder) / RULES
@@ -179,7 +179,10 @@ class PortFence:
         return stale
 
     def remove_mesh(self, *, check_mode: bool) -> list[Path]:
-        """Remove a WireGuard mesh that the tasks used before; return the removed paths, [] without a mesh."""
+        """Remove the WireGuard mesh of an earlier deployment; return the removed paths, [] if there is none.
+
+        In check mode, return what would be removed.
+        """
         present = [path for path in self.mesh if path.exists()]
         if present and not check_mode:
             systemctl("disable", "--quiet", "--now", self.mesh[0].name)
@@ -189,7 +192,10 @@ class PortFence:
         return present
 
     def take_down(self, *, check_mode: bool) -> list[Path] | None:
-        """Remove the fence; return the removed files, may be []; None if there was no fence."""
+        """Remove the fence; return the removed files; None if there was no fence.
+
+        In check mode, return what would be removed. [] means that only the rules in the kernel were removed.
+        """
         drop_ins = [path for path in (*self.task_drop_ins, self.nftables_drop_in) if path.exists()]
         own = [path for path in (self.unit, self.rules, self.record) if path.exists()]
         if not (drop_ins or own or live_table()):
@@ -206,12 +212,12 @@ class PortFence:
 
 
 def content_of(path: Path) -> str | None:
-    """Return the content of a file; None if there is no file, or if it is a link."""
+    """Return the text of a file; None if it does not exist, or if it is a link or no regular file."""
     return path.read_text(encoding="utf-8") if path.is_file() and not path.is_symlink() else None
 
 
 def remove(paths: list[Path]) -> None:
-    """Remove files, which must exist, and their directories that are empty then."""
+    """Remove files, and their directories that are empty then; a missing file raises FileNotFoundError."""
     for path in paths:
         path.unlink()
         with suppress(OSError):
@@ -219,7 +225,10 @@ def remove(paths: list[Path]) -> None:
 
 
 def run(module: AnsibleModule) -> None:
-    """Put up the fence or take it down, and exit with the answer."""
+    """Put up the fence or take it down, as `state` says, and exit with the answer.
+
+    In check mode nothing is changed, and the answer has what would be changed.
+    """
     values = module.params
     place = PortFence(Path(values["configuration"]))
     try:
@@ -243,7 +252,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

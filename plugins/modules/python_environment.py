@@ -137,20 +137,24 @@ class Environment:
         return is_complete(self.place)
 
     def is_in_use(self) -> bool:
-        """Return whether the link points to the environment; True if the environment is to have no link."""
+        """Return whether the link points to the environment; True if it is to have no link (`link` is "")."""
         return self.link is None or bool(points_to(self.link, self.target))
 
     def lacking_space(self, login_home: Path) -> str:
-        """Return, in words, where disk space is missing to carry and install the environment; "" if nowhere."""
+        """Return, in words, where disk space is missing to carry and install the environment; "" if nowhere.
+
+        `login_home` is the home of the login user, to which Ansible copies the archive first.
+        """
         archive, environment = (int(self.wheels[name]) for name in ("archive_bytes", "environment_bytes"))
         return str(lacking_space((login_home, archive), (self.folder, archive + environment)))
 
     def install(self, archive: Path | None, module: str, shared: Mapping[str, Any] | None = None) -> str:
         """Install the environment; return the version of `module`, which is imported to try the environment.
 
-        The `archive` has its packages. If it is None, `shared` (the module's option) names the neighbours that
-        give the archive. Raises ValueError if the archive is damaged or a step fails; then the environment is
-        not complete. Raises NoNeighbourError if no neighbour gave the archive.
+        The packages are in `archive`; if it is None, the neighbours in `shared` (the module's option) give
+        it. If the environment is complete already, it is only tried. Raises ValueError if the archive is
+        damaged or a step fails; then the environment is not complete. Raises NoNeighbourError if no neighbour
+        gave the archive.
         """
         os.umask(0o022)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -172,13 +176,17 @@ class Environment:
         return version
 
     def use(self) -> None:
-        """Make the link, if there is one, point to the environment."""
+        """Make the link point to the environment; do nothing if it is to have no link."""
         if self.link is not None:
             point(self.link, self.target)
 
     @contextmanager
     def _at_hand(self, archive: Path | None, shared: Mapping[str, Any] | None) -> Iterator[Path]:
-        """Yield the path of the archive; a shared archive lies where other hosts find it during the block."""
+        """Yield the path of the archive.
+
+        With `shared`, other hosts find the archive there during the block, and it is removed after that.
+        Without `archive`, neighbours give it first.
+        """
         if shared is None:
             yield archive or self.archive
             return
@@ -206,7 +214,7 @@ class Environment:
             )
 
     def _unpack_filled(self, archive: Path) -> None:
-        """Unpack what the controller installed into a new environment with this host's Python, owned by root."""
+        """Make an environment with this host's Python, and unpack into it what the controller installed."""
         run_step(empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0)
         unpack_filled(archive, self.place)
 
@@ -237,7 +245,10 @@ class Environment:
         take_over(self.place, kept)
 
     def _begin_with(self, base: Path) -> None:
-        """Create the environment as hard links to a complete environment, with its own scripts."""
+        """Create the environment as hard links to the files of `base`, a complete environment.
+
+        It gets scripts of its own, which name its own path. Raises ValueError if `base` is not complete.
+        """
         if not is_complete(base):
             raise ValueError(f"{base}, with whose files it begins, is not complete: deploy again")
         ignored = shutil.ignore_patterns(MARKER, ".lock")
@@ -264,7 +275,11 @@ class Environment:
 
 
 def run(module: AnsibleModule) -> None:
-    """Install the environment if there is an archive, and exit with the answer."""
+    """Install the environment and point the link to it, and exit with the answer.
+
+    If it is not installed, and there is no archive or neighbour, the answer only says `needs_archive`. In
+    check mode nothing is changed.
+    """
     values = module.params
     environment = Environment(Path(values["directory"]), values["wheels"], values["link"])
     complete, in_use = environment.is_complete(), environment.is_in_use()
@@ -289,7 +304,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

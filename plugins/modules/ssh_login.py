@@ -124,7 +124,10 @@ MOST_NAMED = 5
 
 
 def login_problem(login: Sequence[str]) -> str:
-    """Log in by the command `login`, TRIES times at most; return "", or the last error, in words."""
+    """Log in by the command `login`; return "" after a success, or in words why it failed.
+
+    It tries up to TRIES times, and gives up after a minute. The text is the last line of the last error.
+    """
     deadline, null, pipe = time.monotonic() + SECONDS_TO_ANSWER, subprocess.DEVNULL, subprocess.PIPE
     for attempt in range(TRIES):
         time.sleep(min(attempt, 1))
@@ -142,7 +145,7 @@ def login_problem(login: Sequence[str]) -> str:
 
 
 def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
-    """Return the remedy for a failed login, as sentences.
+    """Return what to do about a failed login, as sentences.
 
     `problem` is what `login_problem` returned; `values` are the module's arguments.
     """
@@ -160,12 +163,15 @@ def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
 
 
 def running_of(user: str) -> list[str]:
-    """Return the processes of an account, as `in_words` names them."""
+    """Return a text such as "process 812 (python3)" for each process of an account.
+
+    Raises KeyError if there is no such account.
+    """
     return in_words(processes_of(pwd.getpwnam(user).pw_uid))
 
 
 def end_of(user: str, running: Sequence[str]) -> list[str]:
-    """End everything that an account runs or has scheduled; return the removed files, and `running`.
+    """End everything that an account runs or has scheduled; return the paths of removed files, and `running`.
 
     `running` are the processes that `running_of` returned before the login. Other ended processes are not
     named, because the proving login itself leaves some for a moment: sshd's, and `systemd --user`.
@@ -209,7 +215,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module(ARGUMENTS))
 
 

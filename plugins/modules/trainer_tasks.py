@@ -228,7 +228,7 @@ OPTIONAL = {
 
 
 def run(module: AnsibleModule) -> None:
-    """Do what the state asks for, and exit with the answer."""
+    """Start, stop or describe the tasks, or reload their units, as `state` says; exit with the answer."""
     values, check_mode = module.params, module.check_mode
     reloads = values["state"] == "reloaded"
     problems = (OSError, ValueError) if reloads else (SystemdError,)
@@ -240,7 +240,7 @@ def run(module: AnsibleModule) -> None:
 
 
 def main() -> None:
-    """Run the module."""
+    """Run the module with the arguments from Ansible; exit with its answer, or with a failure."""
     run(make_module_with_states(ARGUMENTS, REQUIRED, OPTIONAL))
 
 
