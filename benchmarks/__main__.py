@@ -19,7 +19,10 @@ from trainer.contract.json_files import write_json
 
 
 def main(arguments: Sequence[str], start: Start = start_process) -> int:
-    """Measure the chosen rows and write the results; return 1 if a run has failed twice, else 0."""
+    """Measure the chosen rows round by round; write results.json, .md and .svg after each round.
+
+    Return 0, or 1 if a run has failed twice. `start` starts a task.
+    """
     options = _options(arguments)
     rounds: dict[str, dict[str, dict[int, Figures]]] = {}
     attempts = Attempts(Marks(options.warm_up, options.seconds, options.longest))
@@ -46,7 +49,7 @@ def main(arguments: Sequence[str], start: Start = start_process) -> int:
 def _write(
     options: argparse.Namespace, before: dict[str, object], rounds: Rounds, failures: Sequence[str]
 ) -> None:
-    """Write the results so far after each round, and print the tables after the last one."""
+    """Write results.json, .md and .svg with all rounds so far; after the last round also print the tables."""
     from benchmarks.picture import write_picture
 
     summaries = medians(rounds)

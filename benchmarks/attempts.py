@@ -24,10 +24,10 @@ class Attempts:
         self.is_whole = True
 
     def measure(self, where: str, folder: Path, run_in: Callable[[Path], Run]) -> Figures | None:
-        """Measure a run; return its figures, None if it has failed twice.
+        """Measure a run; return its figures. After a failure try it once more; return None if it fails again.
 
-        `run_in` makes the run, given a new folder below `folder`, which is removed afterwards; `where`
-        names the run in lines and failures.
+        `run_in` makes the run, given a new folder below `folder`; `folder` is removed afterwards. `where`
+        names the run in printed lines and in `failures`.
         """
         for attempt in range(_ATTEMPTS):
             found = self._measure_once(run_in, folder / str(attempt))
@@ -51,7 +51,7 @@ class Attempts:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print one line, and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -33,13 +33,16 @@ class CoresError(Exception):
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """The mounted control groups that limit CPU time: their folder, and their version (1 or 2)."""
+    """The mounted control groups that limit CPU time: their `folder`, and their `version` (1 or 2)."""
 
     folder: Path
     version: int
 
     def files(self, cores: float) -> dict[str, str]:
-        """Return {file of a group: its content}, so that the group gets `cores` cores, such as 0.2."""
+        """Return {name of a file of a group: content}.
+
+        With this content, the group gets `cores` cores, such as 0.2.
+        """
         period, quota = _PERIOD_MICROSECONDS, round(cores * _PERIOD_MICROSECONDS)
         if self.version == 1:
             return {"cpu.cfs_period_us": f"{period}", "cpu.cfs_quota_us": f"{quota}"}
@@ -47,7 +50,10 @@ class Hierarchy:
 
 
 def hierarchy_in(mounts: str) -> Hierarchy | None:
-    """Return the control groups that limit CPU time, from the text of /proc/mounts; None without any."""
+    """Return the control groups that limit CPU time; None if there are none.
+
+    `mounts` is the text of /proc/mounts. Version 1 with the controller `cpu` has precedence over version 2.
+    """
     lines = [line.split() for line in mounts.splitlines()]
     for _, folder, kind, options, *_ in lines:
         if kind == "cgroup" and "cpu" in options.split(","):
@@ -56,20 +62,20 @@ def hierarchy_in(mounts: str) -> Hierarchy | None:
 
 
 class CoreShares:
-    """A control group for each task, which gives the task a share of a core. The groups need root.
+    """A context with a control group for each task, which limits the task to a share of the cores.
 
-    Leaving the context ends the processes that still run in the groups and removes the groups; so does the
-    end of this process, however it ends. Raises CoresError if the groups cannot be made.
+    Entering it needs root, and raises CoresError if the groups cannot be made. Leaving it ends the processes
+    that still run in the groups, and removes the groups; so does the end of this process, however it ends.
     """
 
     def __init__(self, cores: Mapping[str, float]) -> None:
-        """Give each task in `cores` that many cores, such as 0.2; a task that is not in it has no limit."""
+        """Prepare the groups; `cores` is {task: how many cores, such as 0.2}. Other tasks have no limit."""
         self._cores = cores
         self._top = Path()
         self._keeper: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "CoreShares":
-        """Make the groups; return this object."""
+        """Make the groups, none if no task has a limit; return this object."""
         if self._cores:
             try:
                 self._make()
@@ -79,11 +85,14 @@ class CoreShares:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the groups."""
+        """Call `close`."""
         self.close()
 
     def close(self) -> None:
-        """End what runs in the groups, and remove the groups. Raises CoresError if a group is left."""
+        """Kill what runs in the groups, and remove the groups; do nothing if there are none.
+
+        Raises CoresError if a group is left.
+        """
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.communicate()
@@ -91,9 +100,9 @@ class CoreShares:
                 raise CoresError(f"not all control groups could be removed: {self._top}")
 
     def inside(self, name: str) -> list[str]:
-        """Return the words to put before a command, so that it runs in the group of task `name`.
+        """Return the words to put before a command, so that it runs in the group of the task `name`.
 
-        The list is empty for a task without a limit.
+        Return [] for a task without a limit.
         """
         if name not in self._cores:
             return []

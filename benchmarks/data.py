@@ -16,7 +16,10 @@ _COUNTS = {"train": 10_000, "t10k": 1_000}
 
 
 def examples_of(workload: Workload, folder: Path) -> Path:
-    """Return the folder below `folder` with a workload's examples; write them if it does not exist."""
+    """Return the folder below `folder` with a workload's examples; write them if it does not exist.
+
+    Workloads without tables share one folder.
+    """
     place = folder / (workload.name if workload.tables else "digits")
     if not place.exists():
         place.mkdir(parents=True)
@@ -28,7 +31,10 @@ def examples_of(workload: Workload, folder: Path) -> Path:
 
 
 def _write_digits(folder: Path) -> None:
-    """Write MNIST's four files; each image is at a random place in its frame, the same place in every run."""
+    """Write MNIST's four files, with 10,000 training and 1,000 test images, the same in every run.
+
+    Each image is enlarged, and at a random place in its frame.
+    """
     generator = np.random.default_rng(20_260)
     for part, count in _COUNTS.items():
         images, labels = idx.read_images_and_labels(_DIGITS, part)

@@ -41,7 +41,10 @@ Figures = dict[str, float]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure each number of hosts once and write the table; return 0. A failed playbook raises an error."""
+    """Measure each number of hosts in --hosts once, and write the table after each; return 0.
+
+    Raises CalledProcessError if a playbook fails.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deployment")
     parser.add_argument("--hosts", default=",".join(map(str, SIZES)), help="how many, such as 3,12")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks", help="folder of deployment.*")
@@ -63,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def project() -> Iterator[Path]:
-    """Yield a copy of the project with its own hosts, in which a release may be changed."""
+    """Yield a temporary copy of the project, with its own practice hosts; its files may be changed."""
     with TemporaryDirectory(prefix="psfleet-bench-") as directory:
         listed = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard"]
         done = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -77,7 +80,7 @@ def project() -> Iterator[Path]:
 
 @contextmanager
 def hosts(folder: Path, groups: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Return a context with the bare hosts of `make_hosts`, which are removed at its end."""
+    """Make practice hosts (`make_hosts`) for the block, and remove them at its end."""
     try:
         make_hosts(folder, groups)
         yield
@@ -86,19 +89,28 @@ def hosts(folder: Path, groups: Sequence[Sequence[str]]) -> Iterator[None]:
 
 
 def groups_of(number: int) -> list[list[str]]:
-    """Return the groups of `number` hosts: [["ps"], ["worker"], ["worker"], ..]."""
+    """Return the groups of each of `number` hosts: the first is a ps, all others are workers.
+
+    Example: groups_of(3) -> [["ps"], ["worker"], ["worker"]]
+    """
     return [["worker" if place else "ps"] for place in range(number)]
 
 
 def make_hosts(folder: Path, groups: Sequence[Sequence[str]]) -> None:
-    """Make the hosts node1, node2, ... that do not exist yet; host n is in the n-th list of groups."""
+    """Make the practice hosts node1, node2, ... that do not exist yet.
+
+    `groups` has a list for each host: the groups in which the host is.
+    """
     nodes = [{"name": f"node{number}", "groups": list(own)} for number, own in enumerate(groups, start=1)]
     variables = json.dumps({"practice_hosts_nodes": nodes})
     run_playbook(folder, "playbooks/practice_up.yml", "-e", variables, inventory="localhost,")
 
 
 def measure(folder: Path, number: int) -> dict[str, Figures]:
-    """Make `number` hosts and run everything in ROWS on them; return {row: its figures}."""
+    """Measure each of ROWS once with `number` bare hosts, in this order; return {row: its figures}.
+
+    "added" has one host more. `folder` is the copy of the project.
+    """
     found = {}
     with hosts(folder, groups_of(number)):
         found["bare"] = run_playbook(folder, "deploy.yml")
@@ -119,7 +131,10 @@ def measure(folder: Path, number: int) -> dict[str, Figures]:
 
 
 def write_plain_parts(folder: Path) -> None:
-    """Write the files for the plain playbook: psfleet's wheels, pip, and an empty Ansible configuration."""
+    """Write plain.tar (the newest wheels in psfleet's cache, and pip) and an empty plain.cfg into `folder`.
+
+    The plain playbook uses them.
+    """
     (folder / "plain.cfg").touch()
     filled = max(CACHE.glob("wheels/*/environment-*.tar.zst"), key=lambda path: path.stat().st_mtime)
     shutil.copyfile(filled.with_name(f"wheels-{filled.parent.name}.tar"), folder / "plain.tar")
@@ -157,13 +172,13 @@ def run_playbook(
 
 
 def cpu_of_children() -> float:
-    """Return the CPU seconds of all child processes that have ended so far."""
+    """Return the CPU seconds of all ended child processes of this process so far."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def busy_seconds() -> float:
-    """Return the CPU seconds that this machine has used since its start."""
+    """Return the CPU seconds that all processes of this machine have used since its start."""
     user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text(encoding="ascii").split()[1:9]
     worked = sum(map(int, (user, nice, system, *interrupts)))
     return worked / os.sysconf("SC_CLK_TCK")
@@ -176,9 +191,9 @@ def bytes_sent() -> int:
 
 
 def page(machine_facts: Mapping[str, object], found: Mapping[int, Mapping[str, Figures]]) -> str:
-    """Return a Markdown page: the table, and what each further host costs the controller.
+    """Return a Markdown page: a table of the figures, and the controller's CPU seconds for each further host.
 
-    `found` is {number of hosts: {row: its figures}}.
+    `found` is {number of hosts: {row: its figures}}; with one number, the second part is missing.
     """
     titles = [f"{number} hosts" for number in found]
     lines = [

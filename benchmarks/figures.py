@@ -37,7 +37,7 @@ class Sample:
 
 
 def figures(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return {name: figure} of a run between the marks `begin` and `end`; README.md explains the names."""
+    """Return {name: figure} of a run between the readings `begin` and `end`; README.md explains the names."""
     seconds, steps = end.wall - begin.wall, end.global_step - begin.global_step
     batches = steps * row.batches
     cpu = _cpu_between(begin, end)
@@ -70,7 +70,14 @@ def figures_of_loss(found: LossReached | None) -> Figures:
 
 
 def _on_the_wire(row: Row, workload: Workload, begin: Sample, end: Sample) -> Figures:
-    """Return the bytes of a step, how evenly the ps are used, and the speeds of the busiest links."""
+    """Return the figures of the network between two readings.
+
+    - `bytes_per_worker_and_step`, and `bytes_of_the_least`: their ratio to the least that a batch needs.
+    - `largest_ps_of_mean`: the bytes of the busiest ps, divided by the mean of all ps.
+    - `worker_megabits_in`, `.._out`, `ps_megabits_in`, `.._out`: Mbit/s of the busiest host of the job.
+
+    Without ps, their figures are missing.
+    """
     moved = {
         host: [now - before for now, before in zip(end.bytes[host], counts, strict=True)]
         for host, counts in begin.bytes.items()
@@ -93,7 +100,7 @@ def _on_the_wire(row: Row, workload: Workload, begin: Sample, end: Sample) -> Fi
 
 
 def _memory(row: Row, end: Sample) -> Figures:
-    """Return the most bytes in memory of the lead, and of the largest other task of each job."""
+    """Return `memory_of_the_lead`, and `memory_of_a_<job>`, the most of its other tasks; all in bytes."""
     *others, lead = row.tasks
     jobs = dict.fromkeys(split_name(task)[0] for task in others)
     most = {job: max(end.memory[task] for task in others if task.startswith(job)) for job in jobs}
@@ -101,7 +108,7 @@ def _memory(row: Row, end: Sample) -> Figures:
 
 
 def _cores(row: Row, cpu: Mapping[str, tuple[float, float]], seconds: float) -> Figures:
-    """Return the cores that a task of each job used, as a mean over the job's tasks."""
+    """Return {"cores_of_a_<job>": how many cores a task of the job used, as a mean over its tasks}."""
     jobs = [split_name(task)[0] for task in row.tasks]
     return {
         f"cores_of_a_{job}": sum(sum(own) for name, own in cpu.items() if name.startswith(f"{job}:"))
@@ -111,7 +118,10 @@ def _cores(row: Row, cpu: Mapping[str, tuple[float, float]], seconds: float) -> 
 
 
 def _cpu_between(begin: Sample, end: Sample) -> dict[str, tuple[float, float]]:
-    """Return {"job: threads": CPU seconds (in user mode, in the kernel)} over all tasks of the job."""
+    """Return {"<job>: <name of threads>": CPU seconds (in user mode, in the kernel) between two readings}.
+
+    They are sums over all tasks of the job.
+    """
     sums: dict[str, list[float]] = {}
     for task, threads in end.cpu.items():
         for name, spent in threads.items():

@@ -29,14 +29,17 @@ Curve = Sequence[tuple[float, float]]  # pairs (examples, mean loss), sorted by 
 
 @dataclass(frozen=True)
 class LossReached:
-    """When a loss was reached: after how many examples of all workers, and seconds since the first step."""
+    """When a loss was reached: after how many `examples` of all workers, and how many `seconds`.
+
+    The seconds count from the end of the first step of any worker.
+    """
 
     examples: float
     seconds: float
 
 
 def recorded_steps(folder: Path) -> dict[str, list[Record]]:
-    """Return {task: its `step` records, in their order}; each task has a folder of its own below `folder`."""
+    """Return {task: its `step` records, in their order}, from the files `folder`/<task>/events/*.jsonl."""
     return {
         task.name: [
             record
@@ -50,9 +53,10 @@ def recorded_steps(folder: Path) -> dict[str, list[Record]]:
 
 
 def when_reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int) -> LossReached | None:
-    """Return when the loss was reached, with `batch` examples in a global step; None if not yet.
+    """Return when the smoothed training loss first fell to `loss`; None if it has not yet.
 
-    The last mean of the curve counts only once the next mean has begun.
+    `steps` is {task: its `step` records}; a global step has `batch` examples. The last mean of the curve
+    counts only once the next mean has begun.
     """
     # Every task that records steps counts as a worker here, also a coordinator.
     tasks = {f"worker{index}": own for index, own in enumerate(filter(None, steps.values()))}
@@ -73,7 +77,11 @@ def when_reached(steps: Mapping[str, Sequence[Record]], loss: float, batch: int)
 
 
 def curve_of(run: Run, batch: int) -> Curve:
-    """Return the mean loss of all workers by examples; a global step has `batch` examples."""
+    """Return pairs (examples, mean loss of all workers), sorted by examples.
+
+    A global step has `batch` examples. Each mean is over the steps between two powers of 1.15 of the
+    examples.
+    """
     bins = defaultdict[int, list[tuple[float, float, int]]](list)
     for window in run.windows:
         examples, width = (window.before + window.after) / 2 * batch, (window.after - window.before) * batch
@@ -92,7 +100,7 @@ def curve_of(run: Run, batch: int) -> Curve:
 def examples_until(loss: float, curve: Curve) -> float | None:
     """Return the number of examples at which a curve first fell to `loss`; None if it never did.
 
-    A curve that begins at or below `loss` has not fallen to it.
+    It is interpolated between two points. A curve that begins at or below `loss` must first rise above it.
     """
     for (before, above), (after, below) in pairwise(curve):
         if above > loss >= below:

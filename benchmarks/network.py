@@ -20,10 +20,10 @@ _LARGEST_PACKET, _BUCKET, _QUEUE = 16_384, "20kb", "50ms"
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of the hosts.
+    """The limits of the hosts; they need root.
 
-    `megabits` is the speed of each host's link in each direction, in Mbit/s; None: no limit. `cores` maps a
-    task to its cores, such as 0.2; a missing task has no limit. Limits need root.
+    - `megabits`: the speed of each host's link, in each direction, in Mbit/s; None: no limit.
+    - `cores`: {task: its cores, such as 0.2}; a task that is not in it has no limit.
     """
 
     megabits: int | None = None
@@ -34,11 +34,10 @@ NO_LIMITS = Limits()
 
 
 class Hosts:
-    """A network namespace for each of the named tasks, which vanishes once no process runs in it.
+    """A context with a network namespace for each task in `names`, its host, and a switch that joins them.
 
-    `addresses` is {task: "IP:port"}. The namespaces need root or `unshare -r`. Leaving the context ends the
-    processes that hold the namespaces, and removes the limits. Raises NetworkError and CoresError if they
-    cannot be made.
+    `addresses` is {task: "IP:port"}. Entering it needs root or `unshare -r`, and raises NetworkError or
+    CoresError if it fails. Leaving it removes the limits; a namespace vanishes once no process runs in it.
     """
 
     def __init__(self, names: Sequence[str], limits: Limits = NO_LIMITS) -> None:
@@ -47,7 +46,7 @@ class Hosts:
         self._megabits, self._shares = limits.megabits, CoreShares(limits.cores)
 
     def __enter__(self) -> "Hosts":
-        """Make the networks and the switch, with the limits; return this object."""
+        """Make the namespaces, the switch and the limits; return this object."""
         try:
             self._shares.__enter__()
             self._make()
@@ -57,11 +56,11 @@ class Hosts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the networks."""
+        """Call `close`."""
         self.close()
 
     def close(self) -> None:
-        """End the processes that hold the networks, and the processes with limited cores."""
+        """End the processes that keep the namespaces, and all processes of tasks with limited cores."""
         for holder in self._holders.values():
             holder.kill()
             holder.communicate()
@@ -69,11 +68,14 @@ class Hosts:
         self._shares.close()
 
     def inside(self, name: str) -> list[str]:
-        """Return the words to put before a command, so that it runs in the host's network, with its cores."""
+        """Return the words to put before a command, so that it runs on the host of the task `name`.
+
+        The command then has this host's limits.
+        """
         return [*self._entering(name), *self._shares.inside(name)]
 
     def path(self, name: str) -> Path:
-        """Return the path of a host's network namespace."""
+        """Return the path in /proc of the network namespace of task `name`."""
         return Path(f"/proc/{self._holders[name].pid}/ns/net")
 
     def counters(self) -> dict[str, tuple[int, int]]:
@@ -99,7 +101,10 @@ class Hosts:
                 self._limit("switch", name, self._megabits)
 
     def _limit(self, host: str, device: str, megabits: int) -> None:
-        """Limit what `host` sends through `device` to `megabits` Mbit/s."""
+        """Limit what a host sends through its network device `device` to `megabits` Mbit/s.
+
+        `host` is the task's name, or "switch".
+        """
         for command in limit_commands(device, megabits):
             self._run(host, *command)
 
@@ -127,7 +132,7 @@ class Hosts:
 
 
 def limit_commands(device: str, megabits: int) -> tuple[list[str], list[str]]:
-    """Return the two commands that limit what is sent through a network device to `megabits` Mbit/s."""
+    """Return the two commands that limit what a network device sends to `megabits` Mbit/s."""
     speed = ["rate", f"{megabits}mbit", "burst", _BUCKET, "latency", _QUEUE]
     return (
         ["ip", "link", "set", "dev", device, "gso_max_size", str(_LARGEST_PACKET)],

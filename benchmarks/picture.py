@@ -18,9 +18,9 @@ _OWN = "psfleet"
 
 
 def write_picture(path: Path, summaries: Medians) -> None:
-    """Write an SVG with bars, and their ranges, for the speed and the seconds to the loss of each row.
+    """Write an SVG with bars for each row of each workload: its speed, and its seconds to the loss.
 
-    Raises OSError.
+    Each bar shows the range over the rounds, too. Raises OSError.
     """
     known = [workload for workload in WORKLOADS if workload.name in summaries]
     heights = [_TITLE_HEIGHT + _BAR_HEIGHT * len(summaries[workload.name]) for workload in known]
@@ -42,7 +42,10 @@ def write_picture(path: Path, summaries: Medians) -> None:
 
 
 def _bars(axes: Axes, rows: Sequence[Row], of_row: Sequence[Figures], name: str, spread: str) -> None:
-    """Draw a bar for each row; a value that is not finite has no bar."""
+    """Draw a bar for each row, and its range; a value that is not finite has no bar.
+
+    `name` and `spread` are the names of the figures with the value and with the range.
+    """
     values = [figures[name] if math.isfinite(figures[name]) else 0.0 for figures in of_row]
     ranges = [figures[spread] if value else [0.0] * 3 for value, figures in zip(values, of_row, strict=True)]
     beyond = [

@@ -52,8 +52,8 @@ _COMPARED = {
 def machine() -> dict[str, object]:
     """Return {name: value} about this machine and what is measured on it.
 
-    The names are `processor`, `cores`, `kernel`, `python`, the package with TensorFlow, `commit`, `load` (the
-    mean of the last minute) and `when`.
+    The names are `processor`, `cores`, `kernel`, `python`, the name of TensorFlow's package, `commit`, `load`
+    (the mean of the last minute) and `when`, in UTC.
     """
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
@@ -73,11 +73,12 @@ def machine() -> dict[str, object]:
 
 
 def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
-    """Return {workload: {row: figures}} with the median of each figure over the rounds.
+    """Return {workload: {row: figures}}, with the median of each figure over the rounds.
 
-    The figures `times_as_fast`, `times_as_soon` and `times_the_cpu` compare psfleet's row of the same
-    replication with this row, round by round: [median, least, most] of the ratios. A ratio above 1 means that
-    psfleet is faster, or sooner, or needs more CPU.
+    There are three more figures, which compare psfleet's row of the same replication with this row:
+    `times_as_fast`, `times_as_soon` and `times_the_cpu`. Each is [median, least, most] of the rounds' ratios,
+    and above 1 means that psfleet is faster, or sooner, or needs more CPU. Without common rounds it is
+    missing.
     """
     bases = {row.name: row.base for row in ROWS}
     return {
@@ -87,9 +88,9 @@ def medians(rounds: Rounds) -> dict[str, dict[str, Figures]]:
 
 
 def middle(rounds: Sequence[Figures]) -> Figures:
-    """Return the median of each figure over the rounds of one run; infinity is larger than all others.
+    """Return {figure: median over the rounds}, for the rounds of one run; infinity counts as the largest.
 
-    Figures that are mappings are left out.
+    Figures that are mappings are left out. There must be at least one round.
     """
     names = [name for name, value in rounds[0].items() if not isinstance(value, Mapping)]
     return {name: median(figures[name] for figures in rounds) for name in names}
@@ -128,7 +129,10 @@ def page(machine: Mapping[str, object], settings: Mapping[str, object], summarie
 
 
 def tables(summaries: Medians) -> str:
-    """Return Markdown tables: each workload's figures, what more rows cost, and threads' CPU of a step."""
+    """Return Markdown tables: the figures of each workload, then what more rows cost, then CPU by thread.
+
+    The second part is there only if both workloads that it compares were measured.
+    """
     known = [(workload, summaries[workload.name]) for workload in WORKLOADS if workload.name in summaries]
     parts = [_figures(*one) for one in known] + [_profile(*one) for one in known]
     if FEW.name in summaries and MANY.name in summaries:
@@ -142,7 +146,10 @@ def _figures(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
 
 
 def _growth(few: Mapping[str, Figures], many: Mapping[str, Figures]) -> str:
-    """Return a table: what a step and the tasks need if the tables have more rows, with equal batches."""
+    """Return a table: how many times as much CPU and memory each row needs with more table rows.
+
+    `few` and `many` are {row: figures}, with fewer and with more table rows; batches need equally many.
+    """
     names = {
         CPU: "CPU of a step",
         "memory_of_a_worker": "memory of a worker",
@@ -179,7 +186,7 @@ def _profile(workload: Workload, of_rows: Mapping[str, Figures]) -> str:
 
 
 def table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table, whose first column has texts and whose others have numbers."""
+    """Return a Markdown table with these heads; the first column is aligned left, all others right."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 

@@ -42,13 +42,16 @@ class Workload:
 
     @property
     def bytes_of_a_batch(self) -> float:
-        """The bytes that a worker must pull and push for a batch: parameters, table rows, and gradients."""
+        """The least bytes that a worker moves for a batch: parameters, table rows, and their gradients."""
         of_rows = self.tables.bytes_of_a_batch(self.batch_size) if self.tables else 0.0
         return 2 * 4 * self.parameters + of_rows
 
     @property
     def heading(self) -> str:
-        """The title, with the number of parameters, the batch, the loss, and the rows of tables."""
+        """The title, with the number of parameters, the batch size, the loss, and what tables add.
+
+        Example: "CNN: 333,526 parameters, batch 128, loss 0.25"
+        """
         words = f"{self.title}: {self.parameters:,} parameters, batch {self.batch_size}, loss {self.loss:g}"
         if self.tables is None:
             return words
@@ -87,15 +90,15 @@ class Row:
 
     @property
     def base(self) -> str:
-        """The name of psfleet's own row with which this row is compared."""
+        """The name of the row of psfleet to compare with: "psfleet_sync" if synchronous, else "psfleet"."""
         return "psfleet_sync" if self.synchronous else "psfleet"
 
     def with_ps(self, least: int) -> "Row":
-        """Return the same row with at least `least` ps, if it has any ps."""
+        """Return this row with at least `least` ps; unchanged if it has more, or no ps at all."""
         return replace(self, ps=max(self.ps, least)) if self.ps else self
 
     def with_workers(self, workers: int) -> "Row":
-        """Return the same row with `workers` workers, and without backups."""
+        """Return this row with `workers` workers. A synchronous row then has no backup workers."""
         if not self.synchronous:
             return replace(self, workers=workers)
         known = {"replicas_to_aggregate": workers} if "replicas_to_aggregate" in self.flags else {}
@@ -103,7 +106,10 @@ class Row:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The names of the tasks; the last task writes the run's progress."""
+        """The names of the tasks: ps, then workers, then the coordinator; the last task writes the progress.
+
+        Example: ("ps0", "worker1", "worker0")
+        """
         serving = [f"ps{index}" for index in range(self.ps)] if self.workers else []
         workers = [f"worker{index}" for index in reversed(range(self.workers or 1))]
         return (*serving, *workers, *(["chief0"] if self.coordinator else []))

@@ -31,7 +31,7 @@ ENDED = "threads that ended"
 
 
 class Process(Protocol):
-    """A started process."""
+    """A started process, with some methods of subprocess.Popen."""
 
     @property
     def pid(self) -> int | None: ...  # noqa: D102
@@ -67,7 +67,10 @@ class Marks:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run trains and how, the limits of its tasks, and the seed of its examples and first values."""
+    """What a run trains and how: its `row`, its `workload`, and the `limits` of its tasks.
+
+    `seed` is for the order of examples and for the first values of variables.
+    """
 
     row: Row
     workload: Workload
@@ -76,22 +79,25 @@ class Setup:
 
 
 class RunFailed(Exception):  # noqa: N818 - not an error of this program
-    """A run that did not reach its end mark; the message has the last output of its tasks."""
+    """A task ended, or no step was reported in time; the message has the last output of all tasks."""
 
 
 def start_process(
     command: Sequence[str], environment: Mapping[str, str], output: Path, hosts: Hosts, name: str
 ) -> Process:
-    """Start a task in its network, and return its process; the task ends with this process."""
+    """Start a task (Python with `command`) on its host, with its output in a file; return its process.
+
+    `name` is the task's. If this process ends, the task is killed.
+    """
     with output.open("wb") as file:
         inside = [*hosts.inside(name), sys.executable, *command]
         return subprocess.Popen(inside, cwd=ROOT, env=environment, stdout=file, stderr=file)
 
 
 class Run:
-    """The tasks of a setup, each on its own host and in its own folder.
+    """A context in which the tasks of a setup run, each on its own host.
 
-    Leaving the context ends the tasks.
+    Each has its own folder below `folder`. Leaving the context kills the tasks.
     """
 
     def __init__(self, setup: Setup, folder: Path, data: Path, start: Start = start_process) -> None:
@@ -102,7 +108,7 @@ class Run:
         self._processes: dict[str, Process] = {}
 
     def __enter__(self) -> "Run":
-        """Start all tasks; return this object."""
+        """Start all tasks; return this object without waiting for their first step."""
         self._hosts.__enter__()
         try:
             for task in self._row.tasks:
@@ -117,7 +123,7 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all tasks at once, and their networks."""
+        """Kill all tasks, wait for their ends, and remove their networks."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -125,7 +131,11 @@ class Run:
         self._hosts.close()
 
     def measure(self, marks: Marks) -> Figures:
-        """Return the figures between the marks, and those of the loss. Raises RunFailed."""
+        """Wait for the marks and for the loss; return the figures of both. Raises RunFailed.
+
+        It takes at least until the second mark, and at most `marks.longest` from the first step, if this is
+        longer.
+        """
         first = self._sample(0.0, 0, time.time() + marks.to_begin)
         deadline = first.wall + marks.warm_up + 4 * marks.between + 60
         straggler = self._processes[f"worker{self._row.workers - 1}"] if self._row.straggler else None
@@ -138,7 +148,7 @@ class Run:
     def _wait_for_loss(self, deadline: float) -> LossReached | None:
         """Wait until the loss is reached, or until `deadline` (Unix seconds); return when, or None.
 
-        Raises RunFailed.
+        None means that it was not reached. Raises RunFailed if a task ends.
         """
         batch = self._row.batches * self._workload.batch_size
         while True:
@@ -151,9 +161,10 @@ class Run:
             time.sleep(max(_SECONDS_BETWEEN_READINGS, 20 * (time.monotonic() - began)))
 
     def _sample(self, since: float, after: int, deadline: float) -> Sample:
-        """Return the sample at the first progress after step `after` that is written at or after `since`.
+        """Wait for the lead's first progress after step `after`, written at or after `since`.
 
-        Raises RunFailed after `deadline`. `since` and `deadline` are in Unix seconds.
+        Return the readings at this moment. Raises RunFailed after `deadline`, and if a task ends. `since` and
+        `deadline` are in Unix seconds.
         """
         lead = self._folder / self._row.tasks[-1] / "progress.json"
         while time.time() < deadline:
@@ -189,7 +200,10 @@ class Run:
         return [f"--{name}={value_text(value)}" for name, value in flags.items() if value not in (None, "")]
 
     def _environment(self, task: str) -> dict[str, str]:
-        """Return a small environment, without proxies, through which TensorFlow would try to reach a ps."""
+        """Return the environment variables of a task: few, and TF_CONFIG if the row has it.
+
+        They have no proxies, through which TensorFlow would try to reach a ps.
+        """
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
         added = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
         if self._row.tf_config:
@@ -214,7 +228,7 @@ class Run:
 
 @contextmanager
 def slow_down(process: Process, times: int) -> Iterator[None]:
-    """Return a context in which a process runs only for 1/`times` of the time, as on a slower machine."""
+    """During the block, stop and continue a process so that it runs only for 1/`times` of the time."""
     over = Event()
 
     def stop_and_go() -> None:
@@ -233,9 +247,9 @@ def slow_down(process: Process, times: int) -> Iterator[None]:
 
 
 def _cpu_of(pid: int) -> dict[str, tuple[float, float]]:
-    """Return {name of threads: CPU seconds so far (in user mode, in the kernel)} of a process.
+    """Return {name: CPU seconds so far (in user mode, in the kernel)} of the threads of a process.
 
-    The key ENDED stands for all threads that have ended.
+    Threads of one name are added up. The key ENDED stands for all threads that have ended.
     """
     sums: dict[str, tuple[float, float]] = {}
     rest = _spent(Path(f"/proc/{pid}"))[1]
@@ -255,7 +269,7 @@ def _spent(folder: Path) -> tuple[str, tuple[float, float]]:
 
 
 def _most_memory(pid: int) -> int:
-    """Return the most bytes that a process has had in memory so far."""
+    """Return the largest number of bytes that a process has had in memory so far."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 

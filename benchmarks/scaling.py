@@ -31,7 +31,10 @@ _SCALABLE = {row.name: row for row in ROWS if row.workers and not row.coordinato
 
 
 def main(arguments: Sequence[str], start: Start = start_process) -> int:
-    """Measure and write the results after each run; return 1 if a run has failed twice, else 0."""
+    """Measure all setups round by round; write scaling.json, .md and .svg after each measured run.
+
+    Return 0, or 1 if a run has failed twice. `start` starts a task.
+    """
     options = options_of(arguments)
     setups = list(setups_of(options.models, options.rows, options.workers, options.links, options.share))
     rounds: dict[int, dict[int, Figures]] = {}
@@ -67,10 +70,11 @@ def setups_of(
     links: Sequence[int],
     share: float,
 ) -> Iterator[Setup]:
-    """Yield all runs of a round: for each model one process, then each link's and row's runs by workers.
+    """Yield the setups of a round: for each model one process, then all links, rows and numbers of workers.
 
-    `links` are speeds in Mbit/s, and `share` is the part of a core of each worker. Raises ValueError if the
-    machine has too few cores for the tasks.
+    They are in this order, the numbers changing fastest. `workers` are these numbers, `links` speeds in
+    Mbit/s, and `share` is the part of a core that a worker has. Raises ValueError if the machine has too few
+    cores.
     """
     # Each task must wait for the others at least as long as these slow tasks need to start.
     known = {"threads": 1, "barrier_deadline_seconds": _CPU_SECONDS_TO_BEGIN / share}
@@ -85,9 +89,10 @@ def setups_of(
 
 
 def cores_of(row: Row, share: float) -> dict[str, float]:
-    """Return {task: its cores}: each worker's share, and for each ps an equal part of the rest, at most 1.
+    """Return {task: its cores}: `share` for each worker, and for each ps an equal part of the rest.
 
-    Raises ValueError if too little is left.
+    A ps has at most 1. Raises ValueError if a ps would have less than `share`, or if the workers alone need
+    too much.
     """
     remaining = CORES - _RESERVED_CORES - row.workers * share
     of_ps = min(1.0, remaining / row.ps) if row.ps else remaining
@@ -99,10 +104,10 @@ def cores_of(row: Row, share: float) -> dict[str, float]:
 
 
 def curves_of(setups: Sequence[Setup], rounds: Mapping[int, Mapping[int, Figures]]) -> list[Curve]:
-    """Return the curves of medians, as far as they were measured.
+    """Return a curve of medians for each workload, row and link, with a point for each measured run.
 
-    `rounds` is {position of a setup: {round: its figures}}. Models whose single process was not measured have
-    no curves.
+    `rounds` is {position in `setups`: {round: its figures}}. Workloads whose single process was not measured
+    have no curves.
     """
     medians = {place: middle(list(of_run.values())) for place, of_run in rounds.items()}
     alone: dict[str, Figures] = {}
@@ -155,7 +160,7 @@ def _write(
 
 
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options of the command line; end the program with a message if they are not possible."""
+    """Return the options of the command line; print a message and exit with 2 if they are invalid."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     add = parser.add_argument
     add("--models", type=partial(_some, _MODELS), default=list(_MODELS.values()), help=_among(_MODELS))

@@ -27,7 +27,10 @@ _NOTHING_USED_UP = "neither cores nor links are used up, so tasks wait for answe
 
 @dataclass(frozen=True)
 class Point:
-    """The medians with `workers` workers, and the cores of each worker and each ps (0: no ps)."""
+    """A point of a curve: the medians with `workers` workers (`figures`).
+
+    `worker_cores` and `ps_cores` are the cores that each worker and each ps may use; 0 without ps.
+    """
 
     workers: int
     worker_cores: float
@@ -42,9 +45,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A way to train a workload with links of `megabits` Mbit/s: its points by rising numbers of workers.
+    """A way to train a workload over links of `megabits` Mbit/s: `points`, by rising numbers of workers.
 
-    `title` is the way's. `alone` are the medians of one process with the cores of a worker.
+    `title` is the title of the way (its row). `alone` are the medians of one process with a worker's cores.
     """
 
     workload: Workload
@@ -55,7 +58,7 @@ class Curve:
 
     @property
     def name(self) -> str:
-        """The curve in words, without its workload."""
+        """The curve in words, without its workload, such as "psfleet, 200 Mbit/s"."""
         return f"{self.title}, {self.megabits:,} Mbit/s"
 
     def gain(self, point: Point) -> float:
@@ -63,9 +66,10 @@ class Curve:
         return float(point.figures[SPEED] / self.alone[SPEED])
 
     def bends(self) -> Iterator[Point]:
-        """Yield the points at which each worker brings much less than at the bend before, or than 1 at first.
+        """Yield the points at which the curve bends, by rising numbers of workers.
 
-        What a worker brings is the gain divided by the number of workers.
+        There, the gain for each worker is below 80 % of the gain at the last bend, or of 1 before the first
+        bend.
         """
         before = 1.0
         for point in self.points:
@@ -76,7 +80,7 @@ class Curve:
 
 
 def exhausted_resources(curve: Curve, point: Point) -> list[str]:
-    """Return, in words, which cores and links were used up at a point; [] if none was."""
+    """Return texts about the cores and links that are at least 85 % in use at a point; [] for none."""
     figures, alone, megabits = point.figures, curve.alone, curve.megabits
     of_worker, of_ps = figures["cores_of_a_worker"], figures.get("cores_of_a_ps", 0.0)
     both_ways = figures["worker_megabits_in"] + figures["worker_megabits_out"]
@@ -106,7 +110,7 @@ def exhausted_resources(curve: Curve, point: Point) -> list[str]:
 
 
 def sentences(curve: Curve) -> str:
-    """Return sentences: what workers bring on a curve, where it bends and why, and seconds to the loss."""
+    """Return sentences: the gain on a curve, where it bends and why, and the seconds to the loss."""
     first, last = curve.points[0], curve.points[-1]
     gains = " and ".join(
         f"{point.name} {curve.gain(point):.2f} times"
@@ -133,7 +137,7 @@ def _to_the_loss(curve: Curve, point: Point) -> str:
 
 
 def page(machine: Mapping[str, object], settings: Mapping[str, object], curves: Sequence[Curve]) -> str:
-    """Return a Markdown page: the machine, the settings, and for each workload a table and what it shows."""
+    """Return a Markdown page: machine, settings, and for each workload a table and sentences by curve."""
     conditions = [f"{name} {value}" for name, value in {**machine, **settings}.items()]
     parts = [f"# Results of make bench-scale\n\n{', '.join(conditions)}\n"]
     for workload, group in groupby(curves, key=lambda curve: curve.workload):
@@ -195,7 +199,7 @@ def _cells(curve: Curve, point: Point) -> list[str]:
 def picture(curves: Sequence[Curve]) -> str:
     """Return an SVG, as text, with two charts for each workload: speed, and seconds to the loss.
 
-    Each has a line for each curve, and the ideal line.
+    A chart has a line for each curve, by number of workers, and a dashed line for the ideal.
     """
     of_workloads = [list(group) for _, group in groupby(curves, key=lambda curve: curve.workload)]
     names = list(dict.fromkeys(curve.name for curve in curves))

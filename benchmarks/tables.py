@@ -21,8 +21,8 @@ _FLOAT = _POSITION = 4
 class Tables:
     """26 tables of `rows` rows, each of 16 numbers, and which ids are looked up.
 
-    The ids of a table are `drawn` of its rows, chosen at random. How often an id is needed follows Zipf's law
-    with this exponent: the id with rank 1 is needed most.
+    In each table, `drawn` of its rows, chosen at random, are ids. How often an id is needed follows Zipf's
+    law with this `exponent`: the id with rank 1 is needed most.
     """
 
     rows: int
@@ -31,22 +31,25 @@ class Tables:
 
     @property
     def bytes_of_rows(self) -> int:
-        """The bytes of the rows of all tables, and of Adagrad's one slot for each."""
+        """The bytes of all rows of all tables, and of the same size again for the slots of Adagrad."""
         return 2 * COUNT * self.rows * WIDTH * _FLOAT
 
     def bytes_of_a_batch(self, examples: int) -> float:
-        """Return the bytes of a batch's rows in all tables, their gradients and positions, on average.
+        """Return the bytes that a batch of `examples` examples moves for all tables, on average.
 
-        A row that several examples need counts once.
+        These are its rows, their gradients and their positions. A row that several examples need counts once.
         """
         return COUNT * self.different_ids(examples) * (2 * WIDTH * _FLOAT + _POSITION)
 
     def different_ids(self, examples: int) -> float:
-        """Return how many different ids of one table `examples` examples have, on average."""
+        """Return the mean number of different ids of one table in a batch of `examples` examples."""
         return float((1 - (1 - self._shares()) ** examples).sum())
 
     def write(self, folder: Path) -> None:
-        """Write features, labels, and the number of rows to FILE in `folder`, the same for every run."""
+        """Write examples into the new file `folder`/FILE, the same in every run.
+
+        The file has `features`, `labels`, and `rows`, the number of rows of each table.
+        """
         generator = np.random.default_rng(20_261)
         count = EXAMPLES + TESTED
         features = np.empty((count, NUMBERS + COUNT), np.int32)
@@ -62,7 +65,7 @@ class Tables:
         np.savez(folder / FILE, features=features, labels=labels, rows=np.array(self.rows))
 
     def _shares(self) -> npt.NDArray[np.float64]:
-        """Return the probability of each rank: float64 [drawn]."""
+        """Return the probability of each id, by rank: float64 [drawn], with the sum 1."""
         shares = np.arange(1, self.drawn + 1) ** -self.exponent
         whole: npt.NDArray[np.float64] = shares / shares.sum()
         return whole

@@ -22,12 +22,20 @@ check_one_by_one = Runner._run_syntax_check_phase
 
 
 def has_playbook(_runtime: Runtime, playbook: str, *, basedir: Path | None = None) -> bool:
-    """Return whether an imported playbook exists; its content was checked with the importing playbook."""
+    """Return whether the file of an imported playbook exists.
+
+    It is relative to `basedir`, by default the current folder. Its content is not looked at: it was checked
+    with the importing playbook.
+    """
     return ((basedir or Path()) / playbook).exists()
 
 
 def check_syntax(runner: Runner, matches: list[MatchError]) -> list[Lintable]:
-    """Return the files whose syntax was checked; add an entry to `matches` for each error."""
+    """Check the syntax of the runner's playbooks; return the files that were checked.
+
+    If there is an error, or a file of another kind to check, ansible-lint checks one by one, and adds an
+    entry to `matches` for each error.
+    """
     files = [file for file in runner.lintables if file.kind == "playbook" and not file.stop_processing]
     others = [file for file in runner.lintables if file.kind in {"role", "pattern"}]
     if others or not have_good_syntax(files):
@@ -38,7 +46,7 @@ def check_syntax(runner: Runner, matches: list[MatchError]) -> list[Lintable]:
 def have_good_syntax(playbooks: list[Lintable]) -> bool:
     """Return whether ansible-playbook finds no error in these playbooks, nor in what they import.
 
-    Return False without playbooks.
+    Return False if `playbooks` is empty.
     """
     command = ["ansible-playbook", "--syntax-check", *(str(playbook.path) for playbook in playbooks)]
     return bool(playbooks) and subprocess.run(command, capture_output=True, check=False).returncode == 0

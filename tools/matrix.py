@@ -61,7 +61,10 @@ PLAYS = {
 
 
 def main(versions: Sequence[str]) -> int:
-    """Run all PLAYS with each version of ansible-core; return 0 if all went well, else 1."""
+    """Run all PLAYS with each version of ansible-core; return 0 if all passed, else 1.
+
+    It makes the practice hosts first, and removes them at the end. Without versions, return 1.
+    """
     STATE.mkdir(parents=True, exist_ok=True)
     hosts = STATE / "hosts.yml"
     hosts.write_text(yaml.safe_dump(HOSTS))
@@ -80,7 +83,7 @@ def main(versions: Sequence[str]) -> int:
 
 
 def run_plays(version: str, controller: Sequence[str]) -> Iterator[bool]:
-    """Run each play with this version, and yield whether it went well.
+    """Run each of PLAYS with this version, one after the other; yield for each whether it passed.
 
     `controller` is the beginning of a command that runs the rest in the controller's container.
     """
@@ -90,9 +93,9 @@ def run_plays(version: str, controller: Sequence[str]) -> Iterator[bool]:
 
 
 def play_passes(name: str, command: Sequence[str], expected: str) -> bool:
-    """Run a command; return whether it exits with 0 and prints what is `expected`, without a warning.
+    """Run a command; return whether it exits with 0, and prints what is `expected`, and no warning.
 
-    `expected` is a regular expression. If the command does not end well, print its output.
+    `expected` is a regular expression. Print the result; if it is False, also the command's output.
     """
     log, begin = STATE / f"{name}.log", time.monotonic()
     with log.open("w") as output:
@@ -107,7 +110,10 @@ def play_passes(name: str, command: Sequence[str], expected: str) -> bool:
 
 
 def install_packages(version: str) -> Path:
-    """Install this ansible-core and the controller's other locked packages; return their folder."""
+    """Install this version of ansible-core and what else the controller needs; return the folder.
+
+    The other packages have their locked versions.
+    """
     locked = (ROOT / "requirements" / "dev.txt").read_text()
     pins = re.findall(r"^([\w.-]+==[\w.]+)( ; .*?)? \\$", locked, re.MULTILINE)
     constraints = STATE / "constraints.txt"
@@ -133,7 +139,7 @@ def install_packages(version: str) -> Path:
 def container_command() -> list[str]:
     """Return the beginning of a command that runs another command in a container beside the practice hosts.
 
-    The caller adds the packages' folder, the image and the other command.
+    The caller appends a variable with the packages' folder, the image, and the other command.
     """
     find = [str(ROOT / "roles" / "practice_hosts" / "files" / "find_runtime.sh"), ""]
     runtime = subprocess.run(find, check=True, capture_output=True, text=True).stdout.strip()

@@ -36,9 +36,10 @@ NOTICED, UNNOTICED = {"killed", "timeout", "segfault"}, {"survived", "no tests",
 
 
 def main(named: list[str]) -> int:
-    """Test the mutants of the `named` rooms or files, by default of ROOMS; print the rate of each.
+    """Test the mutants of the rooms or files in `named` (default: all ROOMS); print how many tests notice.
 
-    Return 0, or the exit code of a failure; the rates have no effect on it.
+    Return 0, 2 for a name that is neither, or the exit code of mutmut if it fails; how many are noticed does
+    not count.
     """
     for name in named or ROOMS:
         room = next((room for room in ROOMS if Path(name).is_relative_to(room)), None)
@@ -58,9 +59,10 @@ def main(named: list[str]) -> int:
 
 
 def copy_for(name: str, room: str) -> Path:
-    """Return the folder with a copy of git's files in which mutmut breaks `name`; reuse an equal copy.
+    """Return a folder with a copy of git's files, in which mutmut breaks the room or file `name`.
 
-    `name` is a room, or a file in it; `room` is the room.
+    `room` is the room itself, or the room of the file. A copy from an earlier run is used again if no file
+    has changed since.
     """
     listed = subprocess.run(
         ["/usr/bin/env", "git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
@@ -99,9 +101,10 @@ def copy_for(name: str, room: str) -> Path:
 
 
 def mutmut(copy: Path, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run mutmut in a copy, where runs of TensorFlow are trained once, and not for every mutant.
+    """Run mutmut with these arguments in a copy; return the ended process.
 
-    Return the ended process; its output is captured only if `quiet`.
+    With `quiet`, its output is captured; else it is printed. Runs of TensorFlow are trained once, and not for
+    every mutant.
     """
     environment = os.environ | {"PSFLEET_REAL_RUNS": str(copy / "runs")}
     user = () if os.geteuid() == 0 else ("--map-current-user",)

@@ -100,7 +100,7 @@ def say(text: str) -> None:
 
 
 def lint_commands() -> dict[str, list[str]]:
-    """Return {name of a check of lint: its command line}."""
+    """Return {name of a check of lint: its command line}; they run in the project's root."""
     # Each listed playbook is run with --syntax-check; imported playbooks are found and linted anyway.
     imported = (":(exclude,glob)molecule/*/behaviours/*", ":!playbooks")
     plays = files_of("*.yml", "*.j2", ":!tests", *imported) + files_of("playbooks/practice_*.yml")
@@ -117,14 +117,20 @@ def lint_commands() -> dict[str, list[str]]:
 
 
 def files_of(*patterns: str) -> list[str]:
-    """Return the files that git has or would add and that match a pattern; * also matches across folders."""
+    """Return the existing files that git has or would add, and that match one of git's patterns.
+
+    They are relative to the project's root. * also matches across folders.
+    """
     command = ["/usr/bin/env", "git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return [name for name in listed.stdout.splitlines() if (ROOT / name).exists()]
 
 
 def run_lint() -> Count:
-    """Run all checks of lint, two at a time; print the output of failed checks; return the counts."""
+    """Run all checks of lint, two at a time; return how many passed and failed.
+
+    The output of failed checks is printed.
+    """
     with ThreadPoolExecutor(max_workers=2) as pool:
         results = list(pool.map(lambda check: run_check(*check), lint_commands().items()))
         results.append(check_things_to_know())
@@ -132,7 +138,7 @@ def run_lint() -> Count:
 
 
 def run_check(name: str, command: list[str]) -> bool:
-    """Run one check of lint, print its result, or its output if it fails; return whether it passed."""
+    """Run one check of lint; print that it passed, or the end of its output; return whether it passed."""
     log, begin = LOGS / f"lint {name}.log", time.monotonic()
     passed = stream(command, log, niceness=NICENESS) == 0
     report_end(log, begin, None if passed else log.read_text())
@@ -140,7 +146,7 @@ def run_check(name: str, command: list[str]) -> bool:
 
 
 def check_things_to_know() -> bool:
-    """Print how many things to know there are, and lines by room; return whether all bounds are kept."""
+    """Print the numbers of things to know, and of lines by room; return whether all bounds are kept."""
     say(f"   lines of tests: {lines_by_room(['tests'])}")
     say(f"   lines of product Python: {lines_by_room(PRODUCT)}")
     found = known_names(ROOT)
@@ -172,7 +178,10 @@ def run_unit() -> Count:
 
 
 def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
-    """Run one part of pytest; return the counts of its tests. Print the end of its output if one fails."""
+    """Run pytest with these arguments; return how many tests passed, failed and were skipped.
+
+    `name` is the log's. Wait until this part may begin. If a test fails, print the end of the output.
+    """
     log = LOGS / f"{name}.log"
     with PARTS:
         begin = time.monotonic()
@@ -184,7 +193,10 @@ def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str]
 
 
 def count_tests(output: str, returncode: int) -> Count:
-    """Return the counts in pytest's last line; a run that broke in another way counts as one failure."""
+    """Return the counts in the last line of pytest's output; errors count as failures.
+
+    If none failed and the return code is not 0, there is one failure.
+    """
     line = output.rstrip().rpartition("\n")[2]
     counts = Counter({kind: int(number) for number, kind in COUNTED.findall(line)})
     failed = counts["failed"] + counts["error"]
@@ -194,7 +206,7 @@ def count_tests(output: str, returncode: int) -> Count:
 def run_scenarios(scenarios: Sequence[str]) -> Count:
     """Run Molecule scenarios; return how many passed and failed.
 
-    The first scenario runs alone until its packages are kept; then the others run side by side.
+    The first one runs alone until it has kept its packages for the others; then the others run side by side.
     """
     log = LOGS / f"molecule {scenarios[0]}.log"
     log.unlink(missing_ok=True)
@@ -207,7 +219,10 @@ def run_scenarios(scenarios: Sequence[str]) -> Count:
 
 
 def run_scenario(scenario: str) -> bool:
-    """Run `molecule test` of a scenario, leave no hosts; return whether all actions were successful."""
+    """Run `molecule test` of a scenario; return whether all actions were successful.
+
+    After a failure, also remove its hosts. Return False at once if all processes are to end.
+    """
     if ENDING.is_set():
         return False
     log, begin = LOGS / f"molecule {scenario}.log", time.monotonic()
@@ -224,7 +239,10 @@ def run_scenario(scenario: str) -> bool:
 
 
 def up_to_failure(text: str) -> str:
-    """Return Molecule's output up to its first action without success, or all; later it only cleans up."""
+    """Return Molecule's output up to its first failed action; after that it only cleans up.
+
+    Return all of it if no action failed.
+    """
     ends = (found.end() for found in ACTION_ENDED.finditer(text) if found[2] != "Successful")
     return text[: next(ends, None)]
 
@@ -237,10 +255,11 @@ def stream(
     *,
     niceness: int = 0,
 ) -> int:
-    """Run a command with its output in a log; return its exit status.
+    """Run a command and write its output to the file `log`; return its exit status.
 
-    A line is printed for each match of `shown`. The command has a session of its own, so that it can be ended
-    together with all processes that it started.
+    For each match of `shown` in the output, print a line with its groups. `variables` are more environment
+    variables. The command has a session of its own, so that it can be ended together with all processes that
+    it started.
     """
     begin = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +299,7 @@ def stream(
 
 
 def set_niceness(session: int, niceness: int) -> None:
-    """Give a session of processes a niceness, as far as this system allows it.
+    """Set the niceness of all processes of a session, as far as this system permits it.
 
     If Linux groups processes by session (autogroups), it weighs whole sessions against each other; then the
     niceness of a process counts only within its own session.
@@ -292,9 +311,9 @@ def set_niceness(session: int, niceness: int) -> None:
 
 
 def report_end(log: Path, begin: float, failure: str | None) -> None:
-    """Print that the process that wrote `log` has ended, its seconds, and whether it failed.
+    """Print the name of `log`, the seconds since `begin` (monotonic), the CPU seconds, and whether it passed.
 
-    `failure` is its output if it failed, of which the end is printed; None if it passed.
+    `failure` is None if it passed, else the output, of which the end is printed.
     """
     seconds = f"({time.monotonic() - begin:.0f} s, {SPENT.get(log.stem, 0.0):.0f} s of the CPU)"
     if failure is not None:
@@ -305,9 +324,9 @@ def report_end(log: Path, begin: float, failure: str | None) -> None:
 
 
 def end_streams() -> None:
-    """End running processes, and processes about to start.
+    """End all running processes, and each process that starts from now on, except `molecule destroy`.
 
-    Scenarios are then destroyed as if they had failed.
+    So the hosts of scenarios are removed, as after a failure.
     """
     ENDING.set()
     for process in list(STREAMS):
@@ -316,7 +335,10 @@ def end_streams() -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of every command: the tools of .venv first, plain output, wide lines."""
+    """Return the environment variables of every command: those of this process, and some changes.
+
+    .venv/bin comes first in PATH, and output is plain and wide.
+    """
     return os.environ | {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "COLUMNS": "160",
@@ -336,7 +358,10 @@ STAGES: dict[str, Callable[[], Count]] = {
 
 
 def main(names: list[str]) -> int:
-    """Run the named stages side by side; return 0 if nothing failed and something passed, else 1 or 2."""
+    """Run the named stages side by side; return 0 if nothing failed and something passed, else 1.
+
+    Return 2, and run nothing, for an unknown stage or without names.
+    """
     unknown = [name for name in names if name not in STAGES]
     if unknown or not names:
         say(f"stages are {', '.join(STAGES)}; not among them: {', '.join(unknown) or 'none was named'}")
@@ -356,7 +381,7 @@ def main(names: list[str]) -> int:
 
 
 def run_stage(name: str) -> tuple[Count, str]:
-    """Run the stage with this name; return its counts, and a line about them."""
+    """Run the stage with this name; return (its counts, a line for people with the counts and seconds)."""
     begin = time.monotonic()
     count = STAGES[name]()
     outcome = f"== {name}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped"
@@ -364,7 +389,7 @@ def run_stage(name: str) -> tuple[Count, str]:
 
 
 def end_on_signal(number: int, _frame: object) -> None:
-    """Exit by an exception, so that started processes are ended and hosts destroyed."""
+    """Handle a signal: exit by an exception, with 128 + its number, so that started processes are ended."""
     sys.exit(128 + number)
 
 

@@ -23,7 +23,7 @@ BOOTSTRAP = "import ensurepip\n\nensurepip.bootstrap(upgrade=True)\n"
 
 
 def main(options: list[str]) -> int:
-    """Build the collection, test it with these options, and return the exit status of ansible-test."""
+    """Build the collection and run `ansible-test sanity` with these options; return its exit status."""
     shutil.rmtree(PLACE / "ansible_collections", ignore_errors=True)
     collection = PLACE / "ansible_collections" / "psfleet" / "cluster"
     collection.mkdir(parents=True)

@@ -35,7 +35,7 @@ OF_PYTHON = {"_exit", "_fields", "_replace", "_asdict"}
 
 
 def known_names(root: Path) -> dict[str, set[str]]:
-    """Return {kind, as in MOST: the names of this kind} in a working copy of the project."""
+    """Return {kind: names of this kind} in the working copy `root`; the kinds are the keys of MOST."""
     plugins = root / "plugins"
     in_roles = text(root, "roles/**/*.yml", "playbooks/*.yml")
     filters = ast.parse((plugins / "filter" / "filters.py").read_text(encoding="utf-8"))
@@ -63,12 +63,15 @@ def known_names(root: Path) -> dict[str, set[str]]:
 
 
 def names(folder: Path, pattern: str = "*.py") -> set[str]:
-    """Return the names of the files in a folder, without suffixes and without `__init__`."""
+    """Return the names of the files in `folder` that match the pattern, without suffixes.
+
+    `__init__` is left out.
+    """
     return {path.stem for path in folder.glob(pattern)} - {"__init__"}
 
 
 def text(root: Path, *patterns: str) -> str:
-    """Return the joined text of all files below `root` that match one of the patterns."""
+    """Return the text of all files below `root` that match a pattern, joined by line ends."""
     paths = (path for pattern in patterns for path in root.glob(pattern))
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
@@ -110,19 +113,22 @@ def _private_names_in(code: str) -> set[str]:
 
 
 def offered_names(base: type[object]) -> set[str]:
-    """Return the names that a base class defines for its subclasses: methods, and attributes of `self`."""
+    """Return the names of a class's methods and attributes, and of the attributes that it sets on `self`."""
     stored = re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(base))
     return {*vars(base), *stored}
 
 
 def glossary(page: str) -> set[str]:
-    """Return the first column of the glossary in the text of docs/architecture.md."""
+    """Return the words in the first column of the glossary; `page` is the text of docs/architecture.md."""
     part = page.partition("## Glossary\n")[2].partition("\n## ")[0]
     return set(re.findall(r"^\| (?!word|---)([^|]+) \|", part, re.MULTILINE)) - {"word"}
 
 
 def excess(found: Mapping[str, set[str]]) -> list[str]:
-    """Return a sentence for each kind with more names than MOST allows; [] if none has."""
+    """Return a sentence for each kind with more names than MOST permits; [] if there is none.
+
+    `found` is what `known_names` returned.
+    """
     return [
         f"{len(found[kind])} {kind}; at most {most} are allowed: remove one, or say in MOST why it must "
         "allow more"

@@ -44,9 +44,9 @@ LONGEST_CELL = 200
 
 
 def generated_texts(root: Path) -> dict[Path, str]:
-    """Return {file: its whole text, up to date} for each file with parts that follow from the code.
+    """Return {file: its whole text, as it should be} for each file with generated parts.
 
-    Raises ValueError if a file has no place for such a part.
+    It writes nothing. Raises ValueError if a file does not have exactly one place for such a part.
     """
     parts: dict[str, dict[str, str]] = {
         "docs/contracts.md": {
@@ -69,10 +69,10 @@ def generated_texts(root: Path) -> dict[Path, str]:
 
 
 def _with_parts(path: Path, parts: Mapping[str, str]) -> str:
-    """Return the text of a file with each of its generated parts replaced by `parts`, {name: new text}.
+    """Return the text of a file with its generated parts replaced; `parts` is {name: new text}.
 
-    In Markdown a part begins with an empty line. Raises ValueError if the file does not have exactly one
-    place for a part.
+    A part stands between two lines with its name. Raises ValueError if the file does not have exactly one
+    such place. In Markdown, the new text begins with an empty line.
     """
     text = path.read_text(encoding="utf-8")
     for name, part in parts.items():
@@ -88,7 +88,7 @@ def _with_parts(path: Path, parts: Mapping[str, str]) -> str:
 
 
 def _table(heading: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table in Markdown."""
+    """Return a table in Markdown; | in a cell is escaped."""
     heading_line, *lines = (
         f"| {' | '.join(cell.replace('|', _BAR) for cell in row)} |\n" for row in [heading, *rows]
     )
@@ -101,7 +101,7 @@ def _variables_paragraph(settings: Iterable[str]) -> str:
 
 
 def _checks() -> str:
-    """Return Markdown: what the answers of each check mean, by group, then by name."""
+    """Return Markdown: for each group of checks a heading and a list of its checks, sorted by name."""
     return "\n".join(
         f"**{group.value.capitalize()}**\n\n"
         + "".join(_check(name, CARDS[name]) for name in sorted(checks_of(group)))
@@ -110,13 +110,13 @@ def _checks() -> str:
 
 
 def _check(name: str, card: Card) -> str:
-    """Return a check as an item of a Markdown list: when it holds; below, when it is false and unknown."""
+    """Return an item of a Markdown list: to which runs a check applies, and what its answers mean."""
     lines = [f"- `{name}` ({_applies_to(card)}): {card.holds}", f"  - false: {card.fails}"]
     return "\n".join([*lines, f"  - unknown: {card.unknown}"]) + "\n"
 
 
 def _applies_to(card: Card) -> str:
-    """Return the kinds of runs to which a check applies.
+    """Return the kinds of runs to which a check applies, in words.
 
     Example: "models; programs if psfleet observed its sessions"
     """
@@ -140,7 +140,10 @@ def _json_default(of: Field[Any]) -> str:
 
 
 def _variables_table() -> str:
-    """Return the table of the settings. What does not fit into a cell is in a list below the table."""
+    """Return Markdown: a table of all training settings, with default and meaning.
+
+    Of a long meaning, the table has the first sentence, and a list below the table has the rest.
+    """
     cells = {name: _whole_meaning(name) for name in RULES}
     more = []
     for name, text in cells.items():
@@ -175,7 +178,10 @@ def _option(name: str) -> Iterator[str]:
 
 
 def _whole_meaning(name: str) -> str:
-    """Return what a setting means and what is expected of it, in the words of the role's documentation."""
+    """Return sentences about a setting: its meaning, what is expected, and which models use it.
+
+    They also say so if it may differ by host.
+    """
     expected = RULES[name].expected
     sentences = [meaning(name)]
     sentences += [] if RULES[name] is BOOLEAN else [f"{expected[0].upper()}{expected[1:]}."]
@@ -184,12 +190,15 @@ def _whole_meaning(name: str) -> str:
 
 
 def _models_with(setting: str) -> list[str]:
-    """Return the models that use a setting, if not every model does."""
+    """Return the names of the models whose cards name this setting; [] for a setting of every model."""
     return [name for name, card in _cards(ROOT).items() if setting in card.settings]
 
 
 def _yaml(name: str) -> str:
-    """Return the default of a setting as YAML; a text that YAML would read as something else is quoted."""
+    """Return the default of a setting as YAML, such as "0.01".
+
+    A text that YAML would read as something else is quoted.
+    """
     text = default_text(name)
     is_text = isinstance(TrainingSettings.__dataclass_fields__[name].default, str)
     return json.dumps(text) if is_text and yaml.safe_load(text) != text else text
@@ -229,7 +238,7 @@ def _model_file(root: Path, name: str) -> Path:
 
 
 def _learns(root: Path, name: str) -> str:
-    """Return the first paragraph of a model's file."""
+    """Return the first paragraph of the docstring of a model's file, in one line; "" without a docstring."""
     module = ast.parse(_model_file(root, name).read_text(encoding="utf-8"))
     return (ast.get_docstring(module) or "").partition("\n\n")[0].replace("\n", " ")
 
@@ -245,7 +254,7 @@ def _metric(metric: tuple[str, str]) -> str:
 
 
 def _goal(goal: Mapping[str, Any]) -> str:
-    """Return the range of a goal on a model's card, in words."""
+    """Return the range that a goal on a model's card permits, in words, such as "at least 0.95"."""
     if "target" in goal:
         return f"{goal['target']:g} +- {goal['tolerance']:g}"
     words = {"minimum": "at least", "maximum": "at most"}
@@ -271,7 +280,7 @@ def _code(name: str) -> str:
 
 
 def main() -> None:
-    """Write the files that are not as they should be, and print their names."""
+    """Write the files whose generated parts are out of date, and print their names."""
     for path, text in generated_texts(ROOT).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

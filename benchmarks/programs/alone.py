@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 
 
 def main(options: flags.Options) -> None:
-    """Train until the process is ended."""
+    """Train in this process alone, until the process is ended from outside."""
     config = runtime(options.settings.threads)
     training, progress = Training(options), Progress(options)
     with tf.Graph().as_default():

@@ -29,7 +29,7 @@ _SQUARES_OF_ROWS, _SQUARES = 1e-6, 0.1
 
 
 class _Adagrad(v1.train.AdagradOptimizer):  # type: ignore[name-defined]
-    """TensorFlow's own Adagrad, which begins with a smaller sum of squares for the named tables."""
+    """TensorFlow's Adagrad, but the sums of squares begin at 1e-6 for the named `tables` (else 0.1)."""
 
     def __init__(self, learning_rate: float, tables: Collection[str]) -> None:
         super().__init__(learning_rate)
@@ -43,7 +43,7 @@ class _Adagrad(v1.train.AdagradOptimizer):  # type: ignore[name-defined]
 
 
 class Training:
-    """The training that a trainer's command line describes: the functions of its model, and its examples."""
+    """What the trainer's command line describes: a model, its training examples and its optimizer."""
 
     def __init__(self, options: Options) -> None:
         settings, cluster = options.settings, options.cluster
@@ -57,13 +57,13 @@ class Training:
         self._tables = self._model.tables(self._context)
 
     def variables(self) -> list[tf.Variable]:
-        """Create and return the model's variables, which the caller's scopes place."""
+        """Create and return the model's variables, without its tables; the caller's scopes place them."""
         return list(self._model.create_variables(self._context))
 
     def tables(self, parts: int = 1) -> list[Any]:
-        """Create and return the model's tables; the caller's scopes place them.
+        """Create and return the model's tables, one variable for each; the caller's scopes place them.
 
-        Each is a variable, or with `parts` above 1 a partitioned variable.
+        With `parts` above 1, each table is a partitioned variable with so many parts.
         """
         partitioner = v1.fixed_size_partitioner(parts) if parts > 1 else None
         return [
@@ -77,13 +77,16 @@ class Training:
         ]
 
     def optimizer(self) -> tf.compat.v1.train.Optimizer:
-        """Return TensorFlow's own optimizer, with the trainer's constants."""
+        """Return a new optimizer of TensorFlow with the trainer's constants: Adagrad or Adam.
+
+        It is Adagrad if the trainer would use "adagrad", else Adam.
+        """
         if self._optimizer == "adagrad":
             return _Adagrad(self._learning_rate, {table.name for table in self._tables})
         return v1.train.AdamOptimizer(self._learning_rate)
 
     def placeholders(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the placeholders for a batch: features [batch, width], and labels [batch]."""
+        """Return two placeholders for a batch: features [batch, width], and labels [batch]."""
         features, labels = self.examples.features, self.examples.labels
         x = v1.placeholder(self.examples.feature_type, [None, features.shape[1]])
         return x, v1.placeholder(tf.as_dtype(labels.dtype), [None])
@@ -95,7 +98,10 @@ class Training:
         features: tf.Tensor,
         labels: tf.Tensor,
     ) -> tf.Tensor:
-        """Return the mean loss of a batch, a scalar; the batch looks up its rows in `tables`."""
+        """Return the mean loss of a batch, a scalar.
+
+        `variables` and `tables` are those of `variables()` and `tables()`; rows are looked up in the tables.
+        """
         rows = [
             v1.nn.embedding_lookup(values, table.ids(self._context, features), partition_strategy="div")
             for values, table in zip(tables, self._tables, strict=True)
@@ -103,9 +109,10 @@ class Training:
         return self._model.loss(self._context, [*variables, *rows], features, labels)
 
     def dataset(self, seed: int | None) -> tf.data.Dataset:
-        """Return endless shuffled batches (features, labels), gathered whole.
+        """Return an endless dataset of full batches (features, labels), shuffled anew in each epoch.
 
-        To gather single examples would take five times as long.
+        A `seed` of None means another order in each run. Each batch is gathered at once: to gather single
+        examples would take five times as long.
         """
         features, labels = self.examples.features, self.examples.labels
         numbers = tf.data.Dataset.range(len(features)).shuffle(len(features), seed).repeat()
@@ -114,7 +121,7 @@ class Training:
 
 
 class FedBatches:
-    """Shuffled batches from memory, to be fed, like `next_batch` of the tutorials' MNIST."""
+    """Endless shuffled batches of examples in memory, for feed_dict, as in TensorFlow 1's tutorials."""
 
     def __init__(self, examples: Examples, batch_size: int, seed: int) -> None:
         self._examples, self._batch_size = examples, batch_size
@@ -122,7 +129,10 @@ class FedBatches:
         self._next = len(examples)
 
     def next_batch(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.generic]]:
-        """Return features and labels of the next batch; all examples are shuffled anew in each epoch."""
+        """Return (features, labels) of the next `batch_size` examples.
+
+        If fewer are left, all examples are shuffled anew first.
+        """
         if self._next + self._batch_size > len(self._examples):
             order = self._generator.permutation(len(self._examples))
             self._examples = Examples(self._examples.features[order], self._examples.labels[order])
@@ -133,7 +143,7 @@ class FedBatches:
 
 
 class Progress:
-    """Writes `progress.json` and the records of steps in the same way, and as often, as the trainer."""
+    """Writes records of steps, and on the chief `progress.json`, as often as the trainer does."""
 
     def __init__(self, options: Options) -> None:
         self._path: Path | None = None
@@ -149,7 +159,7 @@ class Progress:
     def report(self, global_step: int, loss: float, steps: int = 1) -> None:
         """Record `steps` more steps of this process, with their mean `loss`, which led to `global_step`.
 
-        Progress is written at most twice a second.
+        The chief also writes `progress.json`, at most twice a second.
         """
         examples = steps * self._batch_size
         self._windows.add_unread(loss, self._global_step, global_step, examples, steps)
@@ -161,10 +171,11 @@ class Progress:
 
 
 def runtime(threads: int | None, least: int = 1) -> tf.compat.v1.ConfigProto:
-    """Return a configuration with the trainer's --threads, within an operation and between operations.
+    """Set TensorFlow's numbers of threads in this process, and return a session configuration with the same.
 
-    Between operations there are at least `least` threads. Call this first, because even a dataset creates the
-    thread pool that all operations share.
+    `threads` is the trainer's --threads, for a single operation and for operations side by side (here at
+    least `least`); None means TensorFlow's choice. Call this first, because even a dataset creates the thread
+    pool that all operations share.
     """
     within, operations = threads or 0, max(threads or 0, least)
     tf.config.threading.set_intra_op_parallelism_threads(within)

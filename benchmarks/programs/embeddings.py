@@ -20,7 +20,10 @@ _HIDDEN = (256, 128)
 
 
 def load(settings: TrainingSettings, _workers: int) -> Data:
-    """Return the examples in the settings' folder; the first TESTED ones are the test examples."""
+    """Return the examples that `Tables.write` wrote into the settings' folder.
+
+    The first TESTED examples are the test data, all others the training data.
+    """
     with np.load(Path(settings.data_dir, FILE)) as found:
         features, labels = found["features"], found["labels"]
     train, test = (Examples(features[part], labels[part]) for part in (slice(TESTED, None), slice(TESTED)))
@@ -28,21 +31,21 @@ def load(settings: TrainingSettings, _workers: int) -> Data:
 
 
 def tables(context: ModelContext) -> Sequence[Table]:
-    """Return the 26 tables, one for each id of an example."""
+    """Return the 26 tables; table i is looked up with the i-th id of an example."""
     with np.load(Path(context.settings.data_dir, FILE)) as found:
         rows = int(found["rows"])
     return [Table(f"table_{number}", rows, WIDTH, partial(_ids, number)) for number in range(COUNT)]
 
 
 def create_variables(_context: ModelContext) -> Variables:
-    """Create the weights and biases of the layers."""
+    """Create and return the weights and biases of the three layers, in order."""
     inputs, (first, second) = NUMBERS + COUNT * WIDTH, _HIDDEN
     layers = {"first": (inputs, first), "second": (first, second), "output": (second, 1)}
     return [variable for layer, shape in layers.items() for variable in weights_and_biases(layer, shape)]
 
 
 def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Return the mean cross entropy of a batch, a scalar."""
+    """Return the mean cross entropy of a batch, a scalar; `labels` are 0 or 1."""
     logits = _logits(values, features)
     return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
 
@@ -50,12 +53,12 @@ def loss(_context: ModelContext, values: Values, features: tf.Tensor, labels: tf
 def metrics(
     _context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor
 ) -> Mapping[str, tf.Tensor]:
-    """Return the counts of the logits, int64 [2, bins]."""
+    """Return {"counts": how many examples of each label have a logit in each bin, int64 [2, bins]}."""
     return {"counts": scores.score_counts(_logits(values, features), labels)}
 
 
 def outputs(_context: ModelContext, values: Values, features: tf.Tensor) -> Outputs:
-    """Return the logit of each example."""
+    """Return {"logits": the logit of each example}."""
     return {"logits": _logits(values, features)}
 
 

@@ -19,7 +19,7 @@ _RING = tf.distribute.experimental.CommunicationOptions(
 
 
 def main(options: flags.Options) -> None:
-    """Train as a worker until the process is ended."""
+    """Train as a worker, until the process is ended from outside."""
     runtime(options.settings.threads)
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=_RING)
     training, seed = Training(options), options.settings.seed

@@ -29,7 +29,10 @@ _SHARE_OF_THE_PAST, _LEAST_SECONDS, _MOST_SECONDS = 0.04, 0.05, 0.5
 
 
 def main(options: flags.Options) -> None:
-    """Coordinate as the chief, serve as a worker or a ps."""
+    """Serve as a worker or a ps, or coordinate the training as the chief, as TF_CONFIG says.
+
+    It does not return: the process must be ended from outside.
+    """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     config = runtime(options.settings.threads, _LEAST_INTER_OP_THREADS)
     if resolver.task_type != "chief":
@@ -46,7 +49,10 @@ def main(options: flags.Options) -> None:
 def coordinate(
     strategy: tf.distribute.ParameterServerStrategy, training: Training, progress: Progress
 ) -> None:
-    """Schedule steps until the process is ended."""
+    """Send training steps to the workers, until the process is ended from outside.
+
+    Each time, wait until all steps that were sent are done, then send more. Progress is reported meanwhile.
+    """
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
         variables, tables = training.variables(), training.tables()
@@ -82,9 +88,9 @@ def coordinate(
 
 
 def report_steps(counts: tf.Variable, progress: Progress) -> None:
-    """Report new steps and their mean loss, again and again, until the process ends.
+    """Read `counts` again and again, and report new steps with their mean loss; it does not return.
 
-    `counts` has the steps taken and the sum of their losses: float64 [2].
+    `counts` is float64 [2]: the steps taken so far, and the sum of their losses.
     """
     began, before, sum_before = time.monotonic(), 0, 0.0
     while True:

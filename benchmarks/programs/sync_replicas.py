@@ -11,7 +11,7 @@ v1 = tf.compat.v1
 
 
 def main(options: flags.Options) -> None:
-    """Serve as a ps, or train as a worker, until the process is ended."""
+    """Serve as a ps, or train as a worker, until the process is ended from outside."""
     cluster = options.cluster
     spec = tf.train.ClusterSpec(cluster.jobs)
     server = v1.train.Server(spec, cluster.job, cluster.index, config=runtime(options.settings.threads))
