@@ -99,7 +99,7 @@ class ActionModule(ControllerAction):
             for folder, count in Counter(store.folder for store in having).items()
             for store in [by_folder[folder]]
             if count > 1
-            and not store.base
+            and not store.removed
             and store.environment.device == "cpu"
             and can_fill(store.environment)
             if not store.packed_environment.exists()

@@ -214,9 +214,14 @@ class Environment:
             )
 
     def _unpack_filled(self, archive: Path) -> None:
-        """Make an environment with this host's Python, and unpack into it what the controller installed."""
-        run_step(empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0)
-        unpack_filled(archive, self.place)
+        """Unpack what the controller installed, owned by root, into a new environment or over its base's files."""
+        if self.base:
+            self._begin_with(self.folder / self.base)
+        else:
+            run_step(
+                empty_command(self.place, self.wheels["python_version"]), filling_settings(self.folder), 0
+            )
+        unpack_filled(archive, self.place)  # it replaces links to files of the base
 
     def _build(self) -> None:
         """Fill the environment from the wheels with uv, which checks each wheel against the lock's hashes.

@@ -1,5 +1,6 @@
 """Installs an environment once on the controller, and packs it for the hosts."""
 
+import os
 import platform
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import zstandard
 
 from plugins.module_utils.content_directory import unpack
+from plugins.module_utils.deployment import MARKER
 from plugins.module_utils.environments.environment import HostEnvironment
 from plugins.module_utils.environments.installation import (
     ELSEWHERE,
@@ -46,6 +48,8 @@ def fill_and_pack(wheels: Path, environment: HostEnvironment, archive: Path) -> 
         python = {*place.rglob("*")}
         for command in filling_commands(place, work, environment.python):
             _run(command, settings)
+        if os.path.lexists(place / MARKER):
+            raise ValueError(f"a package contains {MARKER}, which marks complete environments")
         python -= {path for path in python if path.is_dir()}
         # uv may write the path with or without resolved links.
         for base in {bytes(place), bytes(place.resolve())}:

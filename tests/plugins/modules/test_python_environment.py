@@ -148,6 +148,30 @@ def test_an_environment_that_adds_to_another_has_both_and_leaves_the_base_unchan
     assert next(both.place.rglob(f"{NAME}.py")).samefile(next(base.place.rglob(f"{NAME}.py")))
 
 
+def test_additions_that_the_controller_installed_are_unpacked_over_the_files_of_the_base(
+    host: Path, archive: Path, tmp_path: Path
+) -> None:
+    base = environment(host, archive)
+    install(base, archive)
+    untouched = {path: path.read_bytes() for path in base.place.rglob("*") if path.is_file()}
+    # The package has a file of the base, too.
+    shared = {"psfleet_added.py": "__version__ = '1.0'\n", f"{NAME}.py": "__version__ = 'other'\n"}
+    added = make_archive(tmp_path / "x.tar", "psfleet_added", files=shared)
+    packed = tmp_path / "filled.tar.zst"
+    fill_and_pack(added, THIS, packed)
+    both = environment(host, packed, "f" * 12, base=base.place.name, removed=[], filled=True)
+    install(both, packed, "psfleet_added")
+    command = [str(both.place / "bin" / "python"), "-c", f"import {NAME}; print({NAME}.__version__)"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "other\n"
+    assert {path: path.read_bytes() for path in untouched} == untouched
+
+
+def test_a_package_that_marks_an_environment_as_complete_is_not_packed(tmp_path: Path) -> None:
+    archive = make_archive(tmp_path / "x.tar", files={f"{NAME}-1.0.data/data/.complete": ""})
+    with pytest.raises(ValueError, match=r"contains \.complete"):
+        fill_and_pack(archive, THIS, tmp_path / "filled.tar.zst")
+
+
 def test_an_environment_leaves_out_packages_of_the_one_that_it_begins_with(
     host: Path, archive: Path, tmp_path: Path
 ) -> None:
