@@ -53,7 +53,7 @@ class Ending:
 
     @property
     def phase(self) -> str:
-        """The phase in `progress.json`: "stopped", "failed" or "finished"."""
+        """The phase in `progress.json`: "stopped" or, by `code`, "finished" (0) or "failed" (any other)."""
         if self.stopped:
             return "stopped"
         return "failed" if self.code else "finished"
@@ -69,7 +69,10 @@ class ProgramProcess:
     has_listened = False
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], directory: Path) -> None:
-        """Start the program in the directory. Raises OSError."""
+        """Start the program in the folder `directory`; `command` is [Python, script, arguments..].
+
+        Raises OSError if it cannot be started.
+        """
         # What the file of standard error contains already was not written by the program.
         self._start_of_errors = _ERRORS.stat().st_size if _ERRORS.is_file() else None
         self._process = subprocess.Popen(
@@ -84,10 +87,10 @@ class ProgramProcess:
         return self._process.pid
 
     def wait(self, stop: Event, tick: Callable[[], None]) -> Ending:
-        """Wait for the program's end, and return it; call `tick` about five times a second meanwhile.
+        """Wait without a limit for the program's end, and return it; call `tick` about five times a second.
 
-        If `stop` is set, the program gets SIGTERM, and 20 s later SIGKILL. All processes that the program
-        started are killed at the end.
+        If `stop` is set, the program gets SIGTERM, and SIGKILL if it has not ended 20 s later. At the end,
+        all other processes of its group, which it started, are killed.
         """
         try:
             while (code := self._poll()) is None:
@@ -136,7 +139,12 @@ class ProgramProcess:
         return self._failure(code)
 
     def _failure(self, code: int) -> Ending:
-        """Return the end of a program that exited with `code` by itself; the reason is what it printed."""
+        """Return the end of a program that exited by itself with `code`, which is not 0.
+
+        The reason is the uncaught exception, or the usage error, or the last line that the program printed.
+        The exit code tells systemd what the reason is, such as USAGE or CLUSTER_BROKE; without a known reason
+        it is `code`.
+        """
         printed = self._printed()
         exception = first_cause_in(printed)
         if exception and code == _PYTHON_RAISED and is_out_of_memory(exception):
@@ -153,7 +161,7 @@ class ProgramProcess:
         return Ending(code, f"{reason}; its last line: {last_line}" if last_line else reason)
 
     def _printed(self) -> str:
-        """Return the last 64 KiB of the program's output; "" if its standard error is no readable file."""
+        """Return the last 64 KiB that the program wrote to standard error; "" if that is no readable file."""
         if self._start_of_errors is not None:
             with contextlib.suppress(OSError), _ERRORS.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

@@ -25,10 +25,11 @@ _USE = re.compile(r"\bcontrib((?:\.\w+)*)(?:\s+import\s+\(?\s*(\w+))?")
 
 
 def replacement(name: str) -> str:
-    """Return the sentence that names the replacement of `name`, a name below tf.contrib.
+    """Return a sentence about what replaces `name`, a name below tf.contrib.
 
-    Example: replacement("rnn.static_rnn") -> "tf.contrib.rnn.static_rnn is not in TensorFlow 2. Use
-    tf.nn.static_rnn (names of tensorflow.compat.v1; docs/port-a-script.md#tfcontrib)"
+    For an unknown package, it says that TensorFlow 1.15 lacks the package, too. An example, for
+    "rnn.static_rnn": "tf.contrib.rnn.static_rnn is not in TensorFlow 2. Use tf.nn.static_rnn (names of
+    tensorflow.compat.v1; docs/port-a-script.md#tfcontrib)"
     """
     package, *inner = name.split(".")
     # A path through internal modules, such as layers.python.layers.fully_connected, ends with the member.
@@ -43,7 +44,7 @@ def replacement(name: str) -> str:
 
 
 def used_name(lines: Sequence[str]) -> str:
-    """Return the name below tf.contrib that the last of these lines of Python uses; "" if none does.
+    """Return the name below tf.contrib in the last of these lines of Python that has one; "" if none has.
 
     Example: used_name(["cell = tf.contrib.rnn.LSTMCell(8)"]) -> "rnn.LSTMCell"
     """
@@ -63,7 +64,11 @@ def _sentence(name: str, use: str) -> str:
 
 @functools.cache
 def _table() -> dict[str, list[tuple[str, str]]]:
-    """Return {package: [(expression for members or "", what to use)]}; the package's own line is the last."""
+    """Return {package: [(expression, what to use)]}, from contrib_replacements.txt.
+
+    The expression matches members of the package. The last pair of each list is for all other members: its
+    expression is "".
+    """
     table: dict[str, list[tuple[str, str]]] = {}
     for packages, lines in _groups():
         own, *members = lines
@@ -73,7 +78,10 @@ def _table() -> dict[str, list[tuple[str, str]]]:
 
 
 def _groups() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
-    """Yield (packages, lines of the table about them), the packages' own line first."""
+    """Yield (packages, [(expression, what to use)]) for each group of lines in the table.
+
+    The first pair is for the packages themselves: its expression is "".
+    """
     packages: list[str] = []
     lines: list[tuple[str, str]] = []
     for line in _TABLE.read_text(encoding="utf-8").splitlines():

@@ -24,9 +24,10 @@ _PATH = re.compile(r"[^\s'\"`;:=(){}\[\],]+")
 
 
 def file_hint(reason: str, program: RunProgram) -> str:
-    """Return the hint for a failure about files beside the script; "" for any other failure.
+    """Return the hint for a missing file, or for a write to a read-only folder; "" for any other failure.
 
-    `reason` is the reason of the failure, in words.
+    `reason` is the reason of the program's failure, in words. A missing file counts if it is beside the
+    script or has a relative path.
     """
     script = Path(program.file)
     if _READ_ONLY in reason:
@@ -54,7 +55,11 @@ def file_hint(reason: str, program: RunProgram) -> str:
 
 
 def _beside(reason: str, script: Path, release: str) -> Iterator[str]:
-    """Yield each path in `reason` that exists in the program's folder, relative to the script's folder."""
+    """Yield each path in `reason`, why the program failed, that exists in the program's folder.
+
+    The paths are relative to the script's folder. `release` is the name of the program's folder. Example:
+    "data/words.txt"
+    """
     whole = [folder for folder in script.parents if folder.name == release]
     # Python puts the name of a missing file in quotes. Elsewhere a word counts as a path only if it has "."
     # or "/".

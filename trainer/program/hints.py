@@ -30,9 +30,10 @@ _REFUSED_CALL = re.compile(
 
 
 def with_hint(code: int, reason: str, program: RunProgram, lines: Sequence[str] = ()) -> str:
-    """Return the reason of a failure and, on a line of its own in brackets, the hint that fits it, if any.
+    """Return `reason`, why the program failed, and after it, on a line of its own, a hint in brackets.
 
-    `code` is the exit code of the program's task, `lines` are the lines of Python in the traceback.
+    Without a fitting hint, return `reason` alone. `code` is the exit code of the program's task; `lines` are
+    the lines of Python in the traceback, the innermost last.
     """
     if code == USAGE or _REFUSED_FLAG.search(reason):
         return f"{reason}\n({_OF_FLAGS[program.flags]})"

@@ -87,8 +87,9 @@ class Program(RunProgram):
     def command(self, options: Options, cluster: Mapping[str, Sequence[str]], directory: Path) -> list[str]:
         """Return the program's command line, which begins with the Python of the program's environment.
 
-        `cluster` is {job: addresses}, `directory` the working directory. If an argument has the placeholder
-        {cluster_file}, the file is written into `directory`. Raises OSError if that fails.
+        `cluster` is {job: addresses}; `directory` is the working directory. If an argument has the
+        placeholder {cluster_file}, a JSON file with the cluster is written into `directory`. Raises OSError
+        if that fails.
         """
         own = options.cluster
         hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in JOBS}
@@ -117,7 +118,10 @@ class Program(RunProgram):
 
 
 def run_program(options: Options, lives: Lives) -> int:
-    """Run the program of the task, which has a `--program`, to its end; return the task's exit code."""
+    """Run the task's program (`options.program`) to its end; return the task's exit code.
+
+    A TaskFailure is printed, and becomes the exit code, too.
+    """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
@@ -135,10 +139,11 @@ def run_program(options: Options, lives: Lives) -> int:
 
 
 def program_environment(options: Options, program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return all environment variables of the program: `inherited` ones, changed and extended.
+    """Return all environment variables of the program, {name: value}.
 
-    Raises TaskFailure (`configuration`) for a chief without TF_CONFIG, because no flag has the chief's
-    address.
+    They are those in `inherited`, without systemd's, then those of program.json, then psfleet's; the last
+    counts. Raises TaskFailure (`configuration`) for a chief without TF_CONFIG, because no flag has the
+    chief's address.
     """
     settings, cluster = options.settings, options.cluster
     # Only the launcher notifies systemd. A program that notified systemd, too, might send READY for another
@@ -195,7 +200,7 @@ def _tf_config(options: Options, inherited: str) -> str:
 
 
 def _address_in(cluster: Mapping[str, Sequence[str]], options: Options) -> str:
-    """Return the `host:port` of this task; "" if the cluster does not have the task."""
+    """Return the "host:port" of this task in `cluster`, {job: addresses}; "" if it lacks the task."""
     return next(iter(cluster.get(options.cluster.job, ())[options.cluster.index :]), "")
 
 
@@ -212,7 +217,11 @@ class _Launcher:
         self._status, self._only_serves = "", False
 
     def run(self) -> int:
-        """Run the program to its end; return the exit code. Raises TaskFailure if it cannot be started."""
+        """Run the program to its end; return the exit code.
+
+        The lead, unless it is `chief0`, also waits until the other workers have ended. Raises TaskFailure if
+        the program cannot be started.
+        """
         options = self._options
         try:
             cluster = cluster_of(_tf_config(options, os.environ.get("TF_CONFIG", "")))
@@ -239,7 +248,11 @@ class _Launcher:
         return ending.code
 
     def report(self, **changes: object) -> None:
-        """Set these fields of `progress.json` to these values, if this is the launcher of the lead."""
+        """If this is the launcher of the lead, set these fields of `progress.json`; else do nothing.
+
+        Only its time changes if there are no fields. If the file cannot be written, the first failure prints
+        a line.
+        """
         directory = self._options.run_directory
         if not self._is_lead or directory is None:
             return
@@ -275,7 +288,7 @@ class _Launcher:
             self._process = None
 
     def _ping(self) -> bool:
-        """If 2 s have passed since the last time, notify the watchdog and report; return whether they had."""
+        """If 2 s have passed since the last time, notify systemd, report, and return True; else False."""
         if is_time := time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _SECONDS_BETWEEN_PINGS
             notify("WATCHDOG=1")
@@ -286,7 +299,10 @@ class _Launcher:
         return is_time
 
     def _notify_if_only_serving(self) -> None:
-        """Set the unit's status, which train.yml watches, when the program begins or ends to only serve."""
+        """Tell systemd in the unit's status when the program begins, or ceases, to only serve.
+
+        train.yml watches the status. If nothing has changed since the last call, do nothing.
+        """
         directory = self._options.run_directory
         if self._process is None or directory is None:
             return
@@ -296,10 +312,10 @@ class _Launcher:
             notify(f"STATUS={ONLY_SERVES if serves else self._status}")
 
     def _wait_for_workers(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
-        """Wait until the other workers' ports are closed or their hosts gone, at most `most_seconds`.
+        """Wait until the other workers' ports are closed or their hosts gone; return `ending`.
 
-        `workers` are the addresses of all workers. Return `ending`, or a stop if this task was stopped
-        meanwhile.
+        After `most_seconds`, print who did not end, and return `ending`, too. `workers` are the addresses of
+        all workers. If this task is stopped meanwhile, return an Ending that says so.
         """
         began = time.monotonic()
         why = f"{_HINT}; it is ended after {most_seconds / 60:g} min ({_PAGE})"

@@ -28,10 +28,10 @@ _BEFORE_1_0 = (
 
 @dataclass(frozen=True)
 class _Remedy:
-    """What to do about an error in which `sign` is found.
+    """What to do about an error whose text matches the pattern `sign`; `what` is the remedy in words.
 
-    `with_option` and `without_option` say whether the remedy is for programs with the option `tensorflow1`,
-    and for programs without it.
+    `with_option` says whether it is for programs with the option `tensorflow1`, `without_option` whether it
+    is for programs without it.
     """
 
     sign: str
@@ -106,7 +106,7 @@ def remedy(reason: str, *, tensorflow1: bool, lines: Sequence[str] = ()) -> str:
     Args:
         reason: the program's uncaught exception, shortened by `error_lines.in_short`.
         tensorflow1: whether the program runs with `trainer_program_tensorflow1`.
-        lines: the lines of Python in the exception's traceback, the innermost last.
+        lines: the lines of Python in the exception's traceback, the innermost last; used only for tf.contrib.
 
     """
     for entry in _REMEDIES:

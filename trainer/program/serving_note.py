@@ -8,14 +8,18 @@ from trainer.contract.json_files import read_object
 
 
 def serving_note(run_directory: Path, task: str) -> Path:
-    """Return the path of the file that exists while the process's only thread waits in `Server.join()`."""
+    """Return the path of a task's note, "<run_directory>/endings/<task>.serves.json".
+
+    The file exists while the only thread of the program's process waits in `Server.join()`.
+    """
     return run_directory / "endings" / f"{task}.serves.json"
 
 
 def only_serves(note: Path, pid: int) -> bool:
-    """Return whether the note at the path `note` is of process `pid`, and this is alone in its session.
+    """Return whether the note at the path `note` names process `pid`, which is the only one in its session.
 
-    The program may write any note: a false note ends only its own task, once the run is over.
+    False without a note. The program may write any note: a false note ends only its own task, once the run is
+    over.
     """
     return read_object(note).get("pid") == pid and not _others_in_session(pid)
 

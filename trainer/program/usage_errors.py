@@ -30,10 +30,10 @@ _SERVED = "Started server with target"
 
 
 def usage_error_in(text: str) -> str:
-    """Return the words of the usage error in a program's output, in at most three lines; "" if it has none.
+    """Return the words of the last usage error in a program's output, in at most three lines; "" if none.
 
-    Example: of argparse's lines "usage: a.py [-h]" and "a.py: error: unrecognized arguments: --x", the
-    second.
+    Also "" if the program started a server: then it has accepted its command line. An example, of the lines
+    "usage: a.py [-h]" and "a.py: error: unrecognized arguments: --x": the second.
     """
     if _SERVED in text:
         return ""
@@ -49,10 +49,10 @@ def usage_error_in(text: str) -> str:
 
 
 def usage_alone_in(text: str, script: str) -> str:
-    """Return the usage that a script printed in its first lines; "" if it printed none, or another's.
+    """Return the usage that a script printed in its first three lines; "" if it printed none.
 
-    `script` is the name of the script's file, which its own usage contains. This is for a script that ended
-    with exit code 0.
+    `script` is the name of the script's file: a usage without it is another program's, and gives "". This is
+    for a script that ended with exit code 0.
     """
     usage = usage_error_in(text)
     first = any(_USAGE.match(line) for line in _lines(text)[:_FIRST_LINES])

@@ -17,20 +17,24 @@ _TENSORFLOW = "tensorflow"
 
 
 class AfterLoading(MetaPathFinder):
-    """Finds modules as the finders after it do, and calls a function with each module once it is loaded.
+    """An import hook that calls functions with modules once they are loaded.
 
-    Python's garbage collector is off while TensorFlow is loaded; the import then takes three fifths of the
+    While `tensorflow` is loaded, Python's garbage collector is off; the import then takes three fifths of the
     time.
     """
 
     def __init__(self, functions: Mapping[str, Callable[[ModuleType], object]]) -> None:
-        """Call `functions[name]` with the module `name` once that module is loaded."""
+        """Once a module is loaded that is a key of `functions`, call the function with the module."""
         self._functions = functions
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module's own spec, whose loader also calls the function; None for all other modules."""
+        """Return the spec that later finders find; its loader also calls the function once it has loaded.
+
+        Return None for modules that need neither a function nor the collector off, and if no finder finds the
+        module.
+        """
         if fullname not in self._functions and fullname != _TENSORFLOW:
             return None
         after = sys.meta_path[sys.meta_path.index(self) + 1 :]
@@ -44,7 +48,7 @@ class AfterLoading(MetaPathFinder):
 
 
 def run_next_sitecustomize(folder: Path) -> None:
-    """Run the `sitecustomize` that Python would have run without the `sitecustomize` in `folder`."""
+    """Run the `sitecustomize` that Python would have run without `folder`; nothing if there is none."""
     places = [Path(place).resolve() for place in sys.path]
     after = places.index(folder.resolve()) + 1 if folder.resolve() in places else 0
     spec = PathFinder.find_spec("sitecustomize", sys.path[after:])

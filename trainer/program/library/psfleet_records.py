@@ -60,7 +60,7 @@ if not TYPE_CHECKING:
 
 
 class Task:
-    """The task of this process, and what was recorded of it so far."""
+    """The task of this process, by the environment's variables, and what was recorded of it so far."""
 
     def __init__(self, run_directory: Path) -> None:
         job, index = os.environ["PSFLEET_JOB"], int(os.environ["PSFLEET_TASK_INDEX"])
@@ -98,9 +98,10 @@ class Task:
         self._of_thread, self._era, self._threads = threading.local(), 0, 0
 
     def start(self, settings: Mapping[str, object], last_step: int, nonce: int = 0) -> None:
-        """Record that this process begins, or begins again; also write the waiting notes.
+        """Record that this process begins, or begins again: its own steps are then counted from 0.
 
         `last_step` is the run's last global step, 0 if unknown; a `nonce` of 0 means that one is drawn.
+        Events that wait (see `note`) are written, too.
         """
         self.last_step = last_step
         self.windows.flush()
@@ -115,7 +116,7 @@ class Task:
         self.report(at_once=True)
 
     def note(self, event: str, fields: Mapping[str, object]) -> None:
-        """Record an event that the observer sees beside the steps; it waits for the task's first record."""
+        """Record an event that the observer sees beside the steps; keep it until the task's first record."""
         with self.lock:
             self._notes.append((event, fields))
             if self._has_begun:
@@ -147,7 +148,11 @@ class Task:
         self.report()
 
     def _goes_on(self, after: int) -> bool:
-        """Note this thread's global step; return False if this thread sees that it was set back."""
+        """Note this thread's global step; return False if it counts even if it is lower than others'.
+
+        That is so if it is lower than this thread's last one (the global step was set back), and for the
+        first one that any thread reports after `start`.
+        """
         era, last = getattr(self._of_thread, "last", (-1, 0))
         is_new = era != self._era
         goes_on = self._threads > 0 if is_new else last <= after
@@ -158,7 +163,7 @@ class Task:
         return goes_on
 
     def _begin_era(self) -> None:
-        """Forget the threads' global steps; the next global step that a thread reports counts as it is."""
+        """Forget all threads' global steps; the next one that any thread reports counts as it is."""
         self._era, self._threads = self._era + 1, 0
 
     def record_window(
@@ -169,10 +174,11 @@ class Task:
         unplaced: int = 0,
         trained: int | None = None,
     ) -> None:
-        """Record steps as one window: the loss of each, and the global step before and after all of them.
+        """Write steps at once, as one record: the loss of each (None: unknown), for at least one step.
 
-        `trained` is the number of steps that changed the model; None if it is unknown. `unplaced` is the
-        number of steps that may belong to a neighbouring window.
+        `before` and `after` are the global steps before and after all of them. `unplaced` is the number of
+        steps that may belong to a neighbouring window, `trained` the number that changed the model (None:
+        unknown).
         """
         self.first_step_at = self.first_step_at or time.monotonic()
         self.windows.add_window(losses, before, after, unplaced, trained)
@@ -180,12 +186,15 @@ class Task:
         self.set_progress(after, next((loss for loss in reversed(losses) if loss is not None), None))
 
     def set_progress(self, global_step: int, loss: float | None) -> None:
-        """Set the run's global step and loss (None keeps the last loss); report them if that is due."""
+        """Set the run's global step and loss (None keeps the last loss), then call `report`."""
         self.global_step, self.loss = global_step, self.loss if loss is None else loss
         self.report()
 
     def report(self, *, at_once: bool = False) -> None:
-        """If this task is the lead, write `progress.json`: at most twice a second, or `at_once`."""
+        """If this task is the lead, write `progress.json`: at most twice a second, or `at_once`.
+
+        Errors of the disk are ignored.
+        """
         if not self.is_lead or (time.monotonic() < self._next_report and not at_once):
             return
         self._next_report = time.monotonic() + program_progress.SECONDS_BETWEEN_REPORTS
@@ -196,13 +205,16 @@ class Task:
             program_progress.update_progress(self.run_directory, changes)
 
     def flush(self) -> None:
-        """Write the counted steps that are not written yet."""
+        """Write a record of the counted steps that are not written yet, if there are any; report at once."""
         with self.lock:
             self.windows.flush()
             self.report(at_once=True)
 
     def finish(self, reason: str, more: Mapping[str, object] | None = None) -> None:
-        """Record that the task has done its work; `more` are further fields of the record."""
+        """Record that the task has done its work, with the number of its steps and the last loss, if known.
+
+        `reason` is a text such as "last step"; `more` are further fields of the record.
+        """
         self.flush()
         fields: dict[str, object] = {"reason": reason, **(more or {})}
         if self.global_step is not None and self.first_step_at is not None:
@@ -214,7 +226,7 @@ class Task:
         self.records.write("finished", fields)
 
     def fail(self, reason: str) -> None:
-        """Record why the task cannot go on."""
+        """Record in words why the task cannot go on; the counted steps are written first."""
         self.flush()
         self.records.write("failed", {"class": "program", "reason": reason})
 
@@ -231,7 +243,7 @@ def draw_nonce() -> int:
 
 
 def recorded_by_program() -> bool:
-    """Return whether the program itself records this process's training."""
+    """Return whether the program has called this module in this process; False if only the observer has."""
     return os.getpid() in _recording
 
 
@@ -255,7 +267,10 @@ def _task() -> Task | None:
 
 
 def _task_of_process() -> Task | None:
-    """Return the task of this process; None if psfleet does not run it. A forked process has its own."""
+    """Return the task of this process, created by the first call; None if psfleet does not run the process.
+
+    A forked process has a task object of its own.
+    """
     directory = os.environ.get("PSFLEET_RUN_DIRECTORY", "")
     if not directory:
         return None

@@ -62,7 +62,10 @@ _SAVING = {
 
 
 def begin() -> None:
-    """If psfleet runs the program, have these modules wrapped when the program loads them."""
+    """If psfleet runs the program, wrap the modules in _WRAPPED and _SAVING once the program has loaded them.
+
+    Without psfleet, do nothing.
+    """
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
         sys.meta_path.insert(0, AfterLoading({module: guarded(wrap) for module, wrap in WRAPPED.items()}))

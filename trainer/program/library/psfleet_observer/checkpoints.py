@@ -15,7 +15,7 @@ _coordinates = {"this process": False}
 
 
 def wrap_strategy(module: ModuleType) -> None:
-    """Wrap ParameterServerStrategyV2, to note that this process is a coordinator."""
+    """Wrap ParameterServerStrategyV2, whose creation shows that this process is a coordinator."""
     initialise = module.ParameterServerStrategyV2.__init__
 
     @functools.wraps(initialise)
@@ -27,9 +27,9 @@ def wrap_strategy(module: ModuleType) -> None:
 
 
 def wrap_options(module: ModuleType) -> None:
-    """Wrap CheckpointOptions, so that a coordinator reads and writes checkpoints itself.
+    """Wrap CheckpointOptions, so that a coordinator reads and writes checkpoints on its own disk.
 
-    A device that the program names stays.
+    A device that the program names stays. In other processes, nothing changes.
     """
     chosen = module.CheckpointOptions.experimental_io_device
 

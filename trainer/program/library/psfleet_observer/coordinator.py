@@ -29,14 +29,17 @@ _LOSS = "_psfleet_loss"
 
 @dataclass
 class _Loss:
-    """The index of the loss among a step's results, and the step's number: 0 until the step is done."""
+    """The loss of one step.
+
+    `place` is its index among the step's results; `step` is the step's number, 0 until the step is done.
+    """
 
     place: int
     step: int = 0
 
 
 class _FinishedSteps:
-    """The steps that the workers have finished; `written` is the number of steps that are in records."""
+    """All workers' finished steps, numbered from 1; the first `written` of them are in records."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -54,7 +57,11 @@ class _FinishedSteps:
         atexit.register(self.finish)
 
     def add(self, worker: str, loss: _Loss | None, *, trains: bool) -> None:
-        """Count a function that a worker has finished; the function is a step if it `trains`."""
+        """Count a function that a worker has finished; it is a training step if it `trains`.
+
+        Once a record's worth of steps has gathered, write them; wait up to 5 s before for the program to
+        fetch their losses. `loss` is None if the function returns none.
+        """
         with self.lock:
             (self.done if trains else self.others)[worker] += 1
             reached = self.done.total()
@@ -69,7 +76,7 @@ class _FinishedSteps:
                 self.task.set_progress(reached, None)
 
     def see(self, step: int, loss: float) -> None:
-        """Note the loss of step number `step`, which the program has fetched."""
+        """Note the loss of step number `step`, which the program has fetched, unless the step is written."""
         with self.lock:
             if step > self.written:
                 self.losses[step] = loss
@@ -77,7 +84,10 @@ class _FinishedSteps:
                     self.write(step)
 
     def write(self, reached: int) -> None:
-        """Write a record of the unwritten steps up to number `reached`; nothing if there are none."""
+        """Write one record of the unwritten steps up to number `reached`; nothing if there are none.
+
+        A loss that the program has not fetched is None.
+        """
         steps = range(self.written + 1, reached + 1)
         if steps:
             self.task.record_window([self.losses.pop(step, None) for step in steps], self.written, reached)
@@ -103,7 +113,10 @@ _creating = threading.Lock()
 
 
 def wrap_coordinator(module: ModuleType) -> None:
-    """Wrap closures, to count the functions that workers run, but not the functions that set workers up."""
+    """Wrap TensorFlow's closures, to count the functions that workers run.
+
+    Functions that set workers up are not counted.
+    """
     execute = module.Closure.execute_on
 
     @functools.wraps(execute)
@@ -119,7 +132,7 @@ def wrap_coordinator(module: ModuleType) -> None:
 
 
 def wrap_results(module: ModuleType) -> None:
-    """Wrap results, to note a loss that the program fetches."""
+    """Wrap TensorFlow's remote values, to note a loss that the program fetches."""
     get = module.RemoteValueImpl.get
 
     @functools.wraps(get)
@@ -133,7 +146,7 @@ def wrap_results(module: ModuleType) -> None:
 
 @guarded
 def _analyse(closure: Any) -> tuple[bool, _Loss | None]:
-    """Return (whether a function trains, its loss or None); attach the loss to the function's result."""
+    """Return (whether a closure trains, its loss or None); attach the loss to the closure's result."""
     function = getattr(closure, "_concrete_function", None)
     if function is None:
         return False, None

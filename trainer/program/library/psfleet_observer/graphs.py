@@ -27,15 +27,15 @@ _VARIABLES = {"VarHandleOp", "VariableV2", "Variable"}
 
 @dataclass(frozen=True)
 class Update:
-    """An operation that applies gradients, and the counter that it moves, if any.
+    """An operation that applies gradients.
 
     Attributes:
         operation: the operation.
-        counter: the counter; None if the operation moves no counter.
-        pairs: the applied gradients, each with its variable.
+        counter: the counter that it moves; None if it moves none.
+        pairs: (applied gradient, its variable) of each variable.
         replicas: for how many gradients a step of a synchronous optimizer waits; 0 for other optimizers,
             which make a step in each run of the operation.
-        certain: false if the operation is in a function or a condition, which may not run it.
+        certain: False if the operation is in a function or a condition, which may not run it.
 
     """
 
@@ -52,7 +52,7 @@ class GraphNotes:
 
     Attributes:
         updates: the operations that apply gradients.
-        losses: operation of a variable -> the loss whose gradient for the variable was computed first.
+        losses: {variable's operation: the first loss whose gradient for the variable was computed}.
         gradients: the operations that compute gradients.
         targets: all operations whose gradients the program computes, with respect to anything.
 
@@ -70,12 +70,15 @@ _when_elsewhere: list[Callable[[], object]] = []
 
 
 def notes_of(graph: tf.Graph) -> GraphNotes:
-    """Return the notes that were taken about a graph so far; from then on the graph has notes."""
+    """Return the notes about a graph, which later notes change; create empty ones if there are none.
+
+    From then on, `trains(graph)` is True.
+    """
     return _graphs.setdefault(graph, GraphNotes())
 
 
 def when_elsewhere(tell: Callable[[], object]) -> None:
-    """Register a function, which is called when the program computes gradients outside of all sessions."""
+    """Let `tell()` be called each time the program computes gradients that no session runs."""
     _when_elsewhere.append(tell)
 
 
@@ -85,7 +88,7 @@ def _gradients_elsewhere() -> None:
 
 
 def trains(graph: tf.Graph) -> bool:
-    """Return whether the program computes or applies gradients in a graph."""
+    """Return whether the program has computed or applied gradients in a graph until now."""
     return graph in _graphs
 
 
@@ -206,7 +209,10 @@ def tensors_of(gradient: Any) -> list[tf.Tensor]:
 
 
 def variable_of(operation: tf.Operation | None) -> tf.Operation | None:
-    """Return the operation of the variable that `operation` is, reads or passes on; None if there is none."""
+    """Return the operation of the variable that `operation` is, reads or passes on; None if there is none.
+
+    Example: for the ReadVariableOp of a variable, its VarHandleOp.
+    """
     while operation is not None and operation.type not in _VARIABLES:
         passes_on = operation.type in {
             "ReadVariableOp",
@@ -262,9 +268,10 @@ def _outermost(graph: Any) -> tf.Graph:
 
 
 def place_of_loss(function: Any) -> int | None:
-    """Return the index of the loss among a function's results; None if there is none.
+    """Return the index of the loss in the flat list of a function's results; None if no result is a loss.
 
-    A mean or a sum of losses counts as a loss.
+    A loss is a float scalar whose gradients the program computes, or a mean or a sum of it. The first one
+    counts.
     """
     import tensorflow as tf
 

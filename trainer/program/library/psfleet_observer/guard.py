@@ -18,9 +18,10 @@ _when_lost: list[Callable[[str], object]] = []
 
 
 def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result | None]:
-    """Return `function` made safe: an error in it is logged and ends the observation.
+    """Return `function` made safe: if it raises, it returns None instead, and the observation ends.
 
-    Once any guarded function has raised, all guarded functions return None without doing anything.
+    The error is logged. After the observation has ended, all guarded functions return None without doing
+    anything.
     """
 
     @functools.wraps(function)
@@ -44,26 +45,26 @@ def guarded(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
 
 
 def stop() -> None:
-    """End the observation."""
+    """End the observation: from now on, guarded functions do nothing."""
     _state["off"] = True
 
 
 def when_lost(tell: Callable[[str], object]) -> None:
-    """Register a function, which is called with the reason if an error ends the observation."""
+    """Let `tell(reason)` be called if an error ends the observation; `stop` alone does not call it."""
     _when_lost.append(tell)
 
 
 def say(text: str) -> None:
-    """Write a line to the task's log."""
+    """Write a line to standard error, the task's log; ignore errors."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # at Python's end there may be no stream
         sys.stderr.write(f"psfleet, which looks at this program: {text}\n")
 
 
 def within(seconds: float, function: Callable[[], Result]) -> Result:
-    """Return the result of `function`, which may hang in TensorFlow.
+    """Return `function()`, called in another thread because it may hang in TensorFlow.
 
-    Raises TimeoutError after `seconds`, and what the function raises. A call that takes too long stays in a
-    thread that does not keep the process alive.
+    Raises what the function raises, and TimeoutError after `seconds`. A call that takes too long stays in its
+    thread, which does not keep the process alive.
     """
     results: list[Result] = []
     errors: list[BaseException] = []

@@ -38,10 +38,10 @@ class Meeting:
         nonce: int,
         workers: Iterable[str],
     ) -> None:
-        """Connect to all tasks that the program's `session` can reach, and publish the nonce.
+        """Connect to all tasks that the program's `session` can reach, and publish this process's `nonce`.
 
-        `counters` are the program's step counters, `task` and `nonce` are this process's, and `workers` are
-        the names of all workers.
+        This waits up to 2 s until all ps have published their nonces, and up to 60 s in all. `counters` are
+        the program's step counters, `task` is this process's task, `workers` are the names of all workers.
         """
         import tensorflow as tf
 
@@ -63,7 +63,7 @@ class Meeting:
     def _meet(
         self, target: str, config: tf.compat.v1.ConfigProto, own: _Nonce, nonce: int
     ) -> tuple[tf.compat.v1.Session, dict[str, int]]:
-        """Return (a new session, {ps: nonce} of the ps that have published it), after writing own nonce."""
+        """Publish `nonce` by `own`; return (a new session, {ps: nonce} of the ps that published theirs)."""
         import tensorflow as tf
 
         session = tf.compat.v1.Session(target, graph=self._graph, config=config)
@@ -91,7 +91,7 @@ class Meeting:
         return within(_SECONDS_TO_READ, lambda: sum(map(int, self._session.run(self._counters))))
 
     def close(self) -> None:
-        """Close the session, or give up after 10 s."""
+        """Close the session, or give up after 10 s; nothing is raised."""
         import tensorflow as tf
 
         with suppress(TimeoutError, tf.errors.OpError):
@@ -99,7 +99,10 @@ class Meeting:
 
 
 def publish_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
-    """Write this process's nonce to its own server, where workers read it."""
+    """Write the nonce of this process, the ps `name`, to its own server, where the other tasks read it.
+
+    Raises TimeoutError after 10 s.
+    """
     import tensorflow as tf
 
     def write() -> None:
@@ -114,8 +117,9 @@ def publish_nonce(server: tf.distribute.Server, name: str, nonce: int) -> None:
 def places_of(variables: Mapping[tf.Operation, int], task: str) -> dict[str, int]:
     """Return {"<task> <variable's name>": bytes}, such as {"ps0 weights": 4000}.
 
-    `variables` is {variable's operation: bytes}, `task` is this process's task. With more than 1000
-    variables, each task has a single entry, "<task> <count> variables <digest of the names>".
+    `variables` is {variable's operation: bytes}. A variable without a device lies on `task`, this process's
+    task. With more than 1000 variables, each task has one entry: "<task> <count> variables <digest of the
+    names>".
     """
     sizes: dict[str, int] = {}
     for variable, size in variables.items():
@@ -138,7 +142,10 @@ def _digest(names: Sequence[str]) -> str:
 
 
 def place_of(device: str, task: str) -> str:
-    """Return the task of a device, such as "ps0"; return `task`, this process's, if the device names none."""
+    """Return the task of a device: "ps0" for "/job:ps/task:0", and for "/job:ps".
+
+    Return `task`, this process's, if the device names no job or "localhost".
+    """
     import tensorflow as tf
 
     spec = tf.DeviceSpec.from_string(device or "")
@@ -146,7 +153,10 @@ def place_of(device: str, task: str) -> str:
 
 
 def _device(place: str) -> str:
-    """Return the CPU of a task such as "ps0"; for "", return "", which means the session's own task."""
+    """Return the CPU of a task: "/job:ps/task:0/cpu:0" for "ps0".
+
+    For "", return "", which means the session's own task.
+    """
     if not place:
         return ""
     job = place.rstrip("0123456789")
@@ -154,7 +164,7 @@ def _device(place: str) -> str:
 
 
 class _Nonce:
-    """The operations for a task's nonce, in the default graph."""
+    """The operations that write and read a task's nonce, added to the default graph."""
 
     def __init__(self, name: str, device: str) -> None:
         import tensorflow as tf
@@ -182,7 +192,7 @@ def _read(session: tf.compat.v1.Session, nonces: Mapping[str, _Nonce]) -> dict[s
 
 
 def _read_alike(variable: tf.Variable) -> tf.Tensor:
-    """Return a tensor of the default graph that reads the same variable."""
+    """Return a new tensor of the default graph that reads `variable`, which is in another graph."""
     import tensorflow as tf
 
     node = tf.compat.v1.NodeDef()

@@ -39,12 +39,12 @@ class ObservedSession:
         meeting: the session to the other tasks; None if the session trains within its own process.
         counters: the names of the step counters.
         begun: whether the places of the variables were recorded; if it is reset, they are examined again.
-        lost: whether no more steps are recorded.
-        steps: ids of a run's operations -> its step; None if the run is no step.
+        lost: True if no more steps are recorded.
+        steps: {ids of a run's operations: the step of the run, or None if the run is no step}.
         references: references to these operations, so that no other object gets their ids.
-        taken_steps: the number of steps.
+        taken_steps: the number of calls that were counted as steps.
         writes: the model's variables that the steps write.
-        recorded: what was recorded about the places of variables.
+        recorded: the fields that were recorded about the places of variables; {} before.
 
     """
 
@@ -60,7 +60,11 @@ class ObservedSession:
     recorded: Mapping[str, object] = field(default_factory=dict)
 
     def is_extra_due(self, step: training_runs.Step) -> bool:
-        """Return whether to fetch the next step's `extra_fetches`, in addition to the program's fetches."""
+        """Return whether to fetch the `extra_fetches` of the next step, in addition to the program's fetches.
+
+        True in every eighth step; and in all of the first 100 steps, unless the program itself fetches the
+        loss.
+        """
         often = self.taken_steps < _STEPS_WITH_LOSS and not step.fetches_loss
         return often or self.taken_steps % _STEPS_BETWEEN_LOSSES == 0
 
@@ -88,8 +92,8 @@ class Observer:
     step spans two readings.
 
     Attributes:
-        losses: the loss of each step, None if unknown.
-        limit: the number of steps at which they are written or reported.
+        losses: the loss of each unwritten step, None if unknown.
+        limit: how many unwritten steps cause a reading.
         readings: the number of readings so far.
 
     """
@@ -114,9 +118,10 @@ class Observer:
         atexit.register(self.finish)
 
     def meet(self, session: tf.compat.v1.Session) -> ObservedSession:
-        """Return the state of a session, connected to the other tasks.
+        """Return a new state for a session, connected to the other tasks; this may take a minute.
 
-        Called at the session's first run, so that no step has to wait for the connection.
+        It is called before the session's first run, so that no step has to wait. If connecting fails, the
+        session's steps are not recorded (`lost`).
         """
         own = ObservedSession(self)
         self._meet_at_counters(session, own)
@@ -138,7 +143,11 @@ class Observer:
             own.stop_recording(error)
 
     def begin(self, session: tf.compat.v1.Session, own: ObservedSession, step: training_runs.Step) -> None:
-        """Record where variables and counters are, before the session's first step of its kind."""
+        """Record where variables and counters are, before the session `own` first takes this `step`.
+
+        The first call in the process also records its start. Nothing is recorded if the places are as
+        recorded before, or if the program records itself.
+        """
         import tensorflow as tf
 
         with self._lock:
@@ -174,7 +183,10 @@ class Observer:
     def _where(
         self, session: tf.compat.v1.Session, own: ObservedSession, step: training_runs.Step
     ) -> dict[str, object]:
-        """Return fields of a record: the places of the model's variables and counters, as known now."""
+        """Return fields of a `peers_ready` record: where the model's variables and counters are.
+
+        They are `global_step_on`, `counters`, `variables` and, if there are any, `doubts`.
+        """
         name, graph = self.task.name, session.graph
         counters = training_runs.counters_of(graph)
         counted = {each.op: each.dtype.base_dtype.size for each in counters}
@@ -191,23 +203,22 @@ class Observer:
         return where | ({"doubts": " ".join(sorted(doubts.union(earlier)))} if doubts or earlier else {})
 
     def enter(self) -> int:
-        """Note that a step begins; return how often the global step was read so far."""
+        """Note that a step begins; return the number of readings so far, for `leave` or `count`."""
         with self._lock:
             self._running["since the last reading"] += 1
             return self.readings
 
     def leave(self, readings: int) -> None:
-        """Note that a step ended or failed; `readings` is what `enter` returned for it."""
+        """Note that a step failed; `readings` is what `enter` returned for it. `count` calls this itself."""
         with self._lock:
             self._running["since the last reading" if readings == self.readings else "longer"] -= 1
 
     def count(
         self, own: ObservedSession, step: training_runs.Step, loss: float | None, readings: int
     ) -> None:
-        """Count a call of the session that took a training step, and leave it; read the global step if due.
+        """Count a call of the session `own` that took `step`; read the global step if enough steps wait.
 
-        `readings` is what `enter` returned for the call; `loss` is None if unknown. The caller does not call
-        `leave`.
+        `readings` is what `enter` returned for the call; do not call `leave`. `loss` is None if unknown.
         """
         with self._lock:
             self.leave(readings)
@@ -219,12 +230,12 @@ class Observer:
                 self.read(own, everything=len(self.losses) >= self.task.windows.room)
 
     def note_trained(self, steps: int) -> None:
-        """Count steps that changed the model, whether or not the program counts them."""
+        """Count steps that changed the model, whether or not `count` counts them, too."""
         with self._lock:
             self._trained += steps
 
     def see(self, gradients: Iterable[object]) -> None:
-        """Note whether all fetched gradients of a step are zero."""
+        """Count a step whose gradients were fetched, and whether all of them are zero."""
         import numpy as np
 
         with self._lock:
@@ -232,9 +243,10 @@ class Observer:
             self._gradients["gradients_of_zero"] += not any(np.any(np.asarray(each)) for each in gradients)
 
     def read(self, own: ObservedSession, *, everything: bool = True) -> None:
-        """Read the global step; with `everything`, write the steps, else only report progress.
+        """Read the global step through `own`; with `everything`, write the steps, else only report progress.
 
-        If the ps do not answer, the next try is 5 s later.
+        Do nothing if there are no unwritten steps, or if the program records itself. If the ps do not answer,
+        the steps stay unwritten, and the next try is 5 s later.
         """
         import tensorflow as tf
 
@@ -269,7 +281,10 @@ class Observer:
 
     @guarded
     def finish(self) -> None:
-        """Write the remaining steps and a record of the process's end."""
+        """Write the remaining steps and a record of the process's end, and end the observation.
+
+        No record is written if no step was observed, or if the program records itself.
+        """
         if not psfleet_records.recorded_by_program() and self._last is not None:
             if not self._last.lost:
                 self.read(self._last)
@@ -279,19 +294,22 @@ class Observer:
 
 @guarded
 def note_last_step(last_step: int | None) -> None:
-    """Note the global step at which a hook will stop the program."""
+    """Note the global step at which a hook will stop the program; the highest counts, None is ignored."""
     _last_step["of hooks"] = max(_last_step["of hooks"], int(last_step or 0))
 
 
 @guarded
 def count_training(steps: int) -> None:
-    """Count steps that changed the model, if this process is observed."""
+    """Count steps that changed the model; do nothing if this process has no observer yet."""
     for observer in _observers if steps else ():
         observer.note_trained(steps)
 
 
 def observer_of_process() -> Observer | None:
-    """Return the observer of this process; None if nothing of this process is to be recorded."""
+    """Return the observer of this process, created by the first call.
+
+    Return None if the steps of this process are not to be recorded (see `task_of_process`).
+    """
     if not _observers and (task := task_of_process()) is not None:
         _observers.append(Observer(task))
     return _observers[0] if _observers else None

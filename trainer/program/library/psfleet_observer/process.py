@@ -25,7 +25,7 @@ def task_of_process() -> psfleet_records.Task | None:
 
 
 def task_to_note() -> psfleet_records.Task | None:
-    """Return the task of this process, to record what is beside steps; even if the program records itself.
+    """Return the task of this process, to record events other than steps, even if the program records itself.
 
     Return None if psfleet does not run the process, or if another process of the task is observed.
     """
@@ -36,7 +36,10 @@ def task_to_note() -> psfleet_records.Task | None:
 
 
 def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
-    """Record the process's end: `finished` with the fields `known`, or `failed` by an uncaught exception."""
+    """Record the process's end: `finished` with the reason "run over" and the fields `known`.
+
+    If an uncaught exception ended the program, record `failed` instead, without `known`.
+    """
     error = getattr(sys, "last_value", None)
     if error is None:
         task.finish("run over", known)
@@ -45,7 +48,10 @@ def end(task: psfleet_records.Task, known: Mapping[str, object]) -> None:
 
 
 def _lock_records(task: psfleet_records.Task) -> bool:
-    """Lock the task's records; return whether no other process of the program records the same task."""
+    """Lock the task's records until this process ends; return False if another process has locked them.
+
+    In that case a line is logged. Return True, too, if there is no file of records.
+    """
     try:
         _locks.append(os.open(task.records_file, os.O_RDONLY | os.O_CLOEXEC))
         fcntl.flock(_locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)

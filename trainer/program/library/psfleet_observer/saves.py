@@ -67,7 +67,10 @@ def wrap_file_writers(module: ModuleType) -> None:
 
 
 def _argument(place: int, name: str) -> Callable[..., object]:
-    """Return a function that returns the argument with this index or name of its own call, or None."""
+    """Return a function that returns one argument of its own call: by its index `place`, else by its `name`.
+
+    The function returns None if the call has neither.
+    """
 
     def argument(*arguments: object, **named: object) -> object:
         return arguments[place] if len(arguments) > place else named.get(name)
@@ -76,9 +79,10 @@ def _argument(place: int, name: str) -> Callable[..., object]:
 
 
 def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None:
-    """Wrap the function `name` of `owner`, to note its successful calls.
+    """Wrap the function `name` of `owner`, to note where its successful calls save; nothing if it is missing.
 
-    Calls inside another noted call are not noted. `path` returns the saved path, given the call's arguments.
+    Calls inside another noted call are not noted. `path` gets the call's arguments, and returns the saved
+    path. `kind` is a word for the file of notes, such as "checkpoint".
     """
     save = getattr(owner, name, None)
     if save is None:
@@ -122,7 +126,11 @@ def _write(path: object, kind: str) -> None:
 
 
 def _place(text: str, kind: str) -> str:
-    """Return the path to collect for a save; the path is relative if it is in the run's directory."""
+    """Return the path to collect for a save to the path `text`.
+
+    It is relative if it is in the run's directory, else absolute. Of a checkpoint or Keras file, this is its
+    whole folder, unless many programs share the folder. Return "" and URLs as they are.
+    """
     if not text or "://" in text:
         return text
     run = os.path.realpath(os.environ["PSFLEET_RUN_DIRECTORY"])

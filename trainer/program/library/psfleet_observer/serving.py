@@ -18,7 +18,7 @@ from typing import Any
 
 
 def wrap_join(module: ModuleType) -> None:
-    """Wrap servers, to note that the process waits in `join()` and has no other thread."""
+    """Wrap servers, to write a note while the process's only thread waits in `join()`."""
     join = module.Server.join
 
     @functools.wraps(join)
@@ -31,9 +31,9 @@ def wrap_join(module: ModuleType) -> None:
 
 @contextmanager
 def _noted() -> Iterator[None]:
-    """Return a context that keeps the note while it lasts, if this is the process's only thread.
+    """Return a context in which the note exists, if the calling thread is the process's only thread.
 
-    trainer/program/serving_note.py describes the note.
+    The note is removed at the end. trainer/program/serving_note.py reads it.
     """
     note = _note()
     if note is None or threading.current_thread() is not threading.main_thread():

@@ -132,7 +132,7 @@ def wrap_last_step(module: ModuleType) -> None:
 
 
 def wrap_servers(module: ModuleType) -> None:
-    """Wrap servers, so that each ps publishes its nonce, and to note which processes only serve."""
+    """Wrap servers, so that each ps publishes its nonce, and a note says when a process only serves."""
     serving.wrap_join(module)
     start = module.Server.start  # __init__ calls it, unless the program starts the server itself
 
@@ -158,7 +158,7 @@ def _publish_nonce(server: tf.distribute.Server) -> None:
 def _note_run(
     session: tf.compat.v1.Session, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
 ) -> bool:
-    """Return whether a run trains the model, whether or not its steps are counted."""
+    """Return whether a run trains the model, whether or not its steps are counted; record what it trains."""
     return trained.note_run(session, targets, fetches)
 
 
@@ -193,7 +193,10 @@ def _begin(
 
 @contextlib.contextmanager
 def _running(session: tf.compat.v1.Session) -> Iterator[int]:
-    """Note that a step is running until it fails or is counted; yield the number of readings before it."""
+    """Return a context for a step, from its begin until it fails or is counted.
+
+    The context gives the number of readings before the step, for `Observer.count`.
+    """
     observer = session.__dict__[_OWN].observer
     readings = observer.enter()
     try:
@@ -204,9 +207,9 @@ def _running(session: tf.compat.v1.Session) -> Iterator[int]:
 
 
 def _meet(session: tf.compat.v1.Session) -> ObservedSession | None:
-    """Return the state of a session; None if its graph counts no training steps.
+    """Return the state of a session, which the first call makes.
 
-    The first call for a session makes the state.
+    Return None if the session's graph counts no training steps, or if this process is not observed.
     """
     if not graphs.trains(session.graph) or not training_runs.counters_of(session.graph):
         return None  # this is also the case for the observer's own sessions
@@ -263,7 +266,7 @@ def _close(session: tf.compat.v1.Session) -> None:
 def _count_step_of_callable(
     session: tf.compat.v1.Session, step: training_runs.Step, fetches: Any, result: Any, readings: int
 ) -> None:
-    """Count a step; its loss is known if the callable returns it."""
+    """Count a step; its loss is known only if it is in `result`, what the callable returned for `fetches`."""
     is_list = isinstance(fetches, list | tuple)
     places = [place for place, tensor in enumerate(fetches if is_list else [fetches]) if tensor is step.loss]
     placed = replace(step, loss_index=next(iter(places), None))

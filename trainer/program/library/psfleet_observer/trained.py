@@ -28,7 +28,10 @@ _unseen: set[str] = set()
 def note_run(
     session: tf.compat.v1.Session, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]
 ) -> bool:
-    """Return whether a run trains the model; record the variables that it trains, if they are new."""
+    """Return whether a run trains the model, by its operations `targets` and tensors `fetches`.
+
+    The first call for a run also records the variables that it trains, if they are new.
+    """
     if not graphs.trains(session.graph):
         return False
     known = session.__dict__.setdefault(_OWN, {})
@@ -47,7 +50,7 @@ def note_run(
 
 
 def note_unseen(reason: str) -> None:
-    """Record, once for each reason, why some of this process's training is not seen."""
+    """Record `reason`, why some of this process's training is not seen; each reason only once."""
     task = task_to_note() if reason not in _unseen else None
     if task is not None:
         _unseen.add(reason)
@@ -55,7 +58,7 @@ def note_unseen(reason: str) -> None:
 
 
 def _record(session: tf.compat.v1.Session, variables: Iterable[tf.Operation], devices: Iterable[str]) -> None:
-    """Record the variables that a run trains, and the tasks that compute in it, if some are new."""
+    """Record the variables that a run trains, and the tasks of its `devices`, if some of them are new."""
     task = task_to_note()
     if task is None:
         return
@@ -107,7 +110,7 @@ def _trained_by(graph: tf.Graph, computed: set[tf.Operation]) -> frozenset[tf.Op
 
 
 def _written_in_functions(graph: tf.Graph, call: tf.Operation) -> set[tf.Operation]:
-    """Return the model's variables that are written by the functions that `call` calls."""
+    """Return the model's variables that the functions of the operation `call` write; empty if none."""
     inputs = {
         place: variable
         for place, tensor in enumerate(call.inputs)
@@ -125,7 +128,11 @@ def _written_in_functions(graph: tf.Graph, call: tf.Operation) -> set[tf.Operati
 
 
 def _is_of_the_run(target: str, task: psfleet_records.Task) -> bool:
-    """Return whether a session's target is this process, or a server of the run's cluster."""
+    """Return whether a session's target is this process ("") or a server of the run's cluster.
+
+    A name of this host needs this task's port, and a name that is not in the cluster's addresses needs a port
+    of one of them. True if the addresses are unknown.
+    """
     address = target.rpartition("//")[2]
     host, _, port = address.rpartition(":")
     if not target or not task.addresses or address in task.addresses:

@@ -46,9 +46,9 @@ class Step:
         certain: whether the run always moves them by this much.
         replicas: for how many gradients a step of a synchronous optimizer waits; 0 for other optimizers.
         loss: the loss; None if unknown.
-        loss_index: the index of the loss among the results; None if unknown.
+        loss_index: the index of the loss among the results, with `extra_fetches` at the end; None if unknown.
         fetches_loss: whether the program itself fetches the loss.
-        probes: gradients to fetch.
+        probes: small gradients to fetch, to see whether they are zero.
         writes: the model's variables that the run writes.
 
     """
@@ -64,7 +64,7 @@ class Step:
 
     @functools.cached_property
     def without_extra(self) -> Step:
-        """The same run, without any fetch beside the program's own fetches."""
+        """The same run, but with no `extra_fetches`; the loss is then known only if `fetches_loss`."""
         if self.fetches_loss:
             return replace(self, probes=())
         return replace(self, loss=None, loss_index=None, probes=())
@@ -81,7 +81,7 @@ class _Move:
 
     Attributes:
         waiting: the operation itself, and all operations that depend on it.
-        steps: by how much it moves the counter.
+        steps: by how much it moves the counter; 1 if unknown.
         certain: whether it always does.
         replicas: see `Step`.
 
@@ -100,7 +100,7 @@ class _Analysis:
     Attributes:
         counters: what `counters_of` returns.
         moves: the operations that move a counter.
-        applied: each update, with its operation and all operations that depend on it.
+        applied: (update, its operation and all operations that depend on it) of each update.
 
     """
 
@@ -116,13 +116,18 @@ _analyses: WeakKeyDictionary[tf.Graph, _Analysis] = WeakKeyDictionary()
 def counters_of(graph: tf.Graph) -> list[tf.Variable]:
     """Return the variables that count a graph's steps: the counters of its optimizers, else its global step.
 
-    The list is empty if there is neither.
+    If some of the optimizers' counters are on other tasks, return only these. Return [] if there is no
+    counter.
     """
     return _analyse(graph).counters
 
 
 def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[tf.Tensor]) -> Step | None:
-    """Return the training step in a run of these operations and tensors; None if the run is no step."""
+    """Return the training step in a run of these operations and tensors.
+
+    Return None if the run moves no counter. Of several losses, the step's is the first of the graph, if the
+    run trains by it.
+    """
     analysis, ran = _analyse(graph), [*targets, *(tensor.op for tensor in fetches)]
     moves = [move for move in analysis.moves if not move.waiting.isdisjoint(ran)]
     if not moves:
@@ -153,8 +158,8 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
 def parameters_of(graph: tf.Graph, written: frozenset[tf.Operation]) -> dict[tf.Operation, int]:
     """Return {variable's operation: bytes} of the variables of the model.
 
-    They are the variables that optimizers update, variables for which gradients are computed, `written`
-    variables (which steps write and losses read), and variables that the program declares trainable.
+    They are the variables that optimizers update, those for which gradients are computed, `written` (those
+    that steps write and losses read), and those that the program declares trainable. 0 bytes means unknown.
     """
     import tensorflow as tf
 
@@ -181,7 +186,7 @@ def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
 
 
 def strange_gradients(graph: tf.Graph) -> list[str]:
-    """Return the sorted names of the variables whose applied gradients do not come from any loss."""
+    """Return the sorted names of the variables whose applied gradients come from no loss; [] if none."""
     notes = notes_of(graph)
     return sorted(
         variable.op.name
@@ -232,7 +237,7 @@ def _counters(graph: tf.Graph, updates: Sequence[Update]) -> list[tf.Variable]:
 
 
 def _moves(graph: tf.Graph, counter: tf.Operation) -> list[_Move]:
-    """Return the operations that move a counter; in a condition or a function, they are not certain."""
+    """Return the operations that add to a counter; those in a condition or a function are not `certain`."""
     moves, to_visit = [], [counter]
     while to_visit:
         for user in [user for out in to_visit.pop().outputs for user in out.consumers()]:
@@ -255,7 +260,7 @@ def _constant(tensor: tf.Tensor) -> int | None:
 
 
 def _calls_a_write(graph: tf.Graph, operation: tf.Operation) -> bool:
-    """Return whether a function that an operation calls may write variables."""
+    """Return whether a function that an operation calls has an operation that writes any variable."""
     functions = functions_of(graph, operation).values()
     return any(node.op.startswith(WRITING) for function in functions for node in function.node_def)
 
@@ -277,9 +282,10 @@ def read_by_losses(graph: tf.Graph) -> set[tf.Operation]:
 
 
 def _is_of(loss: tf.Tensor, analysis: _Analysis, ran: Sequence[tf.Operation]) -> bool:
-    """Return whether a run trains by this loss.
+    """Return whether a run of the operations `ran` trains by this loss.
 
-    If there are several losses, the variables that the run updates decide.
+    True if the graph has only this loss, if the run applies no known gradients, or if it updates a variable
+    by the gradient of this loss.
     """
     losses = notes_of(loss.graph).losses
     applied = [update for update, waiting in analysis.applied if not waiting.isdisjoint(ran)]
@@ -291,7 +297,10 @@ def _is_of(loss: tf.Tensor, analysis: _Analysis, ran: Sequence[tf.Operation]) ->
 def _probes(
     graph: tf.Graph, analysis: _Analysis, ran: Sequence[tf.Operation], computed: set[tf.Operation]
 ) -> tuple[tf.Tensor, ...]:
-    """Return at most four small gradients that a run computes and applies."""
+    """Return at most four gradients that a run computes and applies, the smallest first.
+
+    Gradients on a ps, and those with more than 16384 numbers or of unknown size, are left out.
+    """
     tensors = [
         tensor
         for update, waiting in analysis.applied
@@ -312,7 +321,10 @@ def _probes(
 
 
 def _costs_nothing(graph: tf.Graph, loss: tf.Tensor, computed: set[tf.Operation]) -> bool:
-    """Return whether the loss needs only cheap arithmetic on values of the run: no other input, no wait."""
+    """Return whether the loss needs only cheap arithmetic on what the run computes (`computed`) anyway.
+
+    False if it needs another input, waits for something, or cannot be fetched.
+    """
     if not graph.is_fetchable(loss):
         return False
     to_visit = [loss.op]

@@ -18,7 +18,7 @@ _SECONDS_UNTIL_SAID = 20.0
 
 
 def wrap_session_managers(module: ModuleType) -> None:
-    """Let session managers poll often for another task's variables, and log every 20 s that they wait."""
+    """Let session managers poll twice a second for others' variables, and log every 20 s that they wait."""
     poll_often(module)
     wait_for_session = module.SessionManager.wait_for_session
 

@@ -26,7 +26,10 @@ _WRAPPED = {
 
 
 def begin() -> None:
-    """If psfleet runs the program, have TensorFlow wrapped when the program loads it."""
+    """If psfleet runs the program, let `import tensorflow` give TensorFlow 1, wrapped for several hosts.
+
+    Without psfleet, do nothing.
+    """
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         if importlib.util.find_spec("tf_keras"):  # tf_keras implements `tf.layers`
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

@@ -16,9 +16,10 @@ _PS = "ps"
 
 
 def filter_sessions(module: ModuleType) -> None:
-    """Wrap sessions, to filter the devices of sessions whose target is this process's server.
+    """Wrap sessions, so that a session to this process's server waits only for the ps and this task.
 
-    Filters that the program gives stay.
+    Filters that the program gives stay. If the graph has operations on other tasks, a line is printed, and
+    the session is not filtered.
     """
     initialise = module.BaseSession.__init__
 
@@ -41,7 +42,10 @@ def filter_sessions(module: ModuleType) -> None:
 
 
 def _uses_others(graph: Any, own: str) -> bool:
-    """Return whether a graph has operations on a task other than the ps and this process's own task."""
+    """Return whether a graph has operations on a task other than the ps and `own`, the device of this task.
+
+    Operations without a job in their device do not count.
+    """
     from tensorflow.python.framework.device_spec import DeviceSpecV2
 
     mine = DeviceSpecV2.from_string(own)

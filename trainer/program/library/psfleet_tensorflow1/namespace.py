@@ -11,9 +11,10 @@ _PACKAGES = Path(__file__).with_name("packages")
 
 
 def give_tensorflow1(module: ModuleType) -> None:
-    """Replace `module` by its `compat.v1`, with the behaviour of version 2 switched off.
+    """Let `import tensorflow` give `module.compat.v1`, with the behaviour of version 2 switched off.
 
-    Submodules are looked for in version 1's own folder, then where they were before, then in `packages`.
+    `module` is TensorFlow 2. Submodules are looked for in version 1's own folder, then where they were
+    before, then in `packages`.
     """
     from absl import flags
 

@@ -11,9 +11,10 @@ _QUEUE_RUNNER, _SECONDS_FOR_QUEUE_RUNNERS = "QueueRunnerThread", 2.0
 
 
 def end_soon(module: ModuleType) -> None:
-    """Wrap coordinators, so that `join` waits 2 s, not two minutes, for threads that fill unread queues.
+    """Wrap coordinators, so that `join` waits 2 s, not two minutes, for threads that fill queues.
 
-    The chief of a program with SyncReplicasOptimizer has such threads.
+    This is so only once the coordinator should stop. The chief of a program with SyncReplicasOptimizer has
+    such threads.
     """
     join = module.Coordinator.join
 

@@ -19,7 +19,7 @@ class Refusing(MetaPathFinder):
 
 
 def missing(package: str) -> ImportError:
-    """Return the error for the use of the package `package` of tf.contrib."""
+    """Return (not raise) the error for the use of the package `package` of tf.contrib."""
     return ImportError(f"tf.contrib.{package} is not in TensorFlow 2")
 
 

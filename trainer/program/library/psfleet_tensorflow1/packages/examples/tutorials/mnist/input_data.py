@@ -21,7 +21,10 @@ _GZIP, _CLASSES = b"\x1f\x8b", 10
 
 
 class DataSet:
-    """Images [count, pixels] from 0 to 1 and their labels, in endless batches."""
+    """Images, with values from 0 to 1, and their labels, in endless batches.
+
+    `images` and `labels` have the shapes that `read_data_sets` describes.
+    """
 
     def __init__(self, images: npt.NDArray[Any], labels: npt.NDArray[Any], seed: int | None) -> None:
         self.images, self.labels = images, labels
@@ -31,7 +34,7 @@ class DataSet:
 
     @property
     def epochs_completed(self) -> int:
-        """How many times all examples were drawn."""
+        """How many times all examples were drawn, rounded down."""
         return self._drawn // self.num_examples
 
     def next_batch(
@@ -40,9 +43,10 @@ class DataSet:
         fake_data: bool = False,  # noqa: ARG002 - as programs call it
         shuffle: bool = True,
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return `batch_size` images and their labels; each epoch has all examples, in an order of its own.
+        """Return the next `batch_size` (images, labels); a batch may go over the end of an epoch.
 
-        With `shuffle=False` the order is always the same.
+        Each epoch has all examples, in a new random order, or in the order of the file if not `shuffle`.
+        `fake_data` is ignored; programs of TensorFlow 1 pass it.
         """
         while len(self._next) < batch_size:
             numbers = np.arange(self.num_examples)
@@ -53,7 +57,7 @@ class DataSet:
 
 
 class Datasets(NamedTuple):
-    """The examples to train on, to validate with, and to test with."""
+    """The examples to train on, to validate with (taken from the training file), and to test with."""
 
     train: DataSet
     validation: DataSet
@@ -70,7 +74,12 @@ def read_data_sets(
     seed: int | None = None,
     source_url: str = "",  # noqa: ARG001 - nothing is downloaded
 ) -> Datasets:
-    """Return the digits; `validation_size` training examples, but at most a tenth, go into `validation`."""
+    """Return the digits in the folder `train_dir`; without MNIST there, those carried, else the bundled ones.
+
+    Images are float32 [count, 784], or [count, 28, 28, 1] if not `reshape`; labels are integers [count], or
+    [count, 10] with a single 1 if `one_hot`. The first `validation_size` training examples, but at most a
+    tenth, are for validation. `dtype` and `source_url` are ignored. Raises ValueError for `fake_data`.
+    """
     if fake_data:
         raise ValueError("there are no fake data: leave fake_data out")
     folder = _folder(train_dir)
@@ -103,7 +112,10 @@ def _part(folder: Path, part: str, one_hot: bool, reshape: bool) -> tuple[npt.ND
 
 
 def _read(folder: Path, name: str, dimensions: int) -> npt.NDArray[np.uint8]:
-    """Return the array in a file of MNIST's format (IDX). Raises OSError and ValueError."""
+    """Return the array, with `dimensions` dimensions, in the IDX file `name` of a folder; it may be gzipped.
+
+    Raises FileNotFoundError if there is none, ValueError for another format.
+    """
     files = sorted(folder.glob(f"{name}?idx{dimensions}-ubyte*"))
     if not files:
         raise FileNotFoundError(f"{folder} has no {name}-idx{dimensions}-ubyte: see trainer_data_source")

@@ -23,12 +23,18 @@ def inference(images: Any, hidden1_units: int, hidden2_units: int) -> Any:
 
 
 def loss(logits: Any, labels: Any) -> Any:
-    """Return the mean cross entropy of logits for integer labels [batch], also in tf.losses.get_losses()."""
+    """Return the mean cross entropy of logits [batch, NUM_CLASSES] for integer labels [batch], a scalar.
+
+    It is also added to tf.losses.get_losses().
+    """
     return tf.losses.sparse_softmax_cross_entropy(labels=tf.cast(labels, tf.int64), logits=logits)
 
 
 def training(loss: Any, learning_rate: Any) -> Any:
-    """Return the operation of one step of gradient descent; also create the global step and a summary."""
+    """Return the operation of one step of gradient descent on the scalar `loss`.
+
+    Also create the variable `global_step`, which each step raises by 1, and a summary of the loss.
+    """
     tf.summary.scalar("loss", loss)
     global_step = tf.Variable(0, name="global_step", trainable=False)
     return tf.train.GradientDescentOptimizer(learning_rate).minimize(loss, global_step=global_step)
