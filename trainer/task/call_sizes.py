@@ -4,18 +4,17 @@ _LONGEST_SECONDS, _LONGEST_SECONDS_AHEAD = 0.05, 0.5
 
 
 class CallSizes:
-    """Adapts the number of steps in a call so that a call takes about 50 ms.
+    """Chooses the number of steps in the next call into TensorFlow, so that a call takes about 50 ms.
 
     During a call the worker can neither react nor report. With `pull_ahead` a call may take 0.5 s, because a
-    call needs several steps to overlap their transfers, even over a slow link. With `pull_every`, a call has
-    at least the steps of one pull if nothing is due earlier, however long they take.
+    call needs several steps to overlap their transfers, even over a slow link. With `pull_every`, a call
+    grows at least to the steps of one pull, however long they take.
     """
 
     def __init__(self, most: int, least: int = 1, *, pull_ahead: bool = False) -> None:
         """Begin with one step in a call.
 
-        `most` is the largest number of steps in a call. `least` is the number of steps that a worker takes
-        after a pull; a call has at least as many, if nothing is due earlier.
+        `most` is the largest number of steps in a call; `least` is the number of steps of one pull.
         """
         self._most, self._least, self._size = most, least, 1
         self._seconds = _LONGEST_SECONDS_AHEAD if pull_ahead else _LONGEST_SECONDS

@@ -145,9 +145,10 @@ class Keeper:
         return [int(match[1]) for match in map(_FILE.fullmatch, names) if match]
 
     def fetch(self, step: int, folder: CheckpointFolder) -> None:
-        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint that does not count.
+        """Write the keeper's copy of `step` into `folder`, as an unfinished checkpoint.
 
-        Raises OSError, and DamagedError if the copy is larger than a checkpoint of this model.
+        It does not count yet. Without such a copy, write nothing. Raises OSError, and DamagedError if the
+        copy is larger than a checkpoint of this model.
         """
         path, room = f"{self._directory}/model.ckpt-{step}", 2 * self._bytes + MOST_BYTES
         with self._session() as session:
@@ -176,10 +177,10 @@ class Keeper:
 
 
 class CheckpointCopies:
-    """Copies the newest checkpoint to each keeper, in a thread beside training.
+    """Copies the newest checkpoint to each keeper, in a thread beside training; nothing without keepers.
 
-    A failure is printed and recorded, not raised. `run_ends` is set once the chief saves for the last time.
-    From then on, keepers that end before the chief get no copy.
+    A copy that fails is printed and recorded. `run_ends` is set once the chief saves for the last time. From
+    then on, keepers that end before the chief get no copy.
     """
 
     def __init__(self, task: RunningTask, tensors: Mapping[str, tf.Tensor], tables: TableSaves) -> None:
@@ -221,10 +222,10 @@ class CheckpointCopies:
     def ask_keepers(self, *, needed: bool) -> dict[int, list[Fetch]]:
         """Ask each keeper for its copies; return {global step: functions that fetch a copy of this step}.
 
-        {} if there are none. With `needed`, because the chief has no checkpoint, wait for the keepers as long
-        as for all tasks, and raise TaskFailure (`peers_missing`) if one does not answer: a run must not begin
-        anew only because a keeper is late. Otherwise, or with a `barrier_deadline_seconds` of 0, print a line
-        and skip it.
+        A keeper that does not answer is left out, and a line is printed. With `needed` (the chief has no
+        checkpoint), ask it again for as long as the chief waits for all tasks, then raise TaskFailure
+        (`peers_missing`): a run must not begin anew only because a keeper is late. A
+        `barrier_deadline_seconds` of 0 means not to wait. Return {} without keepers.
         """
         waits = needed and self._task.settings.barrier_deadline_seconds > 0
         deadline = time.monotonic() + (self._task.seconds_to_gather if waits else 0.0)

@@ -12,9 +12,10 @@ from trainer.task.summaries import Summaries
 
 
 class CountedSteps:
-    """The count of a worker's steps; a subclass counts the worker's own steps, or a client's towers.
+    """The count of a worker's steps; `loss` is the last step's loss, nan before the first step.
 
-    `loss` is the last step's loss, nan before the first step.
+    The subclass Steps counts the steps that the worker takes; Towers counts the worker's parts of a client's
+    steps.
     """
 
     def __init__(self, task: RunningTask, graph: tf.Graph) -> None:
@@ -66,7 +67,10 @@ class CountedSteps:
         return 1000 * (now - when) / max(self.local_step - steps, 1)
 
     def scalars(self) -> dict[str, float]:
-        """Return the last `loss`, and `steps_per_second` since the last call of this method or of `begin`."""
+        """Return {"loss": the last loss, "steps_per_second": mean since the last call}.
+
+        The mean begins at the last call of this method or of `begin`.
+        """
         (steps, when), now = self._summarised, time.monotonic()
         self._summarised = (self.local_step, now)
         return {"loss": self.loss, "steps_per_second": (self.local_step - steps) / (now - when)}

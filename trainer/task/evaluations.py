@@ -27,7 +27,10 @@ _SECONDS_TO_END = 5.0
 
 
 class Evaluations:
-    """The evaluations during a run, in a child process; without a run directory there are none."""
+    """Lets a child process evaluate checkpoints during the run, every `evaluate_every_steps` global steps.
+
+    If that is 0, or without a run directory, there are no evaluations.
+    """
 
     def __init__(self, task: RunningTask, saver: CheckpointSaver) -> None:
         self._task, self._saver = task, saver
@@ -48,7 +51,8 @@ class Evaluations:
     def start(self, global_step: int) -> None:
         """Count the steps until the next evaluation from `global_step`; start the child process if none runs.
 
-        Without evaluations (`evaluate_every_steps` 0), no child is started.
+        Call it whenever the variables were set. Without evaluations, or after three failures of children, no
+        child is started.
         """
         self._steps_from, self._is_saved_for = global_step, False
         if self._met_at is not None and self._met_at > global_step:

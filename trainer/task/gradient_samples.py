@@ -13,10 +13,17 @@ _SHARE = 0.003
 
 
 class GradientSamples:
-    """Takes samples of a worker's gradients and records them; of an in-graph client, of all workers."""
+    """Samples a worker's gradients; for an in-graph client, the gradients of all workers.
+
+    A sample computes gradients without applying them, and is written as a `gradients` record. If the model
+    has tables, the first samples also write `tables` records.
+    """
 
     def __init__(self, task: RunningTask, session: TrainingSession, global_step: int) -> None:
-        """Take and record the first three samples, at this global step. Raises what the session raises."""
+        """Take and record the first three samples, at this global step.
+
+        Raises what the session raises, such as tf.errors.OpError.
+        """
         self._task, self._session = task, session
         waiting = task.cluster.workers if task.settings.replication == "sync" else 1
         self._share, self._number = _SHARE / waiting, 0

@@ -142,8 +142,9 @@ class CheckpointSaver:
     def start(self, session: TrainingSession, global_step: int) -> None:
         """Save before the next step, because a ps may be lost early, and begin the intervals.
 
-        The first checkpoint of a run is on disk when this returns; a later one is written by the thread.
-        Raises tf.errors.OpError if a ps is lost.
+        If this global step is saved already, only begin the intervals. The first checkpoint of a run is on
+        disk when this returns; a later one is written by the thread. Raises tf.errors.OpError if a ps is
+        lost.
         """
         is_first = self.saved_step < 0
         self.save(session, global_step)
@@ -219,7 +220,7 @@ class CheckpointSaver:
         """Wait for a save that is going on; return why the last save failed, in words.
 
         Return "" if it did not fail, or if there was none. Raises the exception of the thread if it is an
-        error of the program.
+        error of psfleet itself.
         """
         if self._thread is not None:
             self._thread.join()

@@ -231,9 +231,9 @@ class Steps(CountedSteps):
         self._follow_counters(results[-1].counters)
 
     def _why_diverged(self, step: StepResult) -> str | None:
-        """Return what is wrong with the loss, to be written after its value; None if the loss is fine.
+        """Return None if the step's loss is fine, "" if it is not finite, else that it stays high, in words.
 
-        Return "" if the loss is not finite: its value says so. Else the text begins ", more than ten times".
+        The words are written after the loss: ", more than ten times its first (2.3) since global step 40".
         """
         if not math.isfinite(step.loss):
             return ""

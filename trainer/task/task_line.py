@@ -44,10 +44,10 @@ class TaskLine:
         close_in_background(self.session)
 
     def ask(self, task: str, what: str, more: Fields) -> Fields:
-        """Ask `task` to do `what`, with the further fields `more` in the question; return the answer.
+        """Ask `task` to do `what`, a method of TableFiles without "_do_"; wait for the answer, and return it.
 
-        Wait for the answer without a limit. Raises DamagedError if the answer is an error, and
-        tf.errors.OpError if the task is lost.
+        The question also has the fields `more`. The wait has no limit. Raises DamagedError if the answer is
+        an error, and tf.errors.OpError if the task is lost.
         """
         question, identity = self._questions[task], draw_nonce()
         self._run(question.ask, {question.text: json.dumps({"do": what, "id": identity, **more})})

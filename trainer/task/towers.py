@@ -10,9 +10,10 @@ from trainer.task.counted_steps import CountedSteps
 
 
 class Towers(CountedSteps):
-    """Counts the towers that an in-graph client's graph has computed in this process.
+    """The towers of this worker, counted as its local steps.
 
-    The number is read from variables on this task's own device.
+    A tower is this worker's part of an in-graph step: the client's graph computes the gradients of a batch on
+    this worker's device, and counts them in a variable there.
     """
 
     def __init__(self, task: RunningTask, part: OwnPart) -> None:
@@ -21,7 +22,7 @@ class Towers(CountedSteps):
 
     @property
     def line(self) -> str:
-        """A line for `systemctl status`, with the global step and number of towers that were read last."""
+        """A line for `systemctl status`: "serving a run: global step 80, towers of this worker 80"."""
         return f"serving a run: global step {self.global_step}, towers of this worker {self.local_step}"
 
     def update(self, last_step: int) -> None:

@@ -116,9 +116,9 @@ class _Worker:
 
     @property
     def end_reason(self) -> tuple[str, str]:
-        """Why the run takes no more steps, such as ("last step", "the last step is taken").
+        """Why the run is over: (the `reason` for a `finished` record, the words for people).
 
-        The first text is the `reason` of the `finished` record, the second is for people.
+        The reason is "last step", or MET if an evaluation has met the user's condition before.
         """
         if self.steps is not None and self.steps.has_ended_early:
             return MET, f"an evaluation met {condition_in(self._task.settings.as_dict())}"

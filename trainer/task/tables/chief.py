@@ -82,7 +82,7 @@ class TableSaves:
     Attributes:
         sums: {ps: {variable: sum of the variable's rows on the ps, modulo 2**64}} of the last finished save.
         record_fields: {"rows_written": number of rows that the last finished save wrote, "deltas": number of
-            deltas of its checkpoint}; {} before the first.
+            deltas of its checkpoint, 0 if it wrote all rows}; {} before the first save, and without tables.
 
     """
 
@@ -153,8 +153,8 @@ class TableSaves:
     def begin_writing(self, step: int) -> None:
         """Let each ps begin to write its rows as they are now, beside training; return at once.
 
-        Call this within `blocked_pushes`. A ps writes the rows that changed since the last checkpoint, if
-        they are known, else all rows. `step` is the global step of the checkpoint.
+        Call this within `blocked_pushes`. All ps write only the rows that changed since the last checkpoint,
+        if all of them know these rows; else all rows. `step` is the global step of the checkpoint.
         """
         self._ask("cut", lambda ps: {"step": step, "delta": self._delta, **self._description(ps)})
 
@@ -237,7 +237,7 @@ class TableSaves:
         """Set the rows on the given ps (default: all) to the rows of a checkpoint whose files are complete.
 
         Each ps reads its files from its own disk; return when all rows are set. With `ps`, the checkpoint
-        must have been saved with the present number of ps.
+        must have been saved with the present number of ps, and the next save writes all rows.
         """
         paths = {ps: f"{folder}/{checkpoint.path.name}" for ps, folder in self._folders().items()}
         wanted = self._files_of(ps, checkpoint)

@@ -68,9 +68,11 @@ class _Counts:
         self._rows, self._times = together, summed
 
     def fields(self) -> Mapping[str, object]:
-        """Return the table's fields in a `tables` record: {field: value}.
+        """Return the table's fields in a `tables` record, {field: value}.
 
-        The fields are rows, width, ids, distinct, hot, of_ps and, for a table with hashed ids, colliding.
+        They are `rows`, `width`, `ids` (needed, with repetitions), `distinct` (rows), `hot` ({row: count} of
+        the five most needed rows), `of_ps` ({ps: rows that travelled from it}), and `colliding` if the table
+        hashes ids.
         """
         hottest = np.argsort(-self._times, kind="stable")[:_HOTTEST]
         return {

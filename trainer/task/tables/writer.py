@@ -156,10 +156,10 @@ class PartOfCut:
         return hashes
 
     def change_of_sum(self, former: Path, tables: Mapping[str, SavedTable], path: Path, table: str) -> int:
-        """Return by how much the sum of a variable changes from a former checkpoint to this one, mod 2**64.
+        """Return by how much a delta changes the sum of the variable `table`, modulo 2**64.
 
-        `former` and `path` are the paths of the two checkpoints' files without their suffixes; `tables` is
-        {name: table} of the former checkpoint; `table` is the variable's name. Raises OSError.
+        The delta's files are at `path`. `former` is the path of the files of the checkpoint before, `tables`
+        is {name: table} of that checkpoint. Both paths have no suffixes. Raises OSError.
         """
         layout = next(layout for layout in self.layouts if layout.table == table)
         return (self.sums[table] - sum_before(former, tables[table], path, self.files(layout))) % 2**64
@@ -177,7 +177,7 @@ class PartOfCut:
 
 
 class CutWriting:
-    """A thread that writes a cut, the state of all rows at one moment, into files.
+    """A cut whose rows a thread writes. A cut is the state of all rows at one moment.
 
     Attributes:
         parts: the parts that the thread writes.
@@ -192,9 +192,10 @@ class CutWriting:
         self._thread = Thread(target=self._write, daemon=True, name="rows of a cut")
 
     def begin(self, *, changed: bool) -> None:
-        """Make the cut and start the thread; pushes must be blocked.
+        """Make the cut of all rows as they are now, and start the thread; the caller has blocked pushes.
 
-        The cut is of all rows, or with `changed` of the rows that changed since the last save.
+        With `changed`, only the rows are written that changed since the last save. Pushes may go on
+        afterwards.
         """
         for part in self.parts:
             part.marked.begin(self._session, CHANGED if changed else ALL)
