@@ -166,8 +166,8 @@ def records_in(content: bytes, name: str) -> tuple[list[Record], list[str]]:
 class RecordWriter:
     """Appends the records of one task; several threads may share it.
 
-    If writing fails, as on a full disk, training goes on: records wait in memory, up to 4 MiB, and are
-    written with a later record.
+    If writing fails, as on a full disk, training goes on: records wait in memory, and are written with a
+    later record. If more than 4 MiB wait, further records are lost, and a line is printed.
     """
 
     def __init__(self, path: Path | None, identity: TaskIdentity) -> None:
