@@ -23,9 +23,10 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
     """Return (an element of the fact `cluster_programs`, problems with the program's files).
 
     The element has the `name` of the program, its values by the keys of PROGRAM_KEYS with absolute paths,
-    `source` in place of `path`, and `release`, the hash of its content: "" or absent if there are problems.
-    With `requirements`, it also has what `_requirements_fact` returns as `packages`, else {}.
-    `hosts` are the hosts that have the program's variables; the problems name them.
+    `source` in place of `path`, and `release`, the hash of its content: "" or absent if there are problems
+    with the content. If the path is that of a single file, `entry` is its name. `packages` is what
+    `_requirements_fact` returns, {} without requirements or if these have problems. `hosts` are the hosts
+    that have the program's variables; the problems name them.
     """
     values, places = program.values, program.places
     fact = {"name": program.name, **{key: values[variable] for key, variable in PROGRAM_KEYS.items()}}
@@ -61,11 +62,11 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
 
 
 def _requirements_fact(file: Path, variable: str) -> dict[str, Any]:
-    """Return what the roles need to know of a program's requirements; `variable` names the file.
+    """Return what the roles need to know of a program's requirements, read from `file`.
 
-    The keys are `key`, which names the environment's link on the hosts, `file`, `variable`, `tensorflow` (its
-    version), and `pythons` (the versions of Python for which its wheels exist). Raises RequirementsError and
-    OSError.
+    The keys are `key`, which names the environment's link on the hosts, `file`, `variable` (the place where
+    the user set the file), `tensorflow` (its version), and `pythons` (the versions of Python that fit all
+    wheels, the oldest first). Raises RequirementsError, and OSError if the file cannot be read.
     """
     read = ProgramRequirements.read(file)
     pythons = list(read.pythons)

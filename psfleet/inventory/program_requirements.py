@@ -38,8 +38,8 @@ class RequirementsError(ValueError):
 class RequiredPackage:
     """A package that a line of the file requires.
 
-    `hashes` are those of the permitted wheels, empty for any. `wheel` is a wheel on the controller, None for
-    a package of an index.
+    `requirement` has its name and version. `hashes` are the sha256 of the permitted wheels, empty for any.
+    `wheel` is a wheel on the controller, None for a package of an index.
     """
 
     requirement: Requirement
@@ -48,9 +48,10 @@ class RequiredPackage:
 
     @classmethod
     def of(cls, line: str, folder: Path) -> "RequiredPackage":
-        """Return the package that a line requires; a relative path to a wheel begins at `folder`.
+        """Return the package that a line requires; a relative path to a wheel is relative to `folder`.
 
-        Raises ValueError that says what is wrong with the line, and OSError if the wheel cannot be read.
+        Raises ValueError that says what is wrong with the line: an option other than --hash, a URL, another
+        path, no requirement, or a wheel with another hash. Raises OSError if the wheel cannot be read.
         """
         words, hashes = _HASH.sub("", f"{line} ").strip(), frozenset(_HASH.findall(line))
         if words.startswith("-"):
@@ -80,12 +81,15 @@ class RequiredPackage:
 
     @property
     def name(self) -> str:
-        """The normalized name of the package."""
+        """The normalized name of the package, such as "my-ops" for "My_Ops"."""
         return str(canonicalize_name(self.requirement.name))
 
     @property
     def pythons(self) -> frozenset[str]:
-        """The supported Pythons for which the package can be installed, as far as its wheel's name says."""
+        """The supported Pythons, such as "3.11", for which the package can be installed, by its wheel's name.
+
+        They are all for a package of an index, and for a wheel with the tag py3.
+        """
         if self.wheel is None:
             return frozenset(SUPPORTED_PYTHONS)
         tags = {tag.interpreter for tag in parse_wheel_filename(self.wheel.name)[3]}
@@ -108,7 +112,11 @@ class ProgramRequirements:
 
     @classmethod
     def read(cls, file: Path) -> "ProgramRequirements":
-        """Return the requirements in a file. Raises RequirementsError, and OSError if it cannot be read."""
+        """Return the requirements in a file.
+
+        Raises RequirementsError for a line that psfleet does not install, and if no TensorFlow or no Python
+        fits all lines. Raises OSError if `file` is missing or cannot be read.
+        """
         text = file.read_text(encoding="utf-8", errors="replace")
         packages = [_package(line, number, file.parent) for number, line in logical_lines(text)]
         version = _tensorflow(packages)
@@ -123,13 +131,16 @@ class ProgramRequirements:
 
     @property
     def key(self) -> str:
-        """12 hex digits, the same for files that require the same; they name the link to the environment."""
+        """A hash, the same for files that require the same; it names the link to the environment.
+
+        It has 12 hex digits. The order of the lines and comments do not matter.
+        """
         lines = sorted({f"{each.requirement} {sorted(each.hashes)}" for each in self.packages})
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:HASH_DIGITS]
 
     @property
     def wheels(self) -> dict[str, Path]:
-        """{normalized name: wheel on the controller} of the packages that are no packages of an index."""
+        """{normalized name: path of the wheel on the controller}, without the packages of an index."""
         return {each.name: each.wheel for each in self.packages if each.wheel}
 
 
@@ -146,8 +157,9 @@ def _package(line: str, number: int, folder: Path) -> RequiredPackage:
 def _tensorflow(packages: Iterable[RequiredPackage]) -> str:
     """Return the version of TensorFlow for a program that requires these packages.
 
-    It is psfleet's own if that fits, else the newest patch of an accepted release that fits, else a version
-    that a line names exactly. Raises RequirementsError if none fits.
+    The first of these that fits all lines about TensorFlow: psfleet's own version; the newest patch of each
+    accepted release, the newest release first; a version that a line names exactly. Without such lines, it is
+    psfleet's own. Raises RequirementsError if none fits.
     """
     named = [each for each in packages if each.name in TENSORFLOW]
     limits = SpecifierSet()
@@ -165,9 +177,10 @@ def _tensorflow(packages: Iterable[RequiredPackage]) -> str:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of its first line, text) for each line that is not empty, without its comment.
+    """Yield (number, text) for each line that is not empty without its comment; the first number is 1.
 
-    Lines are joined at backslashes. The first line has number 1.
+    A line that ends with a backslash is joined with the next; the number is the first line's then.
+    Example: "a" and "# b" and "c" on three lines -> (1, "a"), (3, "c")
     """
     begun, start = "", 0
     for number, line in enumerate([*text.splitlines(), ""], start=1):

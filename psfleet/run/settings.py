@@ -27,7 +27,8 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
     """Return the content of program.json for a program's tasks; None if `program` is empty.
 
     `program` is an element of the fact `cluster_programs`. The `file` of the result is the absolute path of
-    the Python file to run, below `install_directory` on the hosts.
+    the Python file to run, below `install_directory` on the hosts, and `requirements` is the key of the
+    program's requirements, "" without any.
     """
     if not program:
         return None
@@ -39,10 +40,11 @@ def run_program(program: Mapping[str, Any], install_directory: str) -> dict[str,
 def with_requirements_of_today(
     begun: Mapping[str, Any] | None, programs: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return the program of a run with the requirements that the inventory has for it now.
+    """Return a copy of a run's program, with the key of the requirements that the inventory has for it now.
 
-    `begun` is the program that the run began with, None for a model; `programs` is the fact
-    `cluster_programs`. A program that the inventory lacks keeps its requirements.
+    The key is "" if it has none now. `begun` is the program that the run began with; None, for a model, gives
+    None. `programs` is the fact `cluster_programs`. A program that the inventory lacks keeps its
+    requirements.
     """
     if begun is None:
         return None

@@ -260,7 +260,10 @@ def _missing_release(
 def _missing_environment(
     program: Mapping[str, Any] | None, hosts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield a problem if hosts lack the environment with the packages that the run's program requires."""
+    """Yield one problem if deployed hosts lack the environment that the run's program requires.
+
+    Nothing for a model (None), and for a program without requirements.
+    """
     deployed = {host: its["program_environments"] for host, its in hosts.items() if its["deployed"]}
     key = (program or {}).get("requirements")
     if key and (lacking := [host for host in deployed if key not in deployed[host]]):

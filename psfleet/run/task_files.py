@@ -107,9 +107,10 @@ def run_files(
 
     Each task has an environment file for its unit, and a file with its training settings. A program has
     program.json. `paths` is the fact `cluster_paths`. `deployed` has the hashes `release` and `environment`
-    of the host, and `program_environments`; the run keeps them, whatever is deployed while it is going on.
-    `run` has the `id` of the run, its `settings` as in settings.json, and perhaps `empty`, the names of the
-    workers that are absent. Only `user`, as whom the tasks run, and root can read a program's arguments.
+    of the host, and `program_environments`, {key of a program's requirements: hash}; the run keeps them,
+    whatever is deployed while it is going on. `run` has the `id` of the run, its `settings` as in
+    settings.json, and perhaps `empty`, the names of the workers that are absent. Only `user`, as whom the
+    tasks run, and root can read a program's arguments.
     """
     settings, install = run["settings"], paths["install_directory"]
     configuration = paths["configuration_directory"]
