@@ -88,15 +88,19 @@ class ActionModule(ControllerAction):
         stores: Mapping[str, WheelStore],
         programs: Mapping[str, Mapping[str, WheelStore]],
     ) -> bool:
-        """Make the archives that are missing, unless this is check mode; return whether any was missing."""
-        having = [stores[host.environment.name] for host in hosts]
-        having += [of[host.programs[key]] for key, of in programs.items() for host in hosts]
-        by_folder = {store.folder: store for store in having}
+        """Make the archives that hosts need and are missing, unless this is check mode.
+
+        Return whether any was missing. A host with an environment does not need the environment's archive.
+        """
+        wanted = [(stores[host.environment.name], host) for host in hosts]
+        wanted += [(of[host.programs[key]], host) for key, of in programs.items() for host in hosts]
+        needed = [store for store, host in wanted if store.lock_hash not in host.installed]
+        by_folder = {store.folder: store for store in needed}
         lacking = [store for store in by_folder.values() if not store.archive.exists()]
         # A single host installs just as fast by itself. Environments with CUDA were not tried.
         unfilled = [
             by_folder[folder]
-            for folder, count in Counter(store.folder for store in having).items()
+            for folder, count in Counter(store.folder for store in needed).items()
             for store in [by_folder[folder]]
             if count > 1
             and not store.removed

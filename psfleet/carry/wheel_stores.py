@@ -159,7 +159,8 @@ class WheelStore:
         )
         if lock.environment == self.environment and not {*_changes(fresh, self.as_base)}:
             return self
-        bases = [base for name in installed for base in [self._installed(name, lock.environment)] if base]
+        others = (self._installed(name, lock.environment) for name in installed if name != fresh.lock_hash)
+        bases = [base for base in others if base]
         bases += [store.as_base for store in earlier]
         bases += [self.as_base] if lock.environment.python == self.environment.python else []
         packages = fresh.packages

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
@@ -92,9 +93,17 @@ class RequiredPackage:
         """
         if self.wheel is None:
             return frozenset(SUPPORTED_PYTHONS)
-        tags = {tag.interpreter for tag in parse_wheel_filename(self.wheel.name)[3]}
-        fitting = {python for python in SUPPORTED_PYTHONS if f"cp{python.replace('.', '')}" in tags}
-        return frozenset(SUPPORTED_PYTHONS if "py3" in tags else fitting)
+        tags = parse_wheel_filename(self.wheel.name)[3]
+        return frozenset(python for python in SUPPORTED_PYTHONS if any(_fits(tag, python) for tag in tags))
+
+
+def _fits(tag: Tag, python: str) -> bool:
+    """Return whether a version of Python can load a wheel with this tag (PEP 425), on whatever platform."""
+    minor = int(python.partition(".")[2])
+    oldest = re.fullmatch(r"cp3(\d+)", tag.interpreter)
+    if oldest and tag.abi == "abi3":
+        return int(oldest[1]) <= minor
+    return tag.interpreter in {"py3", f"cp3{minor}"}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The action without downloads: its changes, and the caches that it refuses."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,22 @@ def test_each_program_has_its_environment_on_each_kind_of_host(
     first, second = (programs[f"{key}/{names[0]}"] for key in (older, more))
     assert (first["base"], second["base"], first["python_version"]) == ("", first["lock_hash"], "3.11")
     assert programs[f"{older}/{names[1]}"]["python_version"] == "3.10"
+
+
+def test_no_archive_is_made_for_an_environment_that_all_hosts_have(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
+    made = deployed(arguments)
+    names = [each["lock_hash"] for each in (*made["environments"].values(), *made["programs"].values())]
+    shutil.rmtree(tmp_path / "cache" / "wheels")
+    having = deployed(arguments | {"installed": [names]})
+    assert not having["changed"]
+    assert not list((tmp_path / "cache").glob("wheels/*/*.tar"))
+    assert [each["lock_hash"] for each in having["programs"].values()] == names[1:]
+    lacking = deployed(arguments | {"installed": [names[:1]]})
+    (program,) = lacking["programs"].values()
+    assert (lacking["changed"], program["base"]) == (True, names[0])
+    assert [Path(program["archive"])] == list((tmp_path / "cache").glob("wheels/*/*.tar"))
 
 
 @pytest.mark.parametrize(

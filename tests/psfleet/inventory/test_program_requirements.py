@@ -83,6 +83,21 @@ def test_a_wheel_of_the_users_own_decides_version_and_pythons(tmp_path: Path) ->
         read(tmp_path, "tensorflow==2.15.1\n./ops-1.0-cp313-cp313-linux_x86_64.whl\n")
 
 
+@pytest.mark.parametrize(
+    ("tag", "pythons"),
+    [
+        ("py3-none-any", SUPPORTED_PYTHONS),
+        ("py2.py3-none-any", SUPPORTED_PYTHONS),
+        ("cp39-abi3-manylinux_2_17_x86_64", SUPPORTED_PYTHONS),
+        ("cp312-abi3-linux_x86_64", ("3.12", "3.13")),
+        ("cp310.cp313-none-linux_x86_64", ("3.10", "3.13")),
+    ],
+)
+def test_a_wheel_is_for_the_pythons_in_its_name(tmp_path: Path, tag: str, pythons: tuple[str, ...]) -> None:
+    make_package(tmp_path, "ops", tag=tag)
+    assert read(tmp_path, f"./ops-1.0-{tag}.whl\n").pythons == pythons
+
+
 def test_equal_requirements_have_one_key(tmp_path: Path) -> None:
     one = read(tmp_path, "pandas==2.0\nnumpy # the older one\n")
     assert one.key == read(tmp_path, "numpy\n\npandas == 2.0\n").key
