@@ -16,6 +16,14 @@ def own_device() -> str:
     return f"/job:{job}/task:{index}" if job else ""
 
 
+def tasks_in(graph: Any) -> set[tuple[str, int | None]]:
+    """Return (job, index) of each task on which a graph places operations; the index may be None."""
+    from tensorflow.python.framework.device_spec import DeviceSpecV2
+
+    specs = map(DeviceSpecV2.from_string, {operation.device for operation in graph.get_operations()})
+    return {(spec.job, spec.task) for spec in specs if spec.job is not None}
+
+
 def note_servers(module: ModuleType) -> None:
     """Wrap servers, to note which task this process is."""
     initialise = module.Server.__init__
@@ -35,7 +43,8 @@ def save_on_own_disk(module: ModuleType) -> None:
     """Wrap savers, so that this process's own task writes and reads checkpoints, in one file.
 
     A saver with `sharded=True`, as Estimator's and MonitoredTrainingSession's own, would let each ps write
-    its part to the disk of the ps, where no task could restore it.
+    its part to the disk of the ps, where no task could restore it. A graph without tasks may run in a session
+    of this process alone, which does not know the name of its own task.
     """
     initialise, build = module.Saver.__init__, module.Saver._build
 
@@ -47,7 +56,7 @@ def save_on_own_disk(module: ModuleType) -> None:
 
     @functools.wraps(build)
     def building(self: Any, *arguments: Any, **named: Any) -> Any:
-        own = own_device()
+        own = own_device() if tasks_in(module.ops.get_default_graph()) else ""
         with module.ops.device(f"{own}/cpu:0" if own else ""):
             return build(self, *arguments, **named)
 

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from psfleet_own_disk import own_device, servers
+from psfleet_own_disk import own_device, servers, tasks_in
 
 _PS = "ps"
 
@@ -49,6 +49,5 @@ def _uses_others(graph: Any, own: str) -> bool:
     from tensorflow.python.framework.device_spec import DeviceSpecV2
 
     mine = DeviceSpecV2.from_string(own)
-    specs = map(DeviceSpecV2.from_string, {operation.device for operation in graph.get_operations()})
-    places = {(spec.job, spec.task) for spec in specs if spec.job not in {None, _PS}}
-    return not places <= {(mine.job, mine.task), (mine.job, None)}
+    others = {(job, index) for job, index in tasks_in(graph) if job != _PS}
+    return not others <= {(mine.job, mine.task), (mine.job, None)}
