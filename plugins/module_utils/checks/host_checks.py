@@ -291,11 +291,10 @@ def _python_of_program(facts: HostFacts, needs: HostNeeds, program: Mapping[str,
     if not set(pythons) & set(there):
         newer = [release for release, (_, of) in TENSORFLOW_RELEASES.items() if set(of) & set(there)]
         instead = f", or let the program take TensorFlow {newer[0]} or newer" if newer else ""
-        span = pythons[0] if len(pythons) == 1 else f"one of Python {pythons[0]} to {pythons[-1]}"
         return failed(
-            f"{takes}, which has wheels for Python {', '.join(pythons)} alone, and it has "
+            f"{takes}, which has wheels for Python {' and '.join(pythons)} alone, and it has "
             f"{', '.join(f'Python {each}' for each in there) or 'no Python 3'}",
-            f"install {span} there, use hosts that have it{instead}",
+            f"install Python {' or '.join(pythons)} there, use hosts that have it{instead}",
         )
     missing = problems(needs.device, pythons[-1], facts.machine, version)
     return failed(takes, "; ".join(missing)) if missing else ok(takes)

@@ -27,6 +27,7 @@ SAMPLES = {
     "<lock hash>": "5f4e3d2c1b0a",
     "<run id>": "night-1",
     "<job>-<index>": "ps-0",
+    "<key>": "0a1b2c3d4e5f",
     "<job><index>": "ps0",
     "<job>": "ps",
     "<letters>": "ab_c1234",

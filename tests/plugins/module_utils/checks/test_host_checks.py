@@ -170,8 +170,8 @@ def test_a_program_gets_an_environment_with_a_python_of_its_tensorflow(
             DEBIAN_13,
             {},
             "2.15.1",
-            "takes TensorFlow 2.15.1, which has wheels for Python 3.10, 3.11 alone, and it has Python 3.13: "
-            "install one of Python 3.10 to 3.11 there, use hosts that have it, or let the program take "
+            "takes TensorFlow 2.15.1, which has wheels for Python 3.10 and 3.11 alone, and it has Python "
+            "3.13: install Python 3.10 or 3.11 there, use hosts that have it, or let the program take "
             "TensorFlow 2.20 or newer",
         ),
         (
