@@ -1,12 +1,18 @@
 """Runs of the small model with tables, whose chief saves and restores them; all tasks are in this process."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from threading import Event
 
-from tests.trainer.engine.table_model import MODEL, Numbers, settings_of, values_of
+import numpy as np
+import tensorflow as tf
+
+from tests.trainer.engine.table_model import MODEL, Numbers, set_values, settings_of, values_of
 from tests.trainer.engine.transfers import Tasks
+from trainer.contract.settings import TrainingSettings
 from trainer.coordination.ledger_parts import COUNTERS, GLOBAL_STEP
+from trainer.engine.training import TrainingGraph, TrainingSession
 from trainer.model.checkpoints import (
     UNFINISHED,
     Checkpoint,
@@ -22,32 +28,58 @@ from trainer.task.tables.local_files import TableFiles
 
 
 class SavingTasks:
-    """Servers of so many ps and of a worker in this process, each with a disk of its own."""
+    """Servers of so many ps and of a worker in this process, each with a disk of its own.
+
+    Runs of the same settings share each worker's graph, as the sessions of a process do.
+    """
 
     def __init__(self, ps: int, folder: Path) -> None:
         self.tasks, self.disks = Tasks(ps), [folder / f"ps{number}" for number in range(ps)]
+        self._graph = cache(self._build)
         for number, disk in enumerate(self.disks):
             TableFiles(self.tasks.servers[2 + number].target, f"/job:ps/task:{number}", disk).start()
         self.workers_disk = folder / "worker1"
         TableFiles(self.tasks.servers[1].target, "/job:worker/task:1", self.workers_disk).start()
+
+    def remove_files(self) -> None:
+        """Leave nothing on the disks."""
+        for disk in [*self.disks, self.workers_disk]:
+            for file in disk.glob("*/*"):
+                file.unlink()
+
+    def begin(
+        self, worker: int, settings: TrainingSettings
+    ) -> tuple[TrainingGraph, TrainingSession, dict[str, tf.Tensor]]:
+        """Return a worker's graph, a new session, and what it fetches to save."""
+        graph, tensors = self._graph(worker, settings)
+        return graph, graph.session(self.tasks.target(worker)), tensors
+
+    def _build(self, worker: int, settings: TrainingSettings) -> tuple[TrainingGraph, dict[str, tf.Tensor]]:
+        graph, session = self.tasks.begin(worker, settings, MODEL)
+        session.close()
+        with graph.graph.as_default():
+            return graph, tensors_to_save(graph.variables, f"/job:worker/task:{worker}/device:CPU:0")
 
 
 class SavingRun:
     """The chief of a run, with its own disk."""
 
     def __init__(self, cluster: SavingTasks, disk: Path, **settings: object) -> None:
-        self._tasks, self._settings = cluster.tasks, settings_of(**settings)
+        self._cluster, self._settings = cluster, settings_of(**settings)
         self.disks, self.workers_disk = cluster.disks, cluster.workers_disk
-        self.graph, self.session = self._tasks.begin(0, self._settings, MODEL)
+        self.graph, self.session, self.tensors = cluster.begin(0, self._settings)
         self.session.initialise()
         self.folder = CheckpointFolder(disk / "checkpoints", keep=2)
-        self.tables = TableSaves(self.graph, self.folder.directory, self._tasks.target(0))
-        with self.graph.graph.as_default():
-            self.tensors = tensors_to_save(self.graph.variables, "/job:worker/task:0/device:CPU:0")
+        self.tables = TableSaves(self.graph, self.folder.directory, cluster.tasks.target(0))
 
     def values(self) -> dict[str, Numbers]:
         """What the ps hold now."""
         return values_of(self.session.session, self.graph)
+
+    def spoil(self) -> None:
+        """Let the ps hold other numbers than any run does."""
+        others = {name: np.full_like(its, 77) for name, its in self.values().items()}
+        set_values(self.session.session, self.graph, others)
 
     def steps(self, count: int) -> None:
         """Take so many as the chief."""
@@ -56,7 +88,7 @@ class SavingRun:
 
     def push(self, until: Event) -> None:
         """Take steps as another worker."""
-        graph, session = self._tasks.begin(1, self._settings, MODEL)
+        graph, session, _ = self._cluster.begin(1, self._settings)
         while not until.is_set():
             session.session.run(graph.step)
         session.close()

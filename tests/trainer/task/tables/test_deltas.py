@@ -1,8 +1,7 @@
 """Between two saves of all rows only those are written that have changed since, and nothing is lost by it."""
 
 import signal
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
@@ -16,7 +15,6 @@ from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
 from trainer.contract.exit_codes import STOPPED
 from trainer.contract.model_files import built_in_card
 from trainer.coordination.ledger_parts import GLOBAL_STEP
-from trainer.engine.tables import changed_rows
 from trainer.model.checkpoints import (
     UNFINISHED,
     Checkpoint,
@@ -32,14 +30,6 @@ from trainer.task.tables import chief
 # Bytes of a position; of the numbers that a row of each width has with its slot of adagrad.
 POSITION, OF_ROW = 4, {"tables_4": 2 * 4 * 4, "tables_1": 2 * 4}
 OPTIMIZERS = ("sgd", "adagrad", "adam", "ftrl")
-
-
-@pytest.fixture(scope="module")
-def cluster_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], SavingTasks]]:
-    """So many ps, which read few rows at once, so that pushes come between."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changed_rows, "_BYTES_AT_ONCE", 100)
-        yield cache(lambda ps: SavingTasks(ps, tmp_path_factory.mktemp("disks")))
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +53,7 @@ def brought(run: SavingRun, checkpoint: Checkpoint) -> dict[str, Numbers]:
 def test_a_full_checkpoint_and_deltas_are_a_later_full_one_to_the_bit(
     optimizer: str, tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
-    run = SavingRun(cluster_of(2), tmp_path, optimizer=optimizer, batch_size=1)
+    run = SavingRun(cluster_of(2), tmp_path, optimizer=optimizer, batch_size=1, seed=9)
     for deltas in range(4):
         run.steps(1)
         saved, _ = run.save()
@@ -87,7 +77,7 @@ def test_a_full_checkpoint_and_deltas_are_a_later_full_one_to_the_bit(
 def test_a_delta_has_the_changed_rows_and_their_positions_alone(
     tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
-    run = SavingRun(cluster_of(2), tmp_path, batch_size=1)
+    run = SavingRun(cluster_of(2), tmp_path)
     run.steps(1)
     _, before = run.save()
     run.steps(2)
@@ -144,12 +134,14 @@ def test_pushes_go_on_while_a_cut_is_written(
 def test_a_run_that_was_restored_goes_on_with_deltas(
     tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
 ) -> None:
-    run = SavingRun(cluster_of(2), tmp_path)
+    settings: dict[str, object] = {"optimizer": "adam", "seed": 9, "batch_size": 1}
+    run = SavingRun(cluster_of(2), tmp_path, **settings)
     run.steps(2)
     saved, _ = run.save()
     run.steps(2)
     run.close()
-    again = SavingRun(cluster_of(2), tmp_path, seed=4)
+    again = SavingRun(cluster_of(2), tmp_path, **settings)
+    again.spoil()
     again.tables.forget()
     again.restore(saved)
     again.steps(1)
@@ -157,7 +149,7 @@ def test_a_run_that_was_restored_goes_on_with_deltas(
     assert deltas_of(later) == 1
     same(held, {**held, **brought(again, later)})
     again.close()
-    other = SavingRun(cluster_of(1), tmp_path, seed=4)
+    other = SavingRun(cluster_of(1), tmp_path, **settings)
     other.restore(later)
     other.steps(1)
     last, _ = other.save()
