@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,22 +104,36 @@ def recorded(model: Model, batches: list[tuple[tf.Tensor, tf.Tensor]]) -> Model:
 
 def values_of(session: tf.compat.v1.Session, graph: TrainingGraph) -> dict[str, Numbers]:
     """Name -> value of all variables of a graph, with the optimizer's."""
-    tables = [its for its in graph.variables if isinstance(its, TableVariable)]
-    with graph.graph.as_default():
-        others = (its for its in graph.variables if not isinstance(its, TableVariable))
-        values = {name_of(its): value_of(its) for its in others}
-        parts = {table.name: [piece.read_value() for piece in table.pieces] for table in tables}
     found: dict[str, Numbers]
-    found, of_parts = session.run([values, parts])
-    for table in tables:
+    found, of_parts = session.run(_reads_of(graph))
+    for table in _tables_of(graph):
         found[table.name] = whole = np.empty(table.shape, table.dtype.as_numpy_dtype)
         for number, part in enumerate(of_parts[table.name]):
             whole[number :: len(table.pieces)] = part
     return found
 
 
+def _tables_of(graph: TrainingGraph) -> list[TableVariable]:
+    return [its for its in graph.variables if isinstance(its, TableVariable)]
+
+
+@lru_cache(maxsize=4)
+def _reads_of(graph: TrainingGraph) -> tuple[dict[str, tf.Tensor], dict[str, list[tf.Tensor]]]:
+    """Return the operations that read a graph's variables, by name, and its tables, by name and part.
+
+    They are created once: after each change of a graph, its session prepares every call again.
+    """
+    with graph.graph.as_default():
+        others = (its for its in graph.variables if not isinstance(its, TableVariable))
+        values = {name_of(its): value_of(its) for its in others}
+        parts = {table.name: [piece.read_value() for piece in table.pieces] for table in _tables_of(graph)}
+    return values, parts
+
+
 def set_values(session: tf.compat.v1.Session, graph: TrainingGraph, values: Mapping[str, Numbers]) -> None:
     """Give all variables of a graph these values, by their names; the number of ps may be another."""
+    feeds: dict[str, Numbers] = {}
+    initializers: list[tf.Operation] = []
     for variable in graph.variables:
         name = name_of(variable)
         # Of what Adam has for each ps, those values may have fewer: "adam_steps", but no "adam_steps_1".
@@ -128,7 +143,9 @@ def set_values(session: tf.compat.v1.Session, graph: TrainingGraph, values: Mapp
         else:
             of_pieces = list(split_array(variable, whole))
         for piece, value in zip(pieces, of_pieces, strict=True):
-            session.run(piece.initializer, {piece.initializer.inputs[1]: value})
+            initializers.append(piece.initializer)
+            feeds[piece.initializer.inputs[1].name] = value
+    session.run(initializers, feeds)
 
 
 def settings_of(**others: object) -> TrainingSettings:
