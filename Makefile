@@ -88,7 +88,7 @@ adversaries: setup-dev ## Train and damage the runs that try to fool the verdict
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
 	rm -rf .venv .state/molecule .state/matrix .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -rf "$(CACHE)/images" "$(CACHE)/wheels" "$(CACHE)/locks" "$(CACHE)/carried"
+	rm -rf "$(CACHE)/images" "$(CACHE)/wheels" "$(CACHE)/locks" "$(CACHE)/carried" "$(CACHE)/ansible-test"
 	$(AS_ROOT) rm -rf "$(CACHE)/environments"
 	@! command -v podman >/dev/null || \
 	  $(AS_ROOT) podman image prune --all --force --filter label=psfleet.image=practice
