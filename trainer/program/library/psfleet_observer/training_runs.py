@@ -178,7 +178,7 @@ def functions_of(graph: tf.Graph, call: tf.Operation) -> dict[str, Any]:
         name = names.pop()
         function = None if name in definitions else graph._get_function(name)
         if function is not None:
-            definitions[name] = function.cached_definition
+            definitions[name] = function.definition
             names += [
                 called for node in definitions[name].node_def for called in names_of_functions(node.attr)
             ]
