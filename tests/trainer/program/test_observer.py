@@ -70,7 +70,9 @@ THREE_SESSIONS = """
     import tensorflow as tf
     v1, config = tf.compat.v1, json.loads(os.environ["TF_CONFIG"])
     job, task = config["task"]["type"], config["task"]["index"]
-    server = v1.train.Server(config["cluster"], job, task)
+    server = v1.train.Server(config["cluster"], job, task, start=False)
+    server.start()
+    server.start()
     if job == "ps":
         server.join()
     with tf.Graph().as_default():
@@ -207,6 +209,10 @@ def test_all_steps_of_each_session_are_recorded_and_no_session_stays_open(tmp_pa
     assert met == [0, 4, 8, 12]
     assert sum(record.integer("steps") for record in records if record.event == "step") == 13
     assert records[-1].event == "finished"
+    # The ps publishes its nonce when its program starts the server.
+    (begun,), _ = read_records(events_file(tasks.directory("ps0"), "ps", 0))
+    nonces = [record.integers("ps_nonces") for record in records if record.event == "peers_ready"]
+    assert nonces == [{"ps0": begun.integer("nonce")}] * 4
     # A session that the program leaves open at its end does no harm.
     assert "meta_path" not in tasks.output("worker0")
     assert "psfleet, which looks" not in tasks.output("worker0")

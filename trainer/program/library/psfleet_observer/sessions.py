@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from psfleet_observer import graphs, meeting, serving, trained, training_runs
 from psfleet_observer.guard import guarded, when_lost
@@ -134,12 +135,15 @@ def wrap_last_step(module: ModuleType) -> None:
 def wrap_servers(module: ModuleType) -> None:
     """Wrap servers, so that each ps publishes its nonce, and a note says when a process only serves."""
     serving.wrap_join(module)
-    start = module.Server.start  # __init__ calls it, unless the program starts the server itself
+    start = module.Server.start  # `__init__` calls this, too, except with `start=False`
+    started: WeakSet[Any] = WeakSet()
 
     @functools.wraps(start)
     def publishing(self: Any) -> None:
         start(self)
-        _publish_nonce(self)
+        if self not in started:
+            started.add(self)
+            _publish_nonce(self)
 
     module.Server.start = publishing
 
