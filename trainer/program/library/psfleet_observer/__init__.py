@@ -56,6 +56,7 @@ _SAVING = {
     "tensorflow.python.saved_model.save": "wrap_saved_models",
     "tensorflow.python.summary.writer.writer": "wrap_writers",
     "tensorflow.python.ops.summary_ops_v2": "wrap_file_writers",
+    "keras.saving.saving_api": "wrap_keras",  # of Keras 2.12
     "keras.src.saving.saving_api": "wrap_keras",
     "tf_keras.src.saving.saving_api": "wrap_keras",
 }
