@@ -47,8 +47,8 @@ _WRAPPED = {
     "tensorflow.python.training.session_manager": ".waiting:wrap_session_managers",
     "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
 }
-# Module of TensorFlow or Keras -> the function of saves.py that wraps it. This goes on even after the rest of
-# the observation has ended.
+# Module of TensorFlow, Keras or tf.estimator -> the function of saves.py that wraps it. This goes on even
+# after the rest of the observation has ended.
 _SAVING = {
     "tensorflow.python.training.saver": "wrap_savers",
     "tensorflow.python.checkpoint.checkpoint": "wrap_checkpoints",
@@ -56,6 +56,7 @@ _SAVING = {
     "tensorflow.python.saved_model.save": "wrap_saved_models",
     "tensorflow.python.summary.writer.writer": "wrap_writers",
     "tensorflow.python.ops.summary_ops_v2": "wrap_file_writers",
+    "tensorflow_estimator.python.estimator.estimator": "wrap_estimators",
     "keras.saving.saving_api": "wrap_keras",  # of Keras 2.12
     "keras.src.saving.saving_api": "wrap_keras",
     "tf_keras.src.saving.saving_api": "wrap_keras",

@@ -42,7 +42,12 @@ def wrap_builders(module: ModuleType) -> None:
     for builder in (module.SavedModelBuilder, module._SavedModelBuilder):
         if "add_meta_graph_and_variables" in vars(builder):
             _note(builder, "add_meta_graph_and_variables", lambda *_, **__: None, "")
-    _note(module._SavedModelBuilder, "save", lambda builder, *_, **__: builder._export_dir, "SavedModel")
+    _note(module._SavedModelBuilder, "save", lambda _, builder, *__, **___: builder._export_dir, "SavedModel")
+
+
+def wrap_estimators(module: ModuleType) -> None:
+    """Wrap estimators, to note a SavedModel at its final path: they save it elsewhere and rename it."""
+    _note(module.Estimator, "_export_all_saved_models", lambda path, *_, **__: path, "SavedModel")
 
 
 def wrap_saved_models(module: ModuleType) -> None:
@@ -67,12 +72,13 @@ def wrap_file_writers(module: ModuleType) -> None:
 
 
 def _argument(place: int, name: str) -> Callable[..., object]:
-    """Return a function that returns one argument of its own call: by its index `place`, else by its `name`.
+    """Return a function of a call's result and arguments, which returns one of the arguments.
 
-    The function returns None if the call has neither.
+    The argument is given by its index `place`, else by its `name`; the function returns None if the call has
+    neither.
     """
 
-    def argument(*arguments: object, **named: object) -> object:
+    def argument(_result: object, *arguments: object, **named: object) -> object:
         return arguments[place] if len(arguments) > place else named.get(name)
 
     return argument
@@ -81,8 +87,8 @@ def _argument(place: int, name: str) -> Callable[..., object]:
 def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None:
     """Wrap the function `name` of `owner`, to note where its successful calls save; nothing if it is missing.
 
-    Calls inside another noted call are not noted. `path` gets the call's arguments, and returns the saved
-    path. `kind` is a word for the file of notes, such as "checkpoint".
+    Calls inside another noted call are not noted. `path` gets the call's result and arguments, and returns
+    the saved path. `kind` is a word for the file of notes, such as "checkpoint".
     """
     save = getattr(owner, name, None)
     if save is None:
@@ -93,7 +99,7 @@ def _note(owner: Any, name: str, path: Callable[..., object], kind: str) -> None
         with _outermost() as is_outermost:
             result = save(*arguments, **named)
         if is_outermost:
-            _write(path(*arguments, **named), kind)
+            _write(path(result, *arguments, **named), kind)
         return result
 
     setattr(owner, name, noting)
