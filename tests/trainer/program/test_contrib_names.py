@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.trainer.program.tensorflows import with_own_tensorflow
 from trainer.host.error_lines import LONGEST_LINE, source_lines_in
 from trainer.program.contrib_names import replacement, used_name
 from trainer.program.remedies import remedy
@@ -52,6 +53,7 @@ def test_every_name_has_a_replacement_that_fits_in_a_line() -> None:
         assert "contrib." not in use(name), name
 
 
+@with_own_tensorflow
 def test_what_a_replacement_names_of_tensorflow_exists() -> None:
     tensorflow = importlib.import_module("tensorflow.compat.v1")
     named = {(path, name) for name in NAMES for path in re.findall(r"\btf(?:\.\w+)+", use(name))}

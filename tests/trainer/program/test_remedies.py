@@ -13,6 +13,7 @@ import yaml
 
 from tests.repository import ROOT
 from tests.trainer.program.launched import run_alone
+from tests.trainer.program.tensorflows import with_keras_3, with_own_tensorflow
 from trainer.contract.exit_codes import PROGRAM
 from trainer.host.error_lines import LONGEST_LINE, in_short
 from trainer.program.launcher import LIBRARY, TENSORFLOW1
@@ -98,6 +99,7 @@ def test_each_place_that_a_remedy_names_exists() -> None:
         assert not part or part in headings or f"\n- **{part}.** " in text, place
 
 
+@with_own_tensorflow
 @pytest.mark.chaos
 @pytest.mark.parametrize("option", [False, True])
 def test_tensorflow_still_prints_these_errors(option: bool, tmp_path: Path) -> None:
@@ -117,6 +119,7 @@ def test_tensorflow_still_prints_these_errors(option: bool, tmp_path: Path) -> N
         assert found.startswith(error["said"]), error["program"]
 
 
+@with_keras_3
 @pytest.mark.slow
 def test_the_reason_of_a_failed_program_ends_with_the_remedy(tmp_path: Path) -> None:
     text = "import tensorflow.compat.v1 as tf\ntf.nn.rnn_cell.BasicLSTMCell(10)"

@@ -1,0 +1,30 @@
+"""Marks for tests of a certain TensorFlow; tools/tensorflows.py runs the tests with older ones, too."""
+
+import re
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import pytest
+
+from tests.repository import ROOT
+
+(OWN,) = re.findall(r'"tensorflow-cpu==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package; "" if the package is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+with_own_tensorflow = pytest.mark.skipif(
+    version_of("tensorflow-cpu") != OWN, reason=f"it is about psfleet's own TensorFlow, {OWN}"
+)
+with_keras_3 = pytest.mark.skipif(
+    not version_of("keras").startswith("3."), reason="Keras is 3 since TensorFlow 2.16"
+)
+with_estimator = pytest.mark.skipif(
+    find_spec("tensorflow_estimator") is None, reason="tf.estimator is gone since TensorFlow 2.16"
+)
