@@ -17,7 +17,7 @@ _MISSING = re.compile(
 )
 # Python's words for a missing file with a relative path.
 _MISSING_RELATIVE = re.compile(r"No such file or directory: b?['\"](?!/)([^'\"]+)['\"]")
-# What logging.config.fileConfig says of a missing file, before Python 3.12.
+# What logging.config.fileConfig says of a missing file in Python 3.10 and older releases of Python 3.11.
 _MISSING_CONFIGURATION = re.compile(r"KeyError: 'formatters'")
 _READ_ONLY = "Read-only file system"
 _PATH = re.compile(r"[^\s'\"`;:=(){}\[\],]+")
