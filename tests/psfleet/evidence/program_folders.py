@@ -20,21 +20,23 @@ PHASES = Path(__file__).with_name("programs") / "phases.py"
 BYTES = {"bytes_received": 500_000, "bytes_sent": 400_000}
 
 
-def run_program(folder: Path, *arguments: str, program: Path = PROGRAM, **jobs: int) -> Path:
+def run_program(
+    folder: Path, *arguments: str, program: Path = PROGRAM, tensorflow1: bool = False, **jobs: int
+) -> Path:
     """Run a program on a ps and two workers, or other `jobs`; return the run's folder.
 
-    What serves is ended as train.yml does: the ps, and the workers of a chief, which needs no flags. A
-    program that knows nothing of psfleet is observed.
+    What serves is ended as train.yml does: the ps, and the workers of a chief, which needs no flags. With
+    `tensorflow1`, the workers of a chief train. A program that knows nothing of psfleet is observed.
     """
     (folder / "hosts").mkdir(parents=True)
     with Tasks(folder / "hosts", program, **({"ps": 1, "worker": 2} | jobs)) as tasks:
         tasks.observed, tasks.flags = program != PROGRAM, "chief" not in tasks.cluster
         plan = _plan(tasks.cluster)
-        tasks.arguments = arguments
+        tasks.arguments, tasks.tensorflow1 = arguments, tensorflow1
         tasks.environment = {"PSFLEET_PLAN_HASH": plan.hash}
         tasks.start()
-        trains = "worker" if tasks.flags else "chief"
-        trainers = [name for name in tasks.names if name.startswith(trains)]
+        serves = ("ps",) if tasks.flags or tensorflow1 else ("ps", "worker")
+        trainers = [name for name in tasks.names if not name.startswith(serves)]
         codes = tasks.wait(*trainers) | tasks.stop(*(name for name in tasks.names if name not in trainers))
         return _run_folder(tasks, plan, codes)
 

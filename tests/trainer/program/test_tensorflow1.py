@@ -14,6 +14,7 @@ import pytest
 
 from tests.repository import ROOT
 from tests.trainer.program.launched import Tasks, program
+from tests.trainer.program.tensorflows import with_estimator
 from trainer.contract.exit_codes import FINISHED, PROGRAM
 from trainer.program import launcher
 
@@ -98,6 +99,38 @@ NETWORK = """
         print("in the end", session.run(loss, data), count / digits.test.num_examples)
         event = tf.Summary.FromString(session.run(summary, data))
         assert [value.tag for value in event.value] == ["loss"]
+"""
+
+# What TensorFlow 2 has only with Keras 2, as programs of TensorFlow 1 use it.
+OF_KERAS_2 = """
+    import os
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow import estimator, feature_column, layers
+    from tensorflow.nn import rnn_cell
+    assert (estimator, layers, rnn_cell) == (tf.estimator, tf.layers, tf.nn.rnn_cell)
+    words = tf.placeholder(tf.float32, [None, 5, 3])
+    cells = [rnn_cell.DropoutWrapper(rnn_cell.BasicLSTMCell(4), output_keep_prob=1.0) for _ in range(2)]
+    outputs, state = tf.nn.dynamic_rnn(rnn_cell.MultiRNNCell(cells), words, dtype=tf.float32)
+    image = tf.layers.conv2d(tf.expand_dims(outputs, -1), 2, 3, padding="same", activation=tf.nn.relu)
+    flat = tf.layers.flatten(tf.layers.max_pooling2d(image, 2, 2))
+    top = tf.layers.batch_normalization(flat, training=True)
+    town = feature_column.categorical_column_with_vocabulary_list("town", ["a", "b"])
+    columns = [feature_column.indicator_column(town), feature_column.numeric_column("age")]
+    table = feature_column.input_layer({"town": [["a"], ["b"]], "age": [[1.0], [2.0]]}, columns)
+    loss = tf.reduce_mean(tf.square(tf.layers.dense(top, 1) - 1.0))
+    updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+    with tf.control_dependencies(updates):
+        train = tf.train.AdamOptimizer(0.05).minimize(loss, tf.train.get_or_create_global_step())
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        losses = [session.run([loss, train], {words: np.ones([2, 5, 3])})[0] for _ in range(30)]
+        print("columns", session.run(table).tolist(), "updates", len(updates), "fell", losses[-1] < losses[0])
+    os.environ.pop("TF_CONFIG")  # an estimator trains on a cluster only with a chief
+    data = {"x": np.arange(8.0)}, np.arange(8) > 3
+    read = estimator.inputs.numpy_input_fn(*data, batch_size=4, num_epochs=None, shuffle=True)
+    linear = estimator.LinearClassifier([feature_column.numeric_column("x")])
+    print("trained", int(linear.train(read, steps=20).get_variable_value("global_step")))
 """
 
 
@@ -210,6 +243,19 @@ def test_the_network_of_the_mnist_tutorials_is_built_and_learns_as_in_tensorflow
     loss, accuracy = map(float, said["in the end"].split())
     assert loss < 1
     assert accuracy > 0.7
+
+
+@with_estimator
+@pytest.mark.slow
+def test_what_tensorflow_has_with_keras_2_alone_works_as_in_tensorflow_1(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, OF_KERAS_2), worker=1) as tasks:
+        tasks.tensorflow1 = True
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
+    output = tasks.output("worker0")
+    assert "columns [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]] updates 2 fell True" in output
+    assert "trained 20" in output
+    assert "stays as it is" not in output
 
 
 @pytest.fixture
