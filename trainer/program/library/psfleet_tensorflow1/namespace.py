@@ -21,6 +21,8 @@ def give_tensorflow1(module: ModuleType) -> None:
     v1 = module.compat.v1
     v1.disable_v2_behavior()
     v1.__path__ = [*v1.__path__, *module.__path__, str(_PACKAGES)]
+    # Keras 2 imports some of its modules only now, with `import tensorflow.compat.v2 as tf`.
+    v1.compat = module.compat
     sys.modules["tensorflow"] = v1
     from tensorflow import contrib
 
