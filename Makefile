@@ -50,7 +50,7 @@ unit: setup-dev ## Run pytest
 molecule: setup-dev ## Run the Molecule scenarios on container hosts
 	@tools/run_tests.py molecule
 
-slow: setup-dev ## Run the scenarios that `make test` leaves out: WHAT="replication kinds security", scale (40 GB of disk), cuda (3.4 GB of libraries)
+slow: setup-dev ## Run the scenarios that `make test` leaves out: WHAT="replication kinds security", scale (40 GB of disk), cuda (3.4 GB of libraries), tensorflows (VERSIONS="2.12.1 2.15.1")
 	@tools/run_tests.py $(or $(WHAT),replication kinds security)
 
 matrix: setup-dev ## Deploy and train with each ansible-core that is accepted (2.19, 2.20, 2.21), which `make test` leaves out
@@ -87,7 +87,7 @@ adversaries: setup-dev ## Train and damage the runs that try to fool the verdict
 	@python -m tests.psfleet.evidence.adversaries
 
 clean: ## Remove .venv, test results and the caches that clones share (not runs/, not a cluster's SSH authority)
-	rm -rf .venv .state/molecule .state/matrix .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .state/molecule .state/matrix .state/tensorflows .state/ephemeral .state/logs .state/setup.lock .ansible .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -rf "$(CACHE)/images" "$(CACHE)/wheels" "$(CACHE)/locks" "$(CACHE)/carried" "$(CACHE)/ansible-test"
 	$(AS_ROOT) rm -rf "$(CACHE)/environments"
 	@! command -v podman >/dev/null || \

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs the tests in stages side by side, all of them even if one fails, and counts what passed.
 
-usage: tools/run_tests.py [lint] [unit] [molecule] [cuda]
+usage: tools/run_tests.py [lint] [unit] [molecule] [cuda] [tensorflows]
 
 It counts each check of lint, each test of pytest and each Molecule scenario. `molecule` leaves out the slow
-scenarios; each slow scenario is a stage of its own name, which `make test` does not run. The last line is `N
-passed, N failed`; the exit status is 0 only if nothing failed.
+scenarios; each slow scenario is a stage of its own name, which `make test` does not run, and so is
+`tensorflows`: the tests of programs with older TensorFlows. The last line is `N passed, N failed`; the exit
+status is 0 only if nothing failed.
 """
 
 import os
@@ -28,6 +29,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # a script's sys.path begins with its own folder
 
+from tools import tensorflows  # noqa: E402
 from tools.things_to_know import excess, known_names  # noqa: E402
 
 BIN = ROOT / ".venv" / "bin"
@@ -177,7 +179,22 @@ def run_unit() -> Count:
         return Count(*map(sum, zip(*pool.map(run_part, UNIT, UNIT.values()), strict=True)))
 
 
-def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str] = NO_VARIABLES) -> Count:
+def run_tensorflows() -> Count:
+    """Run the tests of programs with each of several TensorFlows; return the counts of all tests."""
+    results = [
+        run_pytest(f"tensorflow {version}", tensorflows.TESTS, python=tensorflows.python_with(version))
+        for version in tensorflows.versions()
+    ]
+    return Count(*map(sum, zip(*results, strict=True)))
+
+
+def run_pytest(
+    name: str,
+    arguments: Sequence[str],
+    variables: Mapping[str, str] = NO_VARIABLES,
+    *,
+    python: Path = BIN / "python",
+) -> Count:
     """Run pytest with these arguments; return how many tests passed, failed and were skipped.
 
     `name` is the log's. Wait until this part may begin. If a test fails, print the end of the output.
@@ -185,7 +202,7 @@ def run_pytest(name: str, arguments: Sequence[str], variables: Mapping[str, str]
     log = LOGS / f"{name}.log"
     with PARTS:
         begin = time.monotonic()
-        command = [f"{BIN}/python", "-m", "pytest", *arguments]
+        command = [str(python), "-m", "pytest", *arguments]
         returncode = stream(command, log, PERCENT, variables, niceness=NICENESS)
     count = count_tests(log.read_text(), returncode)
     report_end(log, begin, f"{log.read_text()}\nexit code {returncode}" if count.failed else None)
@@ -354,6 +371,7 @@ STAGES: dict[str, Callable[[], Count]] = {
     "unit": run_unit,
     "molecule": partial(run_scenarios, SCENARIOS),
     **{name: partial(run_scenarios, [name]) for name in SLOW_SCENARIOS},
+    "tensorflows": run_tensorflows,
 }
 
 

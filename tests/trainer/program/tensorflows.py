@@ -1,14 +1,11 @@
-"""Marks for tests of a certain TensorFlow; tools/tensorflows.py runs the tests with older ones, too."""
+"""Marks for tests of a certain TensorFlow: `make slow WHAT=tensorflows` also runs them with older ones."""
 
-import re
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 import pytest
 
-from tests.repository import ROOT
-
-(OWN,) = re.findall(r'"tensorflow-cpu==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+from tools.tensorflows import OWN
 
 
 def version_of(package: str) -> str:
@@ -21,6 +18,9 @@ def version_of(package: str) -> str:
 
 with_own_tensorflow = pytest.mark.skipif(
     version_of("tensorflow-cpu") != OWN, reason=f"it is about psfleet's own TensorFlow, {OWN}"
+)
+with_older_tensorflow = pytest.mark.skipif(
+    version_of("tensorflow-cpu") == OWN, reason="other tests run with psfleet's own TensorFlow"
 )
 with_keras_3 = pytest.mark.skipif(
     not version_of("keras").startswith("3."), reason="Keras is 3 since TensorFlow 2.16"
