@@ -31,6 +31,9 @@ GLIBC = "manylinux_2_28"
 LOCK_TIMEOUT_SECONDS = 600
 KEY_DIGITS = 16
 CUDA_EXTRA = "and-cuda"
+# {release of TensorFlow: what it needs beside what its own package says}. 2.20 calls MessageToString with an
+# argument that protobuf 7 no longer has.
+LIMITS = {"2.20": ("protobuf<7",)}
 # uv prints one of these texts if an index did not answer with packages. The requirements may be right then.
 UNREACHED = ("Failed to fetch", "could not be queried", "network was disabled")
 
@@ -209,6 +212,7 @@ class ProgramLock:
             )
             settings = uv_settings()
             pins = [f"{name}=={self.environment.tensorflow}" for name in TENSORFLOW]
+            pins += LIMITS.get(release_of(self.environment.tensorflow), ())
             limits = [*pins, *(f"-c {place}" for place in settings.constraints)]
             own = Path(folder) / "wheels"
             for path, content in {

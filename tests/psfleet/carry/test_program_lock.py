@@ -113,6 +113,14 @@ def test_a_tensorflow_of_the_programs_own_has_a_lock_of_its_own(lock: ProgramLoc
         deployed(with_text(lock, "tensorflow==2.15.1\nplots\n"))
 
 
+def test_what_a_release_needs_beside_its_own_requirements_is_a_limit(lock: ProgramLock, index: Path) -> None:
+    make_package(index, "tensorflow_cpu", "2.20.0", ["protobuf>=5"])
+    for version in ("6.33.0", "7.36.2"):
+        make_package(index, "protobuf", version)
+    assert resolved(lock, "tensorflow==2.20.0\nprotobuf\n")["protobuf"] == "6.33.0"
+    assert resolved(lock, "protobuf\n")["protobuf"] == "7.36.2"
+
+
 def test_a_wheel_of_the_users_own_is_the_only_one_that_is_permitted(
     lock: ProgramLock, tmp_path: Path
 ) -> None:
