@@ -18,7 +18,7 @@ from typing import Any
 from trainer.contract.progress import Progress
 from trainer.contract.task_names import LEADS
 from trainer.host.task_traces import last_step_figures, read_object, run_file, run_id_of
-from trainer.host.task_units import show_units, task_of, unit_name
+from trainer.host.task_units import EVALUATION, show_units, task_of, unit_name
 
 PHASES = ("waiting", "training", "ending", "finished", "stopped", "failed")
 MOST_BYTES_OF_PLAN = 64 * 1024 * 1024
@@ -70,7 +70,7 @@ def host_tasks(configuration: Path, state: Path, show: Show) -> list[HostTask]:
     OSError or ValueError if `show` does not answer for all units.
     """
     files = [*configuration.glob("tasks/*.env"), *configuration.glob("run/*.env")]
-    own = sorted({task for file in files if (task := task_of(file.name)) and task[0] != "evaluator"})
+    own = sorted({task for file in files if (task := task_of(file.name)) and task[0] != EVALUATION})
     units = show([unit_name(job, index) for job, index in own]) if own else []
     tasks = []
     for (job, index), unit in zip(own, units, strict=True):

@@ -140,9 +140,9 @@ def _ssh_name(name: str, host: Host) -> str:
 def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory: str) -> dict[str, Any]:
     """Return the inventory of the practice hosts, as the object for its YAML file.
 
-    The group `tf_cluster` has the groups `ps` and `worker`, and `chief` if a host is in it; hosts in none of
-    them are only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`; the login key is
-    in `directory`/.ssh.
+    The group `tf_cluster` has the groups `ps` and `worker`, and `chief` and `evaluator` if a host is in them;
+    hosts in none of them are only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`;
+    the login key is in `directory`/.ssh.
 
     The control path contains a hash of the host's key. So a new host at an old address never gets the
     connection that is still open to the old host.
@@ -154,7 +154,7 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
     jobs: dict[str, Any] = {
         job: {"hosts": {host["name"]: {} for host in hosts if job in host["groups"]}}
         for job in JOBS
-        if job != "chief" or any(job in host["groups"] for host in hosts)
+        if job in {"ps", "worker"} or any(job in host["groups"] for host in hosts)
     }
     return {"all": {"hosts": variables, "children": {"tf_cluster": {"children": jobs}}}}
 

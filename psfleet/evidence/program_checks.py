@@ -27,6 +27,7 @@ from psfleet.evidence.record_checks import records_complete, same_plan_and_relea
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.step_numbers import steps_numbered
+from trainer.contract.task_names import EVALUATOR
 
 _UNKNOWN = Ending(alive=False, failed=False, exit_code=None)
 _Falls = Mapping[str, tuple[int, int]]
@@ -266,7 +267,8 @@ def _falls(run: Run) -> _Falls:
 
 
 def _check_traffic(run: Run, settings: EvidenceSettings, answers: ProgramAnswers) -> None:
-    names = [task.name for task in run.expected]
+    # The evaluator only receives checkpoints.
+    names = [task.name for task in run.expected if task.job != EVALUATOR]
     if len(names) < 2:
         return
     counted_bytes = {name: run.endings[name].exchanged for name in names if name in run.endings}
@@ -312,9 +314,9 @@ def _check_learning(run: Run, settings: EvidenceSettings, answers: ProgramAnswer
 def _name_ends(run: Run, answers: ProgramAnswers) -> None:
     """Add to `answers.open` what endings make doubtful.
 
-    For a worker or chief that neither ended by itself nor worked for a coordinator, that it had done its
-    work; for a restarted task, that it went on where it had been. Tasks that failed or whose ending is
-    unknown are left to `tasks_ended_well`.
+    For a worker, chief or evaluator that neither ended by itself nor worked for a coordinator, that it had
+    done its work; for a restarted task, that it went on where it had been. Tasks that failed or whose ending
+    is unknown are left to `tasks_ended_well`.
     """
     for task in run.expected:
         ending = run.endings.get(task.name)
@@ -322,7 +324,7 @@ def _name_ends(run: Run, answers: ProgramAnswers) -> None:
             continue
         # A worker's work for a coordinator was done when the coordinator ended by itself.
         served = run.coordinated and run.contributions.get(task.name)
-        if not (ending.by_itself or served) and task.job in {"worker", "chief"}:
+        if not (ending.by_itself or served) and task.job in {"worker", "chief", EVALUATOR}:
             by_playbook = ending.in_words == ENDED_BY_PLAYBOOK
             why = "it still ran, and a playbook ended it" if by_playbook else f"it {ending.in_words}"
             answers.open[f"{task.name} had done its work"] = why

@@ -1,4 +1,4 @@
-"""Checks the groups of an inventory: tf_cluster and its children ps, worker and chief."""
+"""Checks the groups of an inventory: tf_cluster and its children ps, worker, chief and evaluator."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -6,16 +6,20 @@ from difflib import get_close_matches
 from psfleet.inventory.problems import PARENT, InventoryProblem, named
 from psfleet.inventory.variables import is_host_name
 from trainer.contract.plan import JOBS, Job
+from trainer.contract.task_names import EVALUATOR
 from trainer.host.wording import grouped
 
 Groups = Mapping[str, Sequence[str]]
+
+# The groups of a program that hold at most one host.
+SINGLE_JOBS = ("chief", EVALUATOR)
 
 
 def group_problems(groups: Groups, children: Sequence[str], *, program: bool) -> list[InventoryProblem]:
     """Return the problems with the groups, {name: hosts}, and with the `children` of tf_cluster; [] for none.
 
-    `program` is True if the user has a program, which needs no ps and may have a chief. Without the group
-    tf_cluster, this is the only problem.
+    `program` is True if the user has a program, which needs no ps, and may have a chief and an evaluator.
+    Without the group tf_cluster, this is the only problem.
     """
     if PARENT not in groups:
         what = f"there is no group {PARENT}{_similar_group(PARENT, groups)}"
@@ -46,12 +50,18 @@ def _job_problems(job: Job, groups: Groups, children: Sequence[str], program: bo
     if job == "chief" and hosts and not program:
         what = f"the group chief holds {named(hosts)}, and trainer_program is empty"
         yield f"{what}; expected no such group: worker0 is the chief of the trainer's own models"
-    elif job == "chief" and len(hosts) > 1:
-        yield f"the group chief holds {len(hosts)} hosts, {named(hosts)}; expected one"
+    elif job == EVALUATOR and hosts and not program:
+        what = f"the group {job} holds {named(hosts)}, and trainer_program is empty"
+        yield f"{what}; expected no such group: psfleet itself evaluates the trainer's own models"
+    elif job in SINGLE_JOBS and len(hosts) > 1:
+        yield f"the group {job} holds {len(hosts)} hosts, {named(hosts)}; expected one"
+    elif job == EVALUATOR and hosts and not groups.get("chief"):
+        what = f"the group {job} holds {named(hosts)}, and there is no chief"
+        yield f"{what}; expected a host in the group chief, whose checkpoints the evaluator evaluates"
 
 
 def _meant_job(group: str) -> str:
-    """Return the job, "ps", "worker" or "chief", that a group name resembles; "" if it resembles none."""
+    """Return the job of JOBS, such as "ps", that a group name resembles; "" if it resembles none."""
     return next(iter(get_close_matches(group, JOBS, n=1)), "")
 
 

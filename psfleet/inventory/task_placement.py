@@ -21,8 +21,8 @@ _MANY: Mapping[Job, str] = {"ps": "ps", "worker": "workers"}
 class Placement:
     """Where the tasks of an inventory run, and the `problems` that were found.
 
-    `tasks` are sorted by job (ps, worker, chief) and index. `settings` is {name of a task: {setting: value}},
-    with only the settings that the task has of its own.
+    `tasks` are sorted by job (ps, worker, chief, evaluator) and index. `settings` is {name of a
+    task: {setting: value}}, with only the settings that the task has of its own.
     """
 
     tasks: tuple[PlannedTask, ...]
@@ -78,7 +78,7 @@ def _places(
     gpus: list[tuple[int, ...]] = []
     problems: list[InventoryProblem] = []
     for job in jobs:
-        # A host has at most one chief, which has no GPUs.
+        # A host has at most one chief and one evaluator, which have no GPUs.
         tasks = values.get(f"trainer_{job}_tasks", (RequestedTask(),))
         of_host = values.get(f"trainer_{job}_gpus", ())
         requested += [(job, task) for task in tasks]

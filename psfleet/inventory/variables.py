@@ -183,6 +183,7 @@ TRAINER_RULES: Mapping[str, Rule] = {
     "trainer_ps_port": _PORT_OR_NULL,
     "trainer_worker_port": _PORT_OR_NULL,
     "trainer_chief_port": _PORT_OR_NULL,
+    "trainer_evaluator_port": _PORT_OR_NULL,
     "trainer_ps_tasks": tasks_rule("ps", _PS_KEYS),
     "trainer_worker_tasks": tasks_rule("worker", _WORKER_KEYS),
     "trainer_ps_gpus": _GPUS,
@@ -241,10 +242,12 @@ NOT_OFFERED = {
     "trainer_gpus": "write trainer_worker_gpus, a list such as [0]",
     "ssh_mesh_home": "remove it: the login's home is the folder ssh in trainer_configuration_directory",
     "trainer_chief_tasks": "a cluster has one chief, the host of the group chief",
+    "trainer_evaluator_tasks": "a cluster has one evaluator, the host of the group evaluator",
     "tensorflow_environment_bytes": "remove it: psfleet computes the space from the wheels",
     "tensorboard_environment_bytes": "remove it: psfleet computes the space from the wheels",
     "training_program_releases_to_keep": "write trainer_releases_to_keep, which counts programs, too",
     "trainer_chief_gpus": "a chief sees no GPU; a worker sees those of trainer_worker_gpus",
+    "trainer_evaluator_gpus": "an evaluator sees no GPU; a worker sees those of trainer_worker_gpus",
 }
 
 

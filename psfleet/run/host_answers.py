@@ -36,7 +36,7 @@ from trainer.contract.rules import Rule, as_given, convert_fields, optional
 from trainer.host.check import State
 from trainer.host.error_lines import in_short
 from trainer.host.task_traces import MOST_BYTES, RUN_ID
-from trainer.host.task_units import UNIT_JOBS
+from trainer.host.task_units import UNIT_JOBS, task_name
 
 
 class UnusableError(ValueError):
@@ -273,11 +273,11 @@ def _of_tasks(kept: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str
     If the host only confirms the hash of the plan, the result lacks `deployed`. Raises UnusableError for a
     task that was not asked for.
     """
-    requested = [f"{task['job']}{task['index']}" for task in arguments["tasks"]]
+    requested = [task_name(task["job"], task["index"]) for task in arguments["tasks"]]
     tasks = [{**task, "reason": in_short(task["reason"])} for task in kept["tasks"]]
     for place, task in enumerate(tasks):
         known = task["job"] in UNIT_JOBS if arguments.get("others") else task["name"] in requested
-        if not known or task["name"] != f"{task['job']}{task['index']}":
+        if not known or task["name"] != task_name(task["job"], task["index"]):
             raise UnusableError(
                 f"tasks[{place}].name is {as_given(task['name'])}, a task that was not asked for"
             )

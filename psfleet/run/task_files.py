@@ -10,6 +10,7 @@ from trainer.contract.run_program import RunProgram
 from trainer.contract.run_tasks import SERVER
 from trainer.contract.task_names import EVALUATOR, split_name
 from trainer.host.task_traces import run_file
+from trainer.host.task_units import EVALUATION
 
 VERIFY = "systemd-analyze verify %s"
 _CLUSTER_HEADING = "# Written by psfleet's deploy.yml: what {job} {index} has to know of the cluster.\n"
@@ -54,12 +55,15 @@ def _cluster_variables(
     """
     if task.gpus and not cuda:
         raise ValueError(f"{task.name} has GPUs, and the environment of {task.host} is not made for them")
+    evaluators = plan.tasks_of(EVALUATOR)
     return {
         "PSFLEET_PS_HOSTS": plan.ps_hosts,
         "PSFLEET_WORKER_HOSTS": plan.worker_hosts,
         "PSFLEET_PLAN_HASH": plan.hash,
         "PSFLEET_RELEASE": release,
         "TF_CONFIG": plan.tf_config(task),
+        # TF_CONFIG does not have the evaluator, to which the chief sends checkpoints.
+        **({"PSFLEET_EVALUATOR_ADDRESS": evaluators[0].target} if evaluators else {}),
         "CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in task.gpus),
         # Without GPUs, a task ignores libraries that systemd's configuration sets for all units.
         **(cuda if task.gpus else {"LD_LIBRARY_PATH": ""}),
@@ -70,12 +74,12 @@ def known_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the tasks whose files and units stay on a host: its own `tasks`, servers, and the evaluator.
 
     A run may have a server for each worker: it is a copy of the worker's entry with the job "server". The
-    evaluator is a copy of the entry of worker 0 with the job "evaluator", so it is only on that host, with
-    the checkpoints.
+    evaluator, psfleet's own, is a copy of the entry of worker 0 with the job "evaluation", so it is only on
+    that host, with the checkpoints.
     """
     workers = [task for task in tasks if task["job"] == "worker"]
     servers = [{**task, "job": SERVER} for task in workers]
-    evaluators = [{**task, "job": EVALUATOR} for task in workers if task["index"] == 0]
+    evaluators = [{**task, "job": EVALUATION} for task in workers if task["index"] == 0]
     return [*map(dict, tasks), *servers, *evaluators]
 
 
@@ -88,7 +92,7 @@ def gpu_drop_ins(
     task's doctor has a drop-in, too, the evaluator has none. `content` is the text of the drop-ins, `devices`
     the text of the unit, and `directory` is systemd's.
     """
-    with_gpus = [task for task in tasks if task["gpus"] and task["job"] != EVALUATOR]
+    with_gpus = [task for task in tasks if task["gpus"] and task["job"] != EVALUATION]
     units = [f"psfleet-{task['job']}@{task['index']}" for task in with_gpus]
     units += [f"psfleet-doctor@{task['job']}-{task['index']}" for task in with_gpus if task["job"] in JOBS]
     files = [{"dest": f"{directory}/{unit}.service.d/gpu.conf", "content": content} for unit in units]
@@ -156,7 +160,7 @@ def evaluator_files(
     }
     if deployed := run.get("deployed"):
         environment |= _version_variables(deployed, paths["install_directory"])
-    path, _ = run_file_paths([{"job": EVALUATOR, "index": 0}], paths["configuration_directory"])
+    path, _ = run_file_paths([{"job": EVALUATION, "index": 0}], paths["configuration_directory"])
     return [{"dest": path, "content": _EVALUATOR_HEADING + environment_text(environment)}]
 
 

@@ -10,10 +10,12 @@ from typing import Any, Literal, get_args
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.json_values import TEXT, one_of, tuple_of, whole
 from trainer.contract.rules import SettingsError, as_given, setting
+from trainer.contract.task_names import EVALUATOR
 
 VERSION = 1
-# The tasks of a host get their ports in this order. A `chief` exists only for programs, as the coordinator.
-Job = Literal["ps", "worker", "chief"]
+# The tasks of a host get their ports in this order. Only programs have a `chief`, which coordinates, and an
+# `evaluator`, which is outside of the cluster and evaluates the chief's checkpoints.
+Job = Literal["ps", "worker", "chief", "evaluator"]
 JOBS: tuple[Job, ...] = get_args(Job)
 _NUMBER = whole(0, 999_999)  # indices, ports and GPU numbers; the bound is far above any real one
 
@@ -46,7 +48,7 @@ class PlannedTask(JsonObject):
 
 @dataclass(frozen=True)
 class ClusterPlan(JsonObject):
-    """The tasks of a cluster: ps, then workers, then chief, each job in the order of its indices."""
+    """The tasks of a cluster: ps, workers, chief, evaluator, each job in the order of its indices."""
 
     cluster_name: str = setting(MISSING, TEXT)
     tasks: tuple[PlannedTask, ...] = setting(MISSING, tuple_of(PlannedTask.as_rule()))
@@ -80,10 +82,13 @@ class ClusterPlan(JsonObject):
     def tf_config(self, task: PlannedTask) -> str:
         """Return the value of TF_CONFIG for a task, as JSON text; jobs without tasks are left out.
 
+        The evaluator is no member of the cluster, although it may be the task.
         Example: {"cluster": {"ps": ["10.0.0.1:2222"], ..}, "task": {"type": "ps", "index": 0}}
         """
         cluster = {
-            job: [member.target for member in members] for job in JOBS if (members := self.tasks_of(job))
+            job: [member.target for member in members]
+            for job in JOBS
+            if job != EVALUATOR and (members := self.tasks_of(job))
         }
         return json.dumps({"cluster": cluster, "task": {"type": task.job, "index": task.index}})
 

@@ -152,7 +152,7 @@ def fields_of(event: str, job: str, index: int, *, program: bool = False) -> Map
     elif event == "finished" and job == "worker" and not program:
         required = {"local_step", "global_step", "seconds", "examples", "loss"}
         required |= {"contributions", "last_step"} if index == 0 else set()
-    elif event == "evaluated" and job == EVALUATOR:
+    elif event == "evaluated" and job == EVALUATOR and not program:
         required = {"fingerprint", "examples"}
     return {
         name: replace(rule, optional=rule.optional and name not in required)

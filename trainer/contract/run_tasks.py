@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from .plan import ClusterPlan, Job, PlannedTask
+from .plan import JOBS, ClusterPlan, Job, PlannedTask
 from .settings import TrainingSettings
 
 SERVER: Literal["server"] = "server"
@@ -41,14 +41,15 @@ def has_one_client(replication: str) -> bool:
 
 
 def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> tuple[RunTask, ...]:
-    """Return the tasks of a run: ps, workers, chief, and the run's own servers, each by index.
+    """Return the tasks of a run: ps, workers, chief, evaluator, and the run's own servers, each by index.
 
-    A local run has only worker 0. With `existing_servers`, each client gets a server. The plan's chief runs
-    only with a program. With `program` (True: the run executes one), the settings do not count: all tasks of
-    the plan run, the chief is the only client if the plan has it, and there are no own servers.
+    A local run has only worker 0. With `existing_servers`, each client gets a server. The plan's chief and
+    evaluator run only with a program. With `program` (True: the run executes one), the settings do not count:
+    all tasks of the plan run, the clients are the chief and the evaluator if the plan has a chief, and there
+    are no own servers.
     """
-    ps, workers, chief = (plan.tasks_of(job) for job in ("ps", "worker", "chief"))
-    clients: tuple[PlannedTask, ...] = chief or workers
+    ps, workers, chief, evaluators = (plan.tasks_of(job) for job in JOBS)
+    clients: tuple[PlannedTask, ...] = (*(chief or workers), *evaluators)
     served: tuple[PlannedTask, ...] = ()
     if not program:
         if training.replication == "local":
@@ -56,7 +57,7 @@ def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> t
         # With one client, the other workers serve anyway, so only the client needs a server.
         clients = workers[:1] if has_one_client(training.replication) else workers
         served = clients if training.existing_servers else ()
-        chief = ()
+        chief = evaluators = ()
 
     def task(planned: PlannedTask) -> RunTask:
         role: Role = "ps" if planned.job == "ps" else "client" if planned in clients else "server"
@@ -64,4 +65,4 @@ def run_tasks(plan: ClusterPlan, training: TrainingSettings, program: bool) -> t
         return RunTask(planned.job, planned.index, planned.host, role, address)
 
     servers = (RunTask(SERVER, worker.index, worker.host, "server", worker.target) for worker in served)
-    return (*map(task, (*ps, *workers, *chief)), *servers)
+    return (*map(task, (*ps, *workers, *chief, *evaluators)), *servers)

@@ -7,8 +7,9 @@ CHIEF = "worker0"
 # A program's chief, if the plan has one.
 COORDINATOR = "chief0"
 LEADS = (COORDINATOR, CHIEF)
-# The evaluator is no task of a run: it evaluates the final model, on the chief's host, after the run's end.
-# The evaluator takes no part in the training, but writes records as tasks do.
+# The evaluator takes no part in the training, but writes records as tasks do. Of a built-in model, it is no
+# task of the run: it evaluates the final model, on the chief's host, after the run's end. Of a program, it is
+# the task of this name, if the plan has one.
 EVALUATOR = "evaluator"
 EVALUATOR_NAME = f"{EVALUATOR}0"
 

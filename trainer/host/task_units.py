@@ -11,8 +11,10 @@ from pathlib import Path
 # This directory is missing if the host was not booted with systemd.
 BOOTED = Path("/run/systemd/system")
 # The jobs of a run, in the order in which people see them; then all jobs that have units.
-RUN_JOBS = ("ps", "chief", "worker", "server")
-UNIT_JOBS = (*RUN_JOBS, "evaluator")
+RUN_JOBS = ("ps", "chief", "worker", "server", "evaluator")
+# The unit of psfleet's own evaluator has another name than the unit of a program's task evaluator0.
+EVALUATION = "evaluation"
+UNIT_JOBS = (*RUN_JOBS, EVALUATION)
 ALIVE = {"active", "activating", "reloading", "deactivating"}
 _NOT_COUNTED = 2**64 - 1
 # The StatusText of a program's unit while the program only serves, which it does until it is stopped.
@@ -27,6 +29,14 @@ class SystemdError(OSError):
 def unit_name(job: str, index: int) -> str:
     """Return the name of a task's systemd unit, such as "psfleet-ps@0.service"."""
     return f"psfleet-{job}@{index}.service"
+
+
+def task_name(job: str, index: int) -> str:
+    """Return the name of the process in a unit: ("ps", 0) -> "ps0", ("evaluation", 0) -> "evaluator0".
+
+    psfleet's own evaluator and a program's task evaluator0 have one name, because no run has both.
+    """
+    return f"{'evaluator' if job == EVALUATION else job}{index}"
 
 
 def task_of(name: str) -> tuple[str, int] | None:

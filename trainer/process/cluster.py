@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from trainer.contract.run_tasks import has_one_client
-from trainer.contract.task_names import CHIEF, split_name
+from trainer.contract.task_names import CHIEF, EVALUATOR, split_name
 
 # The jobs of a built-in model's tasks. A server serves at the address of the worker with its index.
 JOBS = ("ps", "worker", "server")
@@ -13,6 +13,8 @@ JOBS = ("ps", "worker", "server")
 LOCAL = "local"
 # The job of a coordinator, which only a program can have.
 PROGRAM_CHIEF = "chief"
+# The jobs of which a program has at most one task, whose address is in no flag.
+SINGLE_JOBS = (PROGRAM_CHIEF, EVALUATOR)
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):([0-9]+)")
 
 
@@ -25,7 +27,7 @@ class Cluster:
     own server, never to another client.
 
     Attributes:
-        job: this task's job: "ps", "worker", "server", or of a program "chief".
+        job: this task's job: "ps", "worker", "server", or of a program "chief" or "evaluator".
         index: this task's index.
         ps_hosts: the address ("host:port") of each ps, in the order of the indices.
         worker_hosts: the same of each worker.
@@ -218,7 +220,7 @@ class Cluster:
         """Return everything that is wrong with the command line, in words; [] if nothing is.
 
         Each problem names the flag, the value and what is expected. With `program`, a user's program runs: it
-        may have no ps, and its job may be "chief", whose address is in no flag.
+        may have no ps, and its job may be one of SINGLE_JOBS, whose addresses are in no flag.
         """
         if self.is_local and self.job != "worker":
             alone = "with --replication=local one process is the whole run"
@@ -235,11 +237,11 @@ class Cluster:
         every = self.ps_hosts + self.worker_hosts
         twice = sorted({address for address in every if every.count(address) > 1})
         problems += [f"{address!r} is there twice: each task needs its own host:port" for address in twice]
-        jobs = ("ps", "worker", PROGRAM_CHIEF) if program else (*JOBS, LOCAL)
+        jobs = ("ps", "worker", *SINGLE_JOBS) if program else (*JOBS, LOCAL)
         if self.job not in jobs:
             return [*problems, f"--job_name is {self.job!r}, expected {' or '.join(jobs)}"]
-        if self.job == PROGRAM_CHIEF:
-            wrong = f"--task_index is {self.index}, expected 0: there is one chief"
+        if self.job in SINGLE_JOBS:
+            wrong = f"--task_index is {self.index}, expected 0: there is one {self.job}"
             return [*problems, wrong] if self.index else problems
         flag = "ps" if self.job == "ps" else "worker"
         count = len(self.jobs[flag])

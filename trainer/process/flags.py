@@ -18,7 +18,7 @@ from trainer.contract.model_files import CardError, card_of
 from trainer.contract.records import TaskIdentity
 from trainer.contract.rules import SettingsError
 from trainer.contract.settings import PER_HOST, RULES, TrainingSettings, default_text, summary
-from trainer.process.cluster import JOBS, LOCAL, PROGRAM_CHIEF, Cluster
+from trainer.process.cluster import JOBS, LOCAL, SINGLE_JOBS, Cluster
 
 _USAGE = "python -m trainer --FLAG=VALUE ..."
 _DESCRIPTION = f"""\
@@ -35,13 +35,13 @@ ends by itself when the run is over. Training settings go to the workers, as fla
 """
 
 _CLUSTER_FLAGS = {
-    "job_name": "ps, worker, server or local; with --program ps, worker or chief",
+    "job_name": "ps, worker, server or local; with --program ps, worker, chief or evaluator",
     "task_index": "the task's position in the list of its job, from 0",
     "ps_hosts": "host:port of each parameter server, separated by commas",
     "worker_hosts": "host:port of each worker, separated by commas",
     "run_id": "the run's name in its records",
-    "program": "path of a program.json: run that program instead of a built-in model; it also allows job "
-    "chief",
+    "program": "path of a program.json: run that program instead of a built-in model; it also allows the "
+    "jobs chief and evaluator",
     "run_directory": "where events/, progress.json and checkpoints/ go; empty: none is written",
     "settings": 'path of a JSON file with training settings, such as {"steps": 5000}; flags override it',
 }
@@ -135,7 +135,7 @@ def parse(arguments: Sequence[str]) -> Options:
     run_directory = Path(values["run_directory"]) if values["run_directory"] else None
     identity = TaskIdentity(values["run_id"], cluster.job, cluster.index, cluster.plan_hash, cluster.release)
     if problems:
-        known = values["job_name"] in (*JOBS, PROGRAM_CHIEF) and cluster.index >= 0
+        known = values["job_name"] in (*JOBS, *SINGLE_JOBS) and cluster.index >= 0
         raise UsageError(problems, identity if known else None, run_directory)
     program = Path(values["program"]) if is_program else None
     return Options(cluster, settings, identity, run_directory, program)

@@ -15,16 +15,16 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from trainer.contract.exit_codes import CONFIGURATION, FAILURE_CLASSES, STOPPED
+from trainer.contract.exit_codes import CLUSTER_BROKE, CONFIGURATION, FAILURE_CLASSES, STOPPED
 from trainer.contract.json_files import write_json
-from trainer.contract.plan import JOBS
 from trainer.contract.program_arguments import fill_placeholders, placeholders
 from trainer.contract.program_progress import cluster_of, lead_task, update_progress
 from trainer.contract.run_program import RunProgram
+from trainer.contract.task_names import EVALUATOR_NAME
 from trainer.host.port_holders import read_holders
 from trainer.host.task_units import ONLY_SERVES
 from trainer.process import gpus
-from trainer.process.cluster import PROGRAM_CHIEF, split_address
+from trainer.process.cluster import PROGRAM_CHIEF, SINGLE_JOBS, split_address
 from trainer.process.console import say
 from trainer.process.failure import TaskFailure
 from trainer.process.flags import Options
@@ -34,6 +34,7 @@ from trainer.process.proxies import bypass_proxies
 from trainer.process.stop_request import host_goes_down
 from trainer.process.systemd import notify
 from trainer.program.child_process import Ending, ProgramProcess
+from trainer.program.evaluator_checkpoints import Places, Receiver, Sender
 from trainer.program.hints import FLAGS, with_hint
 from trainer.program.serving_note import only_serves, serving_note
 
@@ -45,6 +46,11 @@ OBSERVED, TENSORFLOW1 = LIBRARY.with_name("observed"), LIBRARY.with_name("tensor
 # This variable has the path of the Python of the program's own environment; it is unset if the program has
 # the environment of the launcher.
 PYTHON = "PSFLEET_PROGRAM_PYTHON"
+# This variable has the "host:port" at which the launcher of evaluator0 receives the chief's checkpoints; it
+# is unset if the plan has no evaluator.
+EVALUATOR_ADDRESS = "PSFLEET_EVALUATOR_ADDRESS"
+# The jobs of which TF_CONFIG and the placeholders have the addresses.
+CLUSTER_JOBS = ("ps", "worker", "chief")
 
 _SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
@@ -92,7 +98,7 @@ class Program(RunProgram):
         if that fails.
         """
         own = options.cluster
-        hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in JOBS}
+        hosts = {f"{job}_hosts": ",".join(cluster.get(job, ())) for job in CLUSTER_JOBS}
         host, _, port = _address_in(cluster, options).rpartition(":")
         # Tasks on one host share the directory, so the file is named after the task.
         cluster_file = directory.absolute() / f"cluster.{own.task}.json"
@@ -142,8 +148,8 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
     """Return all environment variables of the program, {name: value}.
 
     They are those in `inherited`, without systemd's, then those of program.json, then psfleet's; the last
-    counts. Raises TaskFailure (`configuration`) for a chief without TF_CONFIG, because no flag has the
-    chief's address.
+    counts. Raises TaskFailure (`configuration`) for a chief or an evaluator without TF_CONFIG, because no
+    flag has the chief's address.
     """
     settings, cluster = options.settings, options.cluster
     # Only the launcher notifies systemd. A program that notified systemd, too, might send READY for another
@@ -187,13 +193,13 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
 def _tf_config(options: Options, inherited: str) -> str:
     """Return `inherited`, the TF_CONFIG that deploy.yml wrote; if it is "", a TF_CONFIG made from the flags.
 
-    The flags are enough for a task started by hand. Raises TaskFailure (`configuration`) for a chief without
-    an inherited TF_CONFIG.
+    The flags are enough for a task started by hand. Raises TaskFailure (`configuration`) for a chief or an
+    evaluator without an inherited TF_CONFIG.
     """
     if inherited:
         return inherited
     cluster = options.cluster
-    if cluster.job == PROGRAM_CHIEF:
+    if cluster.job in SINGLE_JOBS:
         raise TaskFailure(CONFIGURATION, "TF_CONFIG is missing, and no flag holds the chief's address")
     jobs = {job: hosts for job, hosts in cluster.jobs.items() if hosts}
     return json.dumps({"cluster": jobs, "task": {"type": cluster.job, "index": cluster.index}})
@@ -233,11 +239,16 @@ class _Launcher:
         if address := _address_in(cluster, options):
             self._port = split_address(address)[1]
             require_own(self._task, address)
+        carried = self._carry_checkpoints(cluster)
         ending = self._run_process(program, cluster)
-        if self._is_lead and ending.phase == "finished" and not cluster.get(PROGRAM_CHIEF):
-            ending = self._wait_for_workers(
-                cluster.get("worker", []), ending, 60 * program.end_deadline_minutes
-            )
+        if self._is_lead and ending.phase == "finished":
+            # The workers and the evaluator of a chief end, or are ended, after the chief.
+            awaited = {f"worker{index}": at for index, at in enumerate(cluster.get("worker", []))}
+            if cluster.get(PROGRAM_CHIEF):
+                awaited = {EVALUATOR_NAME: at} if (at := os.environ.get(EVALUATOR_ADDRESS)) else {}
+            if isinstance(carried, Sender):
+                carried.hurry()
+            ending = self._wait_for(awaited, ending, 60 * program.end_deadline_minutes)
         ending = replace(ending, reason=with_hint(ending.code, ending.reason, program, ending.lines))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
@@ -246,6 +257,28 @@ class _Launcher:
         reason = f": {ending.reason}" if ending.reason else ""
         say(f"{self._task}: the program {ending.phase}{reason} (exit code {ending.code})")
         return ending.code
+
+    def _carry_checkpoints(self, cluster: Mapping[str, Sequence[str]]) -> Sender | Receiver | None:
+        """Begin to send the chief's checkpoints, or as the evaluator to receive them.
+
+        Return None for other tasks, and without an evaluator or a run directory. Raises TaskFailure
+        (`cluster_broke`) if the evaluator's port is in use, which allows a restart.
+        """
+        options, address = self._options, os.environ.get(EVALUATOR_ADDRESS, "")
+        directory, (chief, *_) = options.run_directory, (*cluster.get(PROGRAM_CHIEF, ()), "")
+        if not address or not chief or directory is None or options.cluster.job not in SINGLE_JOBS:
+            return None
+        # Tasks of one host share the run's directory, but have a /tmp each.
+        shared = split_address(address)[0] == split_address(chief)[0]
+        places = Places({"run": directory.absolute(), "tmp": Path("/tmp")}, options.identity.run_id)  # noqa: S108 - the task's own
+        if options.cluster.job == PROGRAM_CHIEF:
+            return Sender(places, address, ["tmp"] if shared else ["run", "tmp"])
+        require_own(self._task, address)
+        try:
+            return Receiver(places, split_address(address)[1], split_address(chief)[0])
+        except OSError as error:
+            reason = f"{EVALUATOR_NAME} cannot listen at {address}: {error}"
+            raise TaskFailure(CLUSTER_BROKE, reason) from error
 
     def report(self, **changes: object) -> None:
         """If this is the launcher of the lead, set these fields of `progress.json`; else do nothing.
@@ -311,16 +344,16 @@ class _Launcher:
             self._only_serves = serves
             notify(f"STATUS={ONLY_SERVES if serves else self._status}")
 
-    def _wait_for_workers(self, workers: Sequence[str], ending: Ending, most_seconds: float) -> Ending:
-        """Wait until the other workers' ports are closed or their hosts gone; return `ending`.
+    def _wait_for(self, tasks: Mapping[str, str], ending: Ending, most_seconds: float) -> Ending:
+        """Wait until the other tasks' ports are closed or their hosts gone; return `ending`.
 
-        After `most_seconds`, print who did not end, and return `ending`, too. `workers` are the addresses of
-        all workers. If this task is stopped meanwhile, return an Ending that says so.
+        After `most_seconds`, print who did not end, and return `ending`, too. `tasks` is {task: "host:port"},
+        in which this task itself does not count. If this task is stopped meanwhile, return an Ending that
+        says so.
         """
         began = time.monotonic()
         why = f"{_HINT}; it is ended after {most_seconds / 60:g} min ({_PAGE})"
-        others = {f"worker{index}": address for index, address in enumerate(workers)}
-        del others[self._task]
+        others = {task: address for task, address in tasks.items() if task != self._task}
         unanswered = dict.fromkeys(others, 0)
         announced: list[str] = []
         pause = _FIRST_WAIT_SECONDS

@@ -44,6 +44,7 @@ from ..host.task_units import (
     show_units,
     systemctl,
     systemctl_strictly,
+    task_name,
     task_of,
     unit_name,
 )
@@ -184,14 +185,14 @@ class Tasks:
         if the host has `rebooted`, and the code is unknown or that of SIGTERM.
         """
         job, index = self.units[unit]
-        code = written_exit_code(self.runs / run_id, f"{job}{index}")
+        code = written_exit_code(self.runs / run_id, task_name(job, index))
         ended = {"LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"}
         if rebooted and code in ENDS_BY_HOST:
             return {**ended, "Result": "reboot"}
         return {**ended, "Result": "success" if code in GOOD_ENDS else "exit-code"}
 
     def _read_task(self, job: str, index: int, values: Mapping[str, str], run_id: str) -> dict[str, Any]:
-        name = f"{job}{index}"
+        name = task_name(job, index)
         alive = is_alive(values)
         was_stopped = name in self.ended
         result = values.get("Result", "success")
@@ -253,7 +254,7 @@ class Tasks:
         Raises SystemdError if they belong to several runs, or if a task belongs to none.
         """
         runs_of_tasks = {
-            f"{job}{index}": run_id_of(run_file(self.configuration, job, index))
+            task_name(job, index): run_id_of(run_file(self.configuration, job, index))
             for job, index in self.units.values()
         }
         if len(runs := set(runs_of_tasks.values())) != 1 or "" in runs:
@@ -277,11 +278,11 @@ class Tasks:
             # A task that has just failed and waits for its restart has already ended by itself.
             if is_alive(values) and values.get("SubState") != "auto-restart":
                 job, index = self.units[unit]
-                self.ended[f"{job}{index}"] = int(values.get("NRestarts") or 0)
+                self.ended[task_name(job, index)] = int(values.get("NRestarts") or 0)
         try:
             systemctl_strictly("stop", *self.units)
         except SystemdError as error:  # systemd also complains about units that it has forgotten
-            names = [f"{job}{index}" for job, index in self._alive()]
+            names = [task_name(job, index) for job, index in self._alive()]
             if names:
                 raise SystemdError(f"{', '.join(names)} could not be stopped: {error}") from error
         # Tasks that were running have disabled their units themselves, when they ended.

@@ -10,7 +10,7 @@ from psfleet.run.active_runs import RefusedError, checked_run_id
 from psfleet.watch.followed_log import FollowedLog
 from psfleet.watch.terminal import escaping_display
 from trainer.contract.rules import as_given, integer
-from trainer.host.task_units import unit_name
+from trainer.host.task_units import EVALUATION, task_name, unit_name
 
 from ..actions import HostAction
 from ..asked_hosts import ANSWER_SECONDS
@@ -69,10 +69,12 @@ def show_page(  # noqa: PLR0913 - the arguments of the page
 def tasks_with_logs(plan: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return {name such as "worker0": task} for all tasks that may have a log.
 
-    These are the tasks in `plan`, a server for each worker (a run may have it), and the evaluator, which runs
-    on the host of worker 0. Each task has at least `job`, `index` and `host`.
+    These are the tasks in `plan`, a server for each worker (a run may have it), and psfleet's own evaluator,
+    which runs on the host of worker 0, unless the plan has an evaluator. Each task has at least
+    `job`, `index` and `host`.
     """
     workers = [task for task in plan if task["job"] == "worker"]
     beside = [{**task, "job": "server"} for task in workers]
-    beside += [{**task, "job": "evaluator"} for task in workers if task["index"] == 0]
-    return {f"{task['job']}{task['index']}": dict(task) for task in (*plan, *beside)}
+    beside += [{**task, "job": EVALUATION} for task in workers if task["index"] == 0]
+    own = {task_name(task["job"], task["index"]): dict(task) for task in plan}
+    return own | {name: task for task in beside if (name := task_name(task["job"], task["index"])) not in own}
