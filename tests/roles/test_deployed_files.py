@@ -48,7 +48,7 @@ def test_each_unit_of_tasks_reads_the_variables_of_the_inventory_before_those_of
     found = trainer_files()
     said = found["/etc/psfleet/environment.env"].splitlines()[1:]
     assert 'SAID="a \\"b\\" \'c\' \\\\d $e %f"' in said
-    units = ["ps", "worker", "chief", "server", "evaluator", "doctor"]
+    units = ["ps", "worker", "chief", "server", "evaluator", "evaluation", "doctor"]
     for unit in units:
         files = re.findall(
             r"^EnvironmentFile=-?(.*)", found[f"/etc/systemd/system/psfleet-{unit}@.service"], re.MULTILINE

@@ -88,7 +88,7 @@ def test_a_host_has_the_units_of_all_jobs(units: Path) -> None:
     ("name", "threshold"),
     [
         ("psfleet-worker@", 14),
-        ("psfleet-evaluator@", 7),
+        ("psfleet-evaluation@", 7),
         ("psfleet-doctor@", 7),
         ("psfleet-metrics", 7),
         ("psfleet-journal@", 7),
@@ -222,6 +222,7 @@ def test_units_of_tasks_that_left_the_plan_are_listed() -> None:
         "psfleet-server@1.service loaded active running psfleet: server 1\n"
         "psfleet-chief@0.service loaded active running psfleet: chief 0\n"
         "psfleet-evaluator@0.service loaded failed failed psfleet: evaluator 0\n"
+        "psfleet-evaluation@0.service loaded failed failed psfleet: evaluation 0\n"
         "psfleet-journal@worker11.service loaded active running copy\n"
     )
     assert departed_units(parse_list(printed), [("ps", 0), ("worker", 1)]) == [
@@ -229,4 +230,5 @@ def test_units_of_tasks_that_left_the_plan_are_listed() -> None:
         "psfleet-server@1.service",
         "psfleet-chief@0.service",
         "psfleet-evaluator@0.service",
+        "psfleet-evaluation@0.service",
     ]

@@ -52,6 +52,9 @@ EVALUATOR_ADDRESS = "PSFLEET_EVALUATOR_ADDRESS"
 # The jobs of which TF_CONFIG and the placeholders have the addresses.
 CLUSTER_JOBS = ("ps", "worker", "chief")
 
+# A unit's sandbox gives a task a /tmp of its own, which is also its home.
+_OWN_TMP = "/tmp"  # noqa: S108 - nothing of others is there
+
 _SET_DUMPABLE = 4  # <linux/prctl.h>
 _SECONDS_BETWEEN_PINGS = 2.0
 # It is unknown what a program needs to make progress. A program that lives this long counts as making
@@ -268,11 +271,15 @@ class _Launcher:
         directory, (chief, *_) = options.run_directory, (*cluster.get(PROGRAM_CHIEF, ()), "")
         if not address or not chief or directory is None or options.cluster.job not in SINGLE_JOBS:
             return None
-        # Tasks of one host share the run's directory, but have a /tmp each.
-        shared = split_address(address)[0] == split_address(chief)[0]
-        places = Places({"run": directory.absolute(), "tmp": Path("/tmp")}, options.identity.run_id)  # noqa: S108 - the task's own
+        roots = {"run": directory.absolute()}
+        if os.environ.get("HOME") == _OWN_TMP:
+            # The task has a /tmp of its own. That of a task started by hand is everybody's.
+            roots["tmp"] = Path(_OWN_TMP)
+        places = Places(roots, options.identity.run_id)
         if options.cluster.job == PROGRAM_CHIEF:
-            return Sender(places, address, ["tmp"] if shared else ["run", "tmp"])
+            # Tasks of one host share the run's directory, but no /tmp.
+            shared = split_address(address)[0] == split_address(chief)[0]
+            return Sender(places, address, [place for place in roots if place != "run" or not shared])
         require_own(self._task, address)
         try:
             return Receiver(places, split_address(address)[1], split_address(chief)[0])

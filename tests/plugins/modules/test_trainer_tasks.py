@@ -339,7 +339,7 @@ def test_units_of_a_run_are_enabled_until_they_are_stopped(
     names = ("install_directory", "configuration_directory", "state_directory", "log_directory")
     paths = {name: str(tmp_path / name) for name in names}
     of_task = {
-        job: run_file(Path(paths["configuration_directory"]), job, 0) for job in ("worker", "evaluator")
+        job: run_file(Path(paths["configuration_directory"]), job, 0) for job in ("worker", "evaluation")
     }
     for folder in (*paths.values(), str(of_task["worker"].parent)):
         Path(folder).mkdir()

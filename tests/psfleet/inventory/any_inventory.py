@@ -43,6 +43,7 @@ LIKELY: dict[str, st.SearchStrategy[Any]] = {
     "trainer_ps_port": st.none() | PORTS,
     "trainer_worker_port": st.none() | PORTS,
     "trainer_chief_port": st.none() | PORTS,
+    "trainer_evaluator_port": st.none() | PORTS,
     "trainer_ps_tasks": TASKS,
     "trainer_worker_tasks": TASKS,
     "trainer_ps_gpus": GPUS,

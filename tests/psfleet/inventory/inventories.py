@@ -27,11 +27,12 @@ def inventory(
     worker: Sequence[str],
     hosts: Hosts | None = None,
     chief: Sequence[str] = (),
+    evaluator: Sequence[str] = (),
     **every: object,
 ) -> Inventory:
     """Return the inventory with these groups, what each host sets, and what all of them set."""
-    names = dict.fromkeys([*ps, *worker, *chief])
-    groups = {"ps": ps, "worker": worker, "chief": chief}
+    names = dict.fromkeys([*ps, *worker, *chief, *evaluator])
+    groups = {"ps": ps, "worker": worker, "chief": chief, "evaluator": evaluator}
     given = {group: members for group, members in groups.items() if members}
     return Inventory(
         groups={"all": [*names], "tf_cluster": [*names], **given},
@@ -47,10 +48,11 @@ def read(
     worker: Sequence[str],
     hosts: Hosts | None = None,
     chief: Sequence[str] = (),
+    evaluator: Sequence[str] = (),
     **every: object,
 ) -> ClusterPlan:
     """Return the plan of the inventory."""
-    return read_inventory(inventory(ps, worker, hosts, chief, **every))[0]
+    return read_inventory(inventory(ps, worker, hosts, chief, evaluator, **every))[0]
 
 
 def problems(
@@ -58,9 +60,10 @@ def problems(
     worker: Sequence[str],
     hosts: Hosts | None = None,
     chief: Sequence[str] = (),
+    evaluator: Sequence[str] = (),
     **every: object,
 ) -> list[str]:
     """Return what is wrong with the inventory; it must be refused."""
     with pytest.raises(InventoryError) as caught:
-        read(ps, worker, hosts, chief, **every)
+        read(ps, worker, hosts, chief, evaluator, **every)
     return [problem.what for problem in caught.value.problems]

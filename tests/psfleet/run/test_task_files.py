@@ -200,7 +200,7 @@ def test_a_host_without_a_task_in_the_run_gets_no_file() -> None:
 
 def test_the_file_of_the_evaluator_names_its_run_and_hides_the_gpus() -> None:
     (file,) = evaluator_files(PATHS, {"id": "r1", "lead": {"name": "worker0"}})
-    assert file["dest"] == "/etc/psfleet/run/evaluator-0.env"
+    assert file["dest"] == "/etc/psfleet/run/evaluation-0.env"
     lines = file["content"].splitlines()
     assert 'PSFLEET_RUN_DIRECTORY="/var/lib/psfleet/runs/r1"' in lines
     assert 'CUDA_VISIBLE_DEVICES=""' in lines

@@ -30,6 +30,11 @@ def test_tf_config_has_the_documented_form_and_omits_jobs_without_tasks() -> Non
         "cluster": {"worker": ["10.0.0.1:2223", "[fd00::2]:2222"], "chief": ["10.0.0.1:2224"]},
         "task": {"type": "chief", "index": 0},
     }
+    evaluated = ClusterPlan("psfleet", (*plan.tasks, PlannedTask("evaluator", 0, "node3", "10.0.0.3", 2222)))
+    assert json.loads(evaluated.tf_config(evaluated.tasks[3])) == {
+        "cluster": json.loads(plan.tf_config(plan.tasks[2]))["cluster"],
+        "task": {"type": "evaluator", "index": 0},
+    }
 
 
 def test_a_plan_survives_a_round_trip_through_json() -> None:

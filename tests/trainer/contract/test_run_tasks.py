@@ -7,8 +7,7 @@ import pytest
 from trainer.contract.plan import ClusterPlan, Job, PlannedTask
 from trainer.contract.run_tasks import RunJob, has_one_client, run_tasks
 from trainer.contract.settings import TrainingSettings
-from trainer.contract.task_names import EVALUATOR
-from trainer.host.task_units import RUN_JOBS, UNIT_JOBS
+from trainer.host.task_units import EVALUATION, RUN_JOBS, UNIT_JOBS
 
 
 def task(job: Job, index: int, host: str, port: int) -> PlannedTask:
@@ -27,6 +26,7 @@ PLAN = ClusterPlan(
 )
 CHIEF = task("chief", 0, "a", 2223)
 WITH_CHIEF = ClusterPlan("psfleet", (*PLAN.tasks, CHIEF))
+WITH_EVALUATOR = ClusterPlan("psfleet", (*WITH_CHIEF.tasks, task("evaluator", 0, "c", 2224)))
 WITHOUT_PS = ClusterPlan("psfleet", (PLAN.tasks[2], CHIEF))
 PS = "ps0=ps@a:2222 ps1=ps@b:2222"
 # Workers that build a graph each are clients, and listen themselves.
@@ -63,6 +63,7 @@ def test_each_replication_has_its_tasks_roles_and_addresses(
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
     assert {task.host for task in found if task.name in {"worker0", "server0"}} == {"b"}
     assert run_tasks(WITH_CHIEF, settings, False) == run_tasks(PLAN, settings, False)
+    assert run_tasks(WITH_EVALUATOR, settings, False) == run_tasks(PLAN, settings, False)
     assert has_one_client(replication) == (tasks.count("=client") == 1)
 
 
@@ -72,6 +73,7 @@ def test_each_replication_has_its_tasks_roles_and_addresses(
         (PLAN, CLIENTS),
         (WITH_CHIEF, COORDINATED),
         (WITHOUT_PS, "worker0=server@b:2223 chief0=client@a:2223"),
+        (WITH_EVALUATOR, f"{COORDINATED} evaluator0=client@c:2224"),
     ],
 )
 @pytest.mark.parametrize("replication", ["async", "in_graph", "local"])
@@ -80,6 +82,6 @@ def test_a_program_has_every_task_of_the_plan(plan: ClusterPlan, replication: st
     assert " ".join(f"{task.name}={task.role}@{task.address}" for task in found) == tasks
 
 
-def test_each_job_of_a_run_and_the_evaluator_have_units() -> None:
+def test_each_job_of_a_run_and_psfleets_own_evaluator_have_units() -> None:
     assert {*RUN_JOBS} == {*get_args(RunJob)}
-    assert (*RUN_JOBS, EVALUATOR) == UNIT_JOBS
+    assert (*RUN_JOBS, EVALUATION) == UNIT_JOBS

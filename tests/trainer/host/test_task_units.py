@@ -42,7 +42,9 @@ def test_a_task_with_a_queued_start_job_is_alive(state: str, job: str, *, alive:
 
 def test_units_and_files_of_tasks_are_known_by_their_names() -> None:
     assert task_units.task_of(task_units.unit_name("ps", 3)) == ("ps", 3)
-    names = ["psfleet-server@11.service", "chief-0.env", "evaluator-0.env"]
-    assert [task_units.task_of(name) for name in names] == [("server", 11), ("chief", 0), ("evaluator", 0)]
+    names = ["psfleet-server@11.service", "chief-0.env", "evaluation-0.env"]
+    assert [task_units.task_of(name) for name in names] == [("server", 11), ("chief", 0), ("evaluation", 0)]
+    jobs = ("evaluator", "evaluation", "ps")
+    assert [task_units.task_name(job, 0) for job in jobs] == ["evaluator0", "evaluator0", "ps0"]
     others = ["psfleet-journal@ps0.service", "program.json"]
     assert [task_units.task_of(name) for name in others] == [None, None]

@@ -29,8 +29,10 @@ def test_servers_and_the_evaluator_have_logs_on_the_host_of_their_worker() -> No
     assert found["server1"]["host"] == found["worker1"]["host"]
     assert (found["evaluator0"]["host"], found["evaluator0"]["job"]) == (
         found["worker0"]["host"],
-        "evaluator",
+        "evaluation",
     )
+    of_program = log.tasks_with_logs([*TASKS, {"job": "evaluator", "index": 0, "host": "node9"}])
+    assert (of_program["evaluator0"]["host"], of_program["evaluator0"]["job"]) == ("node9", "evaluator")
 
 
 def test_an_unknown_task_is_refused_with_a_list_of_the_tasks() -> None:
