@@ -251,7 +251,8 @@ class _Launcher:
                 awaited = {EVALUATOR_NAME: at} if (at := os.environ.get(EVALUATOR_ADDRESS)) else {}
             if isinstance(carried, Sender):
                 carried.hurry()
-            ending = self._wait_for(awaited, ending, 60 * program.end_deadline_minutes)
+            if awaited:
+                ending = self._wait_for(awaited, ending, 60 * program.end_deadline_minutes)
         ending = replace(ending, reason=with_hint(ending.code, ending.reason, program, ending.lines))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
