@@ -7,6 +7,7 @@ evaluator checks names and sizes before it writes anything.
 """
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from trainer.host.safe_directory import NEW, opened, opened_below, parts_of, write
+from trainer.host.safe_directory import NEW, opened, opened_below, parts_of
 from trainer.process.cluster import split_address
 from trainer.process.console import say
 
@@ -215,6 +216,7 @@ class Receiver:
         """Listen at `port` for the host `chief`, a name or an IP. Raises OSError if the port is in use."""
         self._places, self._chief = places, chief
         self._kept: dict[tuple[str, str], list[Checkpoint]] = {}
+        self._told = ""
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
         self._server = socket.create_server(("", port), family=family, dualstack_ipv6=both)
@@ -241,9 +243,12 @@ class Receiver:
                 self._receive(checkpoint, line, incoming)
             except (OSError, ValueError) as error:
                 why = str(error).replace("\n", " ")[:300]
-                say(f"A checkpoint from {peer} was refused: {why}")
+                if why != self._told:  # the chief tries again and again
+                    say(f"A checkpoint from {peer} was refused: {why}")
+                self._told = why
                 line.sendall(f"refused: {why}\n".encode())
                 return
+        self._told = ""
         say(f"Received checkpoint {checkpoint.shown} ({checkpoint.megabytes:.1f} MB).")
 
     def _is_chief(self, peer: str) -> bool:
@@ -279,7 +284,7 @@ class Receiver:
             kept = self._kept.setdefault(key, [])
             kept[:] = [*(each for each in kept if each.name != checkpoint.name), checkpoint][-MOST_KEPT - 1 :]
             gone = [kept.pop(0)] if len(kept) > MOST_KEPT else []
-            write(folder, STATE, _state([each.name for each in kept]))
+            _write_state(folder, [each.name for each in kept])
             for each in gone:
                 for part in each.files:
                     _remove(folder, f"{each.name}.{part}")
@@ -302,7 +307,14 @@ def _remove(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _state(names: Sequence[str]) -> bytes:
-    """Return the content of a file `checkpoint` with these names of checkpoints, the latest last."""
+def _write_state(folder: int, names: Sequence[str]) -> None:
+    """Write or replace the file `checkpoint` of a folder (a descriptor) at once; the last name is the latest.
+
+    Raises OSError. The names are relative. safe_directory.write sets the owner, which the task's sandbox
+    forbids.
+    """
     every = "".join(f'all_model_checkpoint_paths: "{name}"\n' for name in names)
-    return f'model_checkpoint_path: "{names[-1]}"\n{every}'.encode()
+    content = f'model_checkpoint_path: "{names[-1]}"\n{every}'.encode()
+    fresh = f".{secrets.token_hex(8)}.{STATE}"
+    _copy(io.BytesIO(content), folder, fresh, len(content))
+    os.replace(fresh, STATE, src_dir_fd=folder, dst_dir_fd=folder)
