@@ -152,3 +152,25 @@ def test_a_plan_of_a_chief_and_a_ps_without_workers_is_judged(silent: Path) -> N
     assert verdict_of(silent).verdict == "completed"
     (silent / "plan.json").write_text(json.dumps(ClusterPlan("test", (ps,)).to_json()))
     assert "it has no worker and no chief" in verdict_of(silent).checks[0].detail
+
+
+def test_an_evaluator_is_outside_of_the_exchange_but_must_end_well(silent: Path) -> None:
+    tasks = ClusterPlan.from_json(json.loads((silent / "plan.json").read_text())).tasks
+    chief = PlannedTask("chief", 0, "host8", "127.0.0.1", 1)
+    evaluator = PlannedTask("evaluator", 0, "host9", "127.0.0.2", 1)
+    plan = ClusterPlan("test", (*tasks, chief, evaluator))
+    (silent / "plan.json").write_text(json.dumps(plan.to_json()))
+    entries = endings(silent)
+    for name in ("chief0", "evaluator0"):
+        (silent / f"logs/{name}.out").write_text("")
+        entries.append(entries[0] | {"name": name, "exit_code": 0})
+    (silent / "tasks.json").write_text(json.dumps(entries))
+    end(silent, "evaluator0", bytes_received=90_000, bytes_sent=500)
+    verdict = verdict_of(silent)
+    assert verdict.verdict == "completed", verdict.failing
+    assert "evaluator0 ended by itself" in detail(verdict, "tasks_ended_well")
+    assert "evaluator0" not in detail(verdict, "tasks_exchanged")
+    end(silent, "evaluator0", exit_code=143)
+    assert "evaluator0 had done its work: it still ran, and a playbook ended it" in not_shown(silent)
+    end(silent, "evaluator0", exit_code=70, failed=True, reason="ValueError: no such feature")
+    assert verdict_of(silent).exit_code == 1
