@@ -1,6 +1,7 @@
 """The names of a run's tasks, such as "worker0": their parts, and the name of the lead."""
 
 from collections.abc import Container
+from typing import Final
 
 # The chief of built-in models, which initialises, saves and evaluates.
 CHIEF = "worker0"
@@ -10,7 +11,7 @@ LEADS = (COORDINATOR, CHIEF)
 # The evaluator takes no part in the training, but writes records as tasks do. Of a built-in model, it is no
 # task of the run: it evaluates the final model, on the chief's host, after the run's end. Of a program, it is
 # the task of this name, if the plan has one.
-EVALUATOR = "evaluator"
+EVALUATOR: Final = "evaluator"
 EVALUATOR_NAME = f"{EVALUATOR}0"
 
 

@@ -27,10 +27,14 @@ def inventory(
     worker: Sequence[str],
     hosts: Hosts | None = None,
     chief: Sequence[str] = (),
-    evaluator: Sequence[str] = (),
     **every: object,
 ) -> Inventory:
-    """Return the inventory with these groups, what each host sets, and what all of them set."""
+    """Return the inventory with these groups, what each host sets, and what all of them set.
+
+    Of `every`, `evaluator` are the hosts of this group.
+    """
+    evaluator = every.pop("evaluator", ())
+    assert isinstance(evaluator, Sequence)
     names = dict.fromkeys([*ps, *worker, *chief, *evaluator])
     groups = {"ps": ps, "worker": worker, "chief": chief, "evaluator": evaluator}
     given = {group: members for group, members in groups.items() if members}
@@ -48,11 +52,10 @@ def read(
     worker: Sequence[str],
     hosts: Hosts | None = None,
     chief: Sequence[str] = (),
-    evaluator: Sequence[str] = (),
     **every: object,
 ) -> ClusterPlan:
     """Return the plan of the inventory."""
-    return read_inventory(inventory(ps, worker, hosts, chief, evaluator, **every))[0]
+    return read_inventory(inventory(ps, worker, hosts, chief, **every))[0]
 
 
 def problems(
@@ -60,10 +63,9 @@ def problems(
     worker: Sequence[str],
     hosts: Hosts | None = None,
     chief: Sequence[str] = (),
-    evaluator: Sequence[str] = (),
     **every: object,
 ) -> list[str]:
     """Return what is wrong with the inventory; it must be refused."""
     with pytest.raises(InventoryError) as caught:
-        read(ps, worker, hosts, chief, evaluator, **every)
+        read(ps, worker, hosts, chief, **every)
     return [problem.what for problem in caught.value.problems]

@@ -132,18 +132,18 @@ def test_a_group_chief_needs_a_program_and_exactly_one_host() -> None:
 
 
 def test_a_group_evaluator_needs_a_program_a_chief_and_exactly_one_host() -> None:
-    assert problems(["a"], ["b"], {}, [], ["d"]) == [
+    assert problems(["a"], ["b"], evaluator=["d"]) == [
         "the group evaluator holds d, and trainer_program is empty; expected no such group: psfleet itself "
         "evaluates the trainer's own models"
     ]
-    assert problems(["a"], ["b"], {}, [], ["d"], trainer_program=PROGRAM) == [
+    assert problems(["a"], ["b"], evaluator=["d"], trainer_program=PROGRAM) == [
         "the group evaluator holds d, and there is no chief; expected a host in the group chief, whose "
         "checkpoints the evaluator evaluates"
     ]
-    assert problems(["a"], ["b"], {}, ["c"], ["c", "d"], trainer_program=PROGRAM) == [
+    assert problems(["a"], ["b"], {}, ["c"], evaluator=["c", "d"], trainer_program=PROGRAM) == [
         "the group evaluator holds 2 hosts, c, d; expected one"
     ]
-    plan = read(["a"], ["b"], {}, ["c"], ["c"], trainer_program=PROGRAM)
+    plan = read(["a"], ["b"], {}, ["c"], evaluator=["c"], trainer_program=PROGRAM)
     assert [(task.name, task.target) for task in plan.tasks[-2:]] == [
         ("chief0", "c:2222"),
         ("evaluator0", "c:2223"),
