@@ -40,6 +40,17 @@ CUDA = cuda_environment("gpu-python3.11-x86_64", "/opt/psfleet", LOCK, "/usr/loc
 
 
 @pytest.mark.skipif(not SYSTEMD_READS.exists(), reason="needs systemd")
+def test_only_with_an_evaluator_each_task_is_told_where_it_receives_checkpoints() -> None:
+    evaluator = PlannedTask("evaluator", 0, "node3", "10.0.0.3", 2222)
+    plan = ClusterPlan("psfleet", (*PLAN.tasks, evaluator))
+    line = 'PSFLEET_EVALUATOR_ADDRESS="10.0.0.3:2222"'
+    tasks = [TASKS[0], evaluator.to_json()]
+    found = task_environments(tasks, "/etc/psfleet/tasks", plan.to_json(), "aaaaaaaaaaaa", CUDA)
+    assert [line in file["content"].splitlines() for file in found] == [True, True]
+    without = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", CUDA)
+    assert not any("EVALUATOR" in file["content"] for file in without)
+
+
 def test_each_task_gets_the_cluster_and_its_own_gpus_as_systemd_reads_them(tmp_path: Path) -> None:
     ps, worker = task_environments(TASKS, "/etc/psfleet/tasks", PLAN.to_json(), "aaaaaaaaaaaa", CUDA)
     assert worker["dest"] == "/etc/psfleet/tasks/worker-1.env"
