@@ -62,7 +62,7 @@ def read_manifest(path: Path) -> dict[str, CarriedFile]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {name: CarriedFile(*known) for name, known in content.items()}
-    except (FileNotFoundError, ValueError, TypeError):
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):  # no JSON, or other JSON
         return {}
 
 
