@@ -93,8 +93,9 @@ class Units:
     _absent: dict[str, int] = field(default_factory=dict)
     _rebooted: set[str] = field(default_factory=set)
     _reasons: Reasons = field(default_factory=Reasons)
-    # When each host answered last, and the hosts that were reported as silent.
+    # When each host answered last, and was first expected to answer; the hosts that were reported as silent.
     _answered_at: dict[str, float] = field(default_factory=dict)
+    _expected_at: dict[str, float] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
     # When each task was last seen running, or was first asked about.
     _ran_at: dict[str, float] = field(default_factory=dict)
@@ -236,7 +237,8 @@ class Units:
         """
         for task, host in self.hosts.items():
             self._ran_at.setdefault(task, at)
-            if at - self._answered_at.setdefault(host, at) < self.silent_seconds:
+            silent_from = self._answered_at.get(host, self._expected_at.setdefault(host, at))
+            if at - silent_from < self.silent_seconds:
                 continue
             self.troubles[task] = EMPTY if task in self.empty else SILENT
             self.running.discard(task)

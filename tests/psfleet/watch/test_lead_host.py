@@ -63,6 +63,14 @@ def test_simultaneous_silence_of_all_hosts_counts_as_the_watchers_own_network_lo
     assert view.fate(BEGIN + PATIENCE, ASK) == "unwatched"
 
 
+def test_hosts_that_have_not_answered_yet_do_not_decide_about_a_run() -> None:
+    """The setting `recovery_deadline_seconds` may be shorter than the polls within which a host answers."""
+    view = WatchedRun(decided_run(2, recovery_deadline_seconds=2 * ASK))
+    for at in (0, 2 * ASK):
+        view.add_silence(BEGIN + at, "")
+    assert view.fate(BEGIN + 2 * ASK, ASK) == "unwatched"
+
+
 def test_a_silent_lead_and_its_return_are_each_reported_once(view: WatchedRun) -> None:
     first, *others = silent(view, 5, None, "Connection refused\x1b[2J\nby it")
     assert first == "the host of worker0, node0, does not answer: Connection refused [2J by it"
