@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -190,12 +190,16 @@ class CheckpointSaver:
         """Read the values and let a thread write them, unless this global step is saved already.
 
         If another save is going on, wait for it first. Training stops only while the values are read. With
-        `whole`, the thread then fetches the tables' files beside the checkpoint, so that it can be read
-        without the ps. Raises tf.errors.OpError if a ps is lost; any other failure is printed and recorded,
-        and `finish` returns it.
+        `whole`, the thread then fetches the tables' files beside the checkpoint, also if it was saved before,
+        so that it can be read without the ps. Raises tf.errors.OpError if a ps is lost; any other failure to
+        save is printed and recorded, and `finish` returns it.
         """
         self.finish()
-        if self._folder is None or global_step == self.saved_step:
+        if self._folder is None:
+            return
+        if global_step == self.saved_step:
+            if whole:
+                self._begin(partial(self._fetch_for_evaluation, self._folder))
             return
         began = time.monotonic()
         self.is_saving = True
@@ -212,8 +216,21 @@ class CheckpointSaver:
         finally:
             stopped_seconds = time.monotonic() - began
             self._schedule.count(global_step, time.monotonic(), stopped_seconds)
-        work = (self._folder, values, began, stopped_seconds)
-        self._thread = Thread(target=self._write, args=work, kwargs={"whole": whole}, daemon=True)
+        self._begin(partial(self._write, self._folder, values, began, stopped_seconds, whole=whole))
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        """Let a thread do the work; `finish` raises its exception."""
+
+        def do() -> None:
+            try:
+                work()
+            except Exception as error:
+                self._error = error  # raised in the thread that trains
+            finally:
+                self.is_saving = False
+
+        self.is_saving = True
+        self._thread = Thread(target=do, daemon=True)
         self._thread.start()
 
     def finish(self) -> str:
@@ -260,16 +277,21 @@ class CheckpointSaver:
                 if manifest:
                     self.tables.base_next_save_on(global_step, tables_in(manifest, global_step), fingerprint)
             self._copies.send(values, path, fingerprint, manifest)
-            if whole and (why := self._fetch_tables(folder)):
-                say(f"The checkpoint at global step {global_step} cannot be evaluated: {why}")
+            if whole:
+                self._fetch_for_evaluation(folder)
         except (NotFinite, DamagedError) as error:
             self._fail(global_step, str(error))
         except (tf.errors.OpError, OSError) as error:
             self._fail(global_step, error_in_short(error))
-        except Exception as error:
-            self._error = error  # raised in the thread that trains
-        finally:
-            self.is_saving = False
+
+    def _fetch_for_evaluation(self, folder: CheckpointFolder) -> None:
+        """Fetch the table files of the newest checkpoint to this host; print why if that failed."""
+        try:
+            why = self._fetch_tables(folder)
+        except tf.errors.OpError as error:
+            why = error_in_short(error)
+        if why:
+            say(f"The checkpoint at global step {self.saved_step} cannot be evaluated: {why}")
 
     def _fetch_tables(self, folder: CheckpointFolder) -> str:
         """Fetch the table files of the newest checkpoint to this host; return why that failed, in words.

@@ -23,8 +23,8 @@ class Tasks:
     def __init__(self, ps: int) -> None:
         """Start them."""
         ps_hosts, worker_hosts = (tuple(f"127.0.0.1:{port}" for port in free_ports(n)) for n in (ps, 2))
-        self._hosts = (ps_hosts, worker_hosts)
-        spec = tf.train.ClusterSpec({"ps": ps_hosts, "worker": worker_hosts})
+        self.hosts = {"ps": ps_hosts, "worker": worker_hosts}
+        spec = tf.train.ClusterSpec(self.hosts)
         self.servers = [
             v1.train.Server(spec, job_name=job, task_index=index)
             for job, hosts in (("worker", worker_hosts), ("ps", ps_hosts))
@@ -37,7 +37,7 @@ class Tasks:
 
     def cluster(self, worker: int, replication: str = "async") -> Cluster:
         """The cluster as a worker sees it."""
-        return Cluster("worker", worker, *self._hosts, replication=replication)
+        return Cluster("worker", worker, *self.hosts.values(), replication=replication)
 
     def begin(
         self, worker: int, settings: TrainingSettings, model: Model | None = None

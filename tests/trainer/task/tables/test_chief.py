@@ -12,10 +12,14 @@ import tensorflow as tf
 from tests.few import few
 from tests.trainer.processes import until
 from tests.trainer.task.table_runs import SavingRun, SavingTasks, same
+from trainer.contract.records import RecordWriter
 from trainer.coordination.ledger_parts import GLOBAL_STEP
-from trainer.model.checkpoints import Checkpoint, DamagedError, read_checkpoint
+from trainer.coordination.running_task import RunningTask
+from trainer.model.checkpoints import Checkpoint, DamagedError, checkpoint_paths, read_checkpoint
 from trainer.model.fingerprint import fingerprint_of, fingerprints_of_ps, with_computed_sums
-from trainer.model.tables.checkpoint_files import MANIFEST, tables_in
+from trainer.model.tables.checkpoint_files import MANIFEST, problems_beside, tables_in
+from trainer.process import flags
+from trainer.task.saving import CheckpointSaver
 from trainer.task.tables import local_files
 
 OF_EACH_PS = ("beta1_power", "beta2_power", "adam_steps")
@@ -180,6 +184,32 @@ def test_a_checkpoint_without_all_its_files_is_skipped_and_a_file_comes_from_whe
     assert reports == {last.path.name: f"{missing}its SHA-256 is not that in the manifest"}
     assert found is not None
     assert found.global_step == first.global_step
+
+
+def test_the_tables_of_a_checkpoint_come_to_the_chief_for_an_evaluation_also_after_the_save(
+    tmp_path: Path, cluster_of: Callable[[int], SavingTasks]
+) -> None:
+    """A save may have become due at the same global step, just before the evaluation."""
+    run = SavingRun(cluster_of(2), tmp_path / "other")
+    addresses = [f"--{job}_hosts={','.join(hosts)}" for job, hosts in cluster_of(2).tasks.hosts.items()]
+    own = ["--job_name=worker", "--task_index=0", "--run_id=test", f"--run_directory={tmp_path}"]
+    options = flags.parse([*own, *addresses])
+    task = RunningTask(options, RecordWriter(None, options.identity), target=cluster_of(2).tasks.target(0))
+    saver = CheckpointSaver(task, run.graph)
+
+    def whole() -> list[int]:
+        found = [read_checkpoint(path)[0] for path in checkpoint_paths(tmp_path / "checkpoints")]
+        return [its.global_step for its in found if its and not [*problems_beside(its.path, its.tables)]]
+
+    for step in (1, 2):
+        run.steps(1)
+        saver.save(run.session, step, whole=step == 1)
+        assert saver.finish() == ""
+    assert (whole(), saver.saved_step) == ([1], 2)
+    saver.save(run.session, 2, whole=True)
+    assert saver.finish() == ""
+    run.close()
+    assert whole() == [1, 2]
 
 
 @pytest.fixture(scope="module")
