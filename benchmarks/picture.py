@@ -44,7 +44,8 @@ def write_picture(path: Path, summaries: Medians) -> None:
 def _bars(axes: Axes, rows: Sequence[Row], of_row: Sequence[Figures], name: str, spread: str) -> None:
     """Draw a bar for each row, and its range; a value that is not finite has no bar.
 
-    `name` and `spread` are the names of the figures with the value and with the range.
+    `name` and `spread` are the names of the figures with the value and with the range (least, middle, most);
+    an infinite `most` is not drawn.
     """
     values = [figures[name] if math.isfinite(figures[name]) else 0.0 for figures in of_row]
     ranges = [figures[spread] if value else [0.0] * 3 for value, figures in zip(values, of_row, strict=True)]

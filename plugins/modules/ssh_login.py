@@ -147,7 +147,8 @@ def login_problem(login: Sequence[str]) -> str:
 def remedy_of(problem: str, values: Mapping[str, Any]) -> str:
     """Return what to do about a failed login, as sentences.
 
-    `problem` is what `login_problem` returned; `values` are the module's arguments.
+    `problem` is what `login_problem` returned: without a connection ("ssh: ..") the advice is about a missing
+    sshd, after "Permission denied" about who may log in, else about both. `values` are the module's arguments.
     """
     no_sshd = sshd_remedy(values["host"], values["port"])
     if problem.startswith("ssh: "):  # it has no connection

@@ -24,7 +24,7 @@ _PATH_OF_HOST = re.compile(
 
 
 def most_archive_bytes(most_bytes: int) -> int:
-    """Return the largest possible size of an archive of files with `most_bytes` in total, in bytes."""
+    """Return the largest size in bytes of an archive of up to MOST_MEMBERS files, `most_bytes` in total."""
     return most_bytes + most_bytes // 100 + MOST_MEMBERS * BYTES_OF_HEADERS
 
 

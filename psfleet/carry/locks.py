@@ -37,7 +37,7 @@ def read_lock(text: str) -> dict[str, PinnedPackage]:
 
 
 def without_comments(lock: Path) -> str:
-    """Return the text of a lock without its comment lines, which do not change what is installed.
+    """Return the text of a lock without the lines that start with "#"; indented comments stay.
 
     Raises OSError if there is no such file.
     """

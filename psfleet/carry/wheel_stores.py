@@ -48,7 +48,10 @@ class Base:
 
 
 def _are_same(package: PinnedPackage, other: PinnedPackage | None) -> bool:
-    """Return whether two locks pin the same version, and permit at least one wheel in common."""
+    """Return whether two locks pin the same version, and permit at least one wheel in common.
+
+    False if `other` is None: the other lock lacks the package.
+    """
     return other is not None and package.version == other.version and bool(package.hashes & other.hashes)
 
 

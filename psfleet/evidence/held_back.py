@@ -343,6 +343,7 @@ def held_back_in_words(figure: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     """Return (heading, text) pairs: what held the run back; and if a cause is known, what helps.
 
     `figure` is the value of `held_back` in the figures. The headings are "held back by" and "what helps".
+    Without a cause, the text is "not known: ..", or "nothing that the records show".
     """
     causes, unknown = figure["causes"], figure["unknown"]
     if not causes:

@@ -148,8 +148,9 @@ def _last_unrecorded_step(run: Run) -> int | None:
     """Return the highest global step after which the lost worker without records must have taken a step.
 
     From there to the end, the global step moved further than the steps in all windows that overlap the range.
-    Return None if there is no such step, or unless exactly one lost worker has no records. Return None, too,
-    if late gradients are dropped, or if a restore used numbers of steps again.
+    Return None if there is no such step, and unless all of this holds: exactly one lost worker has no
+    records, the ps counted steps of it, one gradient makes a global step, and the chief set the variables
+    once (a restore may use numbers of steps again).
     """
     silent = [task for task in run.lost if not run.task(task.name).records]
     counts_once = run.rules.gradients_per_step == 1 and len(run.chief.of("initialised", "restored")) == 1

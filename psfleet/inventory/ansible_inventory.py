@@ -118,10 +118,11 @@ def _encrypted(hostvars: Any, host: str) -> bool:  # noqa: ANN401 - Ansible's ow
 
 
 def _variables_of(values: Mapping[str, Any], known: Mapping[str, object]) -> dict[str, object]:
-    """Return {variable: value} of a host. A variable that no role knows has the value None.
+    """Return {variable: value} of a host.
 
-    If Ansible cannot evaluate a value, it is an Unreadable for variables of the trainer and ansible_host;
-    other variables are left out then.
+    Values are evaluated for the variables in `known`, which roles know, and in `_OF_ANSIBLE`; others are
+    None. If Ansible cannot evaluate a value, it is an Unreadable for variables of the trainer and
+    ansible_host; other variables are left out then.
     """
     found: dict[str, object] = {}
     for name in values:

@@ -56,8 +56,8 @@ def require_provable(plan: ClusterPlan, command_line: Collection[str]) -> None:
 def _chosen(replication: str, plan: ClusterPlan) -> dict[str, Any]:
     """Return {setting: value} for all of RESET_BY_PROVE.
 
-    The value is the default, except for model, replication and steps. The steps grow with the workers of an
-    asynchronous run.
+    The value is the default, except for model (always `MODEL`), replication (the argument) and steps: 200, or
+    200 for each worker of an asynchronous run, and then at least 2000.
     """
     asynchronous = max(_FEWEST_ASYNCHRONOUS_STEPS, _STEPS_OF_A_WORKER * len(plan.tasks_of("worker")))
     steps = asynchronous if replication == "async" else _STEPS_OF_A_WORKER

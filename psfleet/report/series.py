@@ -143,9 +143,10 @@ def shares(figures: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def staleness_buckets(figures: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return (staleness such as "2-3", number of gradients) for each place of the histogram, from 0 on.
+    """Return (staleness, number of gradients) for each place of the histogram.
 
-    Return () if staleness is unknown. `figures` is the result of `figures_of`.
+    The places are "0", "1", "2-3", "4-7", "8-15" and so on. Return () if staleness is
+    unknown. `figures` is the result of `figures_of`.
     """
     histogram = (figures.get("staleness") or {}).get("histogram", ())
     return tuple(

@@ -76,9 +76,10 @@ def tasks_to_stop(
 
 
 def unstopped_message(tasks: Sequence[Mapping[str, Any]], hosts: Collection[str]) -> str:
-    """Return a message about the `tasks` whose host is not in `hosts`; "" if there are no such tasks.
+    """Return a message about the `tasks` whose host is not in `hosts`, the hosts that were reached.
 
-    `hosts` are the hosts that were reached.
+    It names each task (its `name` and `host`) as not reached and perhaps still alive, and says how to stop
+    it. Return "" if there are no such tasks.
     """
     names = tasks_elsewhere(tasks, hosts)
     if not names:

@@ -293,7 +293,7 @@ def _of_tasks(kept: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str
 def _valid_fields(answer: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
     """Return the fields of an answer that have rules, converted by them; other fields are left out.
 
-    Raises UnusableError with the first problem, such as a missing field.
+    Raises UnusableError with the first problem, such as a missing field whose rule is not optional.
     """
     kept, problems = convert_fields(answer, rules)
     if problems:

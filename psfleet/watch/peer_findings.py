@@ -59,6 +59,7 @@ class PeerAnswer(NamedTuple):
     - `names`: {name in the plan: the addresses to which the host resolves it}.
     - `probes`: (target host, port, what the probe found) for each port that the host tried to reach.
     - `fence`: whether the host should have a fence. `mesh`: the port of its WireGuard, 0 without it.
+    - `deployed`: whether the trainer is deployed there.
     """
 
     machine: str

@@ -140,7 +140,10 @@ def _counts(value: object) -> tuple[int, ...]:
 
 
 def _evaluation(value: object) -> str:
-    """Return an evaluation in words, such as "accuracy 0.9611 at step 1500"; "" if it is unknown."""
+    """Return an evaluation in words, such as "accuracy 0.9611, loss 0.13 at step 1500".
+
+    Of its first four metrics, the numbers are shown. Return "" without a number, or without the step.
+    """
     if not isinstance(value, Mapping) or not isinstance(metrics := value.get("metrics"), Mapping):
         return ""
     known = [(str(name), number(metric)) for name, metric in list(metrics.items())[:_METRICS_SHOWN]]

@@ -78,6 +78,7 @@ class TaskPart:
         """Return {placeholder: value} for a run of `set_status` or `set_status_with_reason`.
 
         `status` is {index in the status: new value}, such as {READY: 1, NONCE: 5}; other numbers stay.
+        `reason` is always fed: `set_status_with_reason` writes it even if it is "", `set_status` ignores it.
         """
         return {self._places: list(status), self._values: list(status.values()), self.text: reason}
 
@@ -143,7 +144,9 @@ def variable_on(
     dtype: tf.DType,
     collection: str = v1.GraphKeys.GLOBAL_VARIABLES,
 ) -> tf.Variable:
-    """Create the resource variable psfleet/`name`, filled with 0; processes share it by name and device.
+    """Create the resource variable psfleet/`name`, whose initializer sets 0; it is not trained.
+
+    Processes share it by name and device.
 
     If `device` is "", the variable is on the CPU of the current `tf.device`. `collection` is the graph's
     collection to which it is added; checkpoints leave out LOCAL_VARIABLES.

@@ -63,10 +63,11 @@ class SessionWatch:
         return not self._silent_since
 
     def update(self) -> None:
-        """Notify the watchdog and, every 2 s, ask all tasks for their statuses; a chief also writes its beat.
+        """Notify the watchdog and, every 2 s, ask the watched tasks (the ps, and the tasks that serve).
 
-        Raises LostTask if a task was started again, or has not answered for `patience_seconds`. Raises
-        tf.errors.OpError if a task answers that its part of the ledger does not exist.
+        A chief also writes its beat. Raises LostTask if a task was started again, or has not answered for
+        `patience_seconds` since its first missing answer. Raises tf.errors.OpError if a task answers that its
+        part of the ledger does not exist.
         """
         self._task.progress.report_if_due()
         if time.monotonic() < self._next:

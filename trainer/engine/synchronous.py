@@ -74,7 +74,11 @@ class SynchronousGraph(TrainingGraph):
 
 
 class SynchronousSession(TrainingSession):
-    """Offers gradients once in each round, and waits in between; the chief's session also keeps rounds."""
+    """Offers gradients once in each round, and waits in between.
+
+    The last missing offer of a round makes the global step, in its worker's own call. The chief's session
+    also opens, closes, holds and repairs rounds.
+    """
 
     def __init__(self, graph: SynchronousGraph, target: str) -> None:
         super().__init__(graph, target)

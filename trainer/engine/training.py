@@ -310,8 +310,8 @@ def sizes_of_calls(most: int, steps_of_a_pull: int = 1) -> Sequence[int]:
     """Return the numbers of steps that one call may take, in rising order; the last is `most`.
 
     `most` must be a multiple of `steps_of_a_pull`. TensorFlow prepares a graph for each size, which costs as
-    much as many steps. So there are only `most`, a third of it, a third of that, and so on: first in whole
-    pulls, then within one pull.
+    much as many steps. So there are only `most`, a third (rounded), a third of that, and so on: first in
+    whole pulls, then within one pull.
 
     Examples: sizes_of_calls(10) -> [1, 3, 10]; sizes_of_calls(12, 4) -> [1, 4, 12]
     """

@@ -12,10 +12,10 @@ NO_LIMIT_BYTES = 2**60
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
-    """Return how many bytes of memory the host has for its tasks; None if unknown.
+    """Return how many bytes of memory the host has for its tasks.
 
-    This is MemTotal, or the limit of the host's root control group if that is smaller. `root` is the
-    directory in which proc/ and sys/ are.
+    This is the smaller of MemTotal and the limit of the host's root control group; the known one if only one
+    is known, None if neither is. `root` is the directory in which proc/ and sys/ are.
     """
     known = (parse_memory(text_of(root / "proc/meminfo")), read_memory_limit(root))
     return min((size for size in known if size is not None), default=None)

@@ -216,7 +216,10 @@ def run_file(configuration: Path, job: str, index: int) -> Path:
 
 
 def run_settings(file: Path) -> dict[str, str]:
-    """Return {name: value} of the variables in a task's environment file, unquoted; {} without a file."""
+    """Return {name: value} of the variables in a task's environment file, unquoted; {} if it is unreadable.
+
+    Each line with "=" counts, also a comment.
+    """
     lines = bytes_of(file).decode("utf-8", "replace").splitlines()
     values = (line.split("=", 1) for line in lines if "=" in line)
     return {name: value.strip('"') for name, value in values}

@@ -212,7 +212,7 @@ def _digests_of_ps(sums: Iterable[tuple[tf.Variable, int]]) -> dict[str, str]:
 def _bits_of(name: str, dtype: tf.DType) -> tf.DType:
     """Return the unsigned integer type for the bits of a type; a number of 16 bytes is read as two uint64.
 
-    Raises ValueError if the type is no type of numbers.
+    Raises ValueError if the type is no type of numbers; bool is one here.
     """
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
         raise ValueError(f"variable {name} holds {dtype.name}: a fingerprint is of numbers only")

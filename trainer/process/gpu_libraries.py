@@ -141,9 +141,11 @@ def compiler_problem(environment: Mapping[str, str]) -> str:
 
 
 def _in_words(errors: Sequence[str]) -> str:
-    """Return the loader's errors ("name: reason") as one text; names with the same reason are together.
+    """Return the loader's errors ("name: reason") as one text, "" without errors.
 
-    Example: _in_words(["a: not found", "b: not found"]) -> "a, b: not found"; "" without errors
+    Of the names with the same reason, each is shown once, and at most five (then " and 2 more").
+
+    Example: _in_words(["a: not found", "b: not found", "c: too old"]) -> "a, b: not found; c: too old"
     """
     parts = (error.partition(": ") for error in errors)
     names_with = grouped((reason, name) for name, _, reason in parts)

@@ -171,8 +171,8 @@ class CheckpointSaver:
     def save_last(self, session: TrainingSession, global_step: int) -> None:
         """Save the final model, and wait until it is written, and up to 30 s for the copies.
 
-        Without a run directory, do nothing. Raises TaskFailure (`input`) if the model is not saved; copies
-        may fail.
+        Without a run directory, do nothing. Raises TaskFailure (`input`) if the model is not saved, and
+        tf.errors.OpError if a ps is lost; copies may fail.
         """
         if self._folder is None:
             return

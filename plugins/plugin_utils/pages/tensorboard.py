@@ -32,8 +32,8 @@ LINES_KEPT = 5
 def show_page(action: HostAction, runs: Sequence[str], port: int, cache_directory: str) -> dict[str, Any]:
     """Serve the event files of `runs`, folders on the controller, with TensorBoard, until Ctrl-C.
 
-    Return {} after Ctrl-C, and at once in check mode. Return a failure if TensorBoard is not installed, or if
-    it ends by itself.
+    Return a failure, also in check mode, if `cache_directory` cannot be used or TensorBoard is not installed;
+    then, in check mode, {} at once. Return {} after Ctrl-C, and a failure if TensorBoard ends by itself.
     """
     try:
         own = own_cache(cache_directory) / "tensorboard"

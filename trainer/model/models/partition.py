@@ -125,11 +125,11 @@ def loss(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.
 
 
 def metrics(context: ModelContext, values: Values, features: tf.Tensor, labels: tf.Tensor) -> Scalars:
-    """Return {name: scalar}: `parts`, `parts_found`, `largest_error`, `loss`, and the errors of workers.
+    """Return {name: float32 scalar}: `parts`, `parts_found`, `largest_error`, `loss`, and errors of workers.
 
     `parts` is the number of workers; `parts_found` is how many of them have no error above FOUND_WITHIN. Up
-    to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric of its own. With more workers,
-    `worst_worker` is the index of the worker with the largest error.
+    to MOST_ERRORS_SHOWN workers, each worker's largest error is a metric, such as `error_of_worker0`. With
+    more workers, `worst_worker` is the index of the worker with the largest error.
     """
     weights, rows = _split(context, values)
     errors = _errors_of_workers(weights)

@@ -379,7 +379,7 @@ def sha256_of_text(text: str) -> str:
 
 
 def file_problem(path: Path, size: int, sha256: str) -> str:
-    """Return what is wrong with a file of rows: it is missing, or has another size or SHA-256; "" if nothing.
+    """Return what is wrong with a file of rows: missing, unreadable, another size or SHA-256; "" if nothing.
 
     `size` is the expected number of bytes.
     """

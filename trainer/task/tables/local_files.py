@@ -230,7 +230,7 @@ class TableFiles:
         }
 
     def _do_share(self, question: Fields) -> Answer:
-        """Link the files of step `former_step` with these `suffixes` into checkpoint `step`; answer {}."""
+        """Hard-link the files of step `former_step` with these `suffixes` as files of `step`; answer {}."""
         former = {**question, "step": question["former_step"]}
         for suffix in question["suffixes"]:
             link(self._row_file(former, suffix), self._row_file(question, suffix))

@@ -39,7 +39,10 @@ class _Loss:
 
 
 class _FinishedSteps:
-    """All workers' finished steps, numbered from 1; the first `written` of them are in records."""
+    """Counts and records all workers' finished steps, numbered from 1; the first `written` are in records.
+
+    The process's exit calls `finish`, which ends the observation.
+    """
 
     def __init__(self, task: Task) -> None:
         self.task = task
