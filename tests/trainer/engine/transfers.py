@@ -37,7 +37,8 @@ class Tasks:
 
     def cluster(self, worker: int, replication: str = "async") -> Cluster:
         """The cluster as a worker sees it."""
-        return Cluster("worker", worker, *self.hosts.values(), replication=replication)
+        ps_hosts, worker_hosts = self.hosts.values()
+        return Cluster("worker", worker, ps_hosts, worker_hosts, replication=replication)
 
     def begin(
         self, worker: int, settings: TrainingSettings, model: Model | None = None
