@@ -29,13 +29,16 @@ def main() -> None:
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.INFO)
     features = [tf.feature_column.numeric_column("x", shape=[3])]
     config = tf.estimator.RunConfig(
-        model_dir="checkpoints", save_checkpoints_steps=500, log_step_count_steps=200
+        model_dir="checkpoints",
+        save_checkpoints_steps=500,
+        log_step_count_steps=200,
+        experimental_max_worker_delay_secs=0,
     )
     estimator = tf.estimator.LinearRegressor(features, optimizer="Adagrad", config=config)
     tf.estimator.train_and_evaluate(
         estimator,
         tf.estimator.TrainSpec(examples, max_steps=STEPS),
-        tf.estimator.EvalSpec(examples, steps=20),
+        tf.estimator.EvalSpec(examples, steps=20, start_delay_secs=1, throttle_secs=1),
     )
     if config.is_chief:
         del os.environ["TF_CONFIG"]  # what follows needs no other task

@@ -8,7 +8,6 @@ from typing import Any
 from plugins.module_utils.content_directory import content_files, content_hash
 from psfleet.inventory.named_programs import PROGRAM_KEYS, Program
 from psfleet.inventory.problems import InventoryProblem
-from psfleet.inventory.program_requirements import EXPECTED, ProgramRequirements, RequirementsError
 from trainer.contract.data_files import first_problem
 from trainer.contract.model_card import Card
 from trainer.contract.rules import as_given
@@ -25,7 +24,7 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
     The element has the `name` of the program, its values by the keys of PROGRAM_KEYS with absolute paths,
     `source` in place of `path`, and `release`, the hash of its content: "" or absent if there are problems
     with the content. If the path is that of a single file, `entry` is its name. `packages` is what
-    `_requirements_fact` returns, {} without requirements or if these have problems. `hosts` are the hosts
+    `_requirements_fact` returns first, {} without requirements. `hosts` are the hosts
     that have the program's variables; the problems name them.
     """
     values, places = program.values, program.places
@@ -46,32 +45,33 @@ def program_fact(program: Program, hosts: Sequence[str]) -> tuple[dict[str, Any]
         unread = f"where {error.filename} cannot be read ({error.strerror})"
         findings.append(("trainer_program", unread, "files that you may read"))
     fact["packages"] = {}
-    if fact["requirements"] and not _is_accessible(requirements, Path.is_file):
-        found = f"and there is no file {requirements}"
-        findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
-    elif fact["requirements"]:
-        variable = places["trainer_program_requirements"]
-        try:
-            fact["packages"] = _requirements_fact(requirements, variable)
-        except RequirementsError as error:
-            findings.append(("trainer_program_requirements", f"where {error}", EXPECTED))
-        except OSError as error:
-            found = f"and {requirements} cannot be read ({error.strerror})"
-            findings.append(("trainer_program_requirements", found, "a requirements.txt on this machine"))
+    if fact["requirements"]:
+        fact["packages"], wrong = _requirements_fact(requirements, places["trainer_program_requirements"])
+        findings += wrong
     return fact, _problems(findings, values, hosts, places)
 
 
-def _requirements_fact(file: Path, variable: str) -> dict[str, Any]:
-    """Return what the roles need to know of a program's requirements, read from `file`.
+def _requirements_fact(file: Path, variable: str) -> tuple[dict[str, Any], list[_Finding]]:
+    """Return (what the roles need to know of a program's requirements, what is wrong with their file).
 
-    The keys are `key`, which names the environment's link on the hosts, `file`, `variable` (the place where
-    the user set the file), `tensorflow` (its version), and `pythons` (the versions of Python that fit all
-    wheels, the oldest first). Raises RequirementsError, and OSError if the file cannot be read.
+    The first has the keys `key`, which names the environment's link on the hosts, `file`, `variable` (the
+    place where the user set the file), `tensorflow` (its version), and `pythons` (the versions of Python that
+    fit all wheels, the oldest first). It is {} if something is wrong.
     """
-    read = ProgramRequirements.read(file)
-    pythons = list(read.pythons)
+    # This needs a package, which a check of playbooks without requirements does without.
+    from psfleet.inventory.program_requirements import EXPECTED, ProgramRequirements, RequirementsError
+
+    name, wanted = "trainer_program_requirements", "a requirements.txt on this machine"
+    if not _is_accessible(file, Path.is_file):
+        return {}, [(name, f"and there is no file {file}", wanted)]
+    try:
+        read = ProgramRequirements.read(file)
+    except RequirementsError as error:
+        return {}, [(name, f"where {error}", EXPECTED)]
+    except OSError as error:
+        return {}, [(name, f"and {file} cannot be read ({error.strerror})", wanted)]
     named = {"key": read.key, "file": str(file), "variable": variable}
-    return {**named, "tensorflow": read.tensorflow, "pythons": pythons}
+    return {**named, "tensorflow": read.tensorflow, "pythons": list(read.pythons)}, []
 
 
 def data_source(
