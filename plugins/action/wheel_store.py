@@ -21,12 +21,11 @@ display = escaping_display()
 
 
 class ActionModule(ControllerAction):
-    """Returns `environments`, {name: what `WheelStore.describe` returned}, and `programs`.
+    """Returns `environments` and `programs`, which describe the wheels as `WheelStore.describe` does.
 
-    `programs` is {"key of a program's requirements/name of an environment": the same}.
-
-    `program` is the same object for the additional wheels of the users' programs; {} if they need none. In
-    check mode nothing is downloaded, so a missing archive has the hash "" and estimated sizes.
+    The keys of `environments` are names of environments; the keys of `programs` are "KEY/NAME", the key of a
+    program's requirements and the name of the program's environment. In check mode nothing is downloaded, so
+    a missing archive has the hash "" and estimated sizes.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -95,18 +94,18 @@ class ActionModule(ControllerAction):
         wanted = [(stores[host.environment.name], host) for host in hosts]
         wanted += [(of[host.programs[key]], host) for key, of in programs.items() for host in hosts]
         needed = [store for store, host in wanted if store.lock_hash not in host.installed]
+        hosts_of = Counter(store.folder for store in needed)
         by_folder = {store.folder: store for store in needed}
         lacking = [store for store in by_folder.values() if not store.archive.exists()]
         # A single host installs just as fast by itself. Environments with CUDA were not tried.
         unfilled = [
-            by_folder[folder]
-            for folder, count in Counter(store.folder for store in needed).items()
-            for store in [by_folder[folder]]
-            if count > 1
+            store
+            for store in by_folder.values()
+            if hosts_of[store.folder] > 1
             and not store.removed
             and store.environment.device == "cpu"
             and can_fill(store.environment)
-            if not store.packed_environment.exists()
+            and not store.packed_environment.exists()
         ]
         if not self._task.check_mode:
             for store in lacking:
