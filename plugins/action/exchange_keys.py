@@ -16,7 +16,7 @@ MESHES: dict[str, Callable[..., dict[str, Any]]] = {
 class ActionModule(ControllerAction):
     """Returns the result of `exchange_keys` of the mesh "ssh" or "wireguard"; fails with the error it raises.
 
-    Takes `mesh`, one of these names, and the arguments of this function.
+    Takes `mesh`, the name of the mesh, and the arguments of `exchange_keys`.
     """
 
     def _act(self, arguments: dict[str, Any]) -> dict[str, Any]:

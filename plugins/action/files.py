@@ -31,8 +31,8 @@ class ActionModule(HostAction):
     def _rendered(self, source: str, further: Mapping[str, Any]) -> str:
         """Return the rendered text of the template `source`; `further` are more variables for it.
 
-        A further variable replaces another one of its name. Ansible's lookup `template` would copy all
-        variables each time.
+        A variable in `further` replaces the host's variable of the same name. Ansible's lookup `template`
+        would copy all variables each time.
         """
         path = Path(self._find_needle("templates", source))
         places = [Path(place) for place in self.variables.get("ansible_search_path", [])]

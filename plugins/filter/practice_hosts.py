@@ -141,7 +141,7 @@ def practice_hosts_inventory(hosts: list[Host], host_keys: list[str], directory:
     """Return the inventory of the practice hosts, as the object for its YAML file.
 
     The group `tf_cluster` has the groups `ps` and `worker`, and `chief` and `evaluator` if a host is in them;
-    hosts in none of them are only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`;
+    a host without a group is only in `all`. `hosts` and `host_keys` are as for `practice_hosts_known_hosts`;
     the login key is in `directory`/.ssh.
 
     The control path contains a hash of the host's key. So a new host at an old address never gets the

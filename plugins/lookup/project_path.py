@@ -38,7 +38,7 @@ class LookupModule(LookupBase):
     """The lookup `project_path`; Ansible loads the class with this name."""
 
     def run(self, terms: list[str], variables: Any = None, **options: Any) -> list[str]:  # noqa: ANN401
-        """Return the absolute path in the project for each of these terms, in their order.
+        """Return an absolute path in the project for each term, in the order of the terms.
 
         With the option `of_inventory`, a folder for the inventory is added to each path.
         """

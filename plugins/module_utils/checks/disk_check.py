@@ -21,8 +21,8 @@ def disk_finding(
     """Return the finding of the check `disk`: whether the file systems have enough free space.
 
     A deployment would copy `archive_bytes` to the login user's home and to the folder `install`, and install
-    `environment_bytes` there; 0 if it carries nothing. It is failed if this does not fit, or if one of the
-    `run_directories` has less than 0.1 GB; a warning below 1 GB there; else ok.
+    `environment_bytes` there; both are 0 if it carries nothing. The finding is failed if these bytes do not
+    fit, or if a folder of `run_directories` has less than 0.1 GB; a warning below 1 GB there; else ok.
     """
     lacking = lacking_space(
         (login_home(), archive_bytes),

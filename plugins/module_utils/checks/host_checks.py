@@ -84,7 +84,7 @@ def host_checks(facts: HostFacts, needs: HostNeeds, systems: Systems) -> list[Ch
 
 
 def data_finding(directories: Sequence[str], *, carried: bool = False) -> Finding:
-    """Return the finding of the check `data`: failed if one of the folders is missing or empty, else ok.
+    """Return the finding of the check `data`: failed if a folder is missing or empty, else ok.
 
     `directories` are the folders that tasks read; without any, the check is skipped. `carried` says whether
     deploy.yml brings the data to the host; it only changes the words and the remedy of a failure.
@@ -128,7 +128,7 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
 def program_environment(facts: HostFacts, needs: HostNeeds, program: Mapping[str, Any]) -> HostEnvironment:
     """Return the environment of a program, an element of `needs.programs`.
 
-    Its Python is that of the host's own environment, if the program's TensorFlow has wheels for it, else the
+    The Python is that of the host's own environment if the program's TensorFlow has wheels for it, else the
     newest one of the host for which there are wheels. Raises ValueError if there is none, or none for the
     device; the check `python` says why.
     """
