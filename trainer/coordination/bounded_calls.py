@@ -9,6 +9,7 @@ from threading import Thread
 from typing import TypeVar
 
 import tensorflow as tf
+from tensorflow.core.protobuf import rewriter_config_pb2
 
 from trainer.process import gpus, lost_connection
 
@@ -142,8 +143,10 @@ def runtime_config(
     Threads and memory of a session only count if the session has no server, because a server's devices are
     made when the server starts. Idle threads do not spin, because spinning takes cores from other processes.
 
-    On CPUs TensorFlow's graph optimizer (Grappler) is off: it took most of the time of a task's first calls,
-    and steps were no faster. On a GPU it is on, because it may choose a better layout for convolutions.
+    On CPUs TensorFlow's graph optimizer (Grappler) only fuses a convolution or a product of matrices with its
+    bias and activation ("remap"): its other optimizers took most of the time of a task's first calls, and
+    steps were no faster. On a GPU all of them are on, because they may choose a better layout for
+    convolutions.
 
     Args:
         threads: the number of threads; None lets TensorFlow choose.
@@ -155,7 +158,10 @@ def runtime_config(
     count = threads or 0  # 0 lets TensorFlow choose
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
     config = v1.ConfigProto(**pools, device_filters=filters, experimental={"disable_thread_spinning": True})
-    config.graph_options.rewrite_options.disable_meta_optimizer = not gpus.visible_devices(os.environ)
+    if not gpus.visible_devices(os.environ):
+        rewriting = config.graph_options.rewrite_options
+        rewriting.optimizers.append("remap")
+        rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     if gpu_memory_fraction is None:
         config.gpu_options.allow_growth = True
     else:

@@ -72,12 +72,15 @@ def test_gpu_memory_grows_unless_a_fraction_is_set() -> None:
     assert list(taken.device_filters) == ["/job:ps"]
 
 
-@pytest.mark.parametrize(("devices", "is_off"), [("", True), ("-1", True), ("0", False), ("0,1", False)])
-def test_graphs_are_optimized_only_for_gpus(
-    monkeypatch: pytest.MonkeyPatch, devices: str, is_off: bool
+@pytest.mark.parametrize(
+    ("devices", "optimizers"), [("", ["remap"]), ("-1", ["remap"]), ("0", []), ("0,1", [])]
+)
+def test_all_optimizers_of_graphs_are_on_only_for_gpus(
+    monkeypatch: pytest.MonkeyPatch, devices: str, optimizers: list[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
-    assert runtime_config().graph_options.rewrite_options.disable_meta_optimizer is is_off
+    rewriting = runtime_config().graph_options.rewrite_options
+    assert (list(rewriting.optimizers), rewriting.disable_meta_optimizer) == (optimizers, False)
 
 
 def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:

@@ -103,7 +103,7 @@ def relu_layers(layer: tf.Tensor, weights_and_biases: Values) -> tf.Tensor:
     `weights_and_biases` has the weights and the biases of each layer in turn.
     """
     for weights, biases in zip(weights_and_biases[::2], weights_and_biases[1::2], strict=True):
-        layer = tf.nn.relu(tf.matmul(layer, weights) + biases)
+        layer = tf.nn.relu(tf.nn.bias_add(tf.matmul(layer, weights), biases))
     return layer
 
 

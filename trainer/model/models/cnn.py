@@ -51,11 +51,11 @@ def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.
     side = _side(context)
     images = tf.reshape(features, [-1, side, side, 1])
     for weights, biases in zip(convolutions[::2], convolutions[1::2], strict=True):
-        filtered = tf.nn.relu(tf.nn.conv2d(images, weights, strides=1, padding="SAME") + biases)
-        images = tf.nn.max_pool2d(filtered, ksize=2, strides=2, padding="SAME")
+        filtered = tf.nn.bias_add(tf.nn.conv2d(images, weights, strides=1, padding="SAME"), biases)
+        images = tf.nn.max_pool2d(tf.nn.relu(filtered), ksize=2, strides=2, padding="SAME")
     flat = tf.reshape(images, [-1, hidden_weights.shape[0]])
-    hidden = tf.nn.relu(tf.matmul(flat, hidden_weights) + hidden_biases)
-    return tf.matmul(hidden, output_weights) + output_biases
+    hidden = tf.nn.relu(tf.nn.bias_add(tf.matmul(flat, hidden_weights), hidden_biases))
+    return tf.nn.bias_add(tf.matmul(hidden, output_weights), output_biases)
 
 
 def _side(context: ModelContext) -> int:

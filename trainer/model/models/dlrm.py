@@ -49,7 +49,7 @@ def logits(values: Values, features: tf.Tensor) -> tf.Tensor:
     bottom = relu_layers(inputs_of(features), dense[:_BOTTOM])
     vectors = tf.concat([bottom[:, tf.newaxis], _OF_ROWS * rows], axis=1)
     hidden = relu_layers(tf.concat([bottom, _products(vectors)], axis=1), dense[_BOTTOM:])
-    return (tf.matmul(hidden, weights) + biases)[:, 0]
+    return tf.nn.bias_add(tf.matmul(hidden, weights), biases)[:, 0]
 
 
 def _products(vectors: tf.Tensor) -> tf.Tensor:

@@ -28,8 +28,8 @@ def logits(context: ModelContext, variables: Values, features: tf.Tensor) -> tf.
     """Return the scores of the ten digits, [batch, 10]."""
     hidden_weights, hidden_biases, output_weights, output_biases = variables
     activation = _ACTIVATIONS[context.settings.activation]
-    hidden = activation(tf.matmul(features, hidden_weights) + hidden_biases)
-    return tf.matmul(hidden, output_weights) + output_biases
+    hidden = activation(tf.nn.bias_add(tf.matmul(features, hidden_weights), hidden_biases))
+    return tf.nn.bias_add(tf.matmul(hidden, output_weights), output_biases)
 
 
 MODEL = digits_model(create_variables, logits)

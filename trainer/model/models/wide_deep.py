@@ -48,7 +48,7 @@ def logits(values: Values, features: tf.Tensor) -> tf.Tensor:
     *dense, weights, biases, wide, deep = values
     rows = _OF_ROWS * tf.reshape(deep, [-1, deep.shape[1] * deep.shape[2]])
     hidden = relu_layers(tf.concat([inputs_of(features), rows], axis=1), dense)
-    return tf.reduce_sum(wide, axis=[1, 2]) + (tf.matmul(hidden, weights) + biases)[:, 0]
+    return tf.reduce_sum(wide, axis=[1, 2]) + tf.nn.bias_add(tf.matmul(hidden, weights), biases)[:, 0]
 
 
 MODEL = click_model(CARD["layers"], tables, logits)
