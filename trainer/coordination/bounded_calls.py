@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TypeVar
 
 import tensorflow as tf
-from tensorflow.core.protobuf import rewriter_config_pb2
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from trainer.process import gpus, lost_connection
 
@@ -143,10 +143,10 @@ def runtime_config(
     Threads and memory of a session only count if the session has no server, because a server's devices are
     made when the server starts. Idle threads do not spin, because spinning takes cores from other processes.
 
-    On CPUs TensorFlow's graph optimizer (Grappler) only fuses a convolution or a product of matrices with its
-    bias and activation ("remap"): its other optimizers took most of the time of a task's first calls, and
-    steps were no faster. On a GPU all of them are on, because they may choose a better layout for
-    convolutions.
+    On CPUs TensorFlow's graph optimizer (Grappler) only removes operations that nothing needs, and fuses a
+    convolution or a product of matrices with its bias and activation: its other parts took most of the time
+    of a task's first calls, and steps were no faster. On a GPU all parts are on, because they may choose a
+    better layout for convolutions.
 
     Args:
         threads: the number of threads; None lets TensorFlow choose.
@@ -159,14 +159,22 @@ def runtime_config(
     pools = {"intra_op_parallelism_threads": count, "inter_op_parallelism_threads": count}
     config = v1.ConfigProto(**pools, device_filters=filters, experimental={"disable_thread_spinning": True})
     if not gpus.visible_devices(os.environ):
-        rewriting = config.graph_options.rewrite_options
-        rewriting.optimizers.append("remap")
-        rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+        _only_fuse(config.graph_options.rewrite_options)
     if gpu_memory_fraction is None:
         config.gpu_options.allow_growth = True
     else:
         config.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction
     return config
+
+
+def _only_fuse(rewriting: RewriterConfig) -> None:
+    """Turn off each part of Grappler that has a switch, except the remapper, which fuses operations."""
+    for field in rewriting.DESCRIPTOR.fields:
+        if field.enum_type is not None and field.enum_type.name == "Toggle":
+            setattr(rewriting, field.name, RewriterConfig.OFF)
+    rewriting.remapping = RewriterConfig.ON
+    rewriting.memory_optimization = RewriterConfig.NO_MEM_OPT
+    rewriting.meta_optimizer_iterations = RewriterConfig.ONE
 
 
 def close_in_background(session: tf.compat.v1.Session) -> None:

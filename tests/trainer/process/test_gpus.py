@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
 from tests.trainer.processes import Cluster
 from trainer.contract.exit_codes import CONFIGURATION
@@ -72,15 +73,15 @@ def test_gpu_memory_grows_unless_a_fraction_is_set() -> None:
     assert list(taken.device_filters) == ["/job:ps"]
 
 
-@pytest.mark.parametrize(
-    ("devices", "optimizers"), [("", ["remap"]), ("-1", ["remap"]), ("0", []), ("0,1", [])]
-)
-def test_all_optimizers_of_graphs_are_on_only_for_gpus(
-    monkeypatch: pytest.MonkeyPatch, devices: str, optimizers: list[str]
+@pytest.mark.parametrize(("devices", "is_on"), [("", False), ("-1", False), ("0", True), ("0,1", True)])
+def test_all_parts_of_the_graph_optimizer_are_on_only_for_gpus(
+    monkeypatch: pytest.MonkeyPatch, devices: str, is_on: bool
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
     rewriting = runtime_config().graph_options.rewrite_options
-    assert (list(rewriting.optimizers), rewriting.disable_meta_optimizer) == (optimizers, False)
+    parts = (rewriting.layout_optimizer, rewriting.constant_folding, rewriting.arithmetic_optimization)
+    assert set(parts) == {RewriterConfig.DEFAULT if is_on else RewriterConfig.OFF}
+    assert (rewriting.remapping == RewriterConfig.ON) is not is_on
 
 
 def test_a_task_uses_the_configured_fraction_of_gpu_memory() -> None:
