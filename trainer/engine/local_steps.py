@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
+from trainer.engine.bias_gradients import bias_gradients_apart
 from trainer.engine.optimizers import Gradient
 from trainer.model.models.model import Values
 
@@ -59,7 +60,8 @@ def take_local_steps(
     for batch in batches:
         if every:
             points.append(move(points[-1], every[-1]))
-        losses.append(loss_of(points[-1], batch))
+        with bias_gradients_apart():
+            losses.append(loss_of(points[-1], batch))
         every.append(v1.gradients(losses[-1], points[-1], tf.cast(part, losses[-1].dtype)))
     return LocalSteps(
         points, mean_of(losses), [_sum(gradients) for gradients in zip(*every, strict=True)], every[-1]

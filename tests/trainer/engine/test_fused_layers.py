@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.settings import TrainingSettings
+from trainer.engine.bias_gradients import bias_gradients_apart
 
 v1 = tf.compat.v1
 
@@ -15,7 +17,9 @@ v1 = tf.compat.v1
     ("model", "convolutions", "products"),
     [("cnn", 2, 2), ("mnist_mlp", 0, 2), ("wide_deep", 0, 3), ("dlrm", 0, 5)],
 )
-def test_a_step_has_one_fused_operation_for_each_layer(model: str, convolutions: int, products: int) -> None:
+def test_each_layer_is_one_operation_and_the_gradient_of_its_bias_is_one(
+    model: str, convolutions: int, products: int
+) -> None:
     graph, session = Tasks(1).begin(0, TrainingSettings(model=model, table_rows=100))
     session.initialise()
     session.start_batches(session.counters())
@@ -29,4 +33,26 @@ def test_a_step_has_one_fused_operation_for_each_layer(model: str, convolutions:
         for kind in ("Conv2D", "MatMul")
     }
     assert fused == {"Conv2D": convolutions, "MatMul": products}
-    assert not operations["BiasAdd"] + operations["_MklBiasAdd"]
+    assert operations["BiasAddGrad"] == convolutions + products
+    assert not operations["BiasAdd"] + operations["_MklNativeConv2DBackpropFilterWithBias"]
+
+
+@pytest.mark.parametrize("data_format", ["NHWC", "NCHW"])
+def test_the_gradient_of_a_bias_is_as_without_the_override(data_format: str) -> None:
+    with tf.Graph().as_default():
+        features, biases = (
+            tf.reshape(tf.range(24.0), [1, 2, 2, 6]),
+            tf.range(6.0 if data_format == "NHWC" else 2.0),
+        )
+
+        def gradients() -> list[tf.Tensor]:
+            loss = tf.reduce_sum(tf.nn.bias_add(features, biases, data_format=data_format) ** 2)
+            return list(v1.gradients(loss, [features, biases]))
+
+        expected = gradients()
+        with bias_gradients_apart():
+            own = gradients()
+        assert own[1].op.control_inputs == [biases.op]
+        with v1.Session() as session:
+            for value, wanted in zip(*session.run([own, expected]), strict=True):
+                np.testing.assert_array_equal(value, wanted)
