@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from trainer.contract.exit_codes import USAGE
 from trainer.contract.run_program import RunProgram
 from trainer.program.file_hints import file_hint
+from trainer.program.fitting_packages import installed_tensorflow
 from trainer.program.remedies import remedy
 
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
@@ -37,7 +38,9 @@ def with_hint(code: int, reason: str, program: RunProgram, lines: Sequence[str] 
     """
     if code == USAGE or _REFUSED_FLAG.search(reason):
         return f"{reason}\n({_OF_FLAGS[program.flags]})"
-    hint = remedy(reason, tensorflow1=program.tensorflow1, lines=lines) or file_hint(reason, program)
+    tensorflow = installed_tensorflow()
+    hint = remedy(reason, tensorflow=tensorflow, tensorflow1=program.tensorflow1, lines=lines)
+    hint = hint or file_hint(reason, program)
     if not hint and _REFUSED_CALL.search(reason):
         hint = "the sandbox of a task refuses some calls: docs/programs.md, What a task may not do"
     return f"{reason}\n({hint})" if hint else reason

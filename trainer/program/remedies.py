@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainer.program.contrib_names import replacement, used_name
+from trainer.program.fitting_packages import tensorboard_for, tf_keras_for
 
+# TF_KERAS and TENSORBOARD stand for the versions that fit the program's TensorFlow.
 _OF_KERAS_2 = (
-    "if it is of Keras 2: tf_keras==2.21.0 in trainer_program_requirements, and "
+    "if it is of Keras 2: TF_KERAS in trainer_program_requirements, and "
     'trainer_program_environment: {TF_USE_LEGACY_KERAS: "1"} (docs/programs.md, "Keras")'
 )
 _OF_TENSORFLOW_1 = "if it is of TensorFlow 1: trainer_program_tensorflow1: true, docs/port-a-script.md"
@@ -44,13 +46,14 @@ class _Remedy:
 _REMEDIES = (
     _Remedy(
         r"TBNotInstalledError|No module named 'tensorboard[.']",
-        'tensorboard==2.21.0 in trainer_program_requirements (docs/programs.md, "TensorBoard")',
+        'TENSORBOARD in trainer_program_requirements (docs/programs.md, "TensorBoard")',
     ),
     _Remedy(
         rf"{_TF} 'estimator'|cannot import name 'estimator' from 'tensorflow"
         r"|No module named '(?:tensorflow(?:\.[\w.]*)?\.estimator|tensorflow_estimator)\b",
-        "tf.estimator is gone since TensorFlow 2.16, also with trainer_program_tensorflow1: write the loop "
-        "with MonitoredTrainingSession, docs/port-a-script.md#tfestimator",
+        "tf.estimator is gone since TensorFlow 2.16, also with trainer_program_tensorflow1: "
+        "tensorflow==2.15.1 in trainer_program_requirements, or write the loop with "
+        "MonitoredTrainingSession, docs/port-a-script.md#tfestimator",
     ),
     _Remedy(
         rf"{_TF} 'contrib'|cannot import name 'contrib' from 'tensorflow"
@@ -59,7 +62,7 @@ _REMEDIES = (
         _OF_CONTRIB,
     ),
     _Remedy(
-        # Only what tf_keras 2.21 has: older names, such as tf.keras.utils.multi_gpu_model, are in neither.
+        # Only what tf_keras has: older names, such as tf.keras.utils.multi_gpu_model, are in neither.
         r"\bKeras 3\b|Attempt to convert a value \(PerReplica"
         r"|you need to pass this dataset to ClusterCoordinator"  # from model.fit with ParameterServerStrategy
         r"|A KerasTensor cannot be used as input to a TensorFlow"
@@ -100,17 +103,22 @@ _REMEDIES = (
 )
 
 
-def remedy(reason: str, *, tensorflow1: bool, lines: Sequence[str] = ()) -> str:
+def remedy(reason: str, *, tensorflow: str, tensorflow1: bool, lines: Sequence[str] = ()) -> str:
     """Return what to do about an error of a program, in one line; "" if no remedy is known.
 
     Args:
         reason: the program's uncaught exception, shortened by `error_lines.in_short`.
+        tensorflow: the version of the program's TensorFlow, such as "2.15.1".
         tensorflow1: whether the program runs with `trainer_program_tensorflow1`.
         lines: the lines of Python in the exception's traceback, the innermost last; used only for tf.contrib.
 
     """
+    tf_keras = tf_keras_for(tensorflow)
     for entry in _REMEDIES:
+        if entry.what == _OF_KERAS_2 and not tf_keras:
+            continue
         if (entry.with_option if tensorflow1 else entry.without_option) and re.search(entry.sign, reason):
             name = used_name([reason, *lines]) if entry.what == _OF_CONTRIB else ""
-            return replacement(name) if name else entry.what
+            what = replacement(name, tensorflow) if name else entry.what
+            return what.replace("TF_KERAS", tf_keras).replace("TENSORBOARD", tensorboard_for(tensorflow))
     return ""

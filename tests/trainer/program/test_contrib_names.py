@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from tests.trainer.program.tensorflows import with_own_tensorflow
+from tools.tensorflows import OWN
 from trainer.host.error_lines import LONGEST_LINE, source_lines_in
 from trainer.program.contrib_names import replacement, used_name
 from trainer.program.remedies import remedy
@@ -31,7 +32,7 @@ NAMES = all_names()
 
 
 def use(name: str) -> str:
-    return replacement(name).partition(". Use ")[2].rpartition(" (")[0]
+    return replacement(name, OWN).partition(". Use ")[2].rpartition(" (")[0]
 
 
 def lacks(module: ModuleType, path: str) -> str:
@@ -46,7 +47,7 @@ def lacks(module: ModuleType, path: str) -> str:
 def test_every_name_has_a_replacement_that_fits_in_a_line() -> None:
     assert len(NAMES) == 1675
     for name in NAMES:
-        sentence = replacement(name)
+        sentence = replacement(name, OWN)
         assert sentence.startswith(f"tf.contrib.{name} is not in TensorFlow 2. Use "), name
         assert len(sentence) + len("()") <= LONGEST_LINE, name
         assert "*" not in sentence, name
@@ -62,7 +63,25 @@ def test_what_a_replacement_names_of_tensorflow_exists() -> None:
         if error := lacks(tensorflow, path):
             # With Keras 3, TensorFlow refuses what needs Keras 2.
             assert "Keras 3" in error or path.startswith("tf.keras.experimental."), (name, path)
-            assert "tf_keras==2.21.0" in replacement(name), (name, path)
+            assert f"tf_keras=={OWN}" in replacement(name, OWN), (name, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensorflow", "packages"),
+    [
+        ("slim", "2.21.0", "tf_slim==1.1.0 and tf_keras==2.21.0 in trainer_program_requirements"),
+        ("slim", "2.15.1", "tf_slim==1.1.0 in trainer_program_requirements"),
+        ("bayesflow", "2.21.0", "tfp is tensorflow_probability==0.25.0, with tf_keras==2.21.0 in"),
+        ("bayesflow", "2.17.1", "tfp is tensorflow_probability==0.24.0, with tf_keras==2.17.0 in"),
+        ("bayesflow", "2.12.1", "tfp is tensorflow_probability==0.20.1 in"),
+        ("rnn.LSTMCell", "2.19.1", "tf_keras==2.19.0 in"),
+        ("rnn.LSTMCell", "2.15.1", "names of tensorflow.compat.v1"),
+    ],
+)
+def test_a_replacement_names_packages_that_fit_the_programs_tensorflow(
+    name: str, tensorflow: str, packages: str
+) -> None:
+    assert f" ({packages}" in replacement(name, tensorflow)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +128,11 @@ def test_the_name_that_a_line_uses_is_found(line: str, name: str) -> None:
 
 
 def test_without_a_line_of_python_the_message_names_the_package_or_the_page_helps() -> None:
+    def found(message: str, *, tensorflow1: bool) -> str:
+        return remedy(message, tensorflow=OWN, tensorflow1=tensorflow1)
+
     message = "ImportError: tf.contrib.opt is not in TensorFlow 2"
-    assert remedy(message, tensorflow1=True) == replacement("opt")
-    assert "TensorFlow 1.15" in remedy("ImportError: tf.contrib.x is not in TensorFlow 2", tensorflow1=True)
+    assert found(message, tensorflow1=True) == replacement("opt", OWN)
+    assert "TensorFlow 1.15" in found("ImportError: tf.contrib.x is not in TensorFlow 2", tensorflow1=True)
     message = "ModuleNotFoundError: No module named 'tensorflow.contrib'"
-    assert remedy(message, tensorflow1=False).startswith("tf.contrib is not in TensorFlow 2: docs/")
+    assert found(message, tensorflow1=False).startswith("tf.contrib is not in TensorFlow 2: docs/")

@@ -13,7 +13,8 @@ import yaml
 
 from tests.repository import ROOT
 from tests.trainer.program.launched import run_alone
-from tests.trainer.program.tensorflows import with_keras_3, with_own_tensorflow
+from tests.trainer.program.tensorflows import version_of, with_keras_3, with_own_tensorflow
+from tools.tensorflows import OWN
 from trainer.contract.exit_codes import PROGRAM
 from trainer.host.error_lines import LONGEST_LINE, in_short
 from trainer.program.launcher import LIBRARY, TENSORFLOW1
@@ -38,7 +39,7 @@ def last_line(error: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("error", ERRORS, ids=last_line)
 def test_a_real_error_is_given_the_remedy_that_helps_or_none(error: dict[str, Any]) -> None:
-    found = remedy(in_short(error["said"]), tensorflow1=error.get("option", False))
+    found = remedy(in_short(error["said"]), tensorflow=OWN, tensorflow1=error.get("option", False))
     assert found.startswith(BEGINS[error["remedy"]]) if error["remedy"] else not found
     assert "\n" not in found
     assert len(found) + len("()") <= LONGEST_LINE
@@ -62,7 +63,7 @@ def test_a_real_error_is_given_the_remedy_that_helps_or_none(error: dict[str, An
 )
 def test_an_error_of_a_cluster_is_given_the_remedy(reason: str, expected: str) -> None:
     for option in (False, True):
-        assert remedy(reason, tensorflow1=option).startswith(BEGINS[expected])
+        assert remedy(reason, tensorflow=OWN, tensorflow1=option).startswith(BEGINS[expected])
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,30 @@ def test_an_error_of_a_cluster_is_given_the_remedy(reason: str, expected: str) -
     ],
 )
 def test_errors_of_the_programs_own_have_no_remedy(reason: str) -> None:
-    assert remedy(reason, tensorflow1=False) == remedy(reason, tensorflow1=True) == ""
+    assert {remedy(reason, tensorflow=OWN, tensorflow1=option) for option in (False, True)} == {""}
+
+
+KERAS_2 = "AttributeError: `dense` is not available with Keras 3."
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "reason", "begin"),
+    [
+        ("2.21.0", KERAS_2, "if it is of Keras 2: tf_keras==2.21.0 in trainer_program_requirements"),
+        ("2.20.0", KERAS_2, "if it is of Keras 2: tf_keras==2.20.0 in"),
+        ("2.18.1+sm120", KERAS_2, "if it is of Keras 2: tf_keras==2.18.0 in"),
+        ("2.16.2", KERAS_2, "if it is of Keras 2: tf_keras==2.16.0 in"),
+        ("2.15.1", "AttributeError: 'Model' object has no attribute 'fit_generator'", ""),
+        ("2.21.0", "TBNotInstalledError: TensorBoard is not installed", "tensorboard==2.21.0 in"),
+        ("2.16.2", "No module named 'tensorboard.plugins.x'", "tensorboard==2.16.0 in"),
+    ],
+)
+def test_a_remedy_names_the_package_that_fits_the_programs_tensorflow(
+    tensorflow: str, reason: str, begin: str
+) -> None:
+    for option in (False, True):
+        found = remedy(reason, tensorflow=tensorflow, tensorflow1=option)
+        assert found.startswith(begin) if begin else not found
 
 
 def test_each_place_that_a_remedy_names_exists() -> None:
@@ -86,7 +110,8 @@ def test_each_place_that_a_remedy_names_exists() -> None:
         place
         for error in ERRORS
         for place in re.findall(
-            r"docs/[\w./-]+\.md(?:#[\w-]+|, \"\w+\")?", remedy(error["said"], tensorflow1=False)
+            r"docs/[\w./-]+\.md(?:#[\w-]+|, \"\w+\")?",
+            remedy(error["said"], tensorflow=OWN, tensorflow1=False),
         )
     }
     assert len(named) >= 6
@@ -125,9 +150,9 @@ def test_the_reason_of_a_failed_program_ends_with_the_remedy(tmp_path: Path) -> 
     text = "import tensorflow.compat.v1 as tf\ntf.nn.rnn_cell.BasicLSTMCell(10)"
     tasks = run_alone(tmp_path, text, PROGRAM)
     reason = "AttributeError: `BasicLSTMCell` is not available with Keras 3."
-    assert f"the program failed: {reason}\n(if it is of Keras 2: tf_keras==2.21.0 in" in tasks.output(
-        "worker0"
-    )
+    release = ".".join(version_of("tensorflow-cpu").split(".")[:2])
+    hint = f"(if it is of Keras 2: tf_keras=={release}.0 in trainer_program_requirements"
+    assert f"the program failed: {reason}\n{hint}" in tasks.output("worker0")
 
 
 @pytest.mark.slow
