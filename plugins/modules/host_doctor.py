@@ -78,6 +78,11 @@ options:
     description: The tables of a model that its tasks will hold, as in V(HostNeeds) of host_checks.py.
     type: dict
     default: {}
+  programs:
+    description: As in the part V(requirements) of M(psfleet.cluster.host_facts).
+    type: list
+    elements: dict
+    default: []
   data_directories:
     description: The folders from which the host's tasks read data, if deploy.yml does not carry the data.
     type: list
@@ -195,6 +200,7 @@ ARGUMENTS: dict[str, Any] = {
     "fence": {"type": "bool", "default": True},
     "mesh": {"type": "bool", "default": False},
     "tables": {"type": "dict", "default": {}},
+    "programs": {"type": "list", "elements": "dict", "default": []},
     "data_directories": {"type": "list", "elements": "str", "default": []},
     "listener": {"type": "dict", "default": {}},
     "paths": {"type": "dict"},
@@ -205,7 +211,16 @@ REQUIRED = {
     "listening": ("seconds",),
 }
 OPTIONAL = {
-    "checked": ("python_version", "cuda_source", "fence", "mesh", "tables", "data_directories", "listener")
+    "checked": (
+        "python_version",
+        "cuda_source",
+        "fence",
+        "mesh",
+        "tables",
+        "programs",
+        "data_directories",
+        "listener",
+    )
 }
 
 

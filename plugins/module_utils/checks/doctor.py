@@ -45,7 +45,7 @@ def check_host(values: Mapping[str, Any], *, check_mode: bool) -> dict[str, Any]
     listened = bool(values["listener"]) and end_listener(**values["listener"])
     tasks, paths = values["tasks"], {name: Path(path) for name, path in values["paths"].items()}
     gpus = any(task["gpus"] for task in tasks)
-    names = ("python_version", "cuda_source", "fence", "mesh", "tables")
+    names = ("python_version", "cuda_source", "fence", "mesh", "tables", "programs")
     required = HostNeeds(gpus=gpus, tasks=len(tasks), **{name: values[name] for name in names})
     facts, systems = read_host_facts(), read_systems(values["systems"])
     deployment = read_deployment(paths["install_directory"], paths["configuration_directory"])

@@ -112,6 +112,7 @@ def _ask_checks(
             "tasks": action.variables["cluster_tasks"].get(host, []),
             "data_directories": [] if data["source"] else data["directories"].get(host, []),
             "tables": data["tables"].get(host, {}),
+            "programs": required_packages(action.variables["cluster_programs"]),
             "listener": of_host.get("listening", {}).get("listener", {}),
         }
         for host, of_host in peers.items()
@@ -168,6 +169,14 @@ def with_peers(
 def environments_today(locks: Path, cache: Path) -> dict[str, dict[str, Any]]:
     """Return {name: result of `WheelStore.describe`} for every environment that a host may get."""
     return {each.name: WheelStore.of(each, locks, cache).describe() for each in every_environment()}
+
+
+def required_packages(programs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the `packages` of the programs that have requirements, equal requirements once.
+
+    `programs` is the fact `cluster_programs`.
+    """
+    return list({of["key"]: of for each in programs if (of := each["packages"])}.values())
 
 
 def endpoints(plan: Mapping[str, Any], mesh: Mapping[str, Any]) -> dict[str, str]:

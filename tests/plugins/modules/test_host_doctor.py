@@ -1,15 +1,22 @@
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plugins.module_utils.checks import doctor
 from plugins.module_utils.checks.doctor import environment_today, tasks_to_try, tensorflow_checks
 from plugins.module_utils.checks.host_checks import HostNeeds
 from plugins.module_utils.checks.port_checks import running_units, task_ports
 from plugins.module_utils.deployment import Deployment
 from plugins.module_utils.environments.environment import HostEnvironment
+from plugins.module_utils.facts import host_requirements
 from plugins.module_utils.facts.host_facts import read_host_facts
-from plugins.plugin_utils.pages.doctor import environments_today
+from plugins.modules import host_doctor
+from plugins.plugin_utils.pages.doctor import environments_today, required_packages
+from tests.plugins.module_utils.described import DESCRIBED
+from tests.plugins.module_utils.recorded_hosts import DEBIAN_13
+from tests.plugins.modules.module_run import fact_of, module_answer
 from tests.repository import ROOT
 
 ROLES = ROOT / "roles"
@@ -57,3 +64,37 @@ def test_an_unsupported_host_has_no_environment(locked: dict[str, dict[str, Any]
     facts = read_host_facts()
     found = environment_today({"environments": locked}, HostNeeds(python_version="3.9"), facts)
     assert found == {"lock_hash": "", "archive_bytes": 0, "environment_bytes": 0}
+
+
+def test_doctor_refuses_a_host_for_a_program_with_the_words_of_a_deployment(
+    locked: dict[str, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = read_host_facts(DEBIAN_13.lay_out(tmp_path), "x86_64")
+    for module in (doctor, host_requirements):
+        monkeypatch.setattr(module, "read_host_facts", lambda: facts)
+    old = {"key": "0" * 12, "tensorflow": "2.15.1", "pythons": ["3.10", "3.11"], "variable": "x"}
+    new = {**old, "key": "1" * 12, "tensorflow": "2.20.0", "pythons": ["3.13"]}
+    programs = required_packages([{"packages": of} for of in ({}, old, new, dict(old))])
+    assert programs == [old, new]
+    answer = module_answer(
+        host_doctor,
+        check=True,
+        host="node1",
+        tasks=[],
+        addresses={"node1": "127.0.0.1"},
+        sshd_port=22,
+        plan="",
+        release="",
+        environments=locked,
+        paths=dict.fromkeys(
+            ("install_directory", "configuration_directory", "state_directory", "log_directory"),
+            str(tmp_path),
+        ),
+        systems=DESCRIBED,
+        programs=programs,
+    )
+    (python,) = (check for check in answer["checks"] if check["name"] == "python")
+    assert python["state"] == "failed"
+    assert python["found"].startswith("x takes TensorFlow 2.15.1, which has wheels for Python 3.10 and 3.11")
+    refused = fact_of("requirements", host="node1", now=time.time(), programs=programs)["msg"]
+    assert f"{python['found']}: {python['remedy']}" in refused
