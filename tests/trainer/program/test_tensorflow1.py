@@ -55,6 +55,8 @@ FORMS = r"""
     except ModuleNotFoundError as error:
         print("of its own:", error)
     assert not hasattr(tf.contrib, "__wrapped__")
+    # The option and the observer share some wrappers.
+    assert not hasattr(tf.train.Saver._build.__wrapped__, "__wrapped__")
 
     cluster = tf.train.ClusterSpec({"ps": ["a:1", "b:1"], "worker": ["c:1"]})
     ps_hosts, task = ["a:1", "b:1"], "/job:worker/task:0"

@@ -47,6 +47,18 @@ class AfterLoading(MetaPathFinder):
         return spec
 
 
+def or_leave(wrap: Callable[[ModuleType], object]) -> Callable[[ModuleType], None]:
+    """Return `wrap` made safe: if it raises, a line in the log says that the module stays as it is."""
+
+    def call(module: ModuleType) -> None:
+        try:
+            wrap(module)
+        except Exception as error:
+            sys.stderr.write(f"psfleet: {module.__name__} stays as it is ({type(error).__name__}: {error})\n")
+
+    return call
+
+
 def run_next_sitecustomize(folder: Path) -> None:
     """Run the `sitecustomize` that Python would have run without `folder`; nothing if there is none."""
     places = [Path(place).resolve() for place in sys.path]

@@ -61,10 +61,3 @@ def save_on_own_disk(module: ModuleType) -> None:
             return build(self, *arguments, **named)
 
     module.Saver.__init__, module.Saver._build = unsharded, building
-
-
-# {module of TensorFlow: the function that wraps it}
-WRAPPED = {
-    "tensorflow.python.training.server_lib": note_servers,
-    "tensorflow.python.training.saver": save_on_own_disk,
-}

@@ -26,12 +26,13 @@ import os
 import sys
 from types import ModuleType
 
+import psfleet_defaults
 from psfleet_imports import AfterLoading
-from psfleet_own_disk import WRAPPED
 
 from psfleet_observer.guard import guarded, say
 
-# Module of TensorFlow -> the function that wraps parts of it, as `module:function`.
+# Module of TensorFlow -> the function that wraps parts of it, as `module:function`; psfleet_defaults.py
+# wraps more.
 _WRAPPED = {
     "tensorflow.python.client.session": ".sessions:wrap_sessions",
     "tensorflow.python.ops.gradients_impl": ".graphs:wrap_gradients",
@@ -45,7 +46,6 @@ _WRAPPED = {
     "tensorflow.python.distribute.parameter_server_strategy_v2": ".checkpoints:wrap_strategy",
     "tensorflow.python.checkpoint.checkpoint_options": ".checkpoints:wrap_options",
     "tensorflow.python.training.session_manager": ".waiting:wrap_session_managers",
-    "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
 }
 # Module of TensorFlow, Keras or tf.estimator -> the function of saves.py that wraps it. This goes on even
 # after the rest of the observation has ended.
@@ -69,8 +69,8 @@ def begin() -> None:
     Without psfleet, do nothing.
     """
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
+        psfleet_defaults.begin()
         functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
-        sys.meta_path.insert(0, AfterLoading({module: guarded(wrap) for module, wrap in WRAPPED.items()}))
         functions |= {module: functools.partial(_wrap_saves, then) for module, then in _SAVING.items()}
         sys.meta_path.insert(0, AfterLoading(functions))
 

@@ -10,16 +10,13 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from psfleet_waiting import poll_often
-
 from psfleet_observer.guard import say
 
 _SECONDS_UNTIL_SAID = 20.0
 
 
 def wrap_session_managers(module: ModuleType) -> None:
-    """Let session managers poll twice a second for others' variables, and log every 20 s that they wait."""
-    poll_often(module)
+    """Let session managers log every 20 s that they wait for others' variables."""
     wait_for_session = module.SessionManager.wait_for_session
 
     @functools.wraps(wait_for_session)

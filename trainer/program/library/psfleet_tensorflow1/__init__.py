@@ -12,15 +12,12 @@ import os
 import sys
 from types import ModuleType
 
-from psfleet_imports import AfterLoading
+import psfleet_defaults
+from psfleet_imports import AfterLoading, or_leave
 
-# Module of TensorFlow -> the function that wraps it, as `module:function`.
+# Module of TensorFlow -> the function that wraps it, as `module:function`; psfleet_defaults.py wraps more.
 _WRAPPED = {
     "tensorflow.python.client.session": ".device_filters:filter_sessions",
-    "tensorflow.python.training.server_lib": "psfleet_own_disk:note_servers",
-    "tensorflow.python.training.saver": "psfleet_own_disk:save_on_own_disk",
-    "tensorflow.python.training.session_manager": "psfleet_waiting:poll_often",
-    "tensorflow.python.training.supervisor": "psfleet_waiting:poll_often",
     "tensorflow.python.training.coordinator": ".waiting:end_soon",
 }
 
@@ -33,7 +30,8 @@ def begin() -> None:
     if os.environ.get("PSFLEET_RUN_DIRECTORY"):
         if importlib.util.find_spec("tf_keras"):  # tf_keras implements `tf.layers`
             os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-        functions = {module: functools.partial(_wrap, then) for module, then in _WRAPPED.items()}
+        psfleet_defaults.begin()
+        functions = {module: or_leave(functools.partial(_wrap, then)) for module, then in _WRAPPED.items()}
         sys.meta_path.insert(0, AfterLoading(functions | {"tensorflow": _give_tensorflow1}))
 
 
@@ -45,7 +43,4 @@ def _give_tensorflow1(module: ModuleType) -> None:
 
 def _wrap(then: str, module: ModuleType) -> None:
     name, _, function = then.partition(":")
-    try:
-        getattr(importlib.import_module(name, __name__), function)(module)
-    except Exception as error:
-        sys.stderr.write(f"psfleet: {module.__name__} stays as it is ({type(error).__name__}: {error})\n")
+    getattr(importlib.import_module(name, __name__), function)(module)
