@@ -66,7 +66,11 @@ _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
 _PAUSE_SECONDS = 0.5
 # A worker's host counts as gone after this many probes in a row without an answer.
 _PROBES_UNTIL_GONE = 5
+_DEADLINE = "trainer_program_end_deadline_minutes"
 _STILL_THERE = "its port still answers"
+# A worker of tf.estimator ends at its next step after the chief. A worker of a coordinator never ends, so the
+# chief waits no longer than this for workers.
+_WORKERS_OF_CHIEF_SECONDS = 30.0
 # The hint, and the time after which it is added.
 _HINT_SECONDS = 60.0
 _HINT = "it trains, sleeps, hangs or waits for a task that has ended"
@@ -228,8 +232,8 @@ class _Launcher:
     def run(self) -> int:
         """Run the program to its end; return the exit code.
 
-        The lead, unless it is `chief0`, also waits until the other workers have ended. Raises TaskFailure if
-        the program cannot be started.
+        The lead also waits until the other workers and the evaluator have ended; `chief0` waits for workers
+        at most _WORKERS_OF_CHIEF_SECONDS. Raises TaskFailure if the program cannot be started.
         """
         options = self._options
         try:
@@ -245,14 +249,19 @@ class _Launcher:
         carried = self._carry_checkpoints(cluster)
         ending = self._run_process(program, cluster)
         if self._is_lead and ending.phase == "finished":
-            # The workers and the evaluator of a chief end, or are ended, after the chief.
-            awaited = {f"worker{index}": at for index, at in enumerate(cluster.get("worker", []))}
-            if cluster.get(PROGRAM_CHIEF):
-                awaited = {EVALUATOR_NAME: at} if (at := os.environ.get(EVALUATOR_ADDRESS)) else {}
             if isinstance(carried, Sender):
                 carried.hurry()
-            if awaited:
-                ending = self._wait_for(awaited, ending, 60 * program.end_deadline_minutes)
+            workers = {f"worker{index}": at for index, at in enumerate(cluster.get("worker", []))}
+            limit, most_seconds = _DEADLINE, 60 * program.end_deadline_minutes
+            if not cluster.get(PROGRAM_CHIEF):
+                ending = self._wait_for(workers, ending, limit, most_seconds)
+            else:
+                if most_seconds > _WORKERS_OF_CHIEF_SECONDS:
+                    limit = f"{_WORKERS_OF_CHIEF_SECONDS:g} s"
+                short = min(most_seconds, _WORKERS_OF_CHIEF_SECONDS)
+                ending = self._wait_for(workers, ending, limit, short)
+                evaluator = {EVALUATOR_NAME: at} if (at := os.environ.get(EVALUATOR_ADDRESS)) else {}
+                ending = self._wait_for(evaluator, ending, _DEADLINE, most_seconds)
         ending = replace(ending, reason=with_hint(ending.code, ending.reason, program, ending.lines))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
@@ -352,12 +361,12 @@ class _Launcher:
             self._only_serves = serves
             notify(f"STATUS={ONLY_SERVES if serves else self._status}")
 
-    def _wait_for(self, tasks: Mapping[str, str], ending: Ending, most_seconds: float) -> Ending:
+    def _wait_for(self, tasks: Mapping[str, str], ending: Ending, limit: str, most_seconds: float) -> Ending:
         """Wait until the other tasks' ports are closed or their hosts gone; return `ending`.
 
-        After `most_seconds`, print who did not end, and return `ending`, too. `tasks` is {task: "host:port"},
-        in which this task itself does not count. If this task is stopped meanwhile, return an Ending that
-        says so.
+        After `most_seconds`, which `limit` names, print who did not end, and return `ending`, too. `tasks` is
+        {task: "host:port"}, in which this task itself does not count. If this task is stopped meanwhile,
+        return an Ending that says so.
         """
         began = time.monotonic()
         why = f"{_HINT}; it is ended after {most_seconds / 60:g} min ({_PAGE})"
@@ -374,7 +383,6 @@ class _Launcher:
                     del others[task]
             waited = time.monotonic() - began
             if others and waited >= most_seconds:
-                limit = "trainer_program_end_deadline_minutes"
                 say(f"{', '.join(others)} did not end within {limit}: {_HINT} ({_PAGE}).")
                 others.clear()
             if not others:

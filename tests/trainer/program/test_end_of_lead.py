@@ -93,13 +93,37 @@ def test_the_lead_does_not_wait_for_a_host_that_does_not_answer(
         assert told[-1] == {"run_id": "", "phase": "finished", "reason": "", "missing": []}
 
 
-def test_the_lead_chief0_does_not_wait_for_workers(tmp_path: Path) -> None:
-    with Tasks(tmp_path, program(tmp_path, LISTEN), chief=1, worker=2) as tasks:
-        tasks.start("worker0", "worker1")
-        for name in ("worker0", "worker1"):
-            tasks.until((tasks.directory(name) / "here").exists, name)
+def test_the_lead_chief0_waits_for_a_worker_that_is_still_ending(tmp_path: Path) -> None:
+    with Tasks(tmp_path, program(tmp_path, LISTEN), chief=1, worker=1) as tasks:
+        tasks.flags = False
+        tasks.start("worker0")
+        tasks.until((tasks.directory("worker0") / "here").exists, "worker 0")
         tasks.start("chief0")
+        tasks.until(lambda: tasks.progress("chief0").get("phase") == "ending", "the chief's end")
+        assert [entry["task"] for entry in tasks.progress("chief0")["missing"]] == ["worker0"]
+        assert tasks.processes["chief0"].poll() is None
+        assert tasks.stop("worker0") == {"worker0": STOPPED}
         assert tasks.wait("chief0") == {"chief0": FINISHED}
         assert tasks.progress("chief0")["phase"] == "finished"
-        assert tasks.progress("worker0") == {}
-        assert tasks.stop("worker0", "worker1") == {"worker0": STOPPED, "worker1": STOPPED}
+
+
+def test_the_lead_chief0_waits_only_a_while_for_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as worker:
+        chief = f"127.0.0.1:{free_ports(1)[0]}"
+        cluster = {"chief": [chief], "worker": [f"127.0.0.1:{worker.getsockname()[1]}"]}
+        monkeypatch.setenv(
+            "TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+        )
+        monkeypatch.setattr(launcher, "_WORKERS_OF_CHIEF_SECONDS", 0.5)
+        told: list[str] = []
+        monkeypatch.setattr(launcher, "say", told.append)
+        file = program(tmp_path, LISTEN)
+        content = {"release": "c0ffee", "file": str(file), "arguments": [], "flags": False, "observed": False}
+        (tmp_path / "program.json").write_text(json.dumps(content))
+        given = [f"--program={tmp_path / 'program.json'}", f"--run_directory={tmp_path}"]
+        given += [f"--worker_hosts={cluster['worker'][0]}"]
+        options = parse(["--job_name=chief", "--task_index=0", *given])
+        assert launcher._Launcher(options, threading.Event(), Lives(None, "chief0")).run() == FINISHED
+        assert any(text.startswith("worker0 did not end within 0.5 s") for text in told)
