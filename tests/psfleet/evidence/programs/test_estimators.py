@@ -16,10 +16,15 @@ SEEN = {"same_parameter_servers", "workers_met", "parameters_shared", "fair_shar
 
 @with_estimator
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "ps"), [("estimator", 1), ("canned_estimator", 2)])
-def test_a_program_of_tf_estimator_is_proven(tmp_path: Path, script: str, ps: int) -> None:
+@pytest.mark.parametrize(
+    ("script", "ps", "arguments"),
+    [("estimator", 1, []), ("estimator", 1, ["--tpu_estimator"]), ("canned_estimator", 2, [])],
+)
+def test_a_program_of_tf_estimator_is_proven(
+    tmp_path: Path, script: str, ps: int, arguments: list[str]
+) -> None:
     program, jobs = SCRIPTS / f"{script}.py", {"chief": 1, "ps": ps, "worker": 1}
-    run = run_program(tmp_path / "run", program=program, tensorflow1=True, **jobs)
+    run = run_program(tmp_path / "run", *arguments, program=program, tensorflow1=True, **jobs)
     verdict = verdict_of(run)
     assert verdict.verdict == "proven", (verdict.failing, verdict.not_shown)
     assert checks(verdict, True) >= SEEN
@@ -40,6 +45,9 @@ def test_a_program_of_tf_estimator_is_proven(tmp_path: Path, script: str, ps: in
     ]
     assert (chief / exported / "saved_model.pb").exists()
     assert list((chief / "checkpoints").glob("model.ckpt-*.data-00000-of-00001"))
-    assert not (tmp_path / "run" / "hosts" / "worker0" / "saves").exists()
+    # Each task of a TPUEstimator writes a summary of examples per second.
+    notes = list((tmp_path / "run" / "hosts" / "worker0" / "saves").glob("*"))
+    of_worker = [place for note in notes for place in noted_places(note.read_text())]
+    assert of_worker == ([SavedPlace("checkpoints", "summaries")] if arguments else [])
     (accuracy,) = re.findall(r"^accuracy: (.*)$", logs["chief0"], re.MULTILINE)
     assert float(accuracy) > 0.8

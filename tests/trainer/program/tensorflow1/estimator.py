@@ -10,19 +10,21 @@ import tensorflow as tf
 tf.logging.set_verbosity(tf.logging.INFO)
 tf.app.flags.DEFINE_integer("max_steps", 600, "The global step to stop at")
 tf.app.flags.DEFINE_string("model_dir", "checkpoints", "Where checkpoints and summaries go")
+tf.app.flags.DEFINE_boolean("tpu_estimator", False, "Whether it is a TPUEstimator, which has no TPU")
 FLAGS = tf.app.flags.FLAGS
 
 
-def input_fn():
+def input_fn(params):
     generator = np.random.RandomState(1)
     x = generator.uniform(-1, 1, [1000, 4]).astype(np.float32)
     y = (x.sum(axis=1) > 0).astype(np.int32)
     dataset = tf.data.Dataset.from_tensor_slices(({"x": x}, y))
-    return dataset.shuffle(1000).repeat().batch(32).prefetch(1)
+    return dataset.shuffle(1000).repeat().batch(params["batch_size"]).prefetch(1)
 
 
 def model_fn(features, labels, mode, params):
-    net = tf.layers.dense(features["x"], params["units"], activation=tf.nn.relu)
+    x = tf.reshape(features["x"], [-1 if mode == "infer" else params["batch_size"], 4])
+    net = tf.layers.dense(x, params["units"], activation=tf.nn.relu)
     net = tf.layers.dropout(net, 0.1, training=mode == tf.estimator.ModeKeys.TRAIN)
     logits = tf.layers.dense(net, 2)
     classes = tf.argmax(logits, axis=1)
@@ -58,8 +60,23 @@ class EqualShares(tf.train.SessionRunHook):
 
 def main(_):
     # Without this, worker n waits n + 1 times 5 s before its first step.
-    config = tf.estimator.RunConfig(save_checkpoints_steps=200, experimental_max_worker_delay_secs=0)
-    estimator = tf.estimator.Estimator(model_fn, FLAGS.model_dir, config, params={"units": 8})
+    kind = tf.estimator.tpu.RunConfig if FLAGS.tpu_estimator else tf.estimator.RunConfig
+    config = kind(save_checkpoints_steps=200, experimental_max_worker_delay_secs=0)
+    if FLAGS.tpu_estimator:
+        # It adds params["batch_size"] itself.
+        estimator = tf.estimator.tpu.TPUEstimator(
+            model_fn,
+            FLAGS.model_dir,
+            config,
+            params={"units": 8},
+            use_tpu=False,
+            train_batch_size=32,
+            eval_batch_size=32,
+            export_to_tpu=False,
+        )
+    else:
+        params = {"units": 8, "batch_size": 32}
+        estimator = tf.estimator.Estimator(model_fn, FLAGS.model_dir, config, params)
     train_spec = tf.estimator.TrainSpec(input_fn, max_steps=FLAGS.max_steps, hooks=[EqualShares()])
     eval_spec = tf.estimator.EvalSpec(input_fn, steps=10)
     tf.estimator.train_and_evaluate(estimator, train_spec, eval_spec)
