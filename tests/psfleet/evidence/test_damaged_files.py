@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence import reading
-from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.cases import Case, Expected, cases
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,
+    drop,
     events,
     lose,
     records,
     rewrite,
     steps_and_others,
     verdict_of,
+    write,
 )
 
 
@@ -63,7 +65,48 @@ def put_many_values(run: Path) -> None:
     (run / "plan.json").write_text(f"[{'[],' * 20_000}0]")
 
 
-@cases("damaged_files", globals())
+# Files that are cut, lost or unreadable.
+CASES = {
+    "garbage between lines": Case(
+        put_garbage_between,
+        Expected(2, "records_complete steps_accounted", "events/worker1.jsonl, line 6: not JSON"),
+    ),
+    "a window that is lost": Case(
+        partial(lose_a_window, number=20), Expected(2, "records_complete steps_accounted", "are missing")
+    ),
+    "the last window that is lost": Case(
+        partial(lose_a_window, number=-1), Expected(2, "records_complete steps_accounted", "are missing")
+    ),
+    "no records of the ps": Case(
+        partial(lose, task="ps0"),
+        Expected(2, "records_complete same_plan_and_release ended_well", "ps0.jsonl: No such file"),
+    ),
+    "no word of whom the chief met": Case(
+        partial(drop, tasks="worker0", event="peers_ready"),
+        Expected(2, "same_parameter_servers", "the chief did not record which ps it met"),
+    ),
+    "no folder": Case(lose_the_folder, Expected(2, "every check", "is not a folder")),
+    "a plan that cannot be read": Case(
+        partial(write, name="plan.json", text="{"), Expected(2, "every check", "plan.json: not JSON")
+    ),
+    "a plan that was forged": Case(forge_the_plan, Expected(2, "every check", "the plan's hash is")),
+    "records that have no end": Case(
+        partial(swell, name="events/worker1.jsonl"),
+        Expected(
+            2, said="events/worker1.jsonl: it has 1,099,511,627,776 bytes, and at most 64,000,000 are read"
+        ),
+    ),
+    "a plan that has no end": Case(
+        partial(swell, name="plan.json"),
+        Expected(2, "every check", "plan.json: it has 1,099,511,627,776 bytes"),
+    ),
+    "a plan of more values than memory is taken for": Case(
+        put_many_values, Expected(2, "every check", "plan.json: it has 40,001 values")
+    ),
+}
+
+
+@cases(CASES)
 def test_each_damage_gets_its_expected_verdict_and_message(run: Path, case: Case) -> None:
     case.hold(run)
 

@@ -2,14 +2,23 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.verdict_lines import as_lines
-from tests.psfleet.evidence.cases import Case, cases
-from tests.psfleet.evidence.run_folders import edit, events, records, rewrite, verdict_of
+from tests.psfleet.evidence.cases import Case, Expected, cases
+from tests.psfleet.evidence.run_folders import (
+    edit,
+    events,
+    find_in_the_model,
+    records,
+    rewrite,
+    tell_settings,
+    verdict_of,
+)
 
 CONDITION = "loss < 0.115"
 
@@ -37,7 +46,49 @@ def evaluate_other_values(run: Path, loss: float) -> None:
     rewrite(run, "evaluator0", every)
 
 
-@cases("early_end", globals())
+# What a run says of its early end, and the records of the evaluator that ended it.
+CASES = {
+    "no evaluation that met the condition": Case(
+        partial(find_in_the_model, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.131}),
+        Expected(1, "ended_well", "and no evaluation of a checkpoint before met loss < 0.115"),
+    ),
+    "the evaluations during the run lost, and a final model above the bound": Case(
+        (lose_the_series, partial(find_in_the_model, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.131})),
+        Expected(2, "ended_well", "and no evaluation of a checkpoint before met loss < 0.115"),
+    ),
+    "settings without a condition": Case(
+        partial(tell_settings, stop_when=""),
+        Expected(
+            1,
+            "ended_well same_settings",
+            "worker1 ended because an evaluation met stop_when, which the run's settings do not have",
+        ),
+    ),
+    "settings with another condition": Case(
+        partial(tell_settings, stop_when="loss<0.001"),
+        Expected(1, "ended_well same_settings", "no evaluation of a checkpoint before met loss < 0.001"),
+    ),
+    "a condition that is none": Case(
+        partial(tell_settings, stop_when="loss is low"), Expected(1, "ended_well same_settings")
+    ),
+    "a chief that does not say why it ended so early": Case(
+        partial(edit, tasks="worker0 worker1", event="finished", reason="last step"),
+        Expected(1, "ended_well", "its settings ask for 1000000"),
+    ),
+    "more steps than were asked for": Case(
+        partial(tell_settings, steps=10), Expected(1, "ended_well same_settings", "its settings ask for 10")
+    ),
+    "other values evaluated than were saved, and a final model above the bound": Case(
+        (
+            partial(find_in_the_model, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.131}),
+            partial(evaluate_other_values, loss=0.1),
+        ),
+        Expected(1, "ended_well", "and no evaluation of a checkpoint before met loss < 0.115"),
+    ),
+}
+
+
+@cases(CASES)
 def test_what_a_run_says_of_its_early_end_is_checked(early: Path, case: Case) -> None:
     case.hold(early)
 

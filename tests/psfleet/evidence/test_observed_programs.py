@@ -3,13 +3,24 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.cases import Case, Expected, cases
 from tests.psfleet.evidence.program_folders import end
-from tests.psfleet.evidence.run_folders import begin_with, checks, edit, records, rewrite, verdict_of
+from tests.psfleet.evidence.run_folders import (
+    begin_with,
+    checks,
+    drop,
+    edit,
+    lose,
+    meet_again,
+    records,
+    rewrite,
+    verdict_of,
+)
 from tests.trainer.program.launched import RUN_ID
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
@@ -88,7 +99,155 @@ def see_no_more(run: Path, task: str, reason: str) -> None:
     rewrite(run, task, [*every[:place], seen | {"event": "unseen", "reason": reason}, *every[place:]])
 
 
-@cases("observed_programs", globals())
+# What the records of a program that psfleet looked at contradict.
+CASES = {
+    "another ps": Case(
+        partial(edit, tasks="worker1", event="peers_ready", ps_nonces={"ps0": 5}),
+        Expected(1, "same_parameter_servers", "worker1 met another ps0 than the chief"),
+    ),
+    # It was ended by a playbook, so its file may lack something.
+    "a ps of another run": Case(
+        partial(edit, tasks="ps0", event="started", nonce=5),
+        Expected(2, "same_parameter_servers", "met a ps0 that is not the one of these records"),
+    ),
+    "a worker that no other met": Case(
+        partial(edit, tasks="worker0 worker1", event="peers_ready", worker_nonces={}),
+        Expected(1, "workers_met", "worker0 and worker1 did not meet"),
+    ),
+    "a worker of another run": Case(
+        partial(edit, tasks="worker0", event="peers_ready", worker_nonces={"worker1": 5}),
+        Expected(1, "workers_met", "worker0 met a worker1 that is not the one of these records"),
+    ),
+    "other variables": Case(
+        partial(edit, tasks="worker1", event="peers_ready", variables={"ps0 weights_1": 24, "ps0 bias_1": 8}),
+        Expected(
+            1,
+            "parameters_shared",
+            "worker1 trained other variables than worker0, or elsewhere: ps0 (32 bytes), not ps0 (32 bytes)",
+        ),
+    ),
+    "variables of one's own": Case(
+        partial(edit, tasks="worker1", event="peers_ready", variables={"worker1 weights": 24}),
+        Expected(
+            1,
+            "parameters_shared",
+            "worker1 trained other variables than worker0, or elsewhere: worker1 (24 bytes), not "
+            "ps0 (32 bytes)",
+        ),
+    ),
+    "variables of one's own in the end": Case(
+        partial(meet_again, task="worker1", variables={"ps0 weights": 24, "worker1 head": 40}),
+        Expected(
+            0,
+            headline="COMPLETED: the program ended well on 3 tasks; it is not shown that all that worker1 "
+            "trains is shared",
+            not_shown="all that worker1 trains is shared: other workers do not train worker1 head (40 bytes)",
+        ),
+    ),
+    "a variable of one's own that no step counts": Case(
+        partial(
+            edit,
+            tasks="worker1",
+            event="trained",
+            variables={"ps0 weights": 24, "ps0 bias": 8, "worker1 head": 40},
+        ),
+        Expected(
+            0,
+            headline="COMPLETED: the program ended well on 3 tasks; it is not shown that all that worker1 "
+            "trains is shared",
+            not_shown="all that worker1 trains is shared: other workers do not train worker1 head (40 bytes)",
+        ),
+    ),
+    "training that nobody saw": Case(
+        partial(see_no_more, task="worker1", reason="it also computes gradients outside of sessions"),
+        Expected(
+            0, not_shown="all training of worker1 was seen: it also computes gradients outside of sessions"
+        ),
+    ),
+    "steps that trained nothing at the end": Case(
+        partial(train_nothing_at_the_end, task="worker1", windows=30),
+        Expected(
+            0,
+            headline="COMPLETED: the program ended well on 3 tasks; it is not shown that each step of "
+            "worker1 trained the model",
+            not_shown="each step of worker1 trained the model: only ",
+        ),
+    ),
+    "steps that trained nothing at the beginning": Case(
+        partial(train_nothing_at_the_beginning, task="worker1", windows=90),
+        Expected(0, not_shown="each step of worker1 trained the model: only "),
+    ),
+    "variables on a worker, which are those of all": Case(
+        partial(edit, tasks="worker0 worker1", event="peers_ready", variables={"worker0 weights": 24}),
+        Expected(
+            0,
+            headline="PROVEN: by what psfleet saw of the program 2 workers trained one model together "
+            "through 1 ps, and it learned",
+        ),
+    ),
+    "no variables": Case(
+        (
+            partial(drop, tasks="worker1", event="trained"),
+            partial(edit, tasks="worker1", event="peers_ready", variables={}),
+        ),
+        Expected(0, not_shown="all that worker1 trains is shared: no variable of its model is known"),
+    ),
+    "a global step of one's own": Case(
+        partial(edit, tasks="worker1", event="peers_ready", counters={"worker1 global_step": 8}),
+        Expected(1, "parameters_shared", "worker1 has a global step of its own, worker1 global_step"),
+    ),
+    "a second global step of one's own": Case(
+        partial(meet_again, task="worker1", counters={"worker1 step": 8}),
+        Expected(0, not_shown="worker1 counts its steps as the others do: it also moves worker1 step"),
+    ),
+    "parameters that nobody knows the place of": Case(
+        (partial(drop, tasks="worker1", event="trained"), partial(forget, task="worker1", field="variables")),
+        Expected(2, "parameters_shared", "worker1 did not record where its parameters are"),
+    ),
+    "an update in a condition": Case(
+        partial(edit, tasks="worker1", event="peers_ready", doubts="condition"),
+        Expected(
+            0,
+            headline="COMPLETED: the program ended well on 3 tasks; it is not shown that each step of "
+            "worker1 trained the model",
+            not_shown="each step of worker1 trained the model: a condition in its graph decides whether a "
+            "run takes a step",
+        ),
+    ),
+    "noise for gradients": Case(
+        partial(edit, tasks="worker1", event="peers_ready", doubts="gradients"),
+        Expected(
+            0,
+            not_shown="each step of worker1 trained the model: as far as its graph shows, it applies "
+            "something other than gradients of a loss",
+        ),
+    ),
+    "gradients of zeros": Case(
+        partial(edit, tasks="worker1", event="finished", gradients_seen=9, gradients_of_zero=9),
+        Expected(0, not_shown="the gradients of worker1 changed anything: all 9 that were checked were 0"),
+    ),
+    "a loss of one's own that stays": Case(
+        partial(stay, task="worker1"),
+        Expected(
+            0,
+            headline="COMPLETED: the program ended well on 3 tasks; it is not shown that worker1 trained "
+            "the model that learned",
+            not_shown="worker1 trained the model that learned: its own loss went from 0.7 to 0.7",
+        ),
+    ),
+    # The global step moved by its steps, too.
+    "a worker without records": Case(
+        partial(lose, task="worker1"),
+        Expected(
+            2,
+            "workers_trained",
+            "worker1 took no step that psfleet saw, and computed for no other: the others recorded ",
+        ),
+    ),
+}
+
+
+@cases(CASES)
 def test_each_contradiction_of_an_observed_program_is_found(observed: Path, case: Case) -> None:
     case.hold(observed)
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.psfleet.evidence.cases import Case, cases
-from tests.psfleet.evidence.damages import take_no_step
+from tests.psfleet.evidence.cases import Case, Expected, cases
+from tests.psfleet.evidence.damages import record_a_window_without_a_step, take_no_step
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,
     drop,
     edit,
+    fail,
     leave_out,
     lose,
     records,
@@ -165,7 +166,44 @@ def rest(run: Path, after: int, at: float) -> None:
         rewrite(run, worker, changed)
 
 
-@cases("program_records", globals())
+# What the records of a program's own contradict.
+CASES = {
+    "a failure in the records": Case(
+        partial(fail, task="worker1", reason="no more data"),
+        Expected(1, "tasks_ended_well", "worker1 recorded that it failed: no more data"),
+    ),
+    "another program": Case(
+        partial(edit, tasks="worker1", event="", program="decaf"),
+        Expected(1, "same_plan_and_release", "worker1 ran program decaf"),
+    ),
+    "a window without a step": Case(
+        record_a_window_without_a_step, Expected(1, "records_complete", "comes after local step")
+    ),
+    "the name of our model, whose loss says nothing of a program's own": Case(
+        (
+            partial(edit, tasks="worker0 worker1", event="started", settings={"model": "linear"}),
+            partial(edit, tasks="worker0 worker1", event="step", loss=0.15, loss_mean=0.15),
+        ),
+        Expected(
+            0, headline="COMPLETED: the program ended well on 3 tasks; it is not shown that the loss fell"
+        ),
+    ),
+    "a loss that diverges": Case(diverge, Expected(1, "loss_finite", "worker1: the loss was not finite")),
+    "a loss that diverges at once": Case(
+        partial(edit, tasks="worker0 worker1", event="step", loss=None, loss_mean=None),
+        Expected(1, "loss_finite", "worker0: the loss was not finite"),
+    ),
+    "a negative loss that rises": Case(
+        partial(shape, first=-50, last=-1), Expected(1, "loss_fell", "the loss rose from -4")
+    ),
+    "a negative loss that falls": Case(partial(shape, first=-1, last=-50), Expected(0)),
+    "a loss that has come to rest long before the first tenth is over": Case(
+        partial(rest, after=5, at=1e-12), Expected(0, said=" to 1e-12")
+    ),
+}
+
+
+@cases(CASES)
 def test_each_contradiction_of_a_programs_records_is_found(recorded: Path, case: Case) -> None:
     case.hold(recorded)
 

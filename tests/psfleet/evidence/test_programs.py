@@ -1,15 +1,16 @@
 """Runs of a user's program: completed, proven by its own records, or neither."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from psfleet.evidence.answer import size
 from psfleet.evidence.verdict_lines import as_lines
-from tests.psfleet.evidence.cases import Case, cases
+from tests.psfleet.evidence.cases import Case, Expected, cases
 from tests.psfleet.evidence.program_folders import end, endings
-from tests.psfleet.evidence.run_folders import checks, detail, edit, lose, verdict_of
+from tests.psfleet.evidence.run_folders import checks, detail, edit, lose, remove, verdict_of, write
 from trainer.contract.plan import ClusterPlan, PlannedTask
 
 WITHOUT_RECORDS = {"tasks_ended_well", "tasks_exchanged"}
@@ -50,7 +51,81 @@ def spoil_an_entry(run: Path) -> None:
     (run / "tasks.json").write_text(json.dumps([*endings(run), 3]))
 
 
-@cases("programs", globals())
+# How the tasks of a program ended, as tasks.json, the logs and settings.json tell.
+CASES = {
+    "a worker that failed": Case(
+        partial(end, name="worker1", failed=True, exit_code=1, reason="line 1\nValueError: bad data"),
+        Expected(
+            1,
+            "tasks_ended_well",
+            "\nworker1 failed with exit code 1: line 1 ... ValueError: bad data\n",
+            headline="the program did not end well on every task",
+        ),
+    ),
+    "a lead that was stopped": Case(
+        partial(end, name="worker0", exit_code=143),
+        Expected(1, "tasks_ended_well", "worker0 was ended by a playbook"),
+    ),
+    "a task that still runs": Case(
+        partial(end, name="ps0", alive=True, exit_code=0),
+        Expected(1, "tasks_ended_well", "ps0 was still running"),
+    ),
+    "a ps that was killed": Case(
+        partial(end, name="ps0", failed=True, exit_code=137),
+        Expected(1, "tasks_ended_well", "\nps0 failed with exit code 137\n"),
+    ),
+    "nothing received": Case(
+        partial(end, name="worker1", bytes_received=120, bytes_sent=900000),
+        Expected(1, "tasks_exchanged", "worker1 received 120 bytes and sent 900000"),
+    ),
+    "nothing sent": Case(
+        partial(end, name="worker1", bytes_received=900000, bytes_sent=65535),
+        Expected(1, "tasks_exchanged", "expected at least 65536 each way"),
+    ),
+    "an end that nobody tells": Case(
+        lose_an_ending, Expected(2, "tasks_ended_well", "tasks.json does not say how ps0 ended")
+    ),
+    "ends that nobody tells": Case(
+        partial(remove, name="tasks.json"), Expected(2, "tasks_ended_well", "tasks.json: No such file")
+    ),
+    "no list of ends": Case(
+        partial(write, name="tasks.json", text='{"name": "ps0"}'),
+        Expected(2, "tasks_ended_well", "\ntasks.json: not a JSON list\n"),
+    ),
+    "an exit code that is none": Case(
+        partial(end, name="ps0", exit_code="well"),
+        Expected(
+            2,
+            "tasks_ended_well",
+            "\ntasks.json, entry 2: exit_code is 'well'; expected a whole number >= 0 or null\n",
+        ),
+    ),
+    "a task that may live or not": Case(
+        partial(end, name="ps0", alive=None),
+        Expected(2, "tasks_ended_well", "\ntasks.json, entry 2: alive is None; expected true or false\n"),
+    ),
+    "an entry that is none": Case(
+        spoil_an_entry, Expected(2, "tasks_ended_well", "\ntasks.json, entry 3: 3 is not an object\n")
+    ),
+    "a task that never started": Case(
+        partial(remove, name="logs/worker1.out"), Expected(2, "tasks_ended_well", "worker1 left no log")
+    ),
+    "a program that is none": Case(
+        partial(write, name="settings.json", text='{"training": {}, "program": "main.py"}'),
+        Expected(2, said="program is 'main.py'; expected an object or null"),
+    ),
+    "a lead that a playbook ended, of which systemd knew nothing any more": Case(
+        partial(end, name="worker0", exit_code=0, ended_by="psfleet"),
+        Expected(1, "tasks_ended_well", "worker0 was ended by a playbook"),
+    ),
+    "a task of whose end nobody knows": Case(
+        partial(end, name="worker0", exit_code=None, ended_by="itself"),
+        Expected(2, "tasks_ended_well", "it is unknown how worker0 ended"),
+    ),
+}
+
+
+@cases(CASES)
 def test_each_way_in_which_tasks_ended_gets_its_expected_verdict(silent: Path, case: Case) -> None:
     case.hold(silent)
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,17 @@ from psfleet.evidence.__main__ import main
 from psfleet.evidence.reading import record_settings
 from psfleet.evidence.run_manifest import Manifest, pack
 from psfleet.evidence.settings import EvidenceSettings
-from tests.psfleet.evidence.cases import Case, cases
-from tests.psfleet.evidence.run_folders import RELEASE, RUN_ID, detail, edit, events, verdict_of
+from tests.psfleet.evidence.cases import Case, Expected, cases
+from tests.psfleet.evidence.run_folders import (
+    RELEASE,
+    RUN_ID,
+    detail,
+    edit,
+    events,
+    remove,
+    verdict_of,
+    write,
+)
 from tests.repository import ROOT
 
 
@@ -137,7 +147,123 @@ def lead_nowhere(run: Path) -> None:
     (run / "manifest.json").symlink_to(run / "gone")
 
 
-@cases("manifest", globals())
+# What was done to a collected run's folder, by its manifest.
+# What was changed is no proof, what lacks leaves the question open.
+CASES = {
+    "one byte that was changed": Case(
+        change_one_byte,
+        Expected(
+            1,
+            "files_unchanged",
+            "events/worker1.jsonl was changed after it was collected",
+            headline="files of the run were changed after they were collected",
+        ),
+    ),
+    "a log that was cut": Case(
+        partial(write, name="logs/ps0.out", text=""),
+        Expected(
+            1,
+            "files_unchanged",
+            "logs/ps0.out was changed",
+            headline="files of the run were changed after they were collected",
+        ),
+    ),
+    "settings that ask for less": Case(
+        ask_for_less,
+        Expected(
+            1,
+            "files_unchanged",
+            "settings.json was changed",
+            headline="files of the run were changed after they were collected",
+        ),
+    ),
+    "a file that was added": Case(
+        partial(write, name="logs/worker9.out", text=""),
+        Expected(
+            1,
+            "files_unchanged",
+            "logs/worker9.out was added",
+            headline="files of the run were changed after they were collected",
+        ),
+    ),
+    "a hash that was changed": Case(
+        partial(
+            tell, name="plan.json", sha256="0000000000000000000000000000000000000000000000000000000000000000"
+        ),
+        Expected(
+            1,
+            "files_unchanged",
+            "plan.json was changed",
+            headline="files of the run were changed after they were collected",
+        ),
+    ),
+    "a size that is no file's": Case(
+        partial(tell_a_size, name="events/ps0.jsonl", digits=4300),
+        Expected(
+            2, "files_unchanged", "manifest.json: files['events/ps0.jsonl'].bytes is 99999999999999999999999"
+        ),
+    ),
+    "a checkpoint that is gone": Case(
+        partial(remove, name="checkpoints/model-400.npz"),
+        Expected(2, "files_unchanged", "checkpoints/model-400.npz is gone"),
+    ),
+    "a link to a file elsewhere": Case(
+        link_to_a_file_elsewhere, Expected(2, "files_unchanged", "logs/ps0.out is gone")
+    ),
+    "a hash that is none": Case(
+        partial(
+            tell, name="plan.json", sha256="AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+        ),
+        Expected(2, "files_unchanged", "; expected a hash of 64 hex digits"),
+    ),
+    "a file outside": Case(name_a_file_outside, Expected(2, "files_unchanged", "../secret is gone")),
+    "no JSON": Case(
+        partial(write, name="manifest.json", text="{"),
+        Expected(
+            2,
+            "files_unchanged",
+            "\nmanifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n",
+        ),
+    ),
+    "another version": Case(
+        partial(write, name="manifest.json", text='{"version": 2}'),
+        Expected(2, "files_unchanged", "\nmanifest.json: it is not an object of version 1\n"),
+    ),
+    "no run": Case(
+        partial(write, name="manifest.json", text='{"version": 1, "files": {}}'),
+        Expected(2, "files_unchanged", "\nmanifest.json: run_id is missing\n"),
+    ),
+    "no files": Case(
+        partial(write, name="manifest.json", text='{"version": 1, "run_id": "test"}'),
+        Expected(2, "files_unchanged", "\nmanifest.json: files is missing\n"),
+    ),
+    "a name without end": Case(
+        partial(
+            write,
+            name="manifest.json",
+            text='{"version": 1, "run_id": "test", "files": '
+            '{"../aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggghhhhh'
+            'hhhhh": "x"}}',
+        ),
+        Expected(
+            2,
+            "files_unchanged",
+            "\nmanifest.json: "
+            "files['../aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg"
+            "hhhhhhhhhh'] is 'x'; expected an object\n",
+        ),
+    ),
+    "that of another run": Case(
+        tell_another_run,
+        Expected(1, "files_unchanged", "manifest.json is of run 'other', the records are of 'test'"),
+    ),
+    "a link that leads nowhere": Case(
+        lead_nowhere, Expected(2, "files_unchanged", "\nmanifest.json: No such file or directory\n")
+    ),
+}
+
+
+@cases(CASES)
 def test_changed_and_missing_files_are_named(collected: Path, case: Case) -> None:
     case.hold(collected)
 
