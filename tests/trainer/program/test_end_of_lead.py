@@ -100,7 +100,9 @@ def test_the_lead_chief0_waits_for_a_worker_that_is_still_ending(tmp_path: Path)
         tasks.until((tasks.directory("worker0") / "here").exists, "worker 0")
         tasks.start("chief0")
         tasks.until(lambda: tasks.progress("chief0").get("phase") == "ending", "the chief's end")
-        assert [entry["task"] for entry in tasks.progress("chief0")["missing"]] == ["worker0"]
+        missing = tasks.progress("chief0")["missing"]
+        assert isinstance(missing, list)
+        assert [entry["task"] for entry in missing] == ["worker0"]
         assert tasks.processes["chief0"].poll() is None
         assert tasks.stop("worker0") == {"worker0": STOPPED}
         assert tasks.wait("chief0") == {"chief0": FINISHED}
