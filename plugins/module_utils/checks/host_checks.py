@@ -128,7 +128,7 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
 def program_environment(facts: HostFacts, needs: HostNeeds, program: Mapping[str, Any]) -> HostEnvironment:
     """Return the environment of a program, an element of `needs.programs`.
 
-    The Python is that of the host's own environment if the program's TensorFlow has wheels for it, else the
+    The Python is the one of the host's environment if the program's TensorFlow has wheels for it, else the
     newest one of the host for which there are wheels. Raises ValueError if there is none, or none for the
     device; the check `python` says why.
     """

@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parent / "findings"
 
 
 def cases(table: str) -> pytest.MarkDecorator:
-    """Ask a test for each case of a table."""
+    """Return the mark that runs a test once for each case of a table."""
     found = yaml.safe_load((FOLDER / f"{table}.yml").read_text(encoding="utf-8")) or {}
     return pytest.mark.parametrize("case", found.values(), ids=list(found))
 

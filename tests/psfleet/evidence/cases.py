@@ -65,5 +65,5 @@ def checks_named(names: str) -> set[str]:
 
 
 def cases(named: Mapping[str, Case]) -> pytest.MarkDecorator:
-    """Ask a test for each of these cases."""
+    """Return the mark that runs a test once for each case, under the name of the case."""
     return pytest.mark.parametrize("case", list(named.values()), ids=list(named))

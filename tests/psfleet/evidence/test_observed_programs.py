@@ -177,7 +177,7 @@ CASES = {
         partial(train_nothing_at_the_beginning, task="worker1", windows=90),
         Expected(0, not_shown="each step of worker1 trained the model: only "),
     ),
-    "variables on a worker, which are those of all": Case(
+    "all tasks use variables that are on one worker": Case(
         partial(edit, tasks="worker0 worker1", event="peers_ready", variables={"worker0 weights": 24}),
         Expected(
             0,
