@@ -251,17 +251,7 @@ class _Launcher:
         if self._is_lead and ending.phase == "finished":
             if isinstance(carried, Sender):
                 carried.hurry()
-            workers = {f"worker{index}": at for index, at in enumerate(cluster.get("worker", []))}
-            limit, most_seconds = _DEADLINE, 60 * program.end_deadline_minutes
-            if not cluster.get(PROGRAM_CHIEF):
-                ending = self._wait_for(workers, ending, limit, most_seconds)
-            else:
-                if most_seconds > _WORKERS_OF_CHIEF_SECONDS:
-                    limit = f"{_WORKERS_OF_CHIEF_SECONDS:g} s"
-                short = min(most_seconds, _WORKERS_OF_CHIEF_SECONDS)
-                ending = self._wait_for(workers, ending, limit, short)
-                evaluator = {EVALUATOR_NAME: at} if (at := os.environ.get(EVALUATOR_ADDRESS)) else {}
-                ending = self._wait_for(evaluator, ending, _DEADLINE, most_seconds)
+            ending = self._wait_for_others(cluster, ending, 60 * program.end_deadline_minutes)
         ending = replace(ending, reason=with_hint(ending.code, ending.reason, program, ending.lines))
         if ending.stopped and host_goes_down():
             say(f"{self._task}: its host goes down, and the run goes on")
@@ -360,6 +350,19 @@ class _Launcher:
         if serves != self._only_serves:
             self._only_serves = serves
             notify(f"STATUS={ONLY_SERVES if serves else self._status}")
+
+    def _wait_for_others(
+        self, cluster: Mapping[str, Sequence[str]], ending: Ending, most_seconds: float
+    ) -> Ending:
+        """Wait for the other workers, then for the evaluator of a chief; return as `_wait_for` does."""
+        workers = {f"worker{index}": at for index, at in enumerate(cluster.get("worker", []))}
+        if not cluster.get(PROGRAM_CHIEF):
+            return self._wait_for(workers, ending, _DEADLINE, most_seconds)
+        of_chief = (_WORKERS_OF_CHIEF_SECONDS, f"{_WORKERS_OF_CHIEF_SECONDS:g} s")
+        seconds, limit = min(of_chief, (most_seconds, _DEADLINE))
+        ending = self._wait_for(workers, ending, limit, seconds)
+        evaluator = {EVALUATOR_NAME: at} if (at := os.environ.get(EVALUATOR_ADDRESS)) else {}
+        return self._wait_for(evaluator, ending, _DEADLINE, most_seconds)
 
     def _wait_for(self, tasks: Mapping[str, str], ending: Ending, limit: str, most_seconds: float) -> Ending:
         """Wait until the other tasks' ports are closed or their hosts gone; return `ending`.
