@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from trainer.engine.bias_gradients import bias_gradients_apart
+from trainer.engine.bias_gradients import bias_gradients_first
 from trainer.engine.optimizers import Gradient
 from trainer.model.models.model import Values
 
@@ -60,7 +60,7 @@ def take_local_steps(
     for batch in batches:
         if every:
             points.append(move(points[-1], every[-1]))
-        with bias_gradients_apart():
+        with bias_gradients_first():
             losses.append(loss_of(points[-1], batch))
         every.append(v1.gradients(losses[-1], points[-1], tf.cast(part, losses[-1].dtype)))
     return LocalSteps(

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.trainer.engine.transfers import Tasks
 from trainer.contract.settings import TrainingSettings
-from trainer.engine.bias_gradients import bias_gradients_apart
+from trainer.engine.bias_gradients import bias_gradients_first
 
 v1 = tf.compat.v1
 
@@ -50,9 +50,9 @@ def test_the_gradient_of_a_bias_is_as_without_the_override(data_format: str) -> 
             return list(v1.gradients(loss, [features, biases]))
 
         expected = gradients()
-        with bias_gradients_apart():
+        with bias_gradients_first():
             own = gradients()
-        assert own[1].op.control_inputs == [biases.op]
+        assert own[0].op.control_inputs == [own[1].op]
         with v1.Session() as session:
             for value, wanted in zip(*session.run([own, expected]), strict=True):
                 np.testing.assert_array_equal(value, wanted)
