@@ -26,6 +26,7 @@ _OF_AN_ENDING = ("exit_code", "restarts", "bytes_received", "bytes_sent")
 def figures_of(run: Run) -> dict[str, Any]:
     """Return the figures of a run, {name: value}, as docs/contracts.md describes them.
 
+    `workers` leaves out a program's coordinator, which hands out steps and takes none.
     `seconds` is how long the busiest worker trained; rates are over all workers. `replication` is None for a
     user's program. Bytes are None if systemd did not count them. `staleness` is None if it is unknown;
     `Window.staleness` describes its `histogram`. `ps` has the number and the bytes of the saved variables on
@@ -37,7 +38,8 @@ def figures_of(run: Run) -> dict[str, Any]:
     examples = sum(_applied(run, worker, "examples") for worker in run.with_lost)
     first, last = smoothed_loss(run)
     counts = {**run.contributions, **run.applied}
-    steps = {worker.name: counts.get(worker.name, 0) for worker in run.with_lost}
+    takers = [worker for worker in run.with_lost if worker.name in counts or not run.coordinated]
+    steps = {worker.name: counts.get(worker.name, 0) for worker in takers}
     total = sum(steps.values())
     speeds, faults = speeds_of(run), price_of(run)
     return {
@@ -68,7 +70,7 @@ def figures_of(run: Run) -> dict[str, Any]:
                 "restarts": worker.restarts,
                 **speeds[worker.name],
             }
-            for worker in run.with_lost
+            for worker in takers
         },
         "tasks": {
             name: {figure: getattr(ending, figure) for figure in _OF_AN_ENDING}
