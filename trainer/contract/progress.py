@@ -111,13 +111,15 @@ class Progress:
 def last_line_of(end: str) -> str:
     """Return the last line of a task's output as a terminal would show it; "" if there is none.
 
-    Lines of libraries, as `is_of_a_library` says, and empty lines do not count. `end` has the last
-    LOG_END_BYTES of the output. If it has that many, its first line may be cut and is ignored.
+    Lines of libraries, as `is_of_a_library` says, and lines without a letter or digit do not count, such as
+    the "}" that ends printed JSON. `end` has the last LOG_END_BYTES of the output. If it has that many, its
+    first line may be cut and is ignored.
     """
     is_cut = len(end.encode(errors="replace")) >= LOG_END_BYTES - _ABOUT
     text = end.lstrip("\r\n").partition("\n")[2] if is_cut else end
     lines = (" ".join(as_drawn(line).split()) for line in reversed(text.split("\n")))
-    return next((line for line in lines if line and not is_of_a_library(line)), "")
+    says = (line for line in lines if any(character.isalnum() for character in line))
+    return next((line for line in says if not is_of_a_library(line)), "")
 
 
 def as_drawn(line: str) -> str:

@@ -81,6 +81,8 @@ To enable the following instructions: AVX2 FMA, in other operations, rebuild Ten
         ("\x1b[2J\n", ""),
         (f"epoch 1\n{NOISE}", "epoch 1"),
         (f"{NOISE}E0000 00:00:1795.5  9 x.cc:1] is lost", "E0000 00:00:1795.5 9 x.cc:1] is lost"),
+        ('{\n  "auc": 0.81\n}\n', '"auc": 0.81'),
+        ("损失 0.5\n=====\n", "损失 0.5"),
         ("", ""),
     ],
 )
