@@ -11,6 +11,7 @@ from psfleet.carry.certificates import (
     own_authorities_file,
     source_addresses,
 )
+from trainer.host.wording import first_of
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 
@@ -43,10 +44,14 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
     other = foreign_authority(Path(directory), answer["authority"]) if answer["cluster"] == cluster else ""
     if other:
         last = f", last by {by}," if (by := answer["deployed_by"]) else ""
+        runs = f"run {first_of(answer['runs'])}" if answer["runs"] else ""
         raise ValueError(
-            f"{host} trusts another certificate authority of the cluster {cluster} ({other}): it was "
-            f"deployed{last} from another controller, by another user, or by an inventory at another path. "
-            f"Copy the directory ssh_ca from there to {directory}. If it is lost, or no longer valid: echo "
+            f"{host} belongs to another inventory, because it trusts another certificate authority of the "
+            f"cluster {cluster} ({other}): it was deployed{last} from another controller, by another user, or "
+            f"by an inventory at another path{f', and {runs} is going on there' if runs else ''}. "
+            f"To take the host over{f', once {runs} has ended' if runs else ''}: ansible-playbook reset.yml "
+            f"--limit {host}. To share it: copy the directory ssh_ca from there to {directory}. "
+            "If that is lost, or no longer valid: echo "
             f"{other} >> {own_authorities_file(Path(directory))}, and deploy to all hosts"
         )
     if is_behind(Path(directory), host, answer["certificate"]):

@@ -20,7 +20,7 @@ from psfleet.carry.certificates import (
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node2"
 TOLD = {"changed": False, "host_key": KEY, "user_key": KEY, "addresses": ["10.0.0.2"]}
-TOLD |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": ""}
+TOLD |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": "", "runs": []}
 
 
 def problem(told: dict[str, Any], directory: str = "/no/such/ssh_ca") -> str:
@@ -63,8 +63,10 @@ def test_a_host_of_another_controller_is_refused_until_the_user_has_decided(
     shown = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()[1]
     for _ in range(2):  # whether this controller has one of its own, or not
         refused = problem(told, str(here))
-        assert refused.startswith(f"node2 trusts another certificate authority of the cluster lab ({shown})")
-        assert f"Copy the directory ssh_ca from there to {here}." in refused
+        assert refused.startswith("node2 belongs to another inventory, because it trusts another")
+        assert f"authority of the cluster lab ({shown})" in refused
+        assert "To take the host over: ansible-playbook reset.yml --limit node2." in refused
+        assert f"copy the directory ssh_ca from there to {here}." in refused
         here.mkdir(parents=True, exist_ok=True)
         made(here)
     # The trusted authority belongs to another cluster, or is invalid.
@@ -73,6 +75,8 @@ def test_a_host_of_another_controller_is_refused_until_the_user_has_decided(
     )
     by = problem(told | {"deployed_by": "bob@ws"}, str(here))
     assert "it was deployed, last by bob@ws, from another controller, by another user" in by
+    busy = problem(told | {"runs": ["night"]}, str(here))
+    assert "at another path, and run night is going on there. To take the host over, once run" in busy
     command = refused.rpartition(": ")[2].partition(",")[0]
     subprocess.run(["sh", "-c", command], check=True)
     assert problem(told, str(here)) == ""
