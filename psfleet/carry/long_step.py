@@ -20,15 +20,19 @@ def report_progress(
 ) -> Iterator[None]:
     """Call `say` every `interval_seconds` of the block, with what `what` returns and the elapsed seconds.
 
-    If `what` returns "", nothing is reported. `since` is when the step began, in seconds of the monotonic
-    clock, if that was before the block. Example of a line: "  12 MB read, 10 s"
+    If `what` returns "", nothing is reported. The same words are reported again only once twice as many
+    seconds have passed. `since` is when the step began, in seconds of the monotonic clock, if that was before
+    the block. Example of a line: "  12 MB read, 10 s"
     """
     over, started = threading.Event(), time.monotonic() if since is None else since
 
     def report() -> None:
+        said, due = "", 0.0
         while not over.wait(interval_seconds):
-            if words := what():
-                say(f"  {words}, {time.monotonic() - started:.0f} s")
+            words, seconds = what(), time.monotonic() - started
+            if words and (words != said or seconds >= due):
+                say(f"  {words}, {seconds:.0f} s")
+                said, due = words, 2 * seconds
 
     reporter = threading.Thread(target=report, daemon=True)
     reporter.start()
