@@ -47,8 +47,8 @@ def require_one_authority(host: str, answer: Mapping[str, Any], directory: str, 
         runs = f"run {first_of(answer['runs'])}" if answer["runs"] else ""
         raise ValueError(
             f"{host} belongs to another inventory, because it trusts another certificate authority of the "
-            f"cluster {cluster} ({other}): it was deployed{last} from another controller, by another user, or "
-            f"by an inventory at another path{f', and {runs} is going on there' if runs else ''}. "
+            f"cluster {cluster} ({other}): it was deployed{last} from another controller, by another user, "
+            f"or by an inventory at another path{f', and {runs} is going on there' if runs else ''}. "
             f"To take the host over{f', once {runs} has ended' if runs else ''}: ansible-playbook reset.yml "
             f"--limit {host}. To share it: copy the directory ssh_ca from there to {directory}. "
             "If that is lost, or no longer valid: echo "

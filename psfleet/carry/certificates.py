@@ -222,6 +222,15 @@ def stored_or_new(
     return fresh.public_bytes().decode(), True
 
 
+def departed_hosts(directory: Path, hosts: Collection[str]) -> list[str]:
+    """Return the hosts with valid certificates below `directory` that are not in `hosts`, sorted."""
+    return sorted(
+        folder.name
+        for folder in (directory / "signed").glob("*")
+        if folder.name not in hosts and any(folder.glob("*.pub"))
+    )
+
+
 def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> tuple[bytes, bool]:
     """Return (content of the revocation list for sshd and ssh, whether the list changes).
 
@@ -232,9 +241,7 @@ def revoke_departed(directory: Path, hosts: Collection[str], *, make: bool) -> t
     there is none. Raises OSError, and CalledProcessError if ssh-keygen fails.
     """
     signed, revoked, revocation_list = directory / "signed", directory / "revoked", directory / "revoked.krl"
-    departed = [
-        file for folder in signed.glob("*") if folder.name not in hosts for file in folder.glob("*.pub")
-    ]
+    departed = [file for host in departed_hosts(directory, hosts) for file in (signed / host).glob("*.pub")]
     is_new = bool(departed) or not revocation_list.exists()
     if is_new and make:
         revoked.mkdir(parents=True, exist_ok=True)

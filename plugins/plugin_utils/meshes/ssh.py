@@ -2,7 +2,7 @@
 
 import time
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from psfleet.carry.certificates import (
     CertificateContent,
     Kind,
     authority,
+    departed_hosts,
     public_text,
     record_own_authority,
     revoke_departed,
@@ -18,6 +19,7 @@ from psfleet.carry.certificates import (
     stored_or_new,
 )
 from psfleet.inventory.addresses import port_of_sshd
+from trainer.host.wording import first_of
 
 from ...module_utils.content_directory import locked
 from ..actions import HostAction
@@ -40,6 +42,7 @@ def exchange_keys(
     - `authorities`: {kind: public key}. `certificates`: {host: {kind: certificate}}.
     - `revoked`: the revocation list for hosts that left the plan, in base64.
     - `ports`: {host of the plan: port of its sshd}.
+    - `warnings`: a text if hosts left the plan since the last call.
 
     In check mode, certificates that would be new are missing. Raises OSError, ValueError or
     subprocess.CalledProcessError.
@@ -64,16 +67,17 @@ def sign(
     *,
     check: bool,
 ) -> dict[str, Any]:
-    """Sign the wanted certificates; return `changed`, `authorities`, `certificates` and `revoked`.
+    """Sign the wanted certificates; return `exchange_keys`'s answer without the ports.
 
-    They are as in `exchange_keys`. `planned` are the hosts of the plan; the certificates of other hosts are
-    revoked. New certificates are stored. With `check`, nothing is written, and new certificates are left out.
+    `planned` are the hosts of the plan; the certificates of other hosts are revoked. New certificates are
+    stored. With `check`, nothing is written, and new certificates are left out.
     """
     now = time.time()
     certificates: dict[str, dict[str, str]] = {host: {} for host in identities}
     keys = {kind: authority(directory, kind, make=not check) for kind in KINDS}
     if (key := keys["user"]) and not check:
         record_own_authority(directory, key)
+    departed = departed_hosts(directory, planned)
     revoked, changed = revoke_departed(directory, planned, make=not check)
     for host, kind, certificate in wanted:
         if (key := keys[kind]) is None:
@@ -92,7 +96,17 @@ def sign(
         "authorities": {kind: public_text(key) for kind, key in keys.items() if key},
         "certificates": certificates,
         "revoked": b64encode(revoked).decode(),
+        "warnings": [_keeps_psfleet(departed)] if departed else [],
     }
+
+
+def _keeps_psfleet(departed: Sequence[str]) -> str:
+    left = "has left" if len(departed) == 1 else "have left"
+    return (
+        f"{first_of(departed)} {left} the inventory, and can no longer log in to the other hosts. What "
+        "psfleet wrote there stays. To remove it, take it into an inventory again, and: "
+        f"ansible-playbook reset.yml --limit {','.join(departed)}"
+    )
 
 
 def wanted_certificates(

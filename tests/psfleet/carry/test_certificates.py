@@ -196,7 +196,9 @@ def test_certificates_of_a_departed_host_are_revoked_and_new_ones_after_its_retu
     assert (is_new, is_revoked(tmp_path, "node1")) == (True, False)
     assert certificates.revoke_departed(tmp_path, {"node1", "node2"}, make=True) == (listed, False)
 
+    assert certificates.departed_hosts(tmp_path, {"node2"}) == ["node1"]
     listed, is_new = certificates.revoke_departed(tmp_path, {"node2"}, make=True)
+    assert certificates.departed_hosts(tmp_path, {"node2"}) == []
     assert (is_new, is_revoked(tmp_path, "node2")) == (True, False)
     (tmp_path / "old/node1").mkdir(parents=True)
     (tmp_path / "old/node1/user-cert.pub").write_bytes(first)
