@@ -77,7 +77,9 @@ def _compare_ps(run: Run, worker: TaskRecords, findings: Findings) -> None:
     for name, drawn in _nonces(worker, "ps_own_nonces").items():
         ps = run.task(name)
         if ps.records and drawn - _own_nonces(ps):
-            findings.add(f"{worker.name} met a {name} that is not the one of these records", certain=ps.whole)
+            findings.add(
+                f"{worker.name} met a {name} whose nonce is not in the records of {name}", certain=ps.whole
+            )
 
 
 @check(
@@ -104,7 +106,7 @@ def workers_met(findings: Findings, run: Run) -> Good:
     for reader, found in seen.items():
         for writer, nonces in found.items():
             if writer not in silent and nonces - own.get(writer, set()):
-                strange = f"{reader} met a {writer} that is not the one of these records"
+                strange = f"{reader} met a {writer} whose nonce is not in the records of {writer}"
                 findings.add(strange, certain=writer in whole)
     pairs = list(combinations(own, 2))
     where = " found each other's nonces on the ps"

@@ -94,7 +94,7 @@ def alternate(run: Path, loss: float) -> None:
 CASES = {
     "another worker met later": Case(
         partial(meet_again, task="worker0", worker_nonces={"worker1": 12345}),
-        Expected(1, "workers_met", "worker0 met a worker1 that is not the one"),
+        Expected(1, "workers_met", "worker0 met a worker1 whose nonce is not in"),
     ),
     "another ps met later": Case(
         partial(meet_again, task="worker1", ps_nonces={"ps0": 12345}),
@@ -157,7 +157,7 @@ CASES = {
     ),
     "another worker met": Case(
         partial(edit, tasks="worker1", event="started", nonce=12345),
-        Expected(1, "workers_met", "worker0 met a worker1 that is not the one of these records"),
+        Expected(1, "workers_met", "worker0 met a worker1 whose nonce is not in the records of worker1"),
     ),
     "a last step that nobody asked for": Case(
         partial(edit, tasks="worker0", event="finished", last_step=5),
@@ -205,7 +205,7 @@ CASES = {
     ),
     "a ps of another run": Case(
         partial(edit, tasks="ps0", event="started", nonce=12345),
-        Expected(1, "same_parameter_servers", "worker0 met a ps0 that is not the one of these records"),
+        Expected(1, "same_parameter_servers", "worker0 met a ps0 whose nonce is not in the records of ps0"),
     ),
     # What medians of both signs are is chance.
     "losses beyond all measure": Case(

@@ -117,7 +117,7 @@ CASES = {
     ),
     "a client that met another worker": Case(
         partial(edit, tasks="worker2", event="started", nonce=12345),
-        Expected(1, "workers_met", "worker0 met a worker2 that is not"),
+        Expected(1, "workers_met", "worker0 met a worker2 whose nonce is not"),
         "in_graph",
     ),
     "a client that met nobody": Case(

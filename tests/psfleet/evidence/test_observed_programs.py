@@ -108,7 +108,7 @@ CASES = {
     # It was ended by a playbook, so its file may lack something.
     "a ps of another run": Case(
         partial(edit, tasks="ps0", event="started", nonce=5),
-        Expected(2, "same_parameter_servers", "met a ps0 that is not the one of these records"),
+        Expected(2, "same_parameter_servers", "met a ps0 whose nonce is not in the records of ps0"),
     ),
     "a worker that no other met": Case(
         partial(edit, tasks="worker0 worker1", event="peers_ready", worker_nonces={}),
@@ -116,7 +116,7 @@ CASES = {
     ),
     "a worker of another run": Case(
         partial(edit, tasks="worker0", event="peers_ready", worker_nonces={"worker1": 5}),
-        Expected(1, "workers_met", "worker0 met a worker1 that is not the one of these records"),
+        Expected(1, "workers_met", "worker0 met a worker1 whose nonce is not in the records of worker1"),
     ),
     "other variables": Case(
         partial(edit, tasks="worker1", event="peers_ready", variables={"ps0 weights_1": 24, "ps0 bias_1": 8}),
