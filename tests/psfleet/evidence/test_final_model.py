@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Case, Expected, cases
-from tests.psfleet.evidence.damages import double_every_line
+from tests.psfleet.evidence.folder_damages import double_every_line
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,

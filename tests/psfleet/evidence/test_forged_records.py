@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Case, Expected, cases
-from tests.psfleet.evidence.damages import record_a_window_without_a_step
+from tests.psfleet.evidence.folder_damages import record_a_window_without_a_step
 from tests.psfleet.evidence.program_folders import ending
 from tests.psfleet.evidence.replications import count, counted
 from tests.psfleet.evidence.run_folders import (

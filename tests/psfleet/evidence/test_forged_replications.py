@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.psfleet.evidence.cases import Case, Expected, cases
-from tests.psfleet.evidence.damages import take_no_step
+from tests.psfleet.evidence.folder_damages import take_no_step
 from tests.psfleet.evidence.replications import STEPS, SYNC, count
 from tests.psfleet.evidence.run_folders import (
     begin_with,

@@ -11,7 +11,7 @@ from psfleet.evidence.convergence import loss_settled
 from psfleet.evidence.loss_curve import smoothed_loss, trend_of
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.settings import EvidenceSettings
-from tests.psfleet.evidence.damages import train_another_model
+from tests.psfleet.evidence.folder_damages import train_another_model
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,

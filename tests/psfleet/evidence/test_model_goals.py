@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.psfleet.evidence.cases import Case, Expected, cases
-from tests.psfleet.evidence.damages import lose_a_number_in_the_loss, train_another_model
+from tests.psfleet.evidence.folder_damages import lose_a_number_in_the_loss, train_another_model
 from tests.psfleet.evidence.run_folders import (
     checks,
     drop,

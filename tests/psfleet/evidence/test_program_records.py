@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.psfleet.evidence.cases import Case, Expected, cases
-from tests.psfleet.evidence.damages import record_a_window_without_a_step, take_no_step
+from tests.psfleet.evidence.folder_damages import record_a_window_without_a_step, take_no_step
 from tests.psfleet.evidence.run_folders import (
     checks,
     detail,

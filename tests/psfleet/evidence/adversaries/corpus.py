@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from psfleet.evidence.verdict import Verdict
-from tests.psfleet.evidence import damages as of_one_run
-from tests.psfleet.evidence.adversaries import damages
+from tests.psfleet.evidence import folder_damages
+from tests.psfleet.evidence.adversaries import damages_from_real_runs
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.psfleet.evidence.cases import checks_named
 from tests.psfleet.evidence.run_folders import RUN_ID, verdict_of
@@ -43,11 +43,13 @@ class Case:
         run = runs.of(self.run)
         if self.damage:
             run = Path(shutil.copytree(run, folder / RUN_ID))
-            with_others: Callable[[Path, RealRuns], None] | None = getattr(damages, self.damage, None)
+            with_others: Callable[[Path, RealRuns], None] | None = getattr(
+                damages_from_real_runs, self.damage, None
+            )
             if with_others is not None:
                 with_others(run, runs)
             else:
-                getattr(of_one_run, self.damage)(run)
+                getattr(folder_damages, self.damage)(run)
         return verdict_of(run)
 
     def is_judged_rightly(self, verdict: Verdict) -> bool:

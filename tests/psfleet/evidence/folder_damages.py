@@ -1,20 +1,25 @@
-"""Changes to a copy of a real run's folder; each function also gets the other runs."""
+"""Damages of a run's folder that need only the folder, for `CASES` of the tests and for the corpus.
+
+adversaries/damages_from_real_runs.py has the damages that also need the real runs.
+"""
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 
 from psfleet.evidence.run_manifest import Manifest
-from tests.psfleet.evidence.adversaries.real_runs import RealRuns
 from tests.psfleet.evidence.run_folders import (
+    Record,
+    begin_with,
+    drop,
     edit,
-    evaluate,
     events,
     lose_host,
     plan_of,
     records,
     rewrite,
+    steps_and_others,
+    tell_settings,
     write_plan,
 )
 from trainer.contract.exit_codes import STOPPED
@@ -22,35 +27,65 @@ from trainer.contract.exit_codes import STOPPED
 _TEN_MINUTES = 600.0
 
 
-def cut_the_chiefs_last_line(run: Path, _runs: RealRuns) -> None:
+def cut_the_last_line(run: Path) -> None:
+    content = events(run, "worker1").read_bytes()
+    events(run, "worker1").write_bytes(content[:-40])
+
+
+def cut_in_the_middle(run: Path) -> None:
+    content = events(run, "worker1").read_bytes()
+    events(run, "worker1").write_bytes(content[: len(content) // 3])
+
+
+def double_every_line(run: Path, task: str = "worker1") -> None:
+    rewrite(run, task, [record for record in records(run, task) for _ in range(2)])
+
+
+def lose_everything(run: Path) -> None:
+    shutil.rmtree(run)
+    run.mkdir()
+
+
+def reverse_the_steps(run: Path) -> None:
+    steps, others = steps_and_others(run, "worker1")
+    rewrite(run, "worker1", [*others[:-1], *reversed(steps), others[-1]])
+
+
+def take_no_step(run: Path, tasks: str) -> None:
+    drop(run, tasks, "step")
+    edit(run, tasks, "finished", local_step=0)
+
+
+def train_another_model(run: Path, model: str) -> None:
+    tell_settings(run, model=model)
+    begin_with(run, "worker0 worker1", model=model)
+
+
+def shift_a_clock(run: Path) -> None:
+    changed = [
+        record | {"wall": record["wall"] + 600, "monotonic": record["monotonic"] - 3000}
+        for record in records(run, "worker1")
+    ]
+    rewrite(run, "worker1", changed)
+
+
+def lose_a_number_in_the_loss(run: Path) -> None:
+    every, place = _with_a_window(run)
+    lost = every[place] | {"loss": None, "loss_mean": None}
+    rewrite(run, "worker1", [*every[:place], lost, *every[place + 1 :]])
+
+
+def record_a_window_without_a_step(run: Path) -> None:
+    every, place = _with_a_window(run)
+    empty = every[place] | {"steps": 0, "global_step_before": every[place]["global_step_after"]}
+    rewrite(run, "worker1", [*every[: place + 1], empty, *every[place + 1 :]])
+
+
+def cut_the_chiefs_last_line(run: Path) -> None:
     _cut(events(run, "worker0"), leave_out=40)
 
 
-def take_the_records_of_another_run(run: Path, runs: RealRuns) -> None:
-    shutil.copy(events(runs.of("noisy"), "worker1"), events(run, "worker1"))
-    edit(run, "worker1", "", run_id="20260101-another")
-
-
-def take_the_records_of_another_run_as_its_own(run: Path, runs: RealRuns) -> None:
-    """Run id and plan are written over, so that they seem to be of this run."""
-    plan_hash = records(run, "worker1")[0]["plan_hash"]
-    shutil.copy(events(runs.of("noisy"), "worker1"), events(run, "worker1"))
-    edit(run, "worker1", "", plan_hash=plan_hash)
-
-
-def keep_an_older_file(run: Path, runs: RealRuns) -> None:
-    """An earlier run had a third worker."""
-    shutil.copy(events(runs.of("sync"), "worker2"), events(run, "worker2"))
-    edit(run, "worker2", "", run_id="20260101-another")
-
-
-def keep_older_records(run: Path, runs: RealRuns) -> None:
-    """The file of worker 1 was not empty when the run began."""
-    older = [record | {"run_id": "20260101-another"} for record in records(runs.of("noisy"), "worker1")]
-    rewrite(run, "worker1", [*older, *records(run, "worker1")])
-
-
-def end_worker1_by_a_playbook(run: Path, _runs: RealRuns) -> None:
+def end_worker1_by_a_playbook(run: Path) -> None:
     """Nobody counted what the tasks exchanged, as on a host that keeps no journal."""
     tasks = json.loads((run / "tasks.json").read_text())
     ended = {"exit_code": STOPPED, "ended_by": "psfleet"}
@@ -59,55 +94,39 @@ def end_worker1_by_a_playbook(run: Path, _runs: RealRuns) -> None:
     (run / "tasks.json").write_text(json.dumps(changed))
 
 
-def lose_worker1(run: Path, _runs: RealRuns) -> None:
+def lose_worker1(run: Path) -> None:
     events(run, "worker1").unlink(missing_ok=True)
 
 
-def keep_an_older_log(run: Path, _runs: RealRuns) -> None:
+def keep_an_older_log(run: Path) -> None:
     logs = run / "logs"
     logs.mkdir()
     (logs / "worker1.out").write_text("worker1 failed (diverged): loss is nan at local step 2\n")
     (logs / "worker2.out").write_text("Step: 100, global step: 200, loss: nan\n")
 
 
-def empty_the_file_of_a_worker(run: Path, _runs: RealRuns) -> None:
+def empty_the_file_of_a_worker(run: Path) -> None:
     events(run, "worker1").write_bytes(b"")
 
 
-def empty_the_file_of_the_ps(run: Path, _runs: RealRuns) -> None:
+def empty_the_file_of_the_ps(run: Path) -> None:
     events(run, "ps0").write_bytes(b"")
 
 
-def lose_the_evaluation(run: Path, _runs: RealRuns) -> None:
+def lose_the_evaluation(run: Path) -> None:
     events(run, "evaluator0").unlink()
 
 
-def shift_the_clock_of_the_chief(run: Path, _runs: RealRuns) -> None:
+def shift_the_clock_of_the_chief(run: Path) -> None:
     for task in ("worker0", "evaluator0"):
         _shift(run, task, -_TEN_MINUTES)
 
 
-def read_the_parameters_of_another_run(run: Path, runs: RealRuns) -> None:
-    other = records(runs.of("alone"), "worker0")[-1]["fingerprint"]
-    edit(run, "worker1", "finished", fingerprint=other)
-
-
-def evaluate_an_earlier_checkpoint(run: Path, runs: RealRuns) -> None:
-    """Who took no part evaluates what the chief's host would hold had it not saved for the last time."""
-    with tempfile.TemporaryDirectory() as folder:
-        chief = Path(shutil.copytree(runs.chief_of("noisy"), Path(folder) / "worker0"))
-        events(chief, "evaluator0").unlink()
-        every = records(chief, "worker0")
-        last = max(number for number, record in enumerate(every) if record["event"] == "checkpointed")
-        rewrite(chief, "worker0", [*every[:last], *every[last + 1 :]])
-        evaluate(chief, run)
-
-
-def claim_a_good_accuracy(run: Path, _runs: RealRuns) -> None:
+def claim_a_good_accuracy(run: Path) -> None:
     edit(run, "worker0", "evaluated", metrics={"accuracy": 0.97, "cross_entropy": 0.08})
 
 
-def change_a_loss_after_collection(run: Path, _runs: RealRuns) -> None:
+def change_a_loss_after_collection(run: Path) -> None:
     """A loss in the records of worker 1 is told a little lower than when the manifest was written."""
     Manifest.of(run).write(run)
     every = records(run, "worker1")
@@ -116,7 +135,7 @@ def change_a_loss_after_collection(run: Path, _runs: RealRuns) -> None:
     rewrite(run, "worker1", every)
 
 
-def leave_out_worker2(run: Path, _runs: RealRuns) -> None:
+def leave_out_worker2(run: Path) -> None:
     """Records and plan know nothing of a worker that took its part."""
     plan = json.loads((run / "plan.json").read_text())
     known = [task for task in plan["tasks"] if (task["job"], task["index"]) != ("worker", 2)]
@@ -131,21 +150,27 @@ def leave_out_worker2(run: Path, _runs: RealRuns) -> None:
     edit(run, "worker0", "finished", contributions=counted)
 
 
-def lose_the_host_of_worker2(run: Path, _runs: RealRuns) -> None:
+def lose_the_host_of_worker2(run: Path) -> None:
     """Its host did not answer when the run was collected; the run may end well with two workers."""
     lose_host(run, "worker2", success=2)
 
 
-def lose_the_host_of_worker2_after_it_was_collected(run: Path, _runs: RealRuns) -> None:
+def lose_the_host_of_worker2_after_it_was_collected(run: Path) -> None:
     """The same, but what worker 2 recorded is there: it trained for itself."""
     kept = records(run, "worker2")
     lose_host(run, "worker2", success=2)
     rewrite(run, "worker2", kept[:-1])
 
 
-def lose_the_host_of_worker2_and_need_all(run: Path, _runs: RealRuns) -> None:
+def lose_the_host_of_worker2_and_need_all(run: Path) -> None:
     """Its host did not answer, and all workers must have finished."""
     lose_host(run, "worker2", success="all_workers")
+
+
+def _with_a_window(run: Path) -> tuple[list[Record], int]:
+    """The records of worker 1, and the place of a window among them."""
+    every = records(run, "worker1")
+    return every, [place for place, record in enumerate(every) if record["event"] == "step"][28]
 
 
 def _cut(file: Path, leave_out: int) -> None:
