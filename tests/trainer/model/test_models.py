@@ -180,13 +180,13 @@ if __name__ == "__main__":
 def test_the_model_of_a_page_is_trained_and_proven_in_a_copy_of_the_project(
     tmp_path: Path, page: str, model: str, options: list[str], metrics: str
 ) -> None:
-    """The code block of the page is saved among the built-in models, and `make docs` writes the rest."""
+    """The page's model is saved among the built-in models, `make docs` writes the rest; its test passes."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.DOTALL)
-    assert len(blocks) == 1
+    code, *tests = blocks
     copy = tmp_path / "project"
     for name in ("trainer", "psfleet", "plugins", "tools", "docs", "roles/trainer", "tests"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / f"trainer/model/models/{model}.py").write_text(blocks[0])
+    (copy / f"trainer/model/models/{model}.py").write_text(code)
     (copy / "train_and_judge.py").write_text(_TRAIN_AND_JUDGE)
     _in_copy(copy, "-m", "tools.written_docs")
     assert f" {model}," in (copy / "roles/trainer/meta/argument_specs.yml").read_text()
@@ -196,6 +196,9 @@ def test_the_model_of_a_page_is_trained_and_proven_in_a_copy_of_the_project(
     printed = (tmp_path / "hosts/worker0.out").read_text()
     assert re.search(r"^Step: [1-9]00, global step: [1-9][0-9]+, ", printed, re.MULTILINE)
     assert re.search(r"^(?:Largest error of a coefficient|Squared error): [0-9.]+$", printed, re.MULTILINE)
+    for test in tests:
+        (copy / f"tests/trainer/model/test_{model}.py").write_text(test)
+        _in_copy(copy, "-m", "pytest", f"tests/trainer/model/test_{model}.py")
     ends = ["--evaluate_every_steps=9", "--stop_when=auc>1", f"--run_directory={tmp_path}"]
     refused = _in_copy(copy, "-m", "trainer", "--job_name=local", f"--model={model}", *ends, exit_code=USAGE)
     what = f"--stop_when is 'auc > 1', and --model '{model}' has no such metric"
