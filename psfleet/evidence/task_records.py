@@ -176,6 +176,7 @@ class TaskRecords:
     def processes(self) -> tuple[Process, ...]:
         """The processes of the task, in the order of its file; () without records.
 
+        A process may come before one that began earlier: for example, the evaluator's processes of two parts.
         A new process begins at each `started`, and where the process id changes.
         """
         lives: list[list[Record]] = []
