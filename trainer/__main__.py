@@ -14,6 +14,7 @@ from trainer.process import flags, gpus
 from trainer.process.console import keep_within_quota, say
 from trainer.process.ending import with_ending_file
 from trainer.process.failure import with_failure_record
+from trainer.process.freed_memory import keep_freed_memory
 from trainer.process.lives import Lives
 from trainer.process.loading import loading_tensorflow
 from trainer.process.proxies import bypass_proxies
@@ -67,6 +68,7 @@ def _live(options: flags.Options, lives: Lives) -> int:
     elif options.cluster.existing_servers and not options.cluster.serves:
         # The client's server uses the GPUs.
         os.environ[gpus.VISIBLE] = ""
+    keep_freed_memory()
     gpus.prepare(os.environ)
     bypass_proxies(os.environ, chain(options.cluster.ps_hosts, options.cluster.worker_hosts))
     # TensorFlow warns even of sessions that end properly. With a GPU, warnings may matter.
