@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
 import pytest
 
@@ -15,47 +16,51 @@ from tests.psfleet.evidence.run_folders import verdict_of
 _UNREADABLE = Run(Path(), "unreadable", problem="nothing can be read")
 EVERY_CHECK = {answer.check for answer in judge_run(_UNREADABLE, EvidenceSettings()).checks}
 Damage = Callable[[Path], None]
+P = ParamSpec("P")
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The verdict that a case expects.
+def do(change: Callable[Concatenate[Path, P], object], *told: P.args, **by_name: P.kwargs) -> Damage:
+    """Return the damage that this change does to a run's folder."""
 
-    `failing` are the checks that keep the run from being proven (None: any), `said` is a part of what is
-    said: it begins or ends with a line end where nothing is said before or behind it; `not_shown` is one of
-    what is said to be open.
-    """
+    def damage(run: Path) -> None:
+        change(run, *told, **by_name)
 
-    exit_code: int
-    failing: str | None = None
-    said: str = ""
-    headline: str = ""
-    not_shown: str = ""
+    return damage
+
+
+ANY = "any"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A damaged run folder, and its verdict.
+    """A damaged run folder, and the verdict expected.
 
-    `damage` changes the folder; a tuple of damages does it in this order. `kind` is the real run that is
-    damaged, where the test has several.
+    `damage` changes the folder; a tuple of damages does it in this order. `said` is a part of what the check
+    says, or of what is not shown: it begins or ends with a line end where nothing is said before or behind
+    it. `failing` are the checks that keep the run from being proven: by default the check alone, with ANY
+    also others. `kind` is the real run that is damaged, and `asked` are thresholds.
     """
 
     damage: Damage | tuple[Damage, ...]
-    expected: Expected
+    exit_code: int
+    said: str = ""
+    failing: str = ""
+    headline: str = ""
     kind: str = ""
+    asked: Mapping[str, object] = field(default_factory=dict)
+    check: str = ""
 
     def hold(self, run: Path) -> None:
         """Damage the folder and judge it."""
         for damage in self.damage if isinstance(self.damage, tuple) else (self.damage,):
             damage(run)
-        verdict, expected = verdict_of(run), self.expected
-        assert verdict.exit_code == expected.exit_code, verdict.failing
-        if expected.failing is not None:
-            assert {check.check for check in verdict.failing} == checks_named(expected.failing)
-        assert any(expected.said in f"\n{check.detail}\n" for check in verdict.checks), verdict.failing
-        assert expected.headline in {"", verdict.headline.removeprefix("NOT PROVEN: ")}
-        assert expected.not_shown in "\n".join(verdict.not_shown)
+        verdict = verdict_of(run, **self.asked)
+        assert verdict.exit_code == self.exit_code, verdict.failing
+        expected = checks_named(self.failing or self.check) if self.exit_code else set()
+        assert self.failing == ANY or {check.check for check in verdict.failing} == expected
+        details = [check.detail for check in verdict.checks if check.check == self.check]
+        assert any(self.said in f"\n{text}\n" for text in (*details, *verdict.not_shown)), details
+        assert self.headline in {"", verdict.headline.removeprefix("NOT PROVEN: ")}
         json.dumps(verdict.as_json(), allow_nan=False)
 
 
@@ -64,6 +69,14 @@ def checks_named(names: str) -> set[str]:
     return EVERY_CHECK if names == "every check" else set(names.split())
 
 
-def cases(named: Mapping[str, Case]) -> pytest.MarkDecorator:
-    """Return the mark that runs a test once for each case, under the name of the case."""
-    return pytest.mark.parametrize("case", list(named.values()), ids=list(named))
+def cases(kind: str = "healthy", **of_checks: Mapping[str, Case]) -> pytest.MarkDecorator:
+    """Return the mark that runs a test once for each case, under the names of its check and its own.
+
+    `of_checks` has the cases of each check by its name; `kind` is that of cases that name none.
+    """
+    every = {
+        f"{check}: {name}": replace(case, check=check, kind=case.kind or kind)
+        for check, named in of_checks.items()
+        for name, case in named.items()
+    }
+    return pytest.mark.parametrize("case", list(every.values()), ids=list(every))

@@ -44,8 +44,16 @@ def trained(real_runs: RealRuns) -> Callable[[str], Path]:
 
 @pytest.fixture
 def copy_of(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
-    """Return a copy of such a folder, to damage."""
-    return lambda kind: Path(shutil.copytree(trained(kind), tmp_path / RUN_ID))
+    """Return a copy of such a folder, to damage; "silent" is a program that records nothing."""
+
+    def copy(kind: str) -> Path:
+        real = trained("program" if kind == "silent" else kind)
+        run = Path(shutil.copytree(real, tmp_path / real.name))
+        if kind == "silent":
+            keep_no_records(run)
+        return run
+
+    return copy
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,7 @@ def endings(run: Path) -> list[dict[str, Any]]:
     return content
 
 
-def end(run: Path, name: str, **changes: object) -> None:
+def end(run: Path, /, name: str, **changes: object) -> None:
     """Let a task have ended otherwise."""
     changed: Sequence[Mapping[str, Any]] = [
         entry | changes if entry["name"] == name else entry for entry in endings(run)

@@ -21,5 +21,5 @@ def counted(run: Path) -> dict[str, int]:
     return contributions
 
 
-def count(run: Path, **contributions: int) -> None:
+def count(run: Path, /, **contributions: int) -> None:
     edit(run, "worker0", "finished", contributions=counted(run) | contributions)

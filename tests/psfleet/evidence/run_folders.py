@@ -112,7 +112,7 @@ def write_plan(run: Path, plan: ClusterPlan, training: Mapping[str, object]) -> 
     (run / "settings.json").write_text(json.dumps({"training": training, "program": None}))
 
 
-def tell_settings(run: Path, **training: object) -> None:
+def tell_settings(run: Path, /, **training: object) -> None:
     """Let settings.json ask for another training than the one that was done."""
     content = json.loads((run / "settings.json").read_text())
     (run / "settings.json").write_text(json.dumps(content | {"training": content["training"] | training}))
@@ -130,7 +130,7 @@ def rewrite(run: Path, task: str, changed: Sequence[Record]) -> None:
     events(run, task).write_text("".join(json.dumps(record) + "\n" for record in changed))
 
 
-def edit(run: Path, tasks: str, event: str, **fields: object) -> None:
+def edit(run: Path, /, tasks: str, event: str, **fields: object) -> None:
     """Give every record of this event other fields; `event` "" stands for all, `tasks` may be several."""
     for task in tasks.split():
         changed = [
@@ -139,12 +139,12 @@ def edit(run: Path, tasks: str, event: str, **fields: object) -> None:
         rewrite(run, task, changed)
 
 
-def find_in_the_model(run: Path, **fields: object) -> None:
+def find_in_the_model(run: Path, /, **fields: object) -> None:
     """Let the chief, and the process that took no part, have found something else in the final model."""
     edit(run, "worker0 evaluator0", "evaluated", **fields)
 
 
-def meet_again(run: Path, task: str, **found: object) -> None:
+def meet_again(run: Path, /, task: str, **found: object) -> None:
     """Let a task have passed the barrier twice, the second time with what it `found`."""
     every = records(run, task)
     met = next(number for number, record in enumerate(every) if record["event"] == "peers_ready")
@@ -204,7 +204,7 @@ def fail(run: Path, task: str, reason: str) -> None:
     rewrite(run, task, [*every, last | {"event": "failed", "class": "program", "reason": reason}])
 
 
-def begin_with(run: Path, tasks: str, **settings: object) -> None:
+def begin_with(run: Path, /, tasks: str, **settings: object) -> None:
     """Let tasks have begun with other settings than they did."""
     for task in tasks.split():
         edit(run, task, "started", settings=records(run, task)[0]["settings"] | settings)
@@ -220,7 +220,7 @@ def tell_batches(run: Path, push_every: int) -> None:
         rewrite(run, task, told)
 
 
-def verdict_of(run: Path, **settings: object) -> Verdict:
+def verdict_of(run: Path, /, **settings: object) -> Verdict:
     return judge_run(read_run(run), EvidenceSettings.from_mapping(settings))
 
 

@@ -2,25 +2,26 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.verdict_lines import as_lines
-from tests.psfleet.evidence.cases import Case, Expected, cases
+from tests.psfleet.evidence.cases import Case, cases, do
 from tests.psfleet.evidence.run_folders import (
     edit,
     events,
     find_in_the_model,
     records,
     rewrite,
+    steps_and_others,
     tell_settings,
     verdict_of,
 )
 
 CONDITION = "loss < 0.115"
+TOO_HIGH = {"weight": 2.0, "bias": 10.0, "loss": 0.131}
 
 
 @pytest.fixture
@@ -46,51 +47,55 @@ def evaluate_other_values(run: Path, loss: float) -> None:
     rewrite(run, "evaluator0", every)
 
 
-# What a run says of its early end, and the records of the evaluator that ended it.
-CASES = {
+def found(run: Path, /, **metrics: float) -> None:
+    """Let the evaluator have found other metrics."""
+    (evaluated,), _ = steps_and_others(run, "evaluator0", "evaluated")
+    edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
+
+
+ENDED_WELL = {
     "no evaluation that met the condition": Case(
-        partial(find_in_the_model, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.131}),
-        Expected(1, "ended_well", "and no evaluation of a checkpoint before met loss < 0.115"),
+        do(find_in_the_model, metrics=TOO_HIGH),
+        1,
+        "and no evaluation of a checkpoint before met loss < 0.115",
     ),
     "the evaluations during the run lost, and a final model above the bound": Case(
-        (lose_the_series, partial(find_in_the_model, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.131})),
-        Expected(2, "ended_well", "and no evaluation of a checkpoint before met loss < 0.115"),
+        (lose_the_series, do(find_in_the_model, metrics=TOO_HIGH)),
+        2,
+        "and no evaluation of a checkpoint before met loss < 0.115",
     ),
     "settings without a condition": Case(
-        partial(tell_settings, stop_when=""),
-        Expected(
-            1,
-            "ended_well same_settings",
-            "worker1 ended because an evaluation met stop_when, which the run's settings do not have",
-        ),
+        do(tell_settings, stop_when=""),
+        1,
+        "worker1 ended because an evaluation met stop_when, which the run's settings do not have",
+        failing="same_settings ended_well",
     ),
     "settings with another condition": Case(
-        partial(tell_settings, stop_when="loss<0.001"),
-        Expected(1, "ended_well same_settings", "no evaluation of a checkpoint before met loss < 0.001"),
+        do(tell_settings, stop_when="loss<0.001"),
+        1,
+        "no evaluation of a checkpoint before met loss < 0.001",
+        failing="same_settings ended_well",
     ),
     "a condition that is none": Case(
-        partial(tell_settings, stop_when="loss is low"), Expected(1, "ended_well same_settings")
+        do(tell_settings, stop_when="loss is low"), 1, failing="same_settings ended_well"
     ),
     "a chief that does not say why it ended so early": Case(
-        partial(edit, tasks="worker0 worker1", event="finished", reason="last step"),
-        Expected(1, "ended_well", "its settings ask for 1000000"),
+        do(edit, "worker0 worker1", "finished", reason="last step"), 1, "its settings ask for 1000000"
     ),
     "more steps than were asked for": Case(
-        partial(tell_settings, steps=10), Expected(1, "ended_well same_settings", "its settings ask for 10")
+        do(tell_settings, steps=10), 1, "its settings ask for 10", failing="same_settings ended_well"
     ),
     "other values evaluated than were saved, and a final model above the bound": Case(
-        (
-            partial(find_in_the_model, metrics={"weight": 2.0, "bias": 10.0, "loss": 0.131}),
-            partial(evaluate_other_values, loss=0.1),
-        ),
-        Expected(1, "ended_well", "and no evaluation of a checkpoint before met loss < 0.115"),
+        (do(find_in_the_model, metrics=TOO_HIGH), do(evaluate_other_values, loss=0.1)),
+        1,
+        "and no evaluation of a checkpoint before met loss < 0.115",
     ),
 }
 
 
-@cases(CASES)
-def test_what_a_run_says_of_its_early_end_is_checked(early: Path, case: Case) -> None:
-    case.hold(early)
+@cases("ended_early", ended_well=ENDED_WELL)
+def test_what_a_run_says_of_its_early_end_is_checked(copy_of: Callable[[str], Path], case: Case) -> None:
+    case.hold(copy_of(case.kind))
 
 
 def test_a_run_that_ended_early_is_proven_and_says_where_and_why(early: Path) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from psfleet.evidence.convergence import loss_fell
-from psfleet.evidence.loss_curve import Change, change_of
+from psfleet.evidence.loss_curve import Change, change_of, smoothed_loss, trend_of
+from psfleet.evidence.reading import read_run
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.settings import EvidenceSettings
 from psfleet.evidence.task_records import TaskRecords
+from tests.psfleet.evidence.run_folders import rewrite, steps_and_others
 from trainer.contract.records import Record
 from trainer.contract.run_tasks import RunTask
 
@@ -134,3 +136,36 @@ def test_too_few_windows_leave_the_fall_open() -> None:
         "the loss went from 1 to 1.01, so it did not fall beyond its noise, and 5 windows are too few to "
         "tell",
     )
+
+
+def test_rounding_errors_of_a_fitted_model_are_no_rise() -> None:
+    losses = [(step, 1e-18 * math.exp(step / 100)) for step in range(300)]
+    assert trend_of(losses, None).rises
+    assert not trend_of(losses, 0.01).rises
+    assert not trend_of([(0, 1.0), *losses], None).rises
+    assert not trend_of([(step, 0.0) for step in range(300)], None).rises
+
+
+def test_two_windows_are_enough_to_compare(run: Path) -> None:
+    for task, loss, after in (("worker0", 5.0, 1), ("worker1", 1.0, 2)):
+        (step, *_), _ = steps_and_others(run, task)
+        rewrite(run, task, [step | {"loss_mean": loss, "global_step_after": after}])
+    assert smoothed_loss(read_run(run)) == (5.0, 1.0)
+
+
+def test_a_small_rise_is_accepted_even_without_noise() -> None:
+    def trend(rise: float) -> bool:
+        return trend_of([(step, 1 + rise * step / 300) for step in range(300)], None).rises
+
+    assert not trend(0.2)  # less than a tenth in the last third
+    assert trend(0.6)
+
+
+def test_noise_alone_seldom_counts_as_a_rise() -> None:
+    """At most ten of a thousand flat losses count as rising."""
+    random_number = random.Random(1)
+    taken = 0
+    for _ in range(1000):
+        losses = [(step, math.exp(random_number.gauss(0, 0.5))) for step in range(200)]
+        taken += trend_of(losses, None).rises
+    assert taken <= 10

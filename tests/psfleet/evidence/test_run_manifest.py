@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from psfleet.evidence.__main__ import main
 from psfleet.evidence.reading import record_settings
 from psfleet.evidence.run_manifest import Manifest, pack
 from psfleet.evidence.settings import EvidenceSettings
-from tests.psfleet.evidence.cases import Case, Expected, cases
+from tests.psfleet.evidence.cases import Case, cases, do
 from tests.psfleet.evidence.run_folders import (
     RELEASE,
     RUN_ID,
@@ -99,7 +98,7 @@ def ask_for_less(run: Path) -> None:
     (run / "settings.json").write_text(json.dumps(content | {"evidence": {"minimum_share": 0}}))
 
 
-def tell(run: Path, name: str, **entry: object) -> None:
+def tell(run: Path, /, name: str, **entry: object) -> None:
     """Change the entry of a file in the manifest; the other fields are those of the plan."""
     content = json.loads((run / "manifest.json").read_text())
     content["files"][name] = content["files"]["plan.json"] | entry
@@ -152,118 +151,61 @@ def lead_nowhere(run: Path) -> None:
 CASES = {
     "one byte that was changed": Case(
         change_one_byte,
-        Expected(
-            1,
-            "files_unchanged",
-            "events/worker1.jsonl was changed after it was collected",
-            headline="files of the run were changed after they were collected",
-        ),
+        1,
+        "events/worker1.jsonl was changed after it was collected",
+        headline="files of the run were changed after they were collected",
     ),
-    "a log that was cut": Case(
-        partial(write, name="logs/ps0.out", text=""),
-        Expected(
-            1,
-            "files_unchanged",
-            "logs/ps0.out was changed",
-            headline="files of the run were changed after they were collected",
-        ),
-    ),
-    "settings that ask for less": Case(
-        ask_for_less,
-        Expected(
-            1,
-            "files_unchanged",
-            "settings.json was changed",
-            headline="files of the run were changed after they were collected",
-        ),
-    ),
-    "a file that was added": Case(
-        partial(write, name="logs/worker9.out", text=""),
-        Expected(
-            1,
-            "files_unchanged",
-            "logs/worker9.out was added",
-            headline="files of the run were changed after they were collected",
-        ),
-    ),
-    "a hash that was changed": Case(
-        partial(
-            tell, name="plan.json", sha256="0000000000000000000000000000000000000000000000000000000000000000"
-        ),
-        Expected(
-            1,
-            "files_unchanged",
-            "plan.json was changed",
-            headline="files of the run were changed after they were collected",
-        ),
-    ),
+    "settings that ask for less": Case(ask_for_less, 1, "settings.json was changed"),
+    "a file that was added": Case(do(write, "logs/worker9.out", ""), 1, "logs/worker9.out was added"),
     "a size that is no file's": Case(
-        partial(tell_a_size, name="events/ps0.jsonl", digits=4300),
-        Expected(
-            2, "files_unchanged", "manifest.json: files['events/ps0.jsonl'].bytes is 99999999999999999999999"
-        ),
+        do(tell_a_size, "events/ps0.jsonl", digits=4300),
+        2,
+        "manifest.json: files['events/ps0.jsonl'].bytes is 99999999999999999999999",
     ),
     "a checkpoint that is gone": Case(
-        partial(remove, name="checkpoints/model-400.npz"),
-        Expected(2, "files_unchanged", "checkpoints/model-400.npz is gone"),
+        do(remove, "checkpoints/model-400.npz"), 2, "checkpoints/model-400.npz is gone"
     ),
-    "a link to a file elsewhere": Case(
-        link_to_a_file_elsewhere, Expected(2, "files_unchanged", "logs/ps0.out is gone")
-    ),
+    "a link to a file elsewhere": Case(link_to_a_file_elsewhere, 2, "logs/ps0.out is gone"),
     "a hash that is none": Case(
-        partial(
-            tell, name="plan.json", sha256="AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-        ),
-        Expected(2, "files_unchanged", "; expected a hash of 64 hex digits"),
+        do(tell, "plan.json", sha256="AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+        2,
+        "; expected a hash of 64 hex digits",
     ),
-    "a file outside": Case(name_a_file_outside, Expected(2, "files_unchanged", "../secret is gone")),
+    "a file outside": Case(name_a_file_outside, 2, "../secret is gone"),
     "no JSON": Case(
-        partial(write, name="manifest.json", text="{"),
-        Expected(
-            2,
-            "files_unchanged",
-            "\nmanifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n",
-        ),
+        do(write, "manifest.json", "{"),
+        2,
+        "\nmanifest.json: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n",
     ),
     "another version": Case(
-        partial(write, name="manifest.json", text='{"version": 2}'),
-        Expected(2, "files_unchanged", "\nmanifest.json: it is not an object of version 1\n"),
-    ),
-    "no run": Case(
-        partial(write, name="manifest.json", text='{"version": 1, "files": {}}'),
-        Expected(2, "files_unchanged", "\nmanifest.json: run_id is missing\n"),
+        do(write, "manifest.json", '{"version": 2}'), 2, "\nmanifest.json: it is not an object of version 1\n"
     ),
     "no files": Case(
-        partial(write, name="manifest.json", text='{"version": 1, "run_id": "test"}'),
-        Expected(2, "files_unchanged", "\nmanifest.json: files is missing\n"),
+        do(write, "manifest.json", '{"version": 1, "run_id": "test"}'),
+        2,
+        "\nmanifest.json: files is missing\n",
     ),
     "a name without end": Case(
-        partial(
+        do(
             write,
-            name="manifest.json",
-            text='{"version": 1, "run_id": "test", "files": '
+            "manifest.json",
+            '{"version": 1, "run_id": "test", "files": '
             '{"../aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggghhhhh'
             'hhhhh": "x"}}',
         ),
-        Expected(
-            2,
-            "files_unchanged",
-            "\nmanifest.json: "
-            "files['../aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg"
-            "hhhhhhhhhh'] is 'x'; expected an object\n",
-        ),
+        2,
+        "\nmanifest.json: "
+        "files['../aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg"
+        "hhhhhhhhhh'] is 'x'; expected an object\n",
     ),
     "that of another run": Case(
-        tell_another_run,
-        Expected(1, "files_unchanged", "manifest.json is of run 'other', the records are of 'test'"),
+        tell_another_run, 1, "manifest.json is of run 'other', the records are of 'test'"
     ),
-    "a link that leads nowhere": Case(
-        lead_nowhere, Expected(2, "files_unchanged", "\nmanifest.json: No such file or directory\n")
-    ),
+    "a link that leads nowhere": Case(lead_nowhere, 2, "\nmanifest.json: No such file or directory\n"),
 }
 
 
-@cases(CASES)
+@cases(files_unchanged=CASES)
 def test_changed_and_missing_files_are_named(collected: Path, case: Case) -> None:
     case.hold(collected)
 

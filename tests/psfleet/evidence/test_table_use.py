@@ -21,7 +21,7 @@ def run(copy_of: Callable[[str], Path]) -> Path:
     return copy_of("tables")
 
 
-def told(run: Path, **of: object) -> Mapping[str, object]:
+def told(run: Path, /, **of: object) -> Mapping[str, object]:
     """Return the figures of a run whose workers tell this of a table."""
     edit(run, "worker0 worker1", "tables", samples=2, examples=10, tables={"deep": GOOD | of})
     verdict = verdict_of(run)

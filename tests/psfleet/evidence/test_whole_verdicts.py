@@ -22,7 +22,7 @@ WHOLE = Path(__file__).with_name("whole")
 READ = {"fingerprint": "0123456789abcdef", "fingerprint_step": 600, "sample_outputs": {"y[0]": 2.0}}
 
 
-def train_well(run: Path, workers: int, **of_steps: object) -> None:
+def train_well(run: Path, /, workers: int, **of_steps: object) -> None:
     """The loss falls to 0.1; each worker takes twice as long as the one before."""
     for number in range(workers):
         told = records(run, f"worker{number}")
