@@ -11,13 +11,9 @@ import pytest
 
 from psfleet.evidence.__main__ import main
 from psfleet.evidence.run_manifest import Manifest
-from tests.psfleet.evidence.program_folders import BYTES, ending
 from tests.psfleet.evidence.run_folders import edit, events, records, rewrite
 from tests.psfleet.report.made_runs import make_plan, make_run, started
-from tests.repository import ROOT
-from trainer.host.error_lines import exception_in
 
-PRINTED = ROOT / "tests" / "trainer" / "host" / "printed" / "missing_file_session.txt"
 WHOLE = Path(__file__).with_name("whole")
 READ = {"fingerprint": "0123456789abcdef", "fingerprint_step": 600, "sample_outputs": {"y[0]": 2.0}}
 
@@ -78,24 +74,6 @@ def proven(run: Path) -> None:
     look_at_gradients(run, 3)
 
 
-def completed(run: Path) -> None:
-    """A program of two workers recorded its steps without their staleness; one worker was restarted."""
-    make_run(run)
-    train_well(run, 2, staleness_mean=None, staleness_max=None, waiting_seconds=0.0)
-    edit(run, "ps0 worker0 worker1", "", program="c0ffee")
-    told = records(run, "worker1")
-    rewrite(run, "worker1", [*told[:-2], told[-2] | {"global_step_before": 300}, told[-1]])
-    ended = {"ps0": 143, "worker0": 0, "worker1": 0}
-    content = [ending(name, code, restarts=code % 2, **BYTES) for name, code in ended.items()]
-    (run / "tasks.json").write_text(json.dumps(content))
-    (run / "logs").mkdir()
-    for name in ended:
-        (run / "logs" / f"{name}.out").write_text("step 1\nstep 2\n")
-    asked = {"evidence": {"log_patterns": [{"tasks": "worker*", "pattern": "step (.)", "minimum": 2}]}}
-    program = {"release": "c0ffee", "file": "main.py", "arguments": [], "flags": True}
-    (run / "settings.json").write_text(json.dumps({"training": {}, "program": program, **asked}))
-
-
 def not_proven(run: Path) -> None:
     """One of ten workers left no records, another was not counted, and a metric is not a number."""
     make_run(run, make_plan(workers=10), windows=3)
@@ -111,19 +89,7 @@ def not_proven(run: Path) -> None:
     edit(run, "worker1", "finished", reason="stopped")
 
 
-def no_step(run: Path) -> None:
-    """No worker finds its data: TensorFlow prints 60 lines for each, and the ps ends with their reason."""
-    make_run(run, windows=0)
-    error = exception_in(PRINTED.read_text()).removeprefix("tensorflow.python.framework.errors_impl.")
-    for name, whose in {"worker0": "", "worker1": "", "ps0": "worker0: "}.items():
-        told = [record for record in records(run, name) if record["event"] == "started"]
-        failed = {"event": "failed", "class": "program", "reason": f"{whose}{error}"}
-        rewrite(run, name, [*told, told[-1] | failed])
-    content = [ending(name, 70, failed=True, **BYTES) for name in ("ps0", "worker0", "worker1")]
-    (run / "tasks.json").write_text(json.dumps(content))
-
-
-@pytest.mark.parametrize("make", [proven, completed, not_proven, no_step])
+@pytest.mark.parametrize("make", [proven, not_proven])
 def test_the_whole_text_and_json_of_a_verdict_are_as_expected(
     make: Callable[[Path], None],
     tmp_path: Path,
