@@ -5,6 +5,8 @@ adversaries/damages_from_real_runs.py has the damages that also need the real ru
 
 import json
 import shutil
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from psfleet.evidence.run_manifest import Manifest
@@ -39,6 +41,22 @@ def cut_in_the_middle(run: Path) -> None:
 
 def double_every_line(run: Path, task: str = "worker1") -> None:
     rewrite(run, task, [record for record in records(run, task) for _ in range(2)])
+
+
+def change_steps(run: Path, tasks: str, change: Callable[[int, Record], Record]) -> None:
+    """Give each window of steps of these tasks the fields that `change` has for its number and itself."""
+    for task in tasks.split():
+        number = count()
+        changed = [
+            record | (change(next(number), record) if record["event"] == "step" else {})
+            for record in records(run, task)
+        ]
+        rewrite(run, task, changed)
+
+
+def set_losses(run: Path, loss: Callable[[int], float]) -> None:
+    """Let the loss in each window of the workers be that of its number."""
+    change_steps(run, "worker0 worker1", lambda number, _: dict.fromkeys(("loss", "loss_mean"), loss(number)))
 
 
 def lose_everything(run: Path) -> None:

@@ -115,7 +115,13 @@ def write_plan(run: Path, plan: ClusterPlan, training: Mapping[str, object]) -> 
 def tell_settings(run: Path, /, **training: object) -> None:
     """Let settings.json ask for another training than the one that was done."""
     content = json.loads((run / "settings.json").read_text())
-    (run / "settings.json").write_text(json.dumps(content | {"training": content["training"] | training}))
+    ask_for(run, training=content["training"] | training)
+
+
+def ask_for(run: Path, **other: object) -> None:
+    """Let settings.json have these fields beside the training."""
+    content = json.loads((run / "settings.json").read_text())
+    (run / "settings.json").write_text(json.dumps(content | other))
 
 
 def events(run: Path, task: str) -> Path:
@@ -169,8 +175,7 @@ def lose_host(run: Path, *lost: str, success: str | int) -> None:
 
     `success` is the run's training_run_success.
     """
-    settings = json.loads((run / "settings.json").read_text())
-    (run / "settings.json").write_text(json.dumps(settings | {"success": success}))
+    ask_for(run, success=success)
     tasks = [f"{task['job']}{task['index']}" for task in json.loads((run / "plan.json").read_text())["tasks"]]
     well = {"alive": False, "failed": False, "exit_code": FINISHED, "ended_by": "itself"}
     (run / "tasks.json").write_text(json.dumps([well | {"name": task} for task in tasks if task not in lost]))

@@ -10,6 +10,9 @@ from psfleet.evidence.absences import absences
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.verdict_lines import as_lines
 from tests.psfleet.evidence.adversaries.real_runs import RealRuns
+from tests.psfleet.evidence.folder_damages import take_no_step
+from tests.psfleet.evidence.program_folders import endings
+from tests.psfleet.evidence.replications import count, counted
 from tests.psfleet.evidence.run_folders import (
     UNSHARED,
     checks,
@@ -28,7 +31,7 @@ def ended_well(run: Path, success: str | int, *left: str) -> None:
     """Let all tasks with records have ended by themselves; those that `left` were ended by SIGTERM."""
     lose_host(run, success=success)
     recorded = {path.stem for path in (run / "events").iterdir()}
-    entries = [each for each in json.loads((run / "tasks.json").read_text()) if each["name"] in recorded]
+    entries = [each for each in endings(run) if each["name"] in recorded]
     codes = dict.fromkeys(left, STOPPED)
     told = [each | {"exit_code": codes.get(each["name"], each["exit_code"])} for each in entries]
     write(run, "tasks.json", json.dumps(told))
@@ -121,8 +124,7 @@ def test_a_late_worker_with_its_own_ps_is_found(copy_of: Callable[[str], Path]) 
 
 
 def test_steps_of_a_late_worker_that_nobody_counted_are_found(elastic: Path) -> None:
-    counted = records(elastic, "worker0")[-1]["contributions"]
-    edit(elastic, "worker0", "finished", contributions=counted | {"worker2": counted["worker2"] - 20})
+    count(elastic, worker2=counted(elastic)["worker2"] - 20)
     assert checks(verdict_of(elastic), False) == {"contributions_add_up"}
 
 
@@ -155,17 +157,9 @@ def test_what_a_worker_recorded_before_it_left_is_judged(left: Path) -> None:
 
 
 def test_a_worker_that_came_too_late_for_a_step_is_named(elastic: Path) -> None:
-    counted = records(elastic, "worker0")[-1]["contributions"]
-    took = counted["worker2"]
-    edit(
-        elastic,
-        "worker0",
-        "finished",
-        contributions=counted | {"worker2": 0, "worker0": counted["worker0"] + took},
-    )
-    kept = [record for record in records(elastic, "worker2") if record["event"] != "step"]
-    rewrite(elastic, "worker2", kept)
-    edit(elastic, "worker2", "finished", local_step=0)
+    steps = counted(elastic)
+    count(elastic, worker2=0, worker0=steps["worker0"] + steps["worker2"])
+    take_no_step(elastic, "worker2")
     run = read_run(elastic)
     assert [task.name for task in run.lost] == ["worker2"]
     assert "worker2 joined too late to take a step" in detail(verdict_of(elastic), "ended_well")

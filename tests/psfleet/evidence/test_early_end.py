@@ -15,7 +15,6 @@ from tests.psfleet.evidence.run_folders import (
     find_in_the_model,
     records,
     rewrite,
-    steps_and_others,
     tell_settings,
     verdict_of,
 )
@@ -47,22 +46,14 @@ def evaluate_other_values(run: Path, loss: float) -> None:
     rewrite(run, "evaluator0", every)
 
 
-def found(run: Path, /, **metrics: float) -> None:
-    """Let the evaluator have found other metrics."""
-    (evaluated,), _ = steps_and_others(run, "evaluator0", "evaluated")
-    edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
-
-
 ENDED_WELL = {
     "no evaluation that met the condition": Case(
-        do(find_in_the_model, metrics=TOO_HIGH),
-        1,
-        "and no evaluation of a checkpoint before met loss < 0.115",
+        do(find_in_the_model, metrics=TOO_HIGH), 1, "no evaluation of a checkpoint before met loss < 0.115"
     ),
     "the evaluations during the run lost, and a final model above the bound": Case(
         (lose_the_series, do(find_in_the_model, metrics=TOO_HIGH)),
         2,
-        "and no evaluation of a checkpoint before met loss < 0.115",
+        "no evaluation of a checkpoint before met loss < 0.115",
     ),
     "settings without a condition": Case(
         do(tell_settings, stop_when=""),
@@ -88,7 +79,7 @@ ENDED_WELL = {
     "other values evaluated than were saved, and a final model above the bound": Case(
         (do(find_in_the_model, metrics=TOO_HIGH), do(evaluate_other_values, loss=0.1)),
         1,
-        "and no evaluation of a checkpoint before met loss < 0.115",
+        "no evaluation of a checkpoint before met loss < 0.115",
     ),
 }
 

@@ -8,7 +8,6 @@ import pytest
 from tests.psfleet.evidence.cases import Case, cases, do
 from tests.psfleet.evidence.folder_damages import double_every_line
 from tests.psfleet.evidence.run_folders import (
-    Record,
     checks,
     detail,
     drop,
@@ -55,11 +54,6 @@ def restore(run: Path, fingerprint: str) -> None:
     read = {**every[first], "event": "restored", "checkpoint": "x", "ps_parameters": {}}
     read["fingerprint"] = fingerprint or every[first]["fingerprint"]
     rewrite(run, "worker0", [*every[: first + 1], read, *every[first + 1 :]])
-
-
-def again(every: list[Record]) -> list[Record]:
-    """The records as those of a later process."""
-    return [record | {"pid": 99999, "monotonic": record["monotonic"] + 1e6} for record in every]
 
 
 FINGERPRINTS_AGREE = {

@@ -15,7 +15,7 @@ from psfleet.evidence.held_back import Cause, held_back, held_back_in_words
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.recorded_run import Run
 from psfleet.evidence.time_spent import Span, Use, time_spent
-from tests.psfleet.evidence.run_folders import edit, records, rewrite, tell_settings
+from tests.psfleet.evidence.run_folders import ask_for, edit, records, rewrite, tell_settings
 from tests.psfleet.report.made_runs import make_plan, make_run
 from trainer.contract.plan import ClusterPlan
 
@@ -276,11 +276,7 @@ CASES: Mapping[str, tuple[Made, Sequence[str], Sequence[str]]] = {
             "| look at the link of node1; trainer_wire_dtype",
         ],
     ),
-    "all wait for the ps": (
-        Made(workers=[IDLE, IDLE], waiting=[0.4, 0.4], settings=SYNC),
-        ["network"],
-        [],
-    ),
+    "all wait for the ps": (Made(workers=[IDLE, IDLE], waiting=[0.4, 0.4], settings=SYNC), ["network"], []),
 }
 UNKNOWN: Mapping[str, tuple[Made, str]] = {
     "older records": (Made(workers=[None, None]), "the tasks recorded too little"),
@@ -389,6 +385,12 @@ def test_the_bytes_of_another_part_of_the_run_are_not_those_of_its_steps(tmp_pat
     again = records(folder, "worker1")
     rewrite(folder, "worker1", [again[0] | {"pid": 7}, *again])
     assert "what travels" in told(folder)[2]
+
+
+def test_what_a_program_used_is_not_known(tmp_path: Path) -> None:
+    folder = Made().folder(tmp_path / "run")
+    ask_for(folder, program={"release": "x", "file": "main.py", "arguments": [], "flags": True})
+    assert told(folder)[1] == "programs do not record what their processes use"
 
 
 def test_a_local_run_waits_for_nobody(tmp_path: Path) -> None:

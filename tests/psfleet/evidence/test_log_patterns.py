@@ -1,13 +1,15 @@
 """Patterns in the logs of tasks: found, out of range, absent, or for tasks that do not exist."""
 
+import json
+import re
 import signal
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from psfleet.evidence import log_patterns
+from tests.psfleet.evidence.cases import do
 from tests.psfleet.evidence.run_folders import checks, detail, remove, verdict_of
 
 PATTERN = {"tasks": "worker*", "pattern": r"weight: ([0-9.]+)", "minimum": 1.8, "maximum": 2.2}
@@ -20,15 +22,13 @@ def test_a_pattern_that_every_log_matches_passes(silent: Path) -> None:
     assert "log_patterns" in checks(verdict, True)
     found = detail(verdict, "log_patterns")
     assert found.startswith(f"worker0: {PATTERN['pattern']} 'weight: ")
+    evidence = json.dumps([check.evidence for check in verdict.checks])
+    assert re.search(r'{"last_matches": {"worker0: weight: [^"]*": "weight: [.0-9]+", "worker1: ', evidence)
 
 
 def print_more(run: Path, text: bytes) -> None:
     with (run / "logs" / "worker1.out").open("ab") as log:
         log.write(text)
-
-
-last_value_counts = partial(print_more, text=b"\xff no UTF-8\nweight: 9.0\n")
-no_number = partial(print_more, text=b"weight: .\n")
 
 
 def never_printed(run: Path) -> None:
@@ -39,11 +39,16 @@ def never_printed(run: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "changes", "exit_code", "said"),
     [
-        (last_value_counts, {}, 1, "worker1 printed 'weight: 9.0': 9, expected from 1.8 to 2.2"),
-        (no_number, {}, 1, "'.' is not a finite number"),
+        (
+            do(print_more, b"\xff no UTF-8\nweight: 9.0\n"),
+            {},
+            1,
+            "worker1 printed 'weight: 9.0': 9, expected from 1.8 to 2.2",
+        ),
+        (do(print_more, b"weight: .\n"), {}, 1, "'.' is not a finite number"),
         (never_printed, {}, 1, "worker1 never printed"),
         (never_printed, {"tasks": "worker0"}, 0, ""),
-        (partial(remove, name="logs/worker1.out"), {}, 2, "logs/worker1.out: No such file"),
+        (do(remove, "logs/worker1.out"), {}, 2, "logs/worker1.out: No such file"),
         (nothing_at_all, {"minimum": 3, "maximum": None}, 1, "expected at least 3; worker1 printed"),
         (nothing_at_all, {"minimum": None, "maximum": 1}, 1, "expected at most 1"),
         (nothing_at_all, {"minimum": None, "maximum": None}, 0, ""),

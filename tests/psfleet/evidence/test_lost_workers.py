@@ -8,7 +8,10 @@ import pytest
 
 from psfleet.evidence.reading import read_run
 from psfleet.evidence.verdict_lines import as_lines
+from tests.psfleet.evidence.program_folders import ending, endings
+from tests.psfleet.evidence.replications import count, counted
 from tests.psfleet.evidence.run_folders import (
+    ask_for,
     checks,
     detail,
     edit,
@@ -54,8 +57,7 @@ def test_a_run_without_a_lost_worker_is_proven_and_names_the_worker_and_the_step
 def test_the_policy_decides_how_many_workers_must_have_finished(
     lost: Path, success: str | int, proven: bool
 ) -> None:
-    settings = json.loads((lost / "settings.json").read_text())
-    write(lost, "settings.json", json.dumps(settings | {"success": success}))
+    ask_for(lost, success=success)
     verdict = verdict_of(lost)
     assert (verdict.exit_code == 0) is proven
     if not proven:
@@ -84,8 +86,7 @@ def test_no_worker_counts_as_lost_without_a_valid_tasks_json(lost: Path) -> None
 def test_a_worker_that_ended_by_itself_does_not_count_as_lost_if_its_file_is_cut(
     lost: Path, trained: Callable[[str], Path]
 ) -> None:
-    entry = {"name": "worker2", "alive": False, "failed": False, "exit_code": 0, "ended_by": "itself"}
-    write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
+    write(lost, "tasks.json", json.dumps([*endings(lost), ending("worker2", 0, ended_by="itself")]))
     rewrite(lost, "worker2", records(trained("lost_for_good"), "worker2"))
     verdict = verdict_of(lost)
     assert verdict.verdict == "cannot tell"
@@ -99,17 +100,14 @@ def test_a_lost_chief_is_not_excused(lost: Path) -> None:
 
 
 def test_a_task_that_systemd_gave_up_is_named_with_its_exit_code(lost: Path) -> None:
-    entry = {"name": "worker2", "alive": False, "failed": True, "exit_code": 9, "ended_by": "itself"}
-    write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
+    write(lost, "tasks.json", json.dumps([*endings(lost), ending("worker2", 9, ended_by="itself")]))
     assert "; worker2 failed with exit code 9 on host3 after" in verdict_of(lost).headline
 
 
 def test_a_needed_task_that_systemd_gave_up_is_the_reason_in_the_headline(lost: Path) -> None:
     reason = "a signal ended it\nStep: 100, global step: 300"
-    entry = {"name": "worker2", "alive": False, "failed": True, "exit_code": 9, "reason": reason}
-    write(lost, "tasks.json", json.dumps([*json.loads((lost / "tasks.json").read_text()), entry]))
-    settings = json.loads((lost / "settings.json").read_text())
-    write(lost, "settings.json", json.dumps(settings | {"success": "all_workers"}))
+    write(lost, "tasks.json", json.dumps([*endings(lost), ending("worker2", 9, reason=reason)]))
+    ask_for(lost, success="all_workers")
     verdict = verdict_of(lost)
     assert verdict.headline == "NOT PROVEN: worker2 failed with exit code 9 on host3"
     assert "worker2 failed with exit code 9: a signal ended it" in detail(verdict, "ended_well").split("; ")
@@ -117,22 +115,18 @@ def test_a_needed_task_that_systemd_gave_up_is_the_reason_in_the_headline(lost: 
 
 def test_steps_of_an_unknown_process_do_not_count_as_those_of_a_lost_worker(lost: Path) -> None:
     """The ps counted how many steps the worker took; any more must be those of another process."""
-    counted = records(lost, "worker0")[-1]["contributions"]
-    edit(lost, "worker0", "finished", contributions=counted | {"worker2": 60})
+    count(lost, worker2=60)
     assert checks(verdict_of(lost), False) == {"contributions_add_up", "steps_accounted"}
 
 
 def test_two_remaining_workers_must_be_shown_to_share_with_each_other(lost: Path) -> None:
     """If all foreign steps that a worker saw may be the lost worker's, sharing is not shown."""
-    every = records(lost, "worker0")
-    counted = every[-1]["contributions"]
-    edit(lost, "worker0", "finished", contributions=counted | {"worker2": counted["worker2"] + 800})
+    count(lost, worker2=counted(lost)["worker2"] + 800)
     assert "steps_interleave" in checks(verdict_of(lost), None)
 
 
 def test_settings_with_an_unknown_policy_leave_the_verdict_open(lost: Path) -> None:
-    settings = json.loads((lost / "settings.json").read_text())
-    write(lost, "settings.json", json.dumps(settings | {"success": "most"}))
+    ask_for(lost, success="most")
     verdict = verdict_of(lost)
     assert verdict.exit_code == 2
     assert "success is 'most'; expected all_workers, chief, or the number" in verdict.checks[0].detail

@@ -8,6 +8,7 @@ import pytest
 
 from psfleet.evidence.reading import read_run
 from tests.psfleet.evidence.run_folders import (
+    ask_for,
     checks,
     detail,
     edit,
@@ -75,8 +76,7 @@ def test_the_policy_excuses_a_worker_that_was_lost_in_an_earlier_part(resized: P
     plan["earlier"][1]["endings"] = [well | {"name": name} for name in ("ps0", "worker0", "worker1")]
     write(resized, "plan.json", json.dumps(plan))
     assert verdict_of(resized).exit_code == 2
-    settings = json.loads((resized / "settings.json").read_text())
-    write(resized, "settings.json", json.dumps(settings | {"success": "chief"}))
+    ask_for(resized, success="chief")
     verdict = verdict_of(resized)
     assert verdict.verdict == "proven", verdict.failing
     assert [part["workers"] for part in verdict.figures["parts"]] == [2, 2, 2]

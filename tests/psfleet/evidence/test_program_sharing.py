@@ -7,29 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from psfleet.evidence.task_records import Window
 from tests.psfleet.evidence.cases import Case, cases, do
+from tests.psfleet.evidence.folder_damages import set_losses
 from tests.psfleet.evidence.program_folders import end
 from tests.psfleet.evidence.run_folders import (
     begin_with,
     checks,
     drop,
     edit,
+    leave_out,
     lose,
     meet_again,
     records,
     rewrite,
-    steps_and_others,
     verdict_of,
 )
 from tests.trainer.program.launched import RUN_ID
 from trainer.contract.plan import ClusterPlan, PlannedTask
-
-
-def found(run: Path, /, **metrics: float) -> None:
-    """Let the evaluator have found other metrics."""
-    (evaluated,), _ = steps_and_others(run, "evaluator0", "evaluated")
-    edit(run, "evaluator0", "evaluated", metrics=evaluated["metrics"] | metrics)
 
 
 @pytest.fixture
@@ -37,34 +31,12 @@ def observed(trained: Callable[[str], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained("tutorial"), tmp_path / RUN_ID))
 
 
-def forget(run: Path, task: str, field: str) -> None:
-    """Let no record of the task have a field."""
-    rewrite(
-        run,
-        task,
-        [{name: value for name, value in record.items() if name != field} for record in records(run, task)],
-    )
-
-
-def stay(run: Path, task: str) -> None:
-    """Let the loss of a task stay that of the untrained model."""
-    edit(run, task, "step", loss=0.7, loss_mean=0.7)
-
-
-def train_nothing_at_the_end(run: Path, task: str, windows: int) -> None:
-    """Let the last windows of a task have changed no variable."""
-    every = records(run, task)
-    steps = [record for record in every if record["event"] == "step"]
-    for record in steps[-windows:]:
+def train_nothing(run: Path, windows: slice) -> None:
+    """Let these windows of worker 1 have changed no variable."""
+    every = records(run, "worker1")
+    for record in [record for record in every if record["event"] == "step"][windows]:
         record["trained"] = 0
-    rewrite(run, task, every)
-
-
-def train_nothing_at_the_beginning(run: Path, task: str, windows: int) -> None:
-    every = records(run, task)
-    for record in [record for record in every if record["event"] == "step"][:windows]:
-        record["trained"] = 0
-    rewrite(run, task, every)
+    rewrite(run, "worker1", every)
 
 
 def see_no_more(run: Path, task: str, reason: str) -> None:
@@ -73,12 +45,6 @@ def see_no_more(run: Path, task: str, reason: str) -> None:
     place = next(number for number, record in enumerate(every) if record["event"] == "trained")
     seen = {name: value for name, value in every[place].items() if name != "variables"}
     rewrite(run, task, [*every[:place], seen | {"event": "unseen", "reason": reason}, *every[place:]])
-
-
-def windows(*told: tuple[int, int, int, int]) -> list[Window]:
-    """Return windows of (before, after, steps, unplaced steps)."""
-    unknown = (0, 1.0, None, None, None, None, None, 0, None)
-    return [Window(0, steps, before, after, *unknown, unplaced) for before, after, steps, unplaced in told]
 
 
 PARAMETERS_SHARED = {
@@ -105,16 +71,14 @@ PARAMETERS_SHARED = {
         "all training of worker1 was seen: it also computes gradients outside of sessions",
     ),
     "steps that trained nothing at the end": Case(
-        do(train_nothing_at_the_end, "worker1", windows=30),
+        do(train_nothing, slice(-30, None)),
         0,
         "each step of worker1 trained the model: only ",
         headline="COMPLETED: the program ended well on 3 tasks; it is not shown that each step of "
         "worker1 trained the model",
     ),
     "steps that trained nothing at the beginning": Case(
-        do(train_nothing_at_the_beginning, "worker1", windows=90),
-        0,
-        "each step of worker1 trained the model: only ",
+        do(train_nothing, slice(90)), 0, "each step of worker1 trained the model: only "
     ),
     "all tasks use variables that are on one worker": Case(
         do(edit, "worker0 worker1", "peers_ready", variables={"worker0 weights": 24}),
@@ -138,7 +102,7 @@ PARAMETERS_SHARED = {
         "worker1 counts its steps as the others do: it also moves worker1 step",
     ),
     "parameters that nobody knows the place of": Case(
-        (do(drop, "worker1", "trained"), do(forget, "worker1", "variables")),
+        (do(drop, "worker1", "trained"), do(leave_out, "worker1", "variables")),
         2,
         "worker1 did not record where its parameters are",
     ),
@@ -159,7 +123,7 @@ PARAMETERS_SHARED = {
         "the gradients of worker1 changed anything: all 9 that were checked were 0",
     ),
     "a loss of one's own that stays": Case(
-        do(stay, "worker1"),
+        do(edit, "worker1", "step", loss=0.7, loss_mean=0.7),
         0,
         "worker1 trained the model that learned: its own loss went from 0.7 to 0.7",
         headline="COMPLETED: the program ended well on 3 tasks; it is not shown that worker1 trained "
@@ -171,7 +135,7 @@ WORKERS_TRAINED = {
     "a worker without records": Case(
         do(lose, "worker1"),
         2,
-        "worker1 took no step that psfleet saw, and computed for no other: the others recorded ",
+        "worker1 took no step that psfleet saw, and computed for no other: the others ",
     ),
 }
 
@@ -252,12 +216,7 @@ def test_a_reached_goal_proves_learning_whatever_the_losses(observed: Path) -> N
     changed = records(observed, "worker0")
     found = {"event": "evaluated", "global_step": 10_000, "metrics": {"score": 9.0}}
     rewrite(observed, "worker0", [*changed[:-1], changed[-1] | found, changed[-1]])
-    for worker in ("worker0", "worker1"):
-        every = records(observed, worker)
-        for number, record in enumerate(every):
-            if record["event"] == "step":
-                record["loss"] = record["loss_mean"] = float(number)
-        rewrite(observed, worker, every)
+    set_losses(observed, float)
     assert checks(verdict_of(observed), False) == {"loss_fell"}
     assert verdict_of(observed, goals={"score": {"minimum": 8}}).verdict == "proven"
     assert verdict_of(observed, goals={"score": {"minimum": 10}}).verdict == "not proven"

