@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
+from pathlib import Path
 
 from trainer.contract.json_objects import JsonObject
 from trainer.contract.json_values import TEXT, mapping_of, tuple_of
@@ -28,3 +29,9 @@ class RunProgram(JsonObject):
     tensorflow1: bool = setting(False, BOOLEAN, "`trainer_program_tensorflow1`.")
     end_deadline_minutes: float = setting(60.0, number(0), "`trainer_program_end_deadline_minutes`.")
     collect: tuple[str, ...] = setting((), tuple_of(TEXT), "`trainer_program_collect`.")
+
+    @property
+    def folder(self) -> Path:
+        """The program's folder on a host; the folder of its file, if none is named after the release."""
+        file = Path(self.file)
+        return next((folder for folder in file.parents if folder.name == self.release), file.parent)

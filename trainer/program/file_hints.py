@@ -35,7 +35,7 @@ def file_hint(reason: str, program: RunProgram) -> str:
             "a program may write only in its working directory and in /tmp; its folder is read-only: use a "
             f"relative path such as output/, which is collected: {_WHERE}"
         )
-    if _MISSING.search(reason) and (path := next(_beside(reason, script, program.release), "")):
+    if _MISSING.search(reason) and (path := next(_beside(reason, program), "")):
         return (
             f"it is in the program's folder, and the program runs in the run's directory: use "
             f"os.path.join(os.path.dirname(__file__), {path!r}): {_WHERE}"
@@ -54,13 +54,12 @@ def file_hint(reason: str, program: RunProgram) -> str:
     return f"{hint}: {_WHERE}"
 
 
-def _beside(reason: str, script: Path, release: str) -> Iterator[str]:
+def _beside(reason: str, program: RunProgram) -> Iterator[str]:
     """Yield each path in `reason`, why the program failed, that exists in the program's folder.
 
-    The paths are relative to the script's folder. `release` is the name of the program's folder. Example:
-    "data/words.txt"
+    The paths are relative to the script's folder. Example: "data/words.txt"
     """
-    whole = [folder for folder in script.parents if folder.name == release]
+    script = Path(program.file)
     # Python puts the name of a missing file in quotes. Elsewhere a word counts as a path only if it has "."
     # or "/".
     words = [text for text in _PATH.findall(reason) if "." in text or "/" in text]
@@ -68,6 +67,6 @@ def _beside(reason: str, script: Path, release: str) -> Iterator[str]:
         path = os.path.normpath(text.rstrip("."))
         if path.startswith(("/", "..")) or path == ".":
             continue
-        for folder in (script.parent, *whole):
+        for folder in (script.parent, program.folder):
             if (folder / path).exists():
                 yield os.path.relpath(folder / path, script.parent)

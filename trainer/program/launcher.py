@@ -176,7 +176,9 @@ def program_environment(options: Options, program: Program, inherited: Mapping[s
         environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     first = [str(TENSORFLOW1)] if program.tensorflow1 else []
     first += [str(OBSERVED)] if program.observed else []
-    path = [*first, str(LIBRARY), *filter(None, [inherited.get("PYTHONPATH")])]
+    # Python itself looks in the folder of the file. `python -m trainer.task` looks in the whole folder.
+    own = [str(program.folder)] if program.folder != Path(program.file).parent else []
+    path = [*first, str(LIBRARY), *own, *filter(None, [inherited.get("PYTHONPATH")])]
     tf_config = _tf_config(options, inherited.get("TF_CONFIG", ""))
     bypass_proxies(environment, chain.from_iterable(cluster_of(tf_config).values()))
     return environment | {

@@ -111,6 +111,16 @@ def test_a_program_runs_with_the_python_of_its_own_environment(tmp_path: Path) -
     assert str(python) in tasks.output("worker0")
 
 
+def test_a_program_in_a_subfolder_imports_packages_of_its_folder(tmp_path: Path) -> None:
+    """`python -m trainer.task`, typed in a repository, finds the package `trainer` there."""
+    program(tmp_path, "NAME = 'found'", "c0ffee/package/words.py")
+    task = program(tmp_path, "from package.words import NAME; print(NAME)", "c0ffee/package/task.py")
+    with Tasks(tmp_path, task, worker=1) as tasks:
+        tasks.start()
+        assert tasks.wait() == {"worker0": FINISHED}, tasks.outputs()
+        assert "found" in tasks.output("worker0")
+
+
 def test_only_programs_have_the_job_chief(tmp_path: Path) -> None:
     with Tasks(tmp_path, program(tmp_path, TELL), chief=1, worker=1) as tasks:
         tasks.start("chief0", options=["--program="])
