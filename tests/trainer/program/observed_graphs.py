@@ -280,6 +280,18 @@ def with_a_loss_scale(session_of: Callable[[], tf.compat.v1.Session]) -> None:
         session.run(train)
 
 
+def after_updates(session_of: Callable[[], tf.compat.v1.Session]) -> None:
+    """A step whose loss is fetched, and one whose loss is not; as `optimize_loss` of tf.contrib trains."""
+    loss, _ = loss_of(tf.constant([1.0]))
+    with tf.control_dependencies([v1.get_variable("average", [], trainable=False).assign(1.0).op]):
+        after = tf.identity(loss)
+    train = v1.train.GradientDescentOptimizer(0.1).minimize(after, v1.train.get_or_create_global_step())
+    with session_of() as session:
+        session.run(v1.global_variables_initializer())
+        session.run([train, loss])
+        session.run(train)
+
+
 def broken(session_of: Callable[[], tf.compat.v1.Session]) -> None:
     """The first one, of which the observer can make nothing."""
     vars(training_runs)["step_of"] = lambda *_: 1 / 0
@@ -307,6 +319,7 @@ GRAPHS = (
     in_threads,
     that_fails,
     with_a_loss_scale,
+    after_updates,
     broken,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -148,10 +148,12 @@ def step_of(graph: tf.Graph, targets: Sequence[tf.Operation], fetches: Sequence[
     if not _is_of(loss, analysis, ran):
         return step
     names = [tensor.name for tensor in fetches]
-    if loss.name in names:
-        return replace(step, loss=loss, loss_index=names.index(loss.name), fetches_loss=True)
-    if _costs_nothing(graph, loss, computed):
-        return replace(step, loss=loss, loss_index=len(fetches))
+    same = list(_same_values(loss))
+    for tensor in same:
+        if tensor.name in names:
+            return replace(step, loss=tensor, loss_index=names.index(tensor.name), fetches_loss=True)
+    if _costs_nothing(graph, same[-1], computed):
+        return replace(step, loss=same[-1], loss_index=len(fetches))
     return step
 
 
@@ -292,6 +294,18 @@ def _is_of(loss: tf.Tensor, analysis: _Analysis, ran: Sequence[tf.Operation]) ->
     if not applied or len(set(map(id, losses.values()))) == 1:
         return True
     return any(losses.get(variable.op) is loss for update in applied for _, variable in update.pairs)
+
+
+def _same_values(tensor: tf.Tensor) -> Iterator[tf.Tensor]:
+    """Yield a tensor, then each tensor that it passes on unchanged.
+
+    A program may compute its gradients from an identity of the loss that waits for other operations, such as
+    the averages of a batch normalization, and fetch the loss itself.
+    """
+    yield tensor
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+        yield tensor
 
 
 def _probes(
