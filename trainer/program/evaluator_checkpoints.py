@@ -222,6 +222,19 @@ class Receiver:
         self._server = socket.create_server(("", port), family=family, dualstack_ipv6=both)
         threading.Thread(target=self._work, daemon=True).start()
 
+    def discard(self) -> None:
+        """Remove the received checkpoints, which the chief's host has, too; the program must have ended."""
+        for (place, name), kept in self._kept.items():
+            parts = parts_of(name) if name else ()
+            with (
+                contextlib.suppress(OSError, ValueError),
+                opened(self._places.roots[place]) as root,
+                opened_below(root, parts) as folder,
+            ):
+                for checkpoint in kept:
+                    _remove_files(folder, checkpoint)
+                _remove(folder, STATE)
+
     def _work(self) -> None:
         while True:
             with contextlib.suppress(OSError):
@@ -286,8 +299,7 @@ class Receiver:
             gone = [kept.pop(0)] if len(kept) > MOST_KEPT else []
             _write_state(folder, [each.name for each in kept])
             for each in gone:
-                for part in each.files:
-                    _remove(folder, f"{each.name}.{part}")
+                _remove_files(folder, each)
         line.sendall(b"kept\n")
 
 
@@ -305,6 +317,11 @@ def _copy(incoming: IO[bytes], folder: int, name: str, size: int) -> None:
 def _remove(folder: int, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
+
+
+def _remove_files(folder: int, checkpoint: Checkpoint) -> None:
+    for part in checkpoint.files:
+        _remove(folder, f"{checkpoint.name}.{part}")
 
 
 def _write_state(folder: int, names: Sequence[str]) -> None:

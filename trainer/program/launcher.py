@@ -250,6 +250,8 @@ class _Launcher:
             require_own(self._task, address)
         carried = self._carry_checkpoints(cluster)
         ending = self._run_process(program, cluster)
+        if isinstance(carried, Receiver) and ending.phase == "finished":
+            carried.discard()
         if self._is_lead and ending.phase == "finished":
             if isinstance(carried, Sender):
                 carried.hurry()

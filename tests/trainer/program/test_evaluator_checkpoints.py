@@ -33,6 +33,7 @@ TRAIN_AND_EVALUATE = """
         while not (folder / "model.ckpt-2.index").exists() or not (folder / "checkpoint").exists():
             time.sleep(0.1)
         print("evaluated", (folder / "checkpoint").read_text())
+        (folder / "eval").mkdir()
 """
 SLEEP = """
     import json, os, time
@@ -159,6 +160,9 @@ def test_the_chief_waits_for_the_evaluator_which_gets_the_last_checkpoint(tmp_pa
         assert tasks.wait("chief0", "evaluator0") == {"chief0": FINISHED, "evaluator0": FINISHED}
         assert 'evaluated model_checkpoint_path: "model.ckpt-2"' in tasks.output("evaluator0")
         assert tasks.progress("chief0")["phase"] == "finished"
+        left = {path.name for path in (tasks.directory("evaluator0") / "checkpoints").iterdir()}
+        assert left == {"eval"}, "only the chief's host has checkpoints, which are collected from there"
+        assert (tasks.directory("chief0") / "checkpoints/model.ckpt-2.index").exists()
 
 
 def test_the_chief_waits_for_the_evaluator_until_the_deadline(tmp_path: Path) -> None:
