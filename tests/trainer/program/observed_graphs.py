@@ -292,6 +292,18 @@ def after_updates(session_of: Callable[[], tf.compat.v1.Session]) -> None:
         session.run(train)
 
 
+def slow_to_prepare(session_of: Callable[[], tf.compat.v1.Session]) -> None:
+    """More than 100 steps of one kind, whose fetches stay the same."""
+    loss, _ = loss_of(tf.constant([1.0]))
+    train = v1.train.GradientDescentOptimizer(0.0).minimize(loss, v1.train.get_or_create_global_step())
+    slow, vars(observed_steps)["_SLOW_SECONDS"] = observed_steps._SLOW_SECONDS, 0.0
+    with session_of() as session:
+        session.run(v1.global_variables_initializer())
+        for _ in range(110):
+            session.run(train)
+    vars(observed_steps)["_SLOW_SECONDS"] = slow
+
+
 def broken(session_of: Callable[[], tf.compat.v1.Session]) -> None:
     """The first one, of which the observer can make nothing."""
     vars(training_runs)["step_of"] = lambda *_: 1 / 0
@@ -320,6 +332,7 @@ GRAPHS = (
     that_fails,
     with_a_loss_scale,
     after_updates,
+    slow_to_prepare,
     broken,
 )
 

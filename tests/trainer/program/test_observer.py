@@ -37,6 +37,7 @@ STEPS: dict[str, list[float | None]] = {
     "that_fails": [1.0],
     "with_a_loss_scale": [1.0],
     "after_updates": [1.0, 0.64],
+    "slow_to_prepare": [1.0] * 110,
     "broken": [],
 }
 # Records of the graph other than the weight and the global step: names of variables, counters, doubts.

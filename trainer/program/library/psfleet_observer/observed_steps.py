@@ -25,6 +25,9 @@ _SECONDS_UNTIL_READ_AGAIN = 5.0
 # Fetching a loss that the program does not fetch costs some 50 us, so it is fetched only in some steps: in
 # the first 100, then in every eighth.
 _STEPS_WITH_LOSS, _STEPS_BETWEEN_LOSSES = 100, 8
+# TensorFlow prepares a run anew for other fetches, which takes many seconds for a large graph. A run whose
+# preparation took longer than this keeps its fetches.
+_SLOW_SECONDS = 2.0
 _NOBODY: Mapping[str, object] = {"ps_nonces": {}, "worker_nonces": {}, "waited_seconds": 0.0}
 
 _last_step = {"of hooks": 0}
@@ -62,9 +65,11 @@ class ObservedSession:
     def is_extra_due(self, step: training_runs.Step) -> bool:
         """Return whether to fetch the `extra_fetches` of the next step, in addition to the program's fetches.
 
-        True in every eighth step; and in all of the first 100 steps, unless the program itself fetches the
-        loss.
+        True in every eighth step; in all of the first 100 steps, unless the program itself fetches the loss;
+        and always, if TensorFlow needs long to prepare the run.
         """
+        if not step.first_seconds or step.first_seconds[0] > _SLOW_SECONDS:
+            return True
         often = self.taken_steps < _STEPS_WITH_LOSS and not step.fetches_loss
         return often or self.taken_steps % _STEPS_BETWEEN_LOSSES == 0
 

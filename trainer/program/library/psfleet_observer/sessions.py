@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -61,8 +62,11 @@ def _wrap_runs(base: Any) -> None:
             results = run(self, handle, target_list, fetch_list, feed_dict, *options)
             count_training(int(bool(trains)))
             return results
+        began = time.monotonic()
         with _running(self) as readings:
             results = run(self, handle, target_list, [*fetch_list, *step.extra_fetches], feed_dict, *options)
+        if not step.first_seconds:
+            step.first_seconds.append(time.monotonic() - began)
         count_training(step.steps if trains else 0)
         _count_step(self, step, results, readings)
         return results[: len(fetch_list)]

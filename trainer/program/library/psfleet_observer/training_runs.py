@@ -50,6 +50,7 @@ class Step:
         fetches_loss: whether the program itself fetches the loss.
         probes: small gradients to fetch, to see whether they are zero.
         writes: the model's variables that the run writes.
+        first_seconds: how long its first run took, in which TensorFlow prepared it; [] before.
 
     """
 
@@ -61,6 +62,7 @@ class Step:
     fetches_loss: bool = False
     probes: tuple[tf.Tensor, ...] = ()
     writes: frozenset[tf.Operation] = frozenset()
+    first_seconds: list[float] = field(default_factory=list)
 
     @functools.cached_property
     def without_extra(self) -> Step:
