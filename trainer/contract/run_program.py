@@ -34,4 +34,5 @@ class RunProgram(JsonObject):
     def folder(self) -> Path:
         """The program's folder on a host; the folder of its file, if none is named after the release."""
         file = Path(self.file)
-        return next((folder for folder in file.parents if folder.name == self.release), file.parent)
+        named = (folder for folder in file.parents if self.release and folder.name == self.release)
+        return next(named, file.parent)

@@ -1,6 +1,8 @@
 """`program.json` is read as it was written, or refused."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,3 +55,11 @@ def test_a_program_written_by_an_older_or_newer_release_is_accepted() -> None:
 def test_a_damaged_program_is_refused(content: Any, said: str) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match=f"^{said}"):
         RunProgram.from_json(content)
+
+
+@pytest.mark.parametrize(
+    ("release", "folder"), [("c0ffee", "c0ffee"), ("other", "c0ffee/lab"), ("", "c0ffee/lab")]
+)
+def test_the_folder_of_a_program_has_the_name_of_its_release(release: str, folder: str) -> None:
+    program = replace(WHOLE, release=release, file="/opt/psfleet/programs/c0ffee/lab/train.py")
+    assert program.folder == Path("/opt/psfleet/programs", folder)
