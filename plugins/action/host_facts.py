@@ -40,7 +40,8 @@ class ActionModule(HostAction):
             arguments["identity"] = {name: value for name, value in identity.items() if name != "authority"}
         answer = self._run_module("host_facts", arguments)
         if authority and not answer.get("failed"):
-            keys = answer["ansible_facts"]["psfleet_identity"]
-            if problem := identity_problem(self.variables["inventory_hostname"], identity, keys):
+            facts = answer["ansible_facts"]
+            keys, tasks = facts["psfleet_identity"], facts.get("psfleet_found", {}).get("tasks", [])
+            if problem := identity_problem(self.variables["inventory_hostname"], identity, keys, tasks):
                 return self._failure(problem)
         return answer

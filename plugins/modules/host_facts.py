@@ -368,11 +368,6 @@ ansible_facts:
           returned: always
           type: str
           description: Who deployed here last, empty if unknown.
-        runs:
-          returned: always
-          type: list
-          description: The ids of the runs that are going on.
-          elements: str
         addresses:
           returned: always
           type: list

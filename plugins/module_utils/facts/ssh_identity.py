@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..host.task_traces import RUN_ID, run_file, run_id_of
-from ..host.task_units import BOOTED, is_alive, show_units, task_of, unit_name
 from ..login_proof import proof_holds
 from ..people import deployed_by
 
@@ -52,20 +50,6 @@ def text_of(file: Path) -> str:
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
-def runs_going_on(configuration: Path) -> list[str]:
-    """Return the ids of the runs with a task that is alive on this host, sorted. Raises SystemdError.
-
-    `configuration` is psfleet's folder of configuration.
-    """
-    tasks = [task for file in (configuration / "run").glob("*.env") if (task := task_of(file.name))]
-    if not tasks or not BOOTED.is_dir():
-        return []
-    shown = show_units([unit_name(*task) for task in tasks], ("ActiveState", "Job"))
-    alive = [task for task, values in zip(tasks, shown, strict=True) if is_alive(values)]
-    run_ids = {run_id_of(run_file(configuration, *task)) for task in alive}
-    return sorted(run_id for run_id in run_ids if RUN_ID.fullmatch(run_id))
-
-
 def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dict[str, Any]:
     """Return what a host has for logins by SSH, for the part `identity` of `host_facts`.
 
@@ -77,11 +61,9 @@ def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dic
     - `authority`, `cluster`, `certificate`: the authority's public key, the cluster's name and the account's
       certificate, as the last deployment wrote them.
     - `deployed_by`: the person of the last deployment.
-    - `runs`: the ids of the runs that are going on.
     - `addresses`: the IP addresses that the host's `name` has here.
 
-    A text that does not exist yet is "". Raises ValueError if sshd has no key, and
-    SystemdError.
+    A text that does not exist yet is "". Raises ValueError if sshd has no key.
     """
     home, user = Path(values["home"]), values["user"]
     key = home / ".ssh" / KEY
@@ -98,6 +80,5 @@ def look_at_identity(values: Mapping[str, Any], _: Callable[[str], None]) -> dic
         "cluster": text_of(home / "principals"),
         "certificate": text_of(home / ".ssh" / f"{KEY}-cert.pub"),
         "deployed_by": deployed_by(home.parent),
-        "runs": runs_going_on(home.parent),
         "addresses": addresses_of(values["name"]),
     }

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from psfleet.carry.certificates import (
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJtDWbVyQ7SXq3mXzTLZ2N8Hl3mzdgkv7Jr0r2W0lPWa root@node2"
 TOLD = {"changed": False, "host_key": KEY, "user_key": KEY, "addresses": ["10.0.0.2"]}
-TOLD |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": "", "runs": []}
+TOLD |= {"authority": "", "cluster": "", "certificate": "", "deployed_by": ""}
 
 
-def problem(told: dict[str, Any], directory: str = "/no/such/ssh_ca") -> str:
+def problem(
+    told: dict[str, Any], directory: str = "/no/such/ssh_ca", tasks: Iterable[dict[str, Any]] = ()
+) -> str:
     arguments: dict[str, Any] = {"home": "/etc/psfleet/ssh", "name": "node2.lab"}
     arguments |= {"authority": {"directory": directory, "cluster": "lab"}}
-    return identity_problem("node2", arguments, told)
+    return identity_problem("node2", arguments, told, tasks)
 
 
 @pytest.mark.parametrize("told", [TOLD, TOLD | {"user_key": ""}])
@@ -75,7 +78,8 @@ def test_a_host_of_another_controller_is_refused_until_the_user_has_decided(
     )
     by = problem(told | {"deployed_by": "bob@ws"}, str(here))
     assert "it was deployed, last by bob@ws, from another controller, by another user" in by
-    busy = problem(told | {"runs": ["night"]}, str(here))
+    tasks = [{"run_id": "night", "alive": True}, {"run_id": "ended", "alive": False}]
+    busy = problem(told, str(here), tasks)
     assert "at another path, and run night is going on there. To take the host over, once run" in busy
     command = refused.rpartition(": ")[2].partition(",")[0]
     subprocess.run(["sh", "-c", command], check=True)

@@ -74,7 +74,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "units": {"up_to_date": True},
     "ssh_identity": {
         **{"user_key": "", "host_key": "x", "prepared": False, "proven": False, "addresses": []},
-        **{"authority": "", "cluster": "", "certificate": "", "deployed_by": "", "runs": []},
+        **{"authority": "", "cluster": "", "certificate": "", "deployed_by": ""},
     },
     "ssh_login": {"proven": True},
 }
