@@ -227,6 +227,7 @@ class Receiver:
         for (place, name), kept in self._kept.items():
             parts = parts_of(name) if name else ()
             with (
+                # What the program has replaced, such as a folder by a link, stays.
                 contextlib.suppress(OSError, ValueError),
                 opened(self._places.roots[place]) as root,
                 opened_below(root, parts) as folder,

@@ -128,9 +128,9 @@ def host_environment(facts: HostFacts, needs: HostNeeds) -> tuple[HostEnvironmen
 def program_environment(facts: HostFacts, needs: HostNeeds, program: Mapping[str, Any]) -> HostEnvironment:
     """Return the environment of a program, an element of `needs.programs`.
 
-    The Python is the one of the host's environment if the program's TensorFlow has wheels for it, else the
-    newest one of the host for which there are wheels. Raises ValueError if there is none, or none for the
-    device; the check `python` says why.
+    The host's environment for psfleet has a Python. If the program's TensorFlow has wheels for this Python,
+    the program gets it too; else the newest Python of the host with such wheels. Raises ValueError if the
+    host has no such Python, or if there are no wheels for the device; the check `python` says why.
     """
     own, _ = host_environment(facts, needs)
     there = {python.version for python in facts.pythons}

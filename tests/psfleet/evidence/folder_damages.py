@@ -44,7 +44,7 @@ def double_every_line(run: Path, task: str = "worker1") -> None:
 
 
 def change_steps(run: Path, tasks: str, change: Callable[[int, Record], Record]) -> None:
-    """Give each window of steps of these tasks the fields that `change` has for its number and itself."""
+    """Add `change(number, window)` to each window of steps of these tasks; a task's first window is 0."""
     for task in tasks.split():
         number = count()
         changed = [
@@ -55,7 +55,7 @@ def change_steps(run: Path, tasks: str, change: Callable[[int, Record], Record])
 
 
 def set_losses(run: Path, loss: Callable[[int], float]) -> None:
-    """Let the loss in each window of the workers be that of its number."""
+    """Let window `number` of each worker have the loss `loss(number)`; the first window is 0."""
     change_steps(run, "worker0 worker1", lambda number, _: dict.fromkeys(("loss", "loss_mean"), loss(number)))
 
 

@@ -95,7 +95,7 @@ TASKS_ENDED_WELL = {
     ),
     "an entry that is none": Case(spoil_an_entry, 2, "\ntasks.json, entry 3: 3 is not an object\n"),
     "a task that never started": Case(do(remove, "logs/worker1.out"), 2, "worker1 left no log"),
-    "a lead that a playbook ended, of which systemd knew nothing any more": Case(
+    "a lead that a playbook ended, and that systemd had forgotten": Case(
         do(end, "worker0", exit_code=0, ended_by="psfleet"), 1, "worker0 was ended by a playbook"
     ),
     "a task of whose end nobody knows": Case(

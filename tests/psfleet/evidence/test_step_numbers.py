@@ -40,7 +40,7 @@ def tell(run: Path, *of_workers: Told) -> None:
 
 
 def every(nth: int, windows: int) -> Told:
-    """Windows of two steps, of which a worker that counts alone records every `nth` only."""
+    """Windows of two steps; the worker trains alone, and records only every `nth` window."""
     return [(2 * nth * place if place else nth - 1, 2 * nth * (place + 1), 2) for place in range(windows)]
 
 
